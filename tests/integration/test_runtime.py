@@ -1,0 +1,413 @@
+"""Real TensorFlow processes, one a task, each in a directory of its own with relative paths, as on separate hosts."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfprov.checkpoint import checkpoints, parse_state
+from tfprov.wiring import Wiring, to_flags, to_tf_config
+
+pytestmark = pytest.mark.tensorflow
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / "images" / "train" / "programs"
+DONE = re.compile(r"done: step=(\d+) loss=(\d\.\d{4}) W=(-?\d\.\d{4}) b=(-?\d\.\d{4})")
+PATIENCE = 60.0
+"""Seconds until a test gives up on a task: TensorFlow's import alone takes 3 s, on a busy core a multiple of it."""
+
+COUNTER = """
+import argparse, sys, time
+import tensorflow.compat.v1 as tf
+from tfprov import runtime
+parser = argparse.ArgumentParser(allow_abbrev=False)
+parser.add_argument("--train_steps", type=int, default=None)
+parser.add_argument("--pause", type=float, default=0.0)
+parser.add_argument("--save_every_steps", type=int, default=None)
+parser.add_argument("--max_wait_secs", type=float, default=60)
+flags = parser.parse_known_args()[0]
+task = runtime.join()
+with task.device():
+    step = tf.train.get_or_create_global_step()
+    weights = tf.get_variable("weights", [64, 64], partitioner=tf.fixed_size_partitioner(2))
+    train = tf.assign_add(step, 1)
+with task.session(
+    train_steps=flags.train_steps, save_every_steps=flags.save_every_steps, max_wait_secs=flags.max_wait_secs
+) as session:
+    print("session", time.time())
+    while not session.should_stop():
+        session.run(train)
+        print("step", time.time())
+        time.sleep(flags.pause)
+print("end")
+"""
+"""Counts, slowly where a test must meet it in the middle."""
+
+
+@dataclass
+class Process:
+    """One task; `out` and `err` are what it has printed so far."""
+
+    popen: subprocess.Popen[bytes]
+    folder: Path
+    name: str
+
+    @property
+    def out(self) -> str:
+        return (self.folder / f"{self.name}.out").read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return (self.folder / f"{self.name}.err").read_text(errors="replace")
+
+    def wait(self, seconds: float = PATIENCE) -> int:
+        try:
+            return self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"{self.name} did not end within {seconds} s:\n{self.out[-500:]}\n{self.err[-2000:]}")
+
+    def until(self, seen: Callable[["Process"], object], seconds: float = PATIENCE) -> None:
+        """Wait for `seen`; fail when the task ends before."""
+        deadline = time.monotonic() + seconds
+        while not seen(self):
+            if self.popen.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"{self.name} (code {self.popen.poll()}):\n{self.out[-500:]}\n{self.err[-2000:]}")
+            time.sleep(0.02)
+
+    def times(self, what: str) -> list[float]:
+        return [float(at) for at in re.findall(rf"^{what} (\S+)$", self.out, re.MULTILINE)]
+
+
+@dataclass
+class Hosts:
+    """Starts programs and ends every one of them, whatever the test did."""
+
+    base: Path
+    started: list[Process] = field(default_factory=list)
+
+    def start(
+        self, program: Path, *arguments: str, name: str = "alone", environ: Mapping[str, str] | None = None
+    ) -> Process:
+        folder = self.base / name
+        folder.mkdir(exist_ok=True)
+        # Relative, so that a file written by the wrong task lies in the wrong directory.
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TFPROV_CHECKPOINT_DIR": "saved"}
+        environment.pop("TF_CONFIG", None)
+        unique = f"{name}-{len(self.started)}"
+        with (folder / f"{unique}.out").open("wb") as out, (folder / f"{unique}.err").open("wb") as err:
+            command = [sys.executable, str(program), *arguments]
+            popen = subprocess.Popen(command, cwd=folder, env=environment | dict(environ or {}), stdout=out, stderr=err)
+        self.started.append(Process(popen, folder, unique))
+        return self.started[-1]
+
+    def task(self, program: Path, wiring: Wiring, *arguments: str) -> Process:
+        return self.start(program, *to_flags(wiring), *arguments, name=f"{wiring.job}{wiring.index}")
+
+    def end(self) -> None:
+        for process in self.started:
+            process.popen.kill()
+            process.popen.wait()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    found = Hosts(tmp_path)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+@pytest.fixture
+def counter(tmp_path: Path) -> Path:
+    path = tmp_path / "counter.py"
+    path.write_text(COUNTER)
+    return path
+
+
+def addresses(**jobs: int) -> dict[str, tuple[str, ...]]:
+    """Free ports on the loopback, all held at once so that no two are the same."""
+    with contextlib.ExitStack() as held:
+
+        def free() -> str:
+            bound = held.enter_context(socket.socket())
+            bound.bind(("127.0.0.1", 0))
+            return f"127.0.0.1:{bound.getsockname()[1]}"
+
+        return {job: tuple(free() for _ in range(count)) for job, count in jobs.items()}
+
+
+def verify(*prefixes: Path) -> tuple[int, list[dict[str, Any]]]:
+    command = [sys.executable, "-m", "tfprov.runtime.verify", *map(str, prefixes)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.stderr == ""
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def whole(folder: Path) -> dict[int, str]:
+    """The whole checkpoints of a directory, by step."""
+    names = [entry.name for entry in folder.iterdir()]
+    return {found.step: found.prefix for found in checkpoints(names) if found.whole}
+
+
+def learned(process: Process) -> tuple[int, float, float, float]:
+    match = DONE.fullmatch(process.out.splitlines()[-1])
+    assert match, process.out
+    return int(match[1]), float(match[2]), float(match[3]), float(match[4])
+
+
+def has_stepped(process: Process) -> bool:
+    return len(process.times("step")) > 2
+
+
+def python(program: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+
+
+SUMMARIES = """
+import sys, tensorflow as tf
+for path in sys.argv[1:]:
+    for event in tf.compat.v1.train.summary_iterator(path):
+        for value in event.summary.value:
+            print(value.tag, event.step, value.WhichOneof("value"))
+"""
+
+
+def test_two_workers_learn_and_everything_lies_with_the_chief(hosts: Hosts) -> None:
+    cluster = addresses(ps=1, worker=2)
+    ps, chief, worker = (
+        hosts.task(PROGRAMS / "linear.py", Wiring(job, index, cluster))
+        for job, index in (("ps", 0), ("worker", 0), ("worker", 1))
+    )
+    assert (chief.wait(), worker.wait()) == (0, 0)
+    step, loss, w, b = learned(chief)
+    # Asynchronous: the other worker may end one more step after the last one.
+    assert 2000 <= step <= 2001
+    assert loss < 0.05
+    assert abs(w - 2) < 0.05
+    assert abs(b) < 0.05
+    assert "done:" not in worker.out
+
+    began = time.monotonic()
+    ps.popen.terminate()
+    assert ps.wait() == 143
+    assert time.monotonic() - began < 1
+    assert "Traceback" not in ps.err
+
+    for other in (ps, worker):
+        assert not (other.folder / "saved").exists()
+    saved = chief.folder / "saved"
+    assert max(whole(saved)) >= 2000
+    code, results = verify(*(saved / prefix for prefix in whole(saved).values()))
+    assert code == 0
+    assert all(result["tensors"] == 3 and result["error"] is None for result in results)
+    assert not any("/" in path for path in parse_state((saved / "checkpoint").read_text()))
+    told = python(SUMMARIES, *map(str, saved.glob("events.out.*")))
+    assert {line.split()[0] for line in told.splitlines()} == {"loss", "prediction", "global_step/sec"}
+    assert re.search(r"^loss \d{3,4} (simple_value|tensor)$", told, re.MULTILINE)
+
+
+def test_a_worker_that_was_there_first_joins_within_two_seconds_of_the_chief(hosts: Hosts, counter: Path) -> None:
+    cluster = addresses(ps=2, worker=2)
+    for index in range(2):
+        hosts.task(counter, Wiring("ps", index, cluster))
+    worker = hosts.task(counter, Wiring("worker", 1, cluster), "--train_steps=100000")
+    worker.until(lambda process: process.err.count("Scanning workers for devices") > 1)
+    chief = hosts.task(counter, Wiring("worker", 0, cluster), "--train_steps=100000")
+    chief.until(has_stepped)
+    worker.until(has_stepped)
+    assert worker.times("session")[0] - chief.times("session")[0] < 2
+
+
+def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts: Hosts, counter: Path) -> None:
+    cluster = addresses(ps=1, worker=2)
+    ps = hosts.task(counter, Wiring("ps", 0, cluster))
+    arguments = ("--train_steps=100000", "--pause=0.02")
+    chief = hosts.task(counter, Wiring("worker", 0, cluster), *arguments)
+    chief.until(has_stepped)
+    # A ps that does not answer for a while delays the step and the save; neither may be lost.
+    ps.popen.send_signal(signal.SIGSTOP)
+    chief.popen.terminate()
+    with pytest.raises(subprocess.TimeoutExpired):
+        chief.popen.wait(2)
+    ps.popen.send_signal(signal.SIGCONT)
+    assert chief.wait() == 143
+    assert "end" not in chief.out.split()
+    match = re.search(r"^tfprov: worker/0 stopped by SIGTERM; saved saved/model.ckpt-(\d+)$", chief.err, re.MULTILINE)
+    assert match
+    assert "Traceback" not in chief.err
+    step = int(match[1])
+    assert step >= 3
+    assert max(whole(chief.folder / "saved")) == step
+
+    # A ps that starts anew has nothing: what the training goes on from is the chief's own disk.
+    ps.popen.terminate()
+    ps.wait()
+    hosts.task(counter, Wiring("ps", 0, cluster))
+    again = hosts.task(counter, Wiring("worker", 0, cluster), *arguments)
+    worker = hosts.task(counter, Wiring("worker", 1, cluster), *arguments)
+    again.until(has_stepped)
+    assert f"tfprov: worker/0 goes on from step {step}\n" in again.err
+    worker.until(has_stepped)
+    worker.popen.terminate()
+    assert worker.wait(5) == 143
+    assert re.search(r"^tfprov: worker/1 stopped by SIGTERM at step \d+$", worker.err, re.MULTILINE)
+    again.popen.send_signal(signal.SIGINT)
+    assert again.wait() == 130
+
+
+def test_alone_it_learns_and_goes_on_from_the_newest_whole_checkpoint(hosts: Hosts, counter: Path) -> None:
+    first = hosts.start(counter, "--train_steps=30", "--save_every_steps=10")
+    assert first.wait() == 0
+    saved = first.folder / "saved"
+    assert max(whole(saved)) == 30
+    (saved / "model.ckpt-900.index").write_bytes(b"torn")
+    (saved / "model.ckpt-901.data-00000-of-00001.tempstate1234").write_bytes(b"left")
+    (saved / "checkpoint").write_text('model_checkpoint_path: "/elsewhere/model.ckpt-900"\n')
+
+    second = hosts.start(counter, "--train_steps=50")
+    assert second.wait() == 0
+    assert "tfprov: worker/0 goes on from step 30\n" in second.err
+    assert len(second.times("step")) == 20
+    assert max(whole(saved)) == 50
+    assert not list(saved.glob("*tempstate*"))
+
+    third = hosts.start(counter, "--train_steps=50")
+    assert third.wait() == 0
+    assert third.times("step") == []
+
+
+def test_linear_learns_on_a_single_machine(hosts: Hosts) -> None:
+    alone = hosts.start(PROGRAMS / "linear.py")
+    assert alone.wait() == 0
+    step, _, w, b = learned(alone)
+    assert step == 2000
+    assert (round(w, 1), abs(round(b, 1))) == (2.0, 0.0)
+
+
+def test_tf_config_with_a_chief_job(hosts: Hosts) -> None:
+    cluster = addresses(ps=1, chief=1, worker=1)
+    _, chief, worker = (
+        hosts.start(PROGRAMS / "linear.py", name=job, environ={"TF_CONFIG": to_tf_config(Wiring(job, 0, cluster))})
+        for job in ("ps", "chief", "worker")
+    )
+    assert (chief.wait(), worker.wait()) == (0, 0)
+    assert learned(chief)[0] >= 2000
+    assert max(whole(chief.folder / "saved")) >= 2000
+    assert "done:" not in worker.out
+
+
+def test_the_textbook_program_runs_unchanged(hosts: Hosts) -> None:
+    cluster = addresses(ps=1, worker=1)
+    program, wiring = PROGRAMS / "textbook.py", [Wiring(job, 0, cluster) for job in ("ps", "worker")]
+    for each in wiring:
+        # Its ps writes to its own disk, and fails where the directory does not exist.
+        (hosts.base / f"{each.job}0" / "checkpoints").mkdir(parents=True)
+    ps, chief = (hosts.task(program, each, "--train_steps=500") for each in wiring)
+    assert chief.wait() == 0
+    assert "step 400 loss 0.0" in chief.out
+    assert whole(chief.folder / "checkpoints") == {}
+    assert max(whole(ps.folder / "checkpoints")) == 500
+
+
+def test_training_ends_well_after_a_ps_was_killed_and_came_back(hosts: Hosts, counter: Path) -> None:
+    cluster = addresses(ps=1, worker=2)
+    ps = hosts.task(counter, Wiring("ps", 0, cluster))
+    arguments = ("--train_steps=300", "--pause=0.02", "--save_every_steps=20")
+    chief, worker = (hosts.task(counter, Wiring("worker", index, cluster), *arguments) for index in range(2))
+    for process in (chief, worker):
+        process.until(lambda process: len(process.times("step")) > 15)
+    ps.popen.kill()
+    ps.wait()
+    hosts.task(counter, Wiring("ps", 0, cluster))
+    assert (chief.wait(), worker.wait()) == (0, 0)
+    back = re.search(r"worker/0 goes on from step (\d+)", chief.err)
+    assert back
+    assert int(back[1]) >= 20
+    assert 300 <= max(whole(chief.folder / "saved")) <= 301
+
+
+def test_a_worker_in_its_last_step_ends_well_when_the_ps_has_left_with_the_chief(hosts: Hosts, counter: Path) -> None:
+    cluster = addresses(ps=1, worker=2)
+    ps = hosts.task(counter, Wiring("ps", 0, cluster))
+    chief, worker = (
+        hosts.task(counter, Wiring("worker", index, cluster), "--train_steps=12", "--pause=0.5") for index in range(2)
+    )
+    assert chief.wait() == 0
+    ps.popen.kill()
+    assert worker.wait(10) == 0
+
+
+def test_a_worker_without_a_ps_ends_in_one_line(hosts: Hosts, counter: Path) -> None:
+    cluster = addresses(ps=1, worker=2)
+    worker = hosts.task(counter, Wiring("worker", 1, cluster), "--max_wait_secs=1")
+    chief = hosts.task(counter, Wiring("worker", 0, cluster))
+    assert worker.wait() == 1
+    what = f"tfprov: error: worker/1: no session after 1 s: no answer from ps/0 at {cluster['ps'][0]}\n"
+    assert worker.err.endswith(what)
+    # With nothing to save, the first signal is enough, although TensorFlow waits for the ps.
+    chief.until(lambda process: "Scanning workers for devices" in process.err)
+    chief.popen.terminate()
+    assert chief.wait(2) == 143
+    assert chief.err.endswith("tfprov: ended by SIGTERM\n")
+
+
+def test_a_port_that_is_taken_ends_the_task_in_one_line(hosts: Hosts, counter: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ps = hosts.task(counter, Wiring("ps", 0, {"ps": (address,), "worker": ("127.0.0.1:1",)}))
+        assert ps.wait() == 1
+    assert f"tfprov: error: ps/0 cannot serve at {address}: " in ps.err
+    assert "Traceback" not in ps.err
+
+
+MAKE = """
+import sys, tensorflow as tf
+folder = sys.argv[1]
+objects = tf.train.Checkpoint(numbers=tf.Variable(tf.range(2000.0)), words=tf.Variable([["a", "bc"], ["", "d"]]))
+objects.write(folder + "/objects-1")
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    v1 = tf.compat.v1
+    v1.get_variable("parts", [100, 10], partitioner=v1.fixed_size_partitioner(4))
+    session.run(v1.global_variables_initializer())
+    v1.train.Saver(sharded=True).save(session, folder + "/parts", global_step=1)
+"""
+
+
+def damage(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def test_verify_finds_a_flipped_bit_and_a_truncated_file(tmp_path: Path) -> None:
+    python(MAKE, str(tmp_path))
+    objects, parts = tmp_path / "objects-1", tmp_path / "parts-1"
+    code, results = verify(objects, parts)
+    assert (code, [result["error"] for result in results]) == (0, [None, None])
+    assert results[0]["bytes"] > 8000 + 4
+    # A partitioned variable is one tensor, whatever the number of its parts.
+    assert (results[1]["tensors"], results[1]["bytes"]) == (1, 4000)
+
+    damage(tmp_path / "objects-1.data-00000-of-00001", 5000)
+    data = tmp_path / "parts-1.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:-1])
+    code, results = verify(objects, parts, tmp_path / "none-1")
+    assert code == 1
+    assert all(result["error"] and "\n" not in result["error"] for result in results)
+    assert "Checksum does not match" in results[0]["error"]
+    assert "none-1" in results[2]["error"]

@@ -1,0 +1,5 @@
+"""`python -m tfprov` is `tfprov`."""
+
+from tfprov.cli.main import main
+
+main()

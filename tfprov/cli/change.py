@@ -1,0 +1,132 @@
+"""Verbs that change a cluster, and `plan`, which says what they would change."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tfprov.cli.options import change_options, context_of, inventory_options, json_option
+from tfprov.cli.output import Printer
+from tfprov.config.playbooks import read_playbook
+from tfprov.engine import lock
+from tfprov.engine.context import Context
+from tfprov.engine.gather import gather
+from tfprov.engine.observe import observe, plan
+from tfprov.engine.playbook import Options, play
+from tfprov.engine.steps import tell
+from tfprov.engine.verify import verify
+from tfprov.errors import Usage
+from tfprov.paths import shipped
+from tfprov.planning.text import NOTHING, lines, summary
+
+
+@click.command("plan")
+@json_option
+@change_options
+def plan_command(as_json: bool, **options: Any) -> None:
+    """Nothing is changed. A task is restarted only where a field of it differs, and the field is named."""
+    context = context_of(options)
+    found = plan(context, observe(context))
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=2))
+        return
+    click.echo(summary(context.cluster))
+    for line in lines(found, context.wanted):
+        click.echo(f"  {line}")
+
+
+@click.command("up")
+@change_options
+def up_command(**options: Any) -> None:
+    """A second run changes nothing. Tasks keep running after the command has ended."""
+    with Printer() as printer:
+        context = context_of(options, printer)
+        if not _tell_plan(context, printer):
+            return
+        _play(context, printer, Options("up"))
+
+
+@click.command("run")
+@change_options
+def run_command(**options: Any) -> None:
+    """Ctrl-C takes the cluster down too, after the chief has saved."""
+    with Printer() as printer:
+        context = context_of(options, printer)
+        _tell_plan(context, printer)
+        _play(context, printer, Options("run"))
+
+
+@click.command("down")
+@click.option("--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back.")
+@change_options
+def down_command(discard: bool, **options: Any) -> None:
+    """What holds a checkpoint that could not be gathered is stopped, but kept."""
+    with Printer() as printer:
+        context = context_of(options, printer)
+        if not observe(context).containers():
+            printer.note(f"{NOTHING}: {context.cluster.name} is not there")
+            return
+        _play(context, printer, Options("down", discard=discard))
+
+
+@click.command("gather")
+@inventory_options
+def gather_command(**options: Any) -> None:
+    """A second gather copies nothing. Nothing that was gathered is ever replaced by something older."""
+    with Printer() as printer:
+        context = context_of(options, printer)
+        with lock.held(context.home / "lock", context.cluster.name, "gather"):
+            seen = observe(context)
+            context.runtime_of(context.cluster.chief.name, seen)
+            gathered = gather(context, verify, seen)
+            tell(context, gathered)
+            if gathered.newest is None:
+                printer.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
+
+
+@click.command("play")
+@click.argument("playbook")
+@click.option("--show", is_flag=True, help="Print the playbook instead of playing it.")
+@click.option("-C", "--check", is_flag=True, help="Say what each step would do, and change nothing.")
+@click.option("-t", "--tags", multiple=True, help="Only plays and steps with one of these tags.")
+@change_options
+def play_command(playbook: str, show: bool, check: bool, tags: Sequence[str], **options: Any) -> None:
+    """PLAYBOOK is a file, or the name of one that ships with tfprov: up, run, down."""
+    path = _playbook(playbook)
+    plays = read_playbook(path)
+    if show:
+        click.echo(path.read_text(), nl=False)
+        return
+    wanted = frozenset(tag for group in tags for tag in group.split(","))
+    with Printer() as printer:
+        context = context_of(options, printer)
+        printer.align([container.task.name for container in context.wanted])
+        play(context, plays, Options(f"play {playbook}", wanted, check))
+
+
+def _playbook(name: str) -> Path:
+    ours = shipped("playbooks") / f"{name}.yml"
+    if Path(name).is_file() or not ours.is_file():
+        if not Path(name).exists():
+            known = ", ".join(sorted(path.stem for path in shipped("playbooks").glob("*.yml")))
+            raise Usage(f"no playbook `{name}`", f"give a file, or one of {known}")
+        return Path(name)
+    return ours
+
+
+def _tell_plan(context: Context, printer: Printer) -> bool:
+    found = plan(context, observe(context))
+    if not found:
+        printer.note(f"{summary(context.cluster)}: {NOTHING}")
+        return False
+    printer.note(summary(context.cluster))
+    for line in lines(found, context.wanted):
+        printer.note(f"  {line}")
+    return True
+
+
+def _play(context: Context, printer: Printer, options: Options) -> None:
+    printer.align([container.task.name for container in context.wanted])
+    play(context, read_playbook(shipped("playbooks") / f"{options.verb}.yml"), options)

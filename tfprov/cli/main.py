@@ -1,0 +1,122 @@
+"""The `tfprov` command: finds the verb, imports only what that verb needs, and ends with the right exit code."""
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from tfprov import __version__
+from tfprov.errors import INTERRUPTED, TfprovError
+
+VERBS = {
+    "init": ("project", "Write a commented inventory and a program to start from."),
+    "plan": ("change", "Show what `up` would do, and why."),
+    "up": ("change", "Build, deliver, start, and wait until every task serves."),
+    "run": ("change", "Up, follow the training, gather, down; ends with the chief's exit code."),
+    "wait": ("watch", "Wait until the chief is done, or until every task serves."),
+    "status": ("watch", "Show every task, and how far the chief has got."),
+    "logs": ("watch", "Show what tasks print."),
+    "exec": ("watch", "Run a command beside a task."),
+    "gather": ("change", "Bring back new checkpoints and event files, whole and verified."),
+    "down": ("change", "Gather once more, stop everything in order, and remove it."),
+    "play": ("change", "Play a playbook, or show one that ships with tfprov."),
+}
+"""Every verb: the module it is in, and its line of help. Here, so that `tfprov --help` imports none of them."""
+
+
+class Verbs(click.Group):
+    """Imports a verb's module when the verb is used, and not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs in the order in which a user meets them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Return the verb called `name`."""
+        if name not in VERBS:
+            return None
+        module = importlib.import_module(f"tfprov.cli.{VERBS[name][0]}")
+        command: click.Command = getattr(module, f"{name}_command")
+        command.help = VERBS[name][1] + ("\n\n" + command.help if command.help else "")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs from the table, without importing them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or say which one was probably meant."""
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            close = difflib.get_close_matches(name, VERBS, n=1, cutoff=0.5)
+            fix = f"did you mean `{close[0]}`?" if close else "see `tfprov --help`"
+            raise click.UsageError(f"no verb `{name}`; {fix}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="tfprov %(version)s")
+def tfprov() -> None:
+    """Start, watch and take down distributed TensorFlow from one YAML inventory."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """A run that is told to end drains like one that is interrupted at the keyboard."""
+    raise KeyboardInterrupt
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        code = tfprov.main(argv, prog_name="tfprov", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        return _fail(_one_line(error), 2)
+    except TfprovError as error:
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        os._exit(INTERRUPTED)  # threads that read logs or wait for a host must not hold the user up
+    except BrokenPipeError:  # `tfprov logs | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if "-vv" in argv:
+            raise
+        where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
+        return _fail(f"error: {reason}{where}; run again with -vv for the details", 1)
+    return code if isinstance(code, int) else 0
+
+
+def _one_line(error: click.ClickException) -> str:
+    message = error.format_message().rstrip(".").replace("\n", " ")
+    message = message[0].lower() + message[1:]
+    if isinstance(error, click.UsageError) and "; " not in message:
+        verb = error.ctx.command_path if error.ctx else "tfprov"
+        message += f"; see `{verb} --help`"
+    return f"error: {message}"
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stdout.flush()
+    print(message if ": error: " in message or message.startswith("error: ") else f"error: {message}", file=sys.stderr)
+    return code

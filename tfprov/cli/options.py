@@ -1,0 +1,56 @@
+"""Options that several verbs share, with Ansible's letters, and the way from them to a Context."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tfprov.cli.output import Printer
+from tfprov.engine.context import DEFAULT_FORKS, Context
+from tfprov.engine.prepare import prepare
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def inventory_options(command: F) -> F:
+    """Add `-i`, `-e` and `-v`."""
+    for option in (
+        click.option("-v", "--verbose", count=True, help="Say more; -vv shows where an internal error comes from."),
+        click.option("-e", "--extra-vars", "extra", multiple=True, metavar="VARS", help="key=value, YAML, or @FILE."),
+        click.option(
+            "-i",
+            "--inventory",
+            type=click.Path(path_type=Path),
+            envvar="TFPROV_INVENTORY",
+            default=Path("inventory.yml"),
+            show_default="$TFPROV_INVENTORY, else inventory.yml",
+            metavar="FILE",
+            help="The inventory.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def change_options(command: F) -> F:
+    """Add what verbs that touch hosts take besides: `-l` and `-f`."""
+    command = click.option(
+        "-f", "--forks", type=click.IntRange(1, 1000), default=DEFAULT_FORKS, help="Hosts worked on at a time."
+    )(command)
+    command = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts.")(command)
+    return inventory_options(command)
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print data for programs.")
+
+
+def context_of(options: dict[str, Any], report: Printer | None = None) -> Context:
+    """Return the context that a verb's options describe."""
+    return prepare(
+        options["inventory"],
+        options["extra"],
+        report or Printer(),
+        limit=options.get("limit"),
+        forks=options.get("forks") or DEFAULT_FORKS,
+    )

@@ -1,0 +1,101 @@
+"""Verbs for while it runs."""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from tfprov.cli.options import change_options, context_of, inventory_options, json_option
+from tfprov.cli.output import Printer, duration, progress_line, table
+from tfprov.engine.follow import follow, log_lines
+from tfprov.engine.observe import observe
+from tfprov.engine.status import Row, Status, status
+from tfprov.engine.waiting import wait_serving
+
+
+@click.command("wait")
+@click.option("--for", "condition", type=click.Choice(["done", "serving"]), default="done", show_default=True)
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this.")
+@change_options
+def wait_command(condition: str, timeout: float | None, **options: Any) -> None:
+    """Ends with the chief's exit code when waiting for `done`."""
+    with Printer() as printer:
+        context = context_of(options, printer)
+        context.runtime_of(context.cluster.chief.name, observe(context))
+        if condition == "serving":
+            wait_serving(context, timeout)
+        else:
+            follow(context, timeout, with_logs=False)
+            printer.note(f"{context.cluster.chief.name} is done")
+
+
+@click.command("status")
+@json_option
+@change_options
+def status_command(as_json: bool, **options: Any) -> None:
+    """Step, steps/s and loss are what the chief last wrote into its event file."""
+    context = context_of(options)
+    found = status(context, time.time())
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=2))
+        return
+    for line in _status_lines(found):
+        click.echo(line)
+
+
+def _status_lines(found: Status) -> list[str]:
+    head = ("TASK", "STATE", "UPTIME", "RESTARTS", "HOST", "ADDRESS", "PID", "")
+    lines = table([head, *(_cells(row, found.chief) for row in found.rows)])
+    if found.progress is not None:
+        age = max(0.0, time.time() - found.progress.wall_time)
+        lines.append(f"{found.chief}: {progress_line(found.progress)} ({duration(age)} ago)")
+    return lines
+
+
+def _cells(row: Row, chief: str) -> tuple[str, ...]:
+    uptime = duration(row.uptime) if row.uptime is not None else "-"
+    note = ", ".join(filter(None, ["chief" if row.task == chief else "", row.detail]))
+    return row.task, row.state, uptime, str(row.restarts), row.host, row.address or "-", row.id or "-", note
+
+
+@click.command("logs")
+@click.argument("tasks", nargs=-1, metavar="[TASK]...")
+@click.option("-f", "--follow", "follows", is_flag=True, help="Go on until the tasks end.")
+@click.option("-n", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines of each task.")
+@inventory_options
+def logs_command(tasks: Sequence[str], follows: bool, tail: int | None, **options: Any) -> None:
+    """All tasks, or only those named, such as `worker/1`. Each line has its task in front."""
+    with Printer() as printer:
+        context = context_of(options, printer)
+        seen = observe(context)
+        for task in tasks:
+            context.runtime_of(task, seen)
+        chosen = list(tasks) or [observed.task for observed in seen.containers()]
+        printer.align(chosen)
+        if follows:
+            for task, line in log_lines(context, chosen, tail=tail):
+                printer.log(task, line)
+            return
+        for task in chosen:
+            runtime, _ = context.runtime_of(task, seen)
+            for line in runtime.logs(task, tail=tail):
+                printer.log(task, line)
+
+
+@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@inventory_options
+@click.argument("task")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def exec_command(task: str, command: Sequence[str], **options: Any) -> int:
+    """The command has the task's environment and working directory; its exit code is tfprov's.
+
+    For example `tfprov exec worker/0 -- ls -l`.
+    """
+    context = context_of(options)
+    runtime, _ = context.runtime_of(task, observe(context))
+    argv = command[1:] if command[0] == "--" else command
+    if not argv:
+        raise click.UsageError("no command; for example `tfprov exec worker/0 -- ls -l`")
+    return runtime.execute(task, argv)

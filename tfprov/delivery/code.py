@@ -1,0 +1,88 @@
+"""The training program as one deterministic archive: the same files give the same digest on any machine."""
+
+import errno
+import hashlib
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfprov.delivery.ignore import Ignore
+from tfprov.errors import InvalidInput, Position, Problem
+
+MAX_BYTES = 512 * 1024 * 1024
+"""More than this is data rather than code, and would be read on every run."""
+
+_ALWAYS_LEFT_OUT = ("**/__pycache__", "**/*.pyc", ".git", "**/.DS_Store")
+
+
+@dataclass(frozen=True)
+class Code:
+    """A packed `code:` directory; `archive` is an uncompressed tar of its files, and `digest` its sha256."""
+
+    source: str
+    digest: str
+    archive: bytes
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.archive)
+
+
+def pack(directory: Path, at: Position) -> Code:
+    """Read `directory` into an archive; InvalidInput, at `at`, when it is not a directory of reasonable size.
+
+    Names are sorted, owners, times and the umask's share of the modes are dropped: what is left is the content.
+    """
+    if not directory.is_dir():
+        reason = "is not a directory" if directory.exists() else "does not exist"
+        fix = "give the directory that holds the training program"
+        raise InvalidInput([Problem(at, f"`code`: {directory} {reason}", fix)])
+    buffer = io.BytesIO()
+    try:
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for name, path in _files(directory):
+                _add(archive, name, path)
+                if buffer.tell() > MAX_BYTES:
+                    what = f"`code`: {directory} is larger than {MAX_BYTES // 1024**2} MiB"
+                    raise InvalidInput([Problem(at, what, "leave data out with a .dockerignore file")])
+    except OSError as error:
+        raise InvalidInput([Problem(at, f"`code`: {error.strerror}: {error.filename}", "make it readable")]) from None
+    data = buffer.getvalue()
+    return Code(str(directory), f"sha256:{hashlib.sha256(data).hexdigest()}", data)
+
+
+def _files(directory: Path) -> Iterator[tuple[str, Path]]:
+    ignore_file = directory / ".dockerignore"
+    patterns = ignore_file.read_text(errors="replace").splitlines() if ignore_file.is_file() else []
+    ignore = Ignore([*_ALWAYS_LEFT_OUT, *patterns])
+    found: list[tuple[str, Path]] = []
+    for parent, folders, files in os.walk(directory):
+        base = Path(parent)
+        folders[:] = [name for name in folders if not ignore.prunes(_relative(base / name, directory))]
+        found.extend((_relative(base / name, directory), base / name) for name in files)
+        found.extend((_relative(base / name, directory), base / name) for name in folders if (base / name).is_symlink())
+    yield from sorted((name, path) for name, path in found if not ignore.matches(name))
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
+    info = tarfile.TarInfo(name)
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        info.type, info.linkname, info.mode = tarfile.SYMTYPE, str(path.readlink()), 0o777
+        inside = os.path.normpath(os.path.join(os.path.dirname(name), info.linkname))  # noqa: PTH118,PTH120  not on disk
+        if inside.startswith(("/", "..")):
+            raise OSError(errno.EXDEV, "a link that leads out of the directory", str(path))
+        archive.addfile(info)
+    elif stat.S_ISREG(status.st_mode):
+        data = path.read_bytes()
+        info.size, info.mode = len(data), 0o755 if status.st_mode & 0o100 else 0o644
+        archive.addfile(info, io.BytesIO(data))

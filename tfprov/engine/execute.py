@@ -1,0 +1,127 @@
+"""Carry out a plan: what does not depend on each other at the same time, each action once, no decisions."""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from tfprov.engine.context import Context
+from tfprov.errors import TfprovError
+from tfprov.model.plan import Action, Plan
+from tfprov.model.state import Observation
+
+DEFAULT_GRACE = 30.0
+"""Seconds to stop a task that is not in the inventory any more, so that no setting says it."""
+
+
+@dataclass
+class Outcome:
+    """What became of a plan's actions; `failed` holds the errors by action id."""
+
+    done: list[Action] = field(default_factory=list)
+    failed: dict[str, TfprovError] = field(default_factory=dict)
+    skipped: list[Action] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise the first error, if there is one."""
+        for error in self.failed.values():
+            raise error
+
+
+def current_run(seen: Observation) -> str:
+    """Return the id of the training that is under way, or a new one.
+
+    It is what tells one training's checkpoints from another's: step 2000 of yesterday is not step 2000 of today.
+    """
+    known = next((container.run for container in seen.containers() if container.run), None)
+    return known or time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + secrets.token_hex(3)
+
+
+def execute(context: Context, plan: Plan, run: str) -> Outcome:
+    """Carry out `plan`; an action that fails stops only those that need it.
+
+    The first Ctrl-C lets running actions finish, starts no more, and is raised at the end.
+    """
+    outcome = Outcome()
+    waiting = list(plan.actions)
+    interrupted: KeyboardInterrupt | None = None
+    with ThreadPoolExecutor(max_workers=context.forks) as pool:
+        running: dict[Future[None], Action] = {}
+        while waiting or running:
+            if interrupted is None:
+                for action in _ready(waiting, outcome):
+                    waiting.remove(action)
+                    context.report.started(action)
+                    running[pool.submit(_perform, context, action, run)] = action
+            if not running:
+                break
+            try:
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            except KeyboardInterrupt as interrupt:
+                if interrupted is not None:
+                    raise
+                interrupted = interrupt
+                context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
+                continue
+            for future in finished:
+                _settle(context, running.pop(future), future, outcome)
+    for action in waiting:
+        outcome.skipped.append(action)
+        context.report.skipped(action)
+    if interrupted is not None:
+        raise interrupted
+    return outcome
+
+
+def _ready(waiting: list[Action], outcome: Outcome) -> list[Action]:
+    done = {action.id for action in outcome.done}
+    return [action for action in waiting if done.issuperset(action.needs)]
+
+
+def _settle(context: Context, action: Action, future: "Future[None]", outcome: Outcome) -> None:
+    error = future.exception()
+    if error is None:
+        outcome.done.append(action)
+        context.report.done(action)
+    elif isinstance(error, TfprovError):
+        outcome.failed[action.id] = error
+        context.report.failed(action, error)
+    else:
+        raise error
+
+
+def _perform(context: Context, action: Action, run: str) -> None:
+    _VERBS[action.kind](context, action, run)
+
+
+def _build(context: Context, action: Action, _run: str) -> None:
+    context.store.put(context.packed[action.subject])
+
+
+def _deliver(context: Context, action: Action, _run: str) -> None:
+    context.runtimes[action.host].deliver(action.subject, context.store.get(action.subject))
+
+
+def _stop(context: Context, action: Action, _run: str) -> None:
+    container = context.container(action.subject)
+    context.runtimes[action.host].stop(action.subject, container.stop_grace if container else DEFAULT_GRACE)
+
+
+def _remove(context: Context, action: Action, _run: str) -> None:
+    context.runtimes[action.host].remove(action.subject)
+
+
+def _start(context: Context, action: Action, run: str) -> None:
+    container = context.container(action.subject)
+    assert container is not None, "a plan starts only what is wanted"
+    context.runtimes[action.host].start(container, run)
+
+
+_VERBS: Mapping[str, Callable[[Context, Action, str], None]] = {
+    "build": _build,
+    "deliver": _deliver,
+    "stop": _stop,
+    "remove": _remove,
+    "start": _start,
+}

@@ -1,0 +1,81 @@
+"""What lies in a gather directory: written last, so that everything it names is there and whole."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tfprov.errors import GatherError
+from tfprov.files import replace
+
+NAME = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A gathered checkpoint. `tensors` is how many were read back, None where TensorFlow was not there to read them."""
+
+    prefix: str
+    step: int
+    tensors: int | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A gathered file; `modified` is the host's time of it, to tell a file that changed from one that did not."""
+
+    sha256: str
+    size: int
+    modified: float
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The gathered checkpoints of one run of one cluster, by ascending step, and all files beside them."""
+
+    cluster: str
+    run: str
+    checkpoints: tuple[Saved, ...] = ()
+    files: Mapping[str, Entry] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> Saved | None:
+        """The checkpoint with the highest step, or None."""
+        return max(self.checkpoints, key=lambda saved: saved.step, default=None)
+
+    def write(self, directory: Path) -> None:
+        """Replace the manifest in `directory`."""
+        data = {
+            "cluster": self.cluster,
+            "run": self.run,
+            "checkpoints": [vars(saved) for saved in self.checkpoints],
+            "files": {name: vars(entry) for name, entry in sorted(self.files.items())},
+        }
+        replace(directory / NAME, json.dumps(data, indent=1).encode())
+
+
+def read(directory: Path) -> Manifest | None:
+    """Return the manifest in `directory`; None when there is nothing there at all.
+
+    GatherError for a directory that holds files without a manifest: they are somebody's, and not to be written over.
+    """
+    try:
+        data = json.loads((directory / NAME).read_text())
+        return _decoded(data)
+    except FileNotFoundError:
+        if directory.is_dir() and any(not path.name.startswith(".part") for path in directory.iterdir()):
+            fix = "move it away, or set `checkpoints.to`"
+            raise GatherError(f"{directory} holds files that no gather put there", fix) from None
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GatherError(f"{directory / NAME} cannot be read: {error}", "move the directory away") from None
+
+
+def _decoded(data: Mapping[str, Any]) -> Manifest:
+    return Manifest(
+        cluster=data["cluster"],
+        run=data["run"],
+        checkpoints=tuple(Saved(**saved) for saved in data["checkpoints"]),
+        files={name: Entry(**entry) for name, entry in data["files"].items()},
+    )

@@ -1,0 +1,102 @@
+"""Every error a user can meet, and the exit code each one ends in.
+
+    TfprovError                 1   a host or a task failed
+    ├── InvalidInput            2   invalid files or values; carries every Problem found, not just the first
+    ├── Usage                   2   a command line that cannot mean anything
+    ├── HostError               1   one host could not do what was asked
+    │   └── Unreachable         4   the host could not be reached at all
+    ├── TaskFailed              1   a TensorFlow task ended badly; carries the last lines of its log
+    ├── GatherError             1   a checkpoint could not be brought back whole
+    └── Locked                  3   another run holds the cluster
+
+Messages are one line: where, what, the fix. This module imports nothing of tfprov's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in a file the user wrote; line and column count from 1, and 0 means the file as a whole."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing that is wrong: where, what, and what to do about it."""
+
+    at: Position
+    what: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        message = f"{self.at}: error: {self.what}"
+        return f"{message}; {self.fix}" if self.fix else message
+
+
+class TfprovError(Exception):
+    """The root of the tree; `exit_code` is what the command ends with."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, fix: str = "") -> None:
+        super().__init__(f"{what}; {fix}" if fix else what)
+
+
+class InvalidInput(TfprovError):
+    """Files, options or values that cannot be used; `problems` holds all of them, in the order of the files."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(dict.fromkeys(sorted(problems)))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class Usage(TfprovError):
+    """A command line that cannot mean anything: an unknown task, a pattern that matches no host."""
+
+    exit_code = 2
+
+
+class HostError(TfprovError):
+    """A host could not do what was asked of it."""
+
+    def __init__(self, host: str, what: str, fix: str = "") -> None:
+        self.host = host
+        super().__init__(f"{host}: {what}", fix)
+
+
+class Unreachable(HostError):
+    """No connection to the host."""
+
+    exit_code = 4
+
+
+class TaskFailed(TfprovError):
+    """A task ended badly. `code` is what a run ends with when the task is the chief."""
+
+    def __init__(self, task: str, what: str, log: Iterable[str] = (), code: int = 1) -> None:
+        self.task, self.log, self.exit_code = task, tuple(log), code
+        lines = "".join(f"\n  {task} | {line}" for line in self.log)
+        super().__init__(f"{task}: {what}{lines}")
+
+
+class GatherError(TfprovError):
+    """A checkpoint could not be brought back; what was gathered before is untouched."""
+
+
+class Locked(TfprovError):
+    """Another run is changing this cluster."""
+
+    exit_code = 3

@@ -1,0 +1,15 @@
+"""Writing files so that nobody ever sees half of one. Standard library only."""
+
+import os
+from pathlib import Path
+
+
+def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write `data` to `path` beside it, fsync, and rename over it."""
+    beside = path.with_name(f"{path.name}.part")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -1,0 +1,63 @@
+"""What the engine asks of a host, whatever runs the tasks there."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from tfprov.model.cluster import Task
+from tfprov.model.state import Container, HostState
+
+
+@dataclass(frozen=True)
+class File:
+    """A file in a task's checkpoint directory; `size` in bytes, `modified` in seconds by the host's clock."""
+
+    size: int
+    modified: float
+
+
+class Runtime(Protocol):
+    """Runs the tasks of one cluster on one host. Every method raises HostError, or Unreachable, and nothing else."""
+
+    @property
+    def host(self) -> str:
+        """The host's name in the inventory."""
+
+    def observe(self) -> HostState:
+        """Return what is there now."""
+
+    def deliver(self, digest: str, archive: bytes) -> None:
+        """Bring packed code to the host; a second time changes nothing."""
+
+    def start(self, container: Container, run: str) -> None:
+        """Start `container` in place of any earlier one of its task; its checkpoint directory stays. `run` labels it.
+
+        Raises when the task is running: at most one container per task, ever.
+        """
+
+    def stop(self, task: str, grace: float) -> None:
+        """Send SIGTERM, wait up to `grace` seconds, then SIGKILL; returns when nothing of the task runs any more."""
+
+    def remove(self, task: str) -> None:
+        """Remove all traces of a task that does not run, its checkpoint directory included."""
+
+    def checkpoint_dir(self, task: str) -> str:
+        """Return the path of the task's checkpoint directory, as the task sees it."""
+
+    def files(self, task: str) -> Mapping[str, File]:
+        """Return the regular files in the task's checkpoint directory, by their path relative to it; links are left out."""
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        """Open one of `files` for reading."""
+
+    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
+        """Yield the lines of the task's log, from `tail` lines before its end; with `follow`, until the task ends."""
+
+    def serves(self, task: Task) -> bool:
+        """Whether something answers on the task's port."""
+
+    def command(self, argv: Sequence[str]) -> tuple[int, str]:
+        """Run `argv` on the host itself; return its exit code and all it printed."""
+
+    def execute(self, task: str, argv: Sequence[str]) -> int:
+        """Run `argv` beside the task, with its environment and this terminal; return the exit code."""

@@ -1,0 +1,263 @@
+"""The `process` runtime: tasks as supervised processes of this machine, with all they need in one directory each."""
+
+import io
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from tfprov.errors import HostError
+from tfprov.hosts.base import File
+from tfprov.hosts.logfile import follow as followed
+from tfprov.hosts.logfile import last_lines
+from tfprov.hosts.processes import is_alive, port_owner, signal_group
+from tfprov.hosts.taskdir import TaskDir
+from tfprov.model.cluster import Task
+from tfprov.model.state import Container, HostState, Observed, State
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_SETTLE = 10.0
+"""Seconds beyond its grace that a supervisor gets to record an end before it is called stuck."""
+
+
+def _mapped(method: Method) -> Method:
+    """Turn the operating system's errors into one line that names the host."""
+
+    @wraps(method)
+    def call(self: "ProcessRuntime", *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except OSError as error:
+            where = f": {error.filename}" if error.filename else ""
+            raise HostError(self.host, f"{error.strerror or error}{where}") from error
+
+    return call  # type: ignore[return-value]
+
+
+class ProcessRuntime:
+    """Tasks of `cluster` on this machine, which the inventory calls `host`; everything lies under `root`."""
+
+    def __init__(self, host: str, root: Path) -> None:
+        self.host = host
+        self.root = root
+
+    def task_dir(self, task: str) -> TaskDir:
+        """Return the directory of the task called `task`."""
+        return TaskDir(self.root / "tasks" / task.replace("/", "-"))
+
+    def checkpoint_dir(self, task: str) -> str:
+        """See Runtime."""
+        return str(self.task_dir(task).checkpoints)
+
+    @_mapped
+    def observe(self) -> HostState:
+        """See Runtime."""
+        found = tuple(self._observed(TaskDir(path)) for path in _complete(self.root / "tasks"))
+        return HostState(self.host, found, frozenset(f"sha256:{path.name}" for path in _complete(self.root / "code")))
+
+    def _observed(self, directory: TaskDir) -> Observed:
+        job, _, index = directory.path.name.rpartition("-")
+        order = directory.read("order.json") or {}
+        facts = directory.read("state.json") or {}
+        state = _state(directory, facts)
+        return Observed(
+            task=f"{job}/{index}",
+            host=self.host,
+            state=state,
+            spec=order.get("spec", {}),
+            id=str(facts.get("pid") or ""),
+            run=order.get("run", ""),
+            exit_code=facts.get("exit_code") if state is State.EXITED else None,
+            started_at=facts.get("started_at"),
+            finished_at=facts.get("finished_at") if state is State.EXITED else None,
+            restarts=facts.get("restarts", 0),
+            stopped=bool(facts.get("stopped")),
+            error=facts.get("error", "") if state is State.EXITED else "",
+        )
+
+    @_mapped
+    def deliver(self, digest: str, archive: bytes) -> None:
+        """See Runtime."""
+        final = self.root / "code" / digest.removeprefix("sha256:")
+        if final.is_dir():
+            return
+        beside = final.with_name(f".{final.name}")
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(beside, filter="data")
+        beside.rename(final)
+
+    @_mapped
+    def start(self, container: Container, run: str) -> None:
+        """See Runtime."""
+        task, directory = container.task, self.task_dir(container.task.name)
+        observed = self._observed(directory)
+        if observed.state is State.RUNNING:
+            raise HostError(self.host, f"{task.name} is already running (pid {observed.id})", "stop it first")
+        if task.serves and (owner := port_owner(task.address, task.port)):
+            fix = "stop it, or choose another `port`"
+            raise HostError(self.host, f"port {task.port} for {task.name} is taken by {owner}", fix)
+        self._prepare(directory, container)
+        (directory.path / "state.json").unlink(missing_ok=True)
+        directory.write("order.json", self._order(container, run))
+        self._supervise(directory, task.name)
+
+    def _prepare(self, directory: TaskDir, container: Container) -> None:
+        directory.checkpoints.mkdir(parents=True, exist_ok=True)
+        if directory.work.exists():
+            shutil.rmtree(directory.work)
+        if container.code is None:
+            directory.work.mkdir()
+        else:  # a copy of its own: what a program writes beside itself must not change what the next task runs
+            shutil.copytree(self.root / "code" / container.code.removeprefix("sha256:"), directory.work, symlinks=True)
+
+    def _order(self, container: Container, run: str) -> dict[str, Any]:
+        return {
+            "spec": dict(container.spec),
+            "run": run,
+            "argv": list(container.argv),
+            "env": _environment(container),
+            "restart": container.restart,
+            "max_restarts": container.max_restarts,
+            "stop_grace": container.stop_grace,
+        }
+
+    def _supervise(self, directory: TaskDir, task: str) -> None:
+        command = [sys.executable, "-m", "tfprov.hosts.supervisor", str(directory.path)]
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False
+        )
+        if done.returncode:
+            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise HostError(self.host, f"{task} could not be started: {reason}")
+
+    @_mapped
+    def stop(self, task: str, grace: float) -> None:
+        """See Runtime."""
+        directory = self.task_dir(task)
+        facts = directory.read("state.json") or {}
+        if directory.is_supervised():
+            (directory.path / "grace").write_text(str(grace))
+            if is_alive(facts.get("supervisor"), facts.get("supervisor_identity")):
+                os.kill(facts["supervisor"], signal.SIGTERM)
+            _until(lambda: not directory.is_supervised(), grace + _SETTLE)
+            if directory.is_supervised():
+                raise HostError(self.host, f"{task} did not stop (supervisor {facts.get('supervisor')})")
+        elif is_alive(facts.get("pid"), facts.get("identity")):
+            self._stop_unsupervised(directory, facts, grace)
+
+    def _stop_unsupervised(self, directory: TaskDir, facts: dict[str, Any], grace: float) -> None:
+        """Stop a task whose supervisor was killed: nobody will learn its exit code any more."""
+        pid, known = facts["pid"], facts["identity"]
+        signal_group(pid, signal.SIGTERM)
+        _until(lambda: not is_alive(pid, known), grace)
+        if is_alive(pid, known):
+            signal_group(pid, signal.SIGKILL)
+            _until(lambda: not is_alive(pid, known), _SETTLE)
+        directory.write("state.json", facts | {"state": "exited", "exit_code": None, "stopped": True})
+
+    @_mapped
+    def remove(self, task: str) -> None:
+        """See Runtime."""
+        directory = self.task_dir(task).path
+        if directory.is_dir():
+            beside = directory.with_name(f".{directory.name}")  # so that a half-removed task is never taken for one
+            shutil.rmtree(beside, ignore_errors=True)
+            directory.rename(beside)
+            shutil.rmtree(beside)
+        if not _complete(self.root / "tasks"):
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    @_mapped
+    def files(self, task: str) -> Mapping[str, File]:
+        """See Runtime."""
+        base = self.task_dir(task).checkpoints
+        found = {}
+        for parent, _, names in os.walk(base):
+            for name in names:
+                path = Path(parent, name)
+                try:
+                    status = path.lstat()
+                except FileNotFoundError:  # the chief removes old checkpoints while we look
+                    continue
+                if path.is_file() and not path.is_symlink():
+                    found[path.relative_to(base).as_posix()] = File(status.st_size, status.st_mtime)
+        return found
+
+    @_mapped
+    def open(self, task: str, name: str) -> BinaryIO:
+        """See Runtime."""
+        return (self.task_dir(task).checkpoints / name).open("rb")
+
+    @_mapped
+    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
+        """See Runtime."""
+        directory = self.task_dir(task)
+        if not follow:
+            return iter(last_lines([directory.older_log, directory.log], tail))
+        return followed(directory.log, tail, lambda: self._observed(directory).state is State.RUNNING)
+
+    def serves(self, task: Task) -> bool:
+        """See Runtime."""
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            return probe.connect_ex((task.address, task.port)) == 0
+
+    @_mapped
+    def command(self, argv: Sequence[str]) -> tuple[int, str]:
+        """See Runtime."""
+        done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        return done.returncode, (done.stdout + done.stderr).decode("utf-8", errors="replace")
+
+    @_mapped
+    def execute(self, task: str, argv: Sequence[str]) -> int:
+        """See Runtime."""
+        directory = self.task_dir(task)
+        order = directory.read("order.json")
+        if order is None:
+            raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
+        try:
+            return subprocess.run(list(argv), env=order["env"], cwd=directory.work, check=False).returncode
+        except FileNotFoundError:
+            raise HostError(self.host, f"no such command: {argv[0]}") from None
+
+
+def _complete(directory: Path) -> list[Path]:
+    """Return the entries of `directory` in order, without those that are half-made or half-removed (a dot in front)."""
+    return sorted(path for path in directory.iterdir() if path.name[0] != ".") if directory.is_dir() else []
+
+
+def _state(directory: TaskDir, facts: Mapping[str, Any]) -> State:
+    supervised = directory.is_supervised()
+    stated = facts.get("state")
+    if stated == "exited" and not supervised:
+        return State.EXITED
+    if supervised or is_alive(facts.get("pid"), facts.get("identity")):
+        return State.RUNNING
+    return State.LOST if stated else State.CREATED
+
+
+def _environment(container: Container) -> dict[str, str]:
+    """The controller's environment, with this Python first in PATH: it has TensorFlow and `tfprov.runtime`."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    without_gpu = {"CUDA_VISIBLE_DEVICES": "-1"} if container.task.job == "ps" else {}
+    # Several tasks share this machine: none may take the whole memory of a GPU, which is TensorFlow's default.
+    ours = {"PATH": path, "PYTHONUNBUFFERED": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true", **without_gpu}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "TFPROV_"))}
+    return {**inherited, **ours, **container.env}
+
+
+def _until(done: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.02)

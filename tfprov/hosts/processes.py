@@ -1,0 +1,74 @@
+"""Facts about this machine's processes, from /proc."""
+
+import contextlib
+import os
+import signal
+import socket
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def identity(pid: int) -> str | None:
+    """Return what tells this process from every other that ever had its pid: the boot and its start time; None if dead.
+
+    A zombie counts as dead. The start time is field 22 of /proc/PID/stat, in clock ticks since the boot (proc(5)): unlike
+    a wall clock time it does not move when the clock is set.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else f"{_boot()}:{fields[19]}"
+
+
+def is_alive(pid: int | None, known: str | None) -> bool:
+    """Whether `pid` is still the process that had the identity `known`."""
+    return pid is not None and known is not None and identity(pid) == known
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Send a signal to the process group that `pid` leads; a group that is gone is fine."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, number)
+
+
+def port_owner(address: str, port: int) -> str | None:
+    """Return who listens on `port` of an address of this machine, as `name (pid N)`; None when it can be bound.
+
+    Asked before a task starts, because TensorFlow's servers share a port (SO_REUSEPORT) instead of failing.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return _listener(port) or "another process"
+    return _listener(port)
+
+
+def _listener(port: int) -> str | None:
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            rows = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        except OSError:
+            continue
+        listening = (row.split() for row in rows)
+        inodes |= {f[9] for f in listening if f[3] == "0A" and int(f[1].rpartition(":")[2], 16) == port}
+    return _holder(inodes) if inodes else None
+
+
+def _holder(inodes: set[str]) -> str:
+    links = {f"socket:[{inode}]" for inode in inodes}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(str(fd.readlink()) in links for fd in (process / "fd").iterdir()):
+                return f"{(process / 'comm').read_text().strip()} (pid {process.name})"
+        except OSError:  # it ended, or belongs to another user
+            continue
+    return "another user's process"

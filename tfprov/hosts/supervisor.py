@@ -1,0 +1,157 @@
+"""Runs one task as a process, outlives the command that started it, and records how it ends.
+
+    python -m tfprov.hosts.supervisor TASK_DIRECTORY
+
+The first process returns as soon as the task runs (or has failed to), so its caller knows; the second stays. It leads no
+terminal, keeps no descriptor of its caller, and holds the lock of the task's directory for as long as it lives.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tfprov.hosts.processes import identity, is_alive, signal_group
+from tfprov.hosts.taskdir import TaskDir
+
+LOG_LIMIT = 10 * 1024 * 1024
+"""Bytes after which a log starts anew; one older part is kept, so that a flood of output ends at twice this."""
+_BACKOFF = (1, 2, 4, 8)
+"""Seconds before each restart; the last one repeats."""
+_SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
+
+
+class Supervisor:
+    """Starts the process of an order, waits for it, and starts it again where the order says so."""
+
+    def __init__(self, directory: TaskDir) -> None:
+        self.directory = directory
+        self.order = directory.read("order.json") or {}
+        self.state: dict[str, Any] = {
+            "supervisor": os.getpid(),
+            "supervisor_identity": identity(os.getpid()),
+            "restarts": 0,
+        }
+        self.stopped = False
+
+    def run(self, ready: int) -> None:
+        """Run until the task has ended for good; closes `ready` once it is known whether it could start."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        while True:
+            process = self.start()
+            if ready >= 0:
+                os.close(ready)
+                ready = -1
+            if process is None:
+                return
+            code = self.wait(process)
+            self.record("exited", exit_code=code, finished_at=time.time(), stopped=self.stopped)
+            if not self.wants_restart(code):
+                return
+            self.state["restarts"] += 1
+            self.record("restarting")
+            if self.pause():
+                self.record("exited", stopped=True)
+                return
+
+    def start(self) -> "subprocess.Popen[bytes] | None":
+        """Start the process; None, and a record of why, when it cannot be."""
+        try:
+            with self.directory.log.open("ab") as log:
+                process = subprocess.Popen(
+                    self.order["argv"],
+                    env=self.order["env"],
+                    cwd=self.directory.work,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS),  # noqa: PLW1509  one thread
+                )
+        except OSError as error:
+            reason = f"{error.strerror or error}: {self.order['argv'][0]}"
+            self.record("exited", exit_code=127, error=reason, finished_at=time.time())
+            return None
+        self.record("running", pid=process.pid, identity=identity(process.pid), started_at=time.time(), exit_code=None)
+        return process
+
+    def wait(self, process: "subprocess.Popen[bytes]") -> int:
+        """Return the exit code, 128 + N after signal N; on SIGTERM, stop the whole process group first."""
+        deadline: float | None = None
+        while not self.has_ended(process):
+            timeout = 1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            received = signal.sigtimedwait(_SIGNALS, min(timeout, 1.0))
+            if received is not None and received.si_signo == signal.SIGTERM and deadline is None:
+                self.stopped = True
+                deadline = time.monotonic() + self.grace()
+                signal_group(process.pid, signal.SIGTERM)
+            if deadline is not None and time.monotonic() >= deadline:
+                signal_group(process.pid, signal.SIGKILL)
+            self.limit_log()
+        # The zombie still holds its pid, so the group cannot be someone else's yet: end what the task left behind.
+        signal_group(process.pid, signal.SIGKILL)
+        code = process.wait()
+        return code if code >= 0 else 128 - code
+
+    def has_ended(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Whether the process has ended; it stays a zombie, so that its pid is not given away."""
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+    def grace(self) -> float:
+        """Return the seconds between SIGTERM and SIGKILL."""
+        try:
+            return float((self.directory.path / "grace").read_text())
+        except (OSError, ValueError):
+            return float(self.order.get("stop_grace", 30))
+
+    def limit_log(self) -> None:
+        """Keep a flood of output from filling the disk."""
+        log = self.directory.log
+        if log.stat().st_size > LOG_LIMIT:
+            shutil.copyfile(log, self.directory.older_log)
+            os.truncate(log, 0)  # the task appends, so its next line lands at the new start
+
+    def wants_restart(self, code: int) -> bool:
+        """Whether the task is to be started again after it ended with `code`."""
+        again = self.order.get("restart") == "on-failure" and self.state["restarts"] < self.order.get("max_restarts", 0)
+        return again and code != 0 and not self.stopped
+
+    def pause(self) -> bool:
+        """Wait before a restart; return whether a stop came in the meantime."""
+        seconds = _BACKOFF[min(self.state["restarts"], len(_BACKOFF)) - 1]
+        return signal.sigtimedwait((signal.SIGTERM,), seconds) is not None
+
+    def record(self, state: str, **facts: Any) -> None:
+        """Write what is known now to the disk."""
+        self.state |= {"state": state, **facts}
+        self.directory.write("state.json", self.state)
+
+
+def main() -> int:
+    """Start the supervisor of the directory in argv[1]; return when its task has started."""
+    directory = TaskDir(Path(sys.argv[1]))
+    lock = directory.lock(patience=2.0)
+    before = directory.read("state.json") or {}
+    if lock is None or is_alive(before.get("pid"), before.get("identity")):
+        print("the task is already running", file=sys.stderr)
+        return 1
+    waiting, ready = os.pipe()
+    if os.fork():
+        os.close(ready)
+        os.read(waiting, 1)
+        return 0
+    os.close(waiting)
+    os.setsid()
+    with Path(os.devnull).open("r+b") as nothing:  # the caller waits for the end of these
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+    Supervisor(directory).run(ready)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

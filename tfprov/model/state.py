@@ -1,0 +1,123 @@
+"""What should run, and what runs: the two sides that `reconcile` compares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tfprov.model.cluster import Task
+
+Spec = Mapping[str, Any]
+"""A container's canonical spec: nested mappings of plain JSON values. Equal specs mean that nothing has to change."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container that should run one task.
+
+    `spec` is all that makes it what it is: a difference means a restart. What can change without one stands beside it:
+    the restart policy and the seconds it has to start and to stop.
+    """
+
+    task: Task
+    spec: Spec
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    checkpoint_dir: str
+    restart: str = "never"
+    max_restarts: int = 3
+    start_timeout: int = 120
+    stop_grace: int = 30
+    ready: str = "port"
+
+    @property
+    def code(self) -> str | None:
+        """The digest of the code it runs, or None."""
+        code: str | None = self.spec.get("code")
+        return code
+
+
+class State(StrEnum):
+    """What an observed container is doing."""
+
+    CREATED = "created"
+    """It exists and was never started: a run was cut off in between."""
+    RUNNING = "running"
+    EXITED = "exited"
+    LOST = "lost"
+    """It is gone without an exit code: the machine restarted, or its supervisor was killed as well."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A container as its host describes it. Times are seconds since the epoch, by the host's clock."""
+
+    task: str
+    host: str
+    state: State
+    spec: Spec
+    id: str = ""
+    run: str = ""
+    exit_code: int | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    restarts: int = 0
+    stopped: bool = False
+    """Whether it ended because tfprov stopped it."""
+    error: str = ""
+    """Why it could not be started, when it could not."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ended by itself with exit code 0: the task is done, and that is not drift."""
+        return self.state is State.EXITED and self.exit_code == 0 and not self.stopped
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words."""
+        if self.state is State.LOST:
+            return "gone without an exit code"
+        if self.state is State.CREATED:
+            return "created but never started"
+        if self.error:
+            return f"could not start: {self.error}"
+        if self.stopped:
+            return "stopped"
+        return describe_exit(self.exit_code)
+
+
+@dataclass(frozen=True)
+class HostState:
+    """Everything of one cluster on one host, and the digests of all the code delivered to it."""
+
+    host: str
+    containers: tuple[Observed, ...] = ()
+    codes: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """All hosts at one moment; `built` are the digests of the code the controller has packed."""
+
+    hosts: Mapping[str, HostState]
+    built: frozenset[str] = field(default_factory=frozenset)
+
+    def containers(self) -> list[Observed]:
+        """Return every container, on every host."""
+        return [container for state in self.hosts.values() for container in state.containers]
+
+    def find(self, task: str) -> Observed | None:
+        """Return the container of `task`, or None."""
+        return next((container for container in self.containers() if container.task == task), None)
+
+
+_SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+def describe_exit(code: int | None) -> str:
+    """Say what an exit code means; 128 + N is how shells and Docker report the signal N."""
+    if code is None:
+        return "ended"
+    if code - 128 in _SIGNALS:
+        return f"killed by {_SIGNALS[code - 128]} (exit code {code})"
+    return f"exited with code {code}"

@@ -1,0 +1,82 @@
+"""Roles to tasks: every task gets its index, its host and its address."""
+
+from collections.abc import Iterator, Sequence
+
+from tfprov.config.settings import RoleSettings
+from tfprov.errors import InvalidInput, Problem
+from tfprov.model.cluster import Cluster, Task
+
+DEFAULT_PORT = 2222
+"""The port of TensorFlow's own distributed examples."""
+TENSORBOARD_PORT = 6006
+
+_AT_MOST_ONE = ("chief", "evaluator", "tensorboard")
+
+
+def place(roles: Sequence[RoleSettings]) -> Cluster:
+    """Return the cluster that `roles` describe; InvalidInput when they describe none that TensorFlow could run."""
+    problems = list(_impossible(roles))
+    if problems:
+        raise InvalidInput(problems)
+    wiring = roles[0].values.wiring
+    ports = _Ports()
+    counts: dict[str, int] = {}
+    tasks = []
+    for role in roles:
+        # The flags know no chief: with them, the host in the group `chief` runs worker 0, which the textbook makes chief.
+        job = "worker" if role.role == "chief" and wiring == "flags" else role.role
+        for _ in range(role.values.tasks_per_host):
+            index = counts.get(job, 0)
+            counts[job] = index + 1
+            tasks.append(Task(job, index, role.role, role.host, role.address, ports.take(role)))
+    return Cluster(roles[0].values.cluster, tuple(tasks))
+
+
+def _impossible(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    present = {role.role for role in roles}
+    first = roles[0]
+    if not present & {"worker", "chief"}:
+        what = f"`{first.role}` without a worker" if first.role == "ps" else "no worker and no chief"
+        yield Problem(first.at("cluster"), what, "put a host into the group `worker`")
+    for name in _AT_MOST_ONE:
+        of_role = [role for role in roles if role.role == name]
+        if sum(role.values.tasks_per_host for role in of_role) > 1:
+            at = of_role[-1].at("tasks_per_host") if len(of_role) == 1 else of_role[-1].at()
+            yield Problem(at, f"more than one {name} task", f"keep one host with one task in the group `{name}`")
+    yield from _missing_commands(roles)
+    yield from _away_from_chief(roles)
+
+
+def _missing_commands(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    for role in roles:
+        if role.values.command is None and role.role != "tensorboard":
+            fix = "for example `command: [python, linear.py]`"
+            yield Problem(role.at("command"), f"`command` is missing for {role.role} on {role.host}", fix)
+
+
+def _away_from_chief(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """An evaluator and a tensorboard read the chief's files, so they must be where those are."""
+    chief = next((role for role in roles if role.role == "chief"), None) or next(
+        (role for role in roles if role.role == "worker"), None
+    )
+    for role in roles:
+        if role.role in ("evaluator", "tensorboard") and chief is not None and role.host != chief.host:
+            what = f"{role.role} is on {role.host}, but reads the files of the chief on {chief.host}"
+            yield Problem(role.at(), what, f"put {chief.host} into the group `{role.role}`")
+
+
+class _Ports:
+    """Hands out ports: the first free one of an address, from the port its settings name."""
+
+    def __init__(self) -> None:
+        self.taken: set[tuple[str, int]] = set()
+
+    def take(self, role: RoleSettings) -> int:
+        port = role.values.port or (TENSORBOARD_PORT if role.role == "tensorboard" else DEFAULT_PORT)
+        while (role.address, port) in self.taken:
+            port += 1
+        if port > 65535:
+            what = f"{role.host} has more {role.role} tasks than ports above `port`"
+            raise InvalidInput([Problem(role.at("port"), what, "choose a lower `port`")])
+        self.taken.add((role.address, port))
+        return port

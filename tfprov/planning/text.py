@@ -1,0 +1,52 @@
+"""A plan in words: one line per task, in training terms."""
+
+from collections.abc import Mapping, Sequence
+
+from tfprov.model.cluster import Cluster, job_counts
+from tfprov.model.plan import Action, Plan
+from tfprov.model.state import Container
+from tfprov.planning.reconcile import short
+
+NOTHING = "nothing to do"
+
+
+def summary(cluster: Cluster) -> str:
+    """Return the cluster in one line: `linear: 1 ps, 2 workers on 1 host`."""
+    counts = ", ".join(
+        f"{count} {job}{'s' if count > 1 and job != 'ps' else ''}" for job, count in job_counts(cluster).items()
+    )
+    hosts = len({task.host for task in cluster.tasks})
+    return f"{cluster.name}: {counts} on {hosts} host{'s' if hosts > 1 else ''}"
+
+
+def lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
+    """Return the plan, a line per task: stopping and starting the same task is one restart."""
+    if not plan:
+        return [NOTHING]
+    endpoints = {container.task.name: container.task.endpoint for container in wanted if container.task.serves}
+    starts = {(action.subject, action.host) for action in plan.actions if action.kind == "start"}
+    rows = []
+    for action in plan.actions:
+        if action.kind == "stop" and (action.subject, action.host) in starts:
+            continue
+        restarted = any(a.kind == "stop" and (a.subject, a.host) == (action.subject, action.host) for a in plan.actions)
+        if action.kind == "remove" and restarted:
+            continue
+        rows.append(_row(action, restarted and action.kind == "start", endpoints))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in rows
+    ]
+
+
+def _row(action: Action, restarted: bool, endpoints: Mapping[str, str]) -> tuple[str, str, str, str]:
+    verb = "restart" if restarted else action.kind
+    if action.kind in ("build", "deliver"):
+        where = "" if action.kind == "build" else f"to {action.host}"
+        return verb, f"code {short(action.subject)}", where, _because(action)
+    endpoint = endpoints.get(action.subject, "") if action.kind == "start" else ""
+    return verb, action.subject, f"on {action.host} {endpoint}".rstrip(), _because(action)
+
+
+def _because(action: Action) -> str:
+    return f"({', '.join(action.causes)})"

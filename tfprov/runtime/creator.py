@@ -1,0 +1,129 @@
+"""How a task gets a session whose model is ready, at the start and after every lost ps."""
+
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfprov.runtime.hooks import Ending
+from tfprov.runtime.lazy import graph_api
+from tfprov.runtime.leaving import exit_now, leave
+from tfprov.runtime.resume import repair
+
+POLL = 1
+"""Seconds between two looks whether the chief is ready. TensorFlow's 30 leave short jobs to the chief alone."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a session must know of its task; `target` is empty and `device` None for a task that trains alone."""
+
+    name: str
+    is_chief: bool
+    replicas: int
+    target: str
+    device: str | None
+    ps: Sequence[str]
+    checkpoint_dir: str
+
+
+@dataclass
+class Creator:
+    """Creates the session; ends the task when that takes longer than `max_wait_secs`.
+
+    TensorFlow's own creators let no worker choose how often it looks, and bound no chief's wait for a ps.
+    """
+
+    place: Place
+    scaffold: Any
+    config: Any
+    max_wait_secs: float
+    ending: Ending
+    _manager: Any = field(default=None, init=False)
+
+    def create_session(self) -> Any:
+        """Return a session whose model is ready."""
+        signals = self.ending.signals
+        signals.orderly = False  # without a session there is nothing to save
+        self._leave_if_over()
+        # The wait happens inside TensorFlow, where nothing but the end of the process interrupts it.
+        watchdog = threading.Timer(min(self.max_wait_secs, threading.TIMEOUT_MAX), self._give_up)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            session = self._ready_session()
+        finally:
+            watchdog.cancel()
+        signals.orderly = True
+        return session
+
+    def _leave_if_over(self) -> None:
+        """A ps lost at the very end will not come back: the launcher stops it once the chief has left."""
+        signals, name = self.ending.signals, self.place.name
+        if signals.number:
+            leave(f"{name} ended by {signals.name}: a ps was lost, so there is nothing to save", signals.code)
+        if self.ending.near and not self.place.is_chief:
+            leave(f"{name} ends: it was at step {self.ending.step}, near the last, and a ps has left", 0)
+
+    def _ready_session(self) -> Any:
+        errors = graph_api().errors
+        self.scaffold.finalize()
+        while True:
+            try:
+                return self._prepare() if self.place.is_chief else self._wait()
+            except (errors.UnavailableError, errors.AbortedError):
+                time.sleep(POLL)
+
+    def _prepare(self) -> Any:
+        directory, scaffold = self.place.checkpoint_dir, self.scaffold
+        repair(directory)
+        return self._session_manager().prepare_session(
+            self.place.target,
+            saver=scaffold.saver,
+            checkpoint_dir=directory,
+            config=self._config(),
+            init_op=scaffold.init_op,
+            init_feed_dict=scaffold.init_feed_dict,
+            init_fn=scaffold.init_fn,
+        )
+
+    def _wait(self) -> Any:
+        return self._session_manager().wait_for_session(self.place.target, config=self._config())
+
+    def _session_manager(self) -> Any:
+        v1 = graph_api()
+        self._manager = self._manager or v1.train.SessionManager(
+            local_init_op=self.scaffold.local_init_op,
+            local_init_feed_dict=self.scaffold.local_init_feed_dict,
+            ready_op=self.scaffold.ready_op,
+            ready_for_local_init_op=self.scaffold.ready_for_local_init_op,
+            graph=v1.get_default_graph(),
+            recovery_wait_secs=POLL,
+        )
+        return self._manager
+
+    def _config(self) -> Any:
+        """Without device filters a session waits for every other worker, and is lost with any of them."""
+        config = graph_api().ConfigProto()
+        if self.config is not None:
+            config.CopyFrom(self.config)
+        if self.place.device and not config.device_filters:
+            config.device_filters.extend(["/job:ps", self.place.device])
+        return config
+
+    def _give_up(self) -> None:
+        waited = f"error: {self.place.name}: no session after {self.max_wait_secs:g} s"
+        silent = [f"ps/{index} at {ps}" for index, ps in enumerate(self.place.ps) if not _answers(ps)]
+        why = f"no answer from {', '.join(silent)}" if silent else "the chief has not made the model ready"
+        exit_now(f"{waited}: {why}", 1)
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,10 @@
+"""TensorFlow, imported when it is first used: the import takes seconds, and a wrong flag should be told before it."""
+
+from typing import Any
+
+
+def graph_api() -> Any:
+    """Return tf.compat.v1, where servers, sessions and hooks live in every TensorFlow since 1.13."""
+    import tensorflow  # noqa: PLC0415 - the one late import of the runtime
+
+    return tensorflow.compat.v1

@@ -1,0 +1,120 @@
+"""What tells a task who it is: the four flags of the textbook program, and TF_CONFIG.
+
+Both are written by the controller and read inside the task's container, so this module needs nothing but the standard
+library. `from_flags(to_flags(w)) == w` and `from_tf_config(to_tf_config(w)) == w` hold for every valid wiring.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts")
+"""The names every textbook program declares (tensorflow/ecosystem, and TensorFlow's distributed tutorial)."""
+
+OUTSIDE = ("evaluator", "tensorboard")
+"""Jobs that are not members of the ClusterSpec: TensorFlow runs an evaluator beside the cluster, not in it."""
+
+
+class WiringError(ValueError):
+    """Flags or a TF_CONFIG that cannot be a wiring."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The cluster as one task sees it.
+
+    `cluster` maps a job to the addresses (`host:port`) of its tasks, in the order of their index; `job` and `index` say
+    which of them this task is. A task that runs alone has an empty cluster.
+    """
+
+    job: str
+    index: int
+    cluster: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.index, bool) or not isinstance(self.index, int):
+            raise WiringError(f"the task index must be a whole number, not {self.index!r}")
+        size = len(self.cluster.get(self.job, ()))
+        if self.job not in OUTSIDE and self.cluster and not 0 <= self.index < size:
+            raise WiringError(f"{self.job}/{self.index} is not in the cluster: it has {size} {self.job} tasks")
+        if self.index < 0:
+            raise WiringError(f"the task index must be 0 or more, not {self.index}")
+
+    @property
+    def address(self) -> str | None:
+        """Where this task serves, or None for a task outside the cluster."""
+        addresses = self.cluster.get(self.job, ())
+        return addresses[self.index] if self.index < len(addresses) else None
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this task initialises the variables and saves: `chief/0` where there is one, else `worker/0`."""
+        return self.index == 0 and self.job == ("chief" if "chief" in self.cluster or self.job == "chief" else "worker")
+
+
+def to_flags(wiring: Wiring, names: Mapping[str, str] | None = None) -> list[str]:
+    """Return the four flags, as `--name=value`; `names` renames them for programs that call them otherwise.
+
+    The flags know two jobs. Raises WiringError for a cluster with any other: only TF_CONFIG can say it.
+    """
+    if others := sorted(set(wiring.cluster) - {"ps", "worker"}):
+        raise WiringError(f"the flags cannot name the job {others[0]!r}: use TF_CONFIG")
+    values = {
+        "job_name": wiring.job,
+        "task_index": str(wiring.index),
+        "ps_hosts": ",".join(wiring.cluster.get("ps", ())),
+        "worker_hosts": ",".join(wiring.cluster.get("worker", ())),
+    }
+    return [f"--{(names or {}).get(name, name)}={value}" for name, value in values.items()]
+
+
+def from_flags(argv: Iterable[str], names: Mapping[str, str] | None = None) -> Wiring | None:
+    """Read the four flags out of `argv`, in any of the forms absl and argparse accept; other arguments are ignored.
+
+    Returns None when there is no job name, which the textbook programs take for a single machine.
+    """
+    values = _flag_values(list(argv), {(names or {}).get(name, name): name for name in FLAGS})
+    if not values.get("job_name"):
+        return None
+    try:
+        index = int(values.get("task_index", "0"))
+    except ValueError:
+        raise WiringError(f"--task_index must be a whole number, not {values['task_index']!r}") from None
+    hosts = {job: tuple(filter(None, values.get(f"{job}_hosts", "").split(","))) for job in ("ps", "worker")}
+    return Wiring(values["job_name"], index, {job: addresses for job, addresses in hosts.items() if addresses})
+
+
+def _flag_values(argv: Sequence[str], wanted: Mapping[str, str]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for position, argument in enumerate(argv):
+        if argument == "--":
+            break
+        if not argument.startswith("-"):
+            continue
+        name, equals, value = argument.lstrip("-").partition("=")
+        if name in wanted:
+            following = argv[position + 1] if position + 1 < len(argv) else ""
+            values[wanted[name]] = value if equals else following
+    return values
+
+
+def to_tf_config(wiring: Wiring) -> str:
+    """Return the JSON that TensorFlow's cluster resolvers read from the variable TF_CONFIG; keys are sorted."""
+    cluster = {job: list(addresses) for job, addresses in wiring.cluster.items()}
+    return json.dumps({"cluster": cluster, "task": {"type": wiring.job, "index": wiring.index}}, sort_keys=True)
+
+
+def from_tf_config(text: str) -> Wiring | None:
+    """Read a TF_CONFIG; None for one that names no task, which TensorFlow takes for a single machine.
+
+    The index must be a number: a string, as some launchers write it, is an error here and a silent trap in TensorFlow.
+    """
+    try:
+        config = json.loads(text or "{}")
+        task = config.get("task") or {}
+        cluster = {str(job): tuple(map(str, addresses)) for job, addresses in (config.get("cluster") or {}).items()}
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise WiringError(f"TF_CONFIG is not valid: {error}") from None
+    if not isinstance(task, dict) or not task.get("type"):
+        return None
+    return Wiring(str(task["type"]), task.get("index", 0), cluster)

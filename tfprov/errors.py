@@ -84,10 +84,10 @@ class Unreachable(HostError):
 
 
 class TaskFailed(TfprovError):
-    """A task ended badly. `code` is what a run ends with when the task is the chief."""
+    """A task ended badly. `code` is the exit code of the training: the chief's own, or 1 when another task ended it."""
 
     def __init__(self, task: str, what: str, log: Iterable[str] = (), code: int = 1) -> None:
-        self.task, self.log, self.exit_code = task, tuple(log), code
+        self.task, self.log, self.code = task, tuple(log), code
         lines = "".join(f"\n  {task} | {line}" for line in self.log)
         super().__init__(f"{task}: {what}{lines}")
 

@@ -54,6 +54,21 @@ print("end")
 """
 """Counts, slowly where a test must meet it in the middle."""
 
+SYNCHRONOUS = """
+import tensorflow.compat.v1 as tf
+from tfprov import runtime
+task = runtime.join()
+with task.device():
+    step = tf.train.get_or_create_global_step()
+    loss = tf.square(tf.get_variable("w", []) - 2.0)
+    optimizer = tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), task.replicas)
+    train = optimizer.minimize(loss, step)
+with task.session(train_steps=100, hooks=[optimizer.make_session_run_hook(task.is_chief)]) as session:
+    while not session.should_stop():
+        session.run(train)
+"""
+"""Every step needs the gradients of all workers."""
+
 
 @dataclass
 class Process:
@@ -259,7 +274,7 @@ def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts
     again = hosts.task(counter, Wiring("worker", 0, cluster), *arguments)
     worker = hosts.task(counter, Wiring("worker", 1, cluster), *arguments)
     again.until(has_stepped)
-    assert f"tfprov: worker/0 goes on from step {step}\n" in again.err
+    assert f"tfprov: worker/0 goes on from saved/model.ckpt-{step}\n" in again.err
     worker.until(has_stepped)
     worker.popen.terminate()
     assert worker.wait(5) == 143
@@ -279,7 +294,7 @@ def test_alone_it_learns_and_goes_on_from_the_newest_whole_checkpoint(hosts: Hos
 
     second = hosts.start(counter, "--train_steps=50")
     assert second.wait() == 0
-    assert "tfprov: worker/0 goes on from step 30\n" in second.err
+    assert "tfprov: worker/0 goes on from saved/model.ckpt-30\n" in second.err
     assert len(second.times("step")) == 20
     assert max(whole(saved)) == 50
     assert not list(saved.glob("*tempstate*"))
@@ -333,7 +348,7 @@ def test_training_ends_well_after_a_ps_was_killed_and_came_back(hosts: Hosts, co
     ps.wait()
     hosts.task(counter, Wiring("ps", 0, cluster))
     assert (chief.wait(), worker.wait()) == (0, 0)
-    back = re.search(r"worker/0 goes on from step (\d+)", chief.err)
+    back = re.search(r"^tfprov: worker/0 goes on from saved/model.ckpt-(\d+)$", chief.err, re.MULTILINE)
     assert back
     assert int(back[1]) >= 20
     assert 300 <= max(whole(chief.folder / "saved")) <= 301
@@ -348,6 +363,17 @@ def test_a_worker_in_its_last_step_ends_well_when_the_ps_has_left_with_the_chief
     assert chief.wait() == 0
     ps.popen.kill()
     assert worker.wait(10) == 0
+
+
+def test_synchronous_training_ends_for_all(hosts: Hosts, tmp_path: Path) -> None:
+    """Without help the last to begin a step waits for ever for the gradients of one that has left."""
+    program = tmp_path / "synchronous.py"
+    program.write_text(SYNCHRONOUS)
+    cluster = addresses(ps=1, worker=2)
+    hosts.task(program, Wiring("ps", 0, cluster))
+    chief, worker = (hosts.task(program, Wiring("worker", index, cluster)) for index in range(2))
+    assert (chief.wait(), worker.wait()) == (0, 0)
+    assert max(whole(chief.folder / "saved")) >= 100
 
 
 def test_a_worker_without_a_ps_ends_in_one_line(hosts: Hosts, counter: Path) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from tfprov.cli.options import change_options, context_of, inventory_options, json_option
+from tfprov.cli.options import change_options, context_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer
 from tfprov.config.playbooks import read_playbook
 from tfprov.engine import lock
 from tfprov.engine.context import Context
+from tfprov.engine.forecast import forecast
 from tfprov.engine.gather import gather
 from tfprov.engine.observe import observe, plan
 from tfprov.engine.playbook import Options, play
@@ -27,14 +28,12 @@ from tfprov.planning.text import NOTHING, lines, summary
 @change_options
 def plan_command(as_json: bool, **options: Any) -> None:
     """Nothing is changed. A task is restarted only where a field of it differs, and the field is named."""
-    context = context_of(options)
-    found = plan(context, observe(context))
+    printer = Printer(live=False)
+    context = context_of(options, printer)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=2))
-        return
-    click.echo(summary(context.cluster))
-    for line in lines(found, context.wanted):
-        click.echo(f"  {line}")
+        click.echo(json.dumps(plan(context, observe(context)).to_json(), indent=2))
+    else:
+        _tell_plan(context, printer)
 
 
 @click.command("up")
@@ -55,7 +54,8 @@ def run_command(**options: Any) -> None:
     with Printer() as printer:
         context = context_of(options, printer)
         _tell_plan(context, printer)
-        _play(context, printer, Options("run"))
+        with exit_code_of_training():
+            _play(context, printer, Options("run"))
 
 
 @click.command("down")
@@ -117,13 +117,16 @@ def _playbook(name: str) -> Path:
 
 
 def _tell_plan(context: Context, printer: Printer) -> bool:
-    found = plan(context, observe(context))
+    seen = observe(context)
+    found = plan(context, seen)
     if not found:
         printer.note(f"{summary(context.cluster)}: {NOTHING}")
         return False
     printer.note(summary(context.cluster))
     for line in lines(found, context.wanted):
         printer.note(f"  {line}")
+    if (consequence := forecast(context, found, seen)) is not None:
+        printer.note(consequence)
     return True
 
 

@@ -1,6 +1,7 @@
 """Options that several verbs share, with Ansible's letters, and the way from them to a Context."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ import click
 from tfprov.cli.output import Printer
 from tfprov.engine.context import DEFAULT_FORKS, Context
 from tfprov.engine.prepare import prepare
+from tfprov.errors import TaskFailed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +42,16 @@ def change_options(command: F) -> F:
     )(command)
     command = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts.")(command)
     return inventory_options(command)
+
+
+@contextmanager
+def exit_code_of_training() -> Iterator[None]:
+    """End with the exit code of the training instead of tfprov's own 1."""
+    try:
+        yield
+    except TaskFailed as error:
+        error.exit_code = error.code
+        raise
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data for programs.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from tfprov.cli.options import change_options, context_of, inventory_options, json_option
+from tfprov.cli.options import change_options, context_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, duration, progress_line, table
 from tfprov.engine.follow import follow, log_lines
 from tfprov.engine.observe import observe
@@ -27,7 +27,8 @@ def wait_command(condition: str, timeout: float | None, **options: Any) -> None:
         if condition == "serving":
             wait_serving(context, timeout)
         else:
-            follow(context, timeout, with_logs=False)
+            with exit_code_of_training():
+                follow(context, timeout, with_logs=False)
             printer.note(f"{context.cluster.chief.name} is done")
 
 

@@ -1,5 +1,6 @@
 """From an inventory file to a Context: the pure chain, and the hosts at its end."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -97,4 +98,4 @@ def _beside_file(role: RoleSettings, *path: str) -> Path:
         value = getattr(value, name)
     written = role.at(*path).file
     base = Path() if written.startswith("-e") else Path(written).parent
-    return base / Path(str(value)).expanduser()
+    return Path(os.path.normpath(base / Path(str(value)).expanduser()))

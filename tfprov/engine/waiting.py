@@ -64,7 +64,8 @@ def _too_slow(context: Context, container: Container, seconds: float) -> TaskFai
 
 def failure(context: Context, observed: Observed) -> TaskFailed:
     """Return the error for a task that ended badly, with the last lines of its log."""
-    code = observed.exit_code or 1
+    is_chief = observed.task == context.cluster.chief.name
+    code = observed.exit_code if is_chief and observed.exit_code else 1
     return TaskFailed(observed.task, observed.ending, last_log(context, observed.task, observed.host), code)
 
 

@@ -1,6 +1,7 @@
 """How a task gets a session whose model is ready, at the start and after every lost ps."""
 
 import socket
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -78,8 +79,8 @@ class Creator:
 
     def _prepare(self) -> Any:
         directory, scaffold = self.place.checkpoint_dir, self.scaffold
-        repair(directory)
-        return self._session_manager().prepare_session(
+        newest = repair(directory)
+        session = self._session_manager().prepare_session(
             self.place.target,
             saver=scaffold.saver,
             checkpoint_dir=directory,
@@ -88,6 +89,9 @@ class Creator:
             init_feed_dict=scaffold.init_feed_dict,
             init_fn=scaffold.init_fn,
         )
+        if newest:
+            sys.stderr.write(f"tfprov: {self.place.name} goes on from {directory}/{newest}\n")
+        return session
 
     def _wait(self) -> Any:
         return self._session_manager().wait_for_session(self.place.target, config=self._config())

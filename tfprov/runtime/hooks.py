@@ -4,7 +4,7 @@ MonitoredSession calls the five methods by position and asks for no base class, 
 define them.
 """
 
-import sys
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +36,7 @@ class Ending(Hook):
     """Ends the loop at `train_steps`, or after the step in which a signal came; `step` is the last one seen.
 
     It tells the coordinator, not the run context: the program may then still run a last `session.run` for its results,
-    and a task that joins a finished training takes no step at all.
+    and a task that joins a finished training takes no step at all. (TF1's input queues are closed by then.)
     """
 
     def __init__(self, train_steps: int | None, replicas: int, signals: Signals) -> None:
@@ -104,8 +104,9 @@ class Release(Hook):
             self._tokens.append(v1.raw_ops.QueueEnqueueManyV2(handle=queue.outputs[0], components=[tokens]))
 
     def end(self, session: Any, /) -> None:
-        """Nothing waits for these tokens in a training that is not synchronous: there is no queue."""
-        session.run(self._tokens)
+        """Put them; a chief that has left already has closed the queue, which ends the wait of the others as well."""
+        with contextlib.suppress(graph_api().errors.CancelledError):
+            session.run(self._tokens)
 
 
 def _holds_tokens(operation: Any) -> bool:
@@ -136,18 +137,6 @@ class Progress(Hook):
 
     def _plan(self, step: int) -> None:
         self._next = step - step % self.every + self.every
-
-
-class Told(Hook):
-    """Tells on stderr where a training goes on; nothing for one that begins."""
-
-    def __init__(self, name: str, ending: Ending) -> None:
-        self.name, self.ending = name, ending
-
-    def after_create_session(self, _session: Any, _coordinator: Any, /) -> None:
-        """After the restore."""
-        if self.ending.step:
-            sys.stderr.write(f"tfprov: {self.name} goes on from step {self.ending.step}\n")
 
 
 class Rate(Hook):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfprov.runtime.creator import Creator, Place
-from tfprov.runtime.hooks import Ending, Progress, Rate, Release, Told
+from tfprov.runtime.hooks import Ending, Progress, Rate, Release
 from tfprov.runtime.lazy import graph_api
 from tfprov.runtime.leaving import Signals, die, leave
 
@@ -71,7 +71,7 @@ def _hooks(place: Place, options: Options, scaffold: Any, ending: Ending) -> lis
     hooks: list[Any] = [ending]
     if place.is_chief:
         hooks += _chief_hooks(place.checkpoint_dir, options, scaffold)
-        hooks += [Told(place.name, ending), Rate(ending, options.summary_every_steps, place.checkpoint_dir)]
+        hooks.append(Rate(ending, options.summary_every_steps, place.checkpoint_dir))
         if options.progress:
             hooks.append(Progress(ending, options.progress_every_steps, options.progress))
     return [*hooks, *options.hooks, Release(place.replicas)]

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Makes a virtual environment: sh .ci/venv.sh PYTHON DIRECTORY
+# Debian splits the standard library: without python3-venv, `python3 -m venv` exists and fails. What can be done about
+# that is tried in turn, from the least to the most intrusive.
+set -eu
+python=$1 directory=$2
+
+if [ -z "$python" ] || ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    echo "error: Python 3.11 or newer is needed; install it, or say which with make PYTHON=/path/to/python3" >&2
+    exit 2
+fi
+[ -x "$directory/bin/python" ] && "$directory/bin/python" -m pip --version >/dev/null 2>&1 && exit 0
+
+try() {
+    rm -rf "$directory"
+    "$@" >/dev/null 2>&1 && "$directory/bin/python" -m pip --version >/dev/null 2>&1
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+from_debian() {
+    command -v apt-get && as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -q --no-install-recommends "$1" && "$python" -m venv "$directory"
+}
+
+with_virtualenv() {
+    tools=$(mktemp -d) && "$python" -m pip install --quiet --target "$tools" virtualenv &&
+        PYTHONPATH=$tools "$python" -m virtualenv --quiet "$directory" && rm -rf "$tools"
+}
+
+version=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+try "$python" -m venv "$directory" || try with_virtualenv || try from_debian "$version" || {
+    echo "error: $python cannot make a virtual environment; install it with: apt-get install $version" >&2
+    exit 2
+}

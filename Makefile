@@ -1,0 +1,40 @@
+# Everything sets itself up: a fresh machine needs make and Python 3.11 or newer, nothing else.
+SHELL := /bin/sh
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INPUTS := pyproject.toml constraints.txt .ci/venv.sh
+
+.PHONY: demo test check bench clean help
+
+help:
+	@echo "make demo    train a linear model with 1 ps and 2 workers on this machine, and bring its checkpoint back"
+	@echo "make test    all tests, types and style"
+	@echo "make bench   figures, side by side with a peer"
+	@echo "make clean   remove the virtual environment and caches"
+
+demo: $(VENV)/ready-demo
+	$(BIN)/tfprov run -i inventories/local.yml
+
+test: $(VENV)/ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+bench: $(VENV)/ready-dev
+	$(BIN)/python -m bench.startup
+
+# The demo needs TensorFlow and not the test tools; a stamp is newer than all that decides what is installed.
+$(VENV)/ready-demo: $(INPUTS)
+	sh .ci/venv.sh "$(PYTHON)" $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[tensorflow]'
+	@touch $@
+
+$(VENV)/ready-dev: $(INPUTS)
+	sh .ci/venv.sh "$(PYTHON)" $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[tensorflow,dev]'
+	@touch $@ $(VENV)/ready-demo
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,1 @@
+"""Measurements: whole commands, side by side, never a timed test."""

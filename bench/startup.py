@@ -58,7 +58,11 @@ def main() -> None:
         up = [*tfprov, "up", "-i", str(inventory)]
         try:
             timed(up, env)
-            commands = {"python -c pass": [sys.executable, "-c", "pass"], "tfprov --help": [*tfprov, "--help"], "up, nothing to do": up}
+            commands = {
+                "python -c pass": [sys.executable, "-c", "pass"],
+                "tfprov --help": [*tfprov, "--help"],
+                "up, nothing to do": up,
+            }
             found = figures(commands, runs, env)
         finally:
             timed([*tfprov, "down", "--discard", "-i", str(inventory)], env)

@@ -20,27 +20,27 @@ def summary(cluster: Cluster) -> str:
 
 
 def lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
-    """Return the plan, a line per task: stopping and starting the same task is one restart."""
+    """Return the plan, a line per task and host: a stop is told as the restart or the removal it is the first half of."""
     if not plan:
         return [NOTHING]
     endpoints = {container.task.name: container.task.endpoint for container in wanted if container.task.serves}
-    starts = {(action.subject, action.host) for action in plan.actions if action.kind == "start"}
+    of_kind = {
+        kind: {(a.subject, a.host) for a in plan.actions if a.kind == kind} for kind in ("stop", "remove", "start")
+    }
     rows = []
     for action in plan.actions:
-        if action.kind == "stop" and (action.subject, action.host) in starts:
+        place = action.subject, action.host
+        if action.kind == "stop" and place in of_kind["start"] | of_kind["remove"]:
             continue
-        restarted = any(a.kind == "stop" and (a.subject, a.host) == (action.subject, action.host) for a in plan.actions)
-        if action.kind == "remove" and restarted:
-            continue
-        rows.append(_row(action, restarted and action.kind == "start", endpoints))
+        restarted = action.kind == "start" and place in of_kind["stop"]
+        rows.append(_row(action, "restart" if restarted else action.kind, endpoints))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in rows
     ]
 
 
-def _row(action: Action, restarted: bool, endpoints: Mapping[str, str]) -> tuple[str, str, str, str]:
-    verb = "restart" if restarted else action.kind
+def _row(action: Action, verb: str, endpoints: Mapping[str, str]) -> tuple[str, str, str, str]:
     if action.kind in ("build", "deliver"):
         where = "" if action.kind == "build" else f"to {action.host}"
         return verb, f"code {short(action.subject)}", where, _because(action)

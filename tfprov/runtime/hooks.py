@@ -110,7 +110,7 @@ class Release(Hook):
 
 
 def _holds_tokens(operation: Any) -> bool:
-    return operation.type == "FIFOQueueV2" and operation.get_attr("shared_name") == b"sync_token_q"
+    return bool(operation.type == "FIFOQueueV2" and operation.get_attr("shared_name") == b"sync_token_q")
 
 
 class Progress(Hook):

@@ -1,0 +1,145 @@
+"""A cluster on this machine for tests: real commands, real processes, in directories of the test's own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = Path(__file__).parents[2] / "images" / "train" / "programs"
+
+SLEEPER = "import sys, time; print('up', sys.argv[1:], flush=True); time.sleep(600)"
+
+
+def free_ports(count: int) -> int:
+    """Return the first of `count` consecutive ports that are free now.
+
+    Below the ephemeral range, so that no client takes one of them, and apart for each of pytest's parallel workers.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    low = 10000 + 5000 * (worker % 4)
+    firsts = range(low, low + 5000 - count, count)
+    offset = int(time.monotonic() * 100) % len(firsts)
+    for first in [*firsts[offset:], *firsts[:offset]]:
+        if all(_is_free(port) for port in range(first, first + count)):
+            return first
+    raise RuntimeError("no free ports")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class Local:
+    """Runs `tfprov` as a user does, with state, cache and working directory below `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.inventory = directory / "inventory.yml"
+        self.port = free_ports(5)
+        home = {"XDG_STATE_HOME": str(directory / "state"), "XDG_CACHE_HOME": str(directory / "cache")}
+        self.env = {**os.environ, **home}
+        self.started: list[subprocess.Popen[str]] = []
+
+    def write(self, text: str) -> None:
+        """Write the inventory; `PORT` and `PROGRAMS` in it are filled in."""
+        filled = textwrap.dedent(text).replace("PORT", str(self.port)).replace("PROGRAMS", str(PROGRAMS))
+        self.inventory.write_text(filled)
+
+    def command(self, *arguments: str) -> list[str]:
+        verb = (
+            [*arguments[:1], "-i", str(self.inventory), *arguments[1:]] if arguments[0] != "init" else list(arguments)
+        )
+        return [sys.executable, "-m", "tfprov", *verb]
+
+    def __call__(self, *arguments: str, code: int = 0, timeout: float = 120) -> str:
+        """Run a verb to its end, expect its exit code, and return what it printed."""
+        done = subprocess.run(
+            self.command(*arguments),
+            env=self.env, cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, timeout=timeout, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, f"exit code {done.returncode} instead of {code}:\n{done.stdout}"
+        assert "Traceback" not in done.stdout
+        return done.stdout
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a verb and leave it running."""
+        process = subprocess.Popen(
+            self.command(*arguments),
+            env=self.env, cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def tasks(self) -> dict[str, dict[str, Any]]:
+        """Return what `status --json` says, by task."""
+        return {task["task"]: task for task in json.loads(self("status", "--json"))["tasks"]}
+
+    def progress(self) -> dict[str, Any] | None:
+        """Return the chief's progress, as `status --json` has it."""
+        found: dict[str, Any] | None = json.loads(self("status", "--json"))["progress"]
+        return found
+
+    def pids(self) -> dict[str, str]:
+        """Return the pid of every running task."""
+        return {name: task["id"] for name, task in self.tasks().items() if task["id"]}
+
+    def processes(self) -> list[str]:
+        """Return the command lines of all processes that belong to this cluster: supervisors, tasks and their children."""
+        mark = f"XDG_STATE_HOME={self.directory / 'state'}".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (process / "environ").read_bytes().split(b"\0"):
+                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            except OSError:
+                continue
+        return found
+
+    def close(self) -> None:
+        """End whatever still runs, by pid."""
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        if self.inventory.exists():
+            subprocess.run(self.command("down", "--discard"), env=self.env, capture_output=True, check=False)
+        mark = f"XDG_STATE_HOME={self.directory / 'state'}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark in (process / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(process.name), signal.SIGKILL)
+            except OSError:
+                continue
+
+
+def until(check: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+    """Return the first true answer of `check`; fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if answer := check():
+            return answer
+        time.sleep(0.1)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def local(directory: Path) -> Iterator[Local]:
+    """Yield a Local and leave nothing of it running: for a fixture."""
+    cluster = Local(directory)
+    try:
+        yield cluster
+    finally:
+        cluster.close()

@@ -1,0 +1,137 @@
+"""Real training on this machine: TensorFlow, one ps, two workers, a checkpoint that restores."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.local import Local, local, until
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("tensorflow")]
+
+INVENTORY = """
+all:
+  vars:
+    tfprov:
+      cluster: linear
+      code: PROGRAMS
+      command: [python, linear.py]
+      flags: {train_steps: 1500, save_every_steps: 200}
+      env: {TF_CPP_MIN_LOG_LEVEL: "2"}
+      port: PORT
+  children:
+    ps: {hosts: {localhost: }}
+    worker: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}}
+"""
+
+READ_BACK = """
+import json, os, sys
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(sys.argv[1]))
+print(json.dumps({name: float(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}))
+"""
+
+
+@pytest.fixture
+def tfprov(tmp_path: Path) -> Iterator[Local]:
+    yield from local(tmp_path)
+
+
+def read_back(directory: Path) -> dict[str, float]:
+    """Return all variables of the latest checkpoint in `directory`, as a user reads them."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ_BACK, str(directory)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    values: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return values
+
+
+def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(tfprov: Local) -> None:
+    tfprov.write(INVENTORY)
+    output = tfprov("run")
+    assert re.search(r"worker/0 \| done: step=1\d{3} loss=0\.0\d+ W=(1\.9|2\.0)\d+ b=-?0\.0\d+", output), output
+    assert "tensors read" in output
+    assert tfprov.processes() == []
+    moved = tfprov.directory / "moved"
+    (tfprov.directory / "checkpoints" / "linear").rename(moved)
+    values = read_back(moved)
+    assert abs(values["W"] - 2) < 0.05
+    assert abs(values["b"]) < 0.05
+    assert values["global_step"] >= 1500
+    assert list(moved.glob("events.out.tfevents.*"))
+    manifest = json.loads((moved / "manifest.json").read_text())
+    assert manifest["checkpoints"][-1]["tensors"] == 3
+
+
+def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(tfprov: Local) -> None:
+    tfprov.write(INVENTORY.replace("1500", "1000000"))
+    tfprov("up")
+    progress = until(lambda: (p := tfprov.progress()) and p["step"] > 300 and p["loss"] is not None and p, "progress")
+    assert 0 < progress["loss"] < 5
+    assert progress["steps_per_second"] > 0
+    assert "chief" in tfprov("status")
+    tfprov("gather")
+    first = json.loads((tfprov.directory / "checkpoints/linear/manifest.json").read_text())
+    assert first["checkpoints"], "something was saved"
+    until(lambda: tfprov.progress()["step"] > progress["step"] + 400, "more steps")  # type: ignore[index]
+    tfprov("down")
+    after = json.loads((tfprov.directory / "checkpoints/linear/manifest.json").read_text())
+    assert after["checkpoints"][-1]["step"] > first["checkpoints"][-1]["step"]
+    assert {name: after["files"][name] for name in first["files"] if ".data-" in name} == {
+        name: entry for name, entry in first["files"].items() if ".data-" in name
+    }
+    assert read_back(tfprov.directory / "checkpoints" / "linear")["global_step"] == after["checkpoints"][-1]["step"]
+
+
+def test_a_killed_chief_goes_on_from_its_newest_checkpoint(tfprov: Local) -> None:
+    tfprov.write(INVENTORY.replace("1500", "1000000"))
+    tfprov("up")
+    until(lambda: (p := tfprov.progress()) and p["step"] > 500, "500 steps")
+    os.kill(int(tfprov.pids()["worker/0"]), signal.SIGKILL)
+    until(lambda: tfprov.tasks()["worker/0"]["state"] == "failed", "the chief is seen to be dead")
+    plan = tfprov("plan")
+    step = int(re.search(r"the training goes on from step (\d+)", plan)[1])  # type: ignore[index]
+    assert step >= 200
+    assert "start  worker/0" in plan
+    assert "worker/1" not in plan
+    tfprov("up")
+    until(lambda: re.search(rf"(?i)restor|step {step}\b|ckpt-{step}\b", tfprov("logs", "worker/0")), "it restores")
+    until(lambda: (p := tfprov.progress()) and p["step"] > step + 100, "it trains on")
+    tfprov("down")
+    gathered = json.loads((tfprov.directory / "checkpoints/linear/manifest.json").read_text())
+    assert gathered["checkpoints"][-1]["step"] > step
+
+
+def test_the_textbook_program_runs_unchanged(tfprov: Local) -> None:
+    textbook = INVENTORY.replace("linear.py", "textbook.py").replace("cluster: linear", "cluster: textbook")
+    flags = 'flags: {train_steps: 300, checkpoint_dir: "{{ checkpoint_dir }}"}'
+    tfprov.write(re.sub(r"flags: \{.*\}", flags, textbook, count=1))
+    tfprov("run")
+    assert tfprov.processes() == []
+    values = read_back(tfprov.directory / "checkpoints" / "textbook")
+    assert values["global_step"] >= 300
+
+
+def test_tf_config_is_enough_for_a_program_that_is_given_no_flags(tfprov: Local) -> None:
+    tfprov.write(INVENTORY.replace("port:", "wiring: tf_config\n      port:").replace("1500", "400"))
+    output = tfprov("run")
+    assert "done: step=4" in output
+    assert read_back(tfprov.directory / "checkpoints" / "linear")["global_step"] >= 400
+
+
+def test_a_second_training_keeps_the_first_ones_checkpoints(tfprov: Local) -> None:
+    tfprov.write(INVENTORY.replace("1500", "400"))
+    tfprov("run")
+    first = (tfprov.directory / "checkpoints/linear/manifest.json").read_bytes()
+    assert "held an earlier run (step 4" in tfprov("run")
+    assert (tfprov.directory / "checkpoints/linear.1/manifest.json").read_bytes() == first
+    read_back(tfprov.directory / "checkpoints" / "linear.1")
+    read_back(tfprov.directory / "checkpoints" / "linear")

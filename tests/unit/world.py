@@ -1,0 +1,120 @@
+"""A cluster on hosts in memory: from the text of an inventory to a Context, without a file or a machine."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tfprov.config.groups import read_groups
+from tfprov.config.load import extra_vars
+from tfprov.config.settings import resolve
+from tfprov.config.yaml import parse
+from tfprov.delivery.code import Code
+from tfprov.delivery.store import CodeStore
+from tfprov.engine.context import Context
+from tfprov.engine.execute import Outcome, current_run, execute
+from tfprov.engine.observe import observe, plan
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.cluster import Task
+from tfprov.model.plan import Plan
+from tfprov.model.state import Container, Observed, State
+from tfprov.planning.desired import desired
+from tfprov.planning.place import place
+
+Runtimes = dict[str, MemoryRuntime]
+
+
+class MemoryStore(CodeStore):
+    """Packed code that is kept nowhere else."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/nowhere"))
+        self.kept: dict[str, bytes] = {}
+
+    def digests(self) -> frozenset[str]:
+        return frozenset(self.kept)
+
+    def put(self, code: Code) -> None:
+        self.kept[code.digest] = code.archive
+
+    def get(self, digest: str) -> bytes:
+        return self.kept[digest]
+
+
+def world(
+    inventory: Mapping[str, Any] | str,
+    extra: Sequence[str] = (),
+    runtimes: Runtimes | None = None,
+    store: MemoryStore | None = None,
+) -> Context:
+    """Return the context of `inventory` on hosts in memory; `runtimes` and `store` are those of an earlier world."""
+    text = inventory if isinstance(inventory, str) else json.dumps(inventory)
+    read = replace(read_groups(parse(text, "inventory.yml"), "inventory.yml"), extra=extra_vars(extra))
+    roles = resolve(read)
+    cluster = place(roles)
+    hosts = runtimes if runtimes is not None else {}
+    for role in roles:
+        hosts.setdefault(role.host, MemoryRuntime(role.host))
+    codes = {(role.role, role.host): packed(role.values.code) for role in roles if role.values.code}
+    return Context(
+        inventory=read,
+        cluster=cluster,
+        wanted=desired(cluster, roles, {key: code.digest for key, code in codes.items()}, checkpoint_dir),
+        runtimes=hosts,
+        packed={code.digest: code for code in codes.values()},
+        store=store or MemoryStore(),
+        home=Path("/nowhere"),
+        target=Path("/nowhere"),
+    )
+
+
+def packed(name: str) -> Code:
+    """Return the code of a directory that does not exist: its content is its name."""
+    return Code(name, f"sha256:{hashlib.sha256(name.encode()).hexdigest()}", name.encode())
+
+
+def checkpoint_dir(task: Task) -> str:
+    """Return the same directory for a task wherever it is."""
+    return f"/checkpoints/{task.name}"
+
+
+def up(context: Context) -> tuple[Plan, Outcome]:
+    """Do what `tfprov up` does, without waiting; return the plan and what became of it."""
+    seen = observe(context)
+    found = plan(context, seen)
+    return found, execute(context, found, current_run(seen))
+
+
+def as_left(container: Container, host: str, state: str) -> Observed:
+    """Return what is seen of a container that was started and then became `state`, such as `exited 3`."""
+    kind, _, rest = state.partition(" ")
+    seen = Observed(container.task.name, host, State.RUNNING, container.spec, id="1", run="run-1", started_at=0.0)
+    ended = replace(seen, state=State.EXITED, id="", finished_at=1.0)
+    forms = {
+        "running": seen,
+        "finished": replace(ended, exit_code=0),
+        "exited": replace(ended, exit_code=int(rest) if kind == "exited" else None),
+        "stopped": replace(ended, exit_code=143, stopped=True),
+        "unstartable": replace(ended, exit_code=127, error=rest),
+        "lost": replace(seen, state=State.LOST),
+        "created": replace(seen, state=State.CREATED, id="", started_at=None),
+        "unknown": replace(seen, spec={}),
+    }
+    return forms[kind]
+
+
+def leave(context: Context, host: str, container: Container, state: str) -> None:
+    """Have the container there in `state`, with the code it would have been started from."""
+    runtime = context.runtimes[host]
+    assert isinstance(runtime, MemoryRuntime)
+    if container.code is not None:
+        context.store.put(context.packed[container.code])
+        runtime.codes[container.code] = context.packed[container.code].archive
+    runtime.puts(as_left(container, host, state))
+
+
+def containers(runtimes: Iterable[MemoryRuntime]) -> list[Observed]:
+    """Return everything that is on the hosts."""
+    return [container for runtime in runtimes for container in runtime.observe().containers]

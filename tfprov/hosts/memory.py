@@ -1,0 +1,190 @@
+"""A host in memory: every verb of tfprov without a machine, for tests and for playing a failure through.
+
+Nothing here happens by itself, sleeps or waits. What the tasks do is said from outside: they run once started, until
+`exits`, `loses` or a stop ends them, and print, save and refuse what they are told to.
+"""
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO
+
+from tfprov.errors import HostError
+from tfprov.hosts.base import File
+from tfprov.model.cluster import Task
+from tfprov.model.state import Container, HostState, Observed, State
+
+_TERMINATED = 143
+"""128 + SIGTERM: how a task ends that does nothing about it."""
+
+
+@dataclass
+class _Place:
+    """All there is of one task: its container, and what outlives a restart of it."""
+
+    observed: Observed
+    container: Container | None = None
+    files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+
+
+class MemoryRuntime:
+    """A Runtime without a host. `calls` holds what changed something, as `start worker/1`, in the order it came.
+
+    `refuses` maps such a call to the reason with which it fails; `unstartable` maps a task to why its program cannot be
+    run; `silent` are the tasks that run without answering; `answer` is what commands print and end with; `now` is the
+    host's clock, in seconds.
+    """
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.now = 0.0
+        self.calls: list[str] = []
+        self.refuses: dict[str, str] = {}
+        self.unstartable: dict[str, str] = {}
+        self.silent: set[str] = set()
+        self.answer: Callable[[Sequence[str]], tuple[int, str]] = lambda _argv: (0, "")
+        self.codes: dict[str, bytes] = {}
+        self._places: dict[str, _Place] = {}
+        self._started = 0
+
+    # -- Runtime ------------------------------------------------------------------------------------------------------
+
+    def observe(self) -> HostState:
+        """See Runtime."""
+        places = sorted(self._places.values(), key=lambda place: place.observed.task)
+        return HostState(self.host, tuple(place.observed for place in places), frozenset(self.codes))
+
+    def deliver(self, digest: str, archive: bytes) -> None:
+        """See Runtime."""
+        self._called("deliver", digest)
+        self.codes.setdefault(digest, archive)
+
+    def start(self, container: Container, run: str) -> None:
+        """See Runtime."""
+        task = container.task
+        self._called("start", task.name)
+        self._check_free(container)
+        if container.code is not None and container.code not in self.codes:
+            raise HostError(self.host, f"the code of {task.name} is not there", "deliver it first")
+        self._started += 1
+        # Through JSON, as every runtime keeps it: what does not survive that would differ for ever.
+        spec = json.loads(json.dumps(container.spec))
+        observed = Observed(
+            task.name, self.host, State.RUNNING, spec, id=str(self._started), run=run, started_at=self.now
+        )
+        if reason := self.unstartable.get(task.name):
+            observed = replace(
+                observed, state=State.EXITED, id="", exit_code=127, started_at=None, finished_at=self.now, error=reason
+            )
+        place = self._places.setdefault(task.name, _Place(observed))
+        place.observed, place.container = observed, container
+
+    def _check_free(self, container: Container) -> None:
+        task = container.task
+        for other in tuple(self._places.values()):
+            if other.observed.state is not State.RUNNING:
+                continue
+            if other.observed.task == task.name:
+                what = f"{task.name} is already running (container {other.observed.id})"
+                raise HostError(self.host, what, "stop it first")
+            if task.serves and other.observed.spec.get("endpoint") == task.endpoint:
+                what = f"port {task.port} for {task.name} is taken by {other.observed.task}"
+                raise HostError(self.host, what, "stop it, or choose another `port`")
+
+    def stop(self, task: str, grace: float) -> None:
+        """See Runtime."""
+        self._called("stop", task)
+        if task in self._places and self._places[task].observed.state is State.RUNNING:
+            self._end(task, exit_code=_TERMINATED, stopped=True)
+
+    def remove(self, task: str) -> None:
+        """See Runtime."""
+        self._called("remove", task)
+        if task in self._places and self._places[task].observed.state is State.RUNNING:
+            raise HostError(self.host, f"{task} is running", "stop it first")
+        self._places.pop(task, None)
+
+    def checkpoint_dir(self, task: str) -> str:
+        """See Runtime."""
+        return f"/memory/{self.host}/{task}"
+
+    def files(self, task: str) -> Mapping[str, File]:
+        """See Runtime."""
+        place = self._places.get(task)
+        return {name: File(len(data), modified) for name, (data, modified) in place.files.items()} if place else {}
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        """See Runtime."""
+        place = self._places.get(task)
+        if place is None or name not in place.files:
+            raise HostError(self.host, f"no such file: {self.checkpoint_dir(task)}/{name}")
+        return io.BytesIO(place.files[name][0])
+
+    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
+        """See Runtime; `follow` ends with what is there, because nobody could add to it meanwhile."""
+        lines = list(self._places[task].log) if task in self._places else []
+        return iter(lines if tail is None else lines[max(0, len(lines) - tail) :])
+
+    def serves(self, task: Task) -> bool:
+        """See Runtime."""
+        place = self._places.get(task.name)
+        runs = place is not None and place.observed.state is State.RUNNING
+        return runs and task.serves and task.name not in self.silent
+
+    def command(self, argv: Sequence[str]) -> tuple[int, str]:
+        """See Runtime."""
+        return self.answer(argv)
+
+    def execute(self, task: str, argv: Sequence[str]) -> int:
+        """See Runtime."""
+        if task not in self._places:
+            raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
+        return self.answer(argv)[0]
+
+    # -- what the tasks do --------------------------------------------------------------------------------------------
+
+    def puts(self, observed: Observed) -> None:
+        """Have a container there, as somebody else may have left it."""
+        self._places[observed.task] = _Place(replace(observed, host=self.host))
+
+    def exits(self, task: str, code: int = 0) -> None:
+        """End the task's process by itself; it is started again where its container asks for that."""
+        place = self._places[task]
+        wanted = place.container
+        again = wanted is not None and wanted.restart == "on-failure" and place.observed.restarts < wanted.max_restarts
+        if code and again:
+            place.observed = replace(place.observed, restarts=place.observed.restarts + 1)
+        else:
+            self._end(task, exit_code=code)
+
+    def loses(self, task: str) -> None:
+        """End the task so that nobody learns its exit code."""
+        place = self._places[task]
+        place.observed = replace(place.observed, state=State.LOST, id="")
+
+    def saves(self, task: str, name: str, data: bytes) -> None:
+        """Write a file into the task's checkpoint directory."""
+        self._places[task].files[name] = data, self.now
+
+    def prints(self, task: str, *lines: str) -> None:
+        """Add lines to the task's log."""
+        self._places[task].log.extend(lines)
+
+    def _end(self, task: str, *, exit_code: int, stopped: bool = False) -> None:
+        place = self._places[task]
+        place.observed = replace(
+            place.observed,
+            state=State.EXITED,
+            id="",
+            exit_code=exit_code,
+            stopped=stopped,
+            finished_at=self.now,
+        )
+
+    def _called(self, verb: str, subject: str) -> None:
+        call = f"{verb} {subject}"
+        if call in self.refuses:
+            raise HostError(self.host, self.refuses[call])
+        self.calls.append(call)

@@ -1,0 +1,79 @@
+"""Which action waits for which: the difference between a list of changes and a plan."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from tfprov.model.inventory import ROLES
+from tfprov.model.plan import KINDS, Action
+
+_STOP_ORDER = ("chief", "evaluator", "tensorboard", "worker", "ps")
+"""The chief saves when it is stopped, and needs its ps for that."""
+
+
+def ordered(actions: Sequence[Action], endpoints: Mapping[str, str]) -> tuple[Action, ...]:
+    """Sort the actions so that they can be done in turn, and say which of them each one waits for.
+
+    `endpoints` says, by action id, which `address:port` a stop frees and a start takes.
+    """
+    in_turn = sorted(actions, key=_rank)
+    index = _Index(in_turn, endpoints)
+    return tuple(Action(a.kind, a.host, a.subject, a.causes, _ids(index.needs(a))) for a in in_turn)
+
+
+def _rank(action: Action) -> tuple[int, int]:
+    order = _STOP_ORDER if action.kind in ("stop", "remove") else ROLES
+    job = _job(action)
+    return KINDS.index(action.kind), order.index(job) if job in order else 0
+
+
+def _ids(actions: Iterator[Action]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(action.id for action in actions))
+
+
+def _job(action: Action) -> str:
+    return action.subject.partition("/")[0]
+
+
+def _is_ps(action: Action) -> bool:
+    return _job(action) == "ps"
+
+
+class _Index:
+    """The actions by what others know of them: comparing each with each takes seconds for a thousand tasks."""
+
+    def __init__(self, actions: Sequence[Action], endpoints: Mapping[str, str]) -> None:
+        self.endpoints = endpoints
+        self.of_kind: dict[str, list[Action]] = defaultdict(list)
+        self.of_subject: dict[tuple[str, str], list[Action]] = defaultdict(list)
+        self.delivered_to: dict[str, list[Action]] = defaultdict(list)
+        self.freeing: dict[str, list[Action]] = defaultdict(list)
+        for action in actions:
+            self.of_kind[action.kind].append(action)
+            self.of_subject[action.kind, action.subject].append(action)
+            if action.kind == "deliver":
+                self.delivered_to[action.host].append(action)
+            if action.kind == "stop" and action.id in endpoints:
+                self.freeing[endpoints[action.id]].append(action)
+        self.ps_stops = [stop for stop in self.of_kind["stop"] if _is_ps(stop)]
+        self.ps_starts = [start for start in self.of_kind["start"] if _is_ps(start)]
+
+    def needs(self, action: Action) -> Iterator[Action]:
+        """Yield the actions that must be done before `action`."""
+        match action.kind:
+            case "deliver":
+                yield from self.of_subject["build", action.subject]
+            case "stop" if _is_ps(action):  # the ps outlives everyone who still trains through it
+                yield from (stop for stop in self.of_kind["stop"] if not _is_ps(stop))
+            case "remove":
+                yield from (stop for stop in self.of_subject["stop", action.subject] if stop.host == action.host)
+            case "start":
+                yield from self._before_start(action)
+
+    def _before_start(self, action: Action) -> Iterator[Action]:
+        yield from self.delivered_to[action.host]
+        yield from self.of_subject["stop", action.subject]  # a task is never in two places
+        yield from self.of_subject["remove", action.subject]
+        yield from self.freeing[self.endpoints.get(action.id, "")]
+        yield from self.ps_stops  # a ps that restarts is stopped before anyone new talks to it
+        if not _is_ps(action):
+            yield from self.ps_starts  # a worker without its ps would wait in silence

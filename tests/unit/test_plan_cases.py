@@ -12,18 +12,17 @@ A case is a file in tests/cases/plan:
     plan: |      the text
 """
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from tests.unit.world import leave, world
+from tests.unit.world import MemoryStore, Runtimes, leave, world
 from tfprov.config.patterns import match
+from tfprov.config.yaml import parse
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
-from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.node import Mapping, plain
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container
 from tfprov.planning.reconcile import teardown
@@ -35,43 +34,49 @@ KEYS = {"inventory", "before", "observed", "limit", "down", "plan"}
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_the_plan_reads_as_written(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
-    assert set(case) <= KEYS
+    case = _read(path)
+    assert set(case.entries) <= KEYS
     context = _context(case)
-    assert "\n".join(lines(_plan(case, context), context.wanted)) == case["plan"].rstrip("\n")
+    assert "\n".join(lines(_plan(case, context), context.wanted)) == plain(case)["plan"].rstrip("\n")
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_no_plan_shows_a_secret(path: Path) -> None:
-    assert "s3cret" not in yaml.safe_load(path.read_text())["plan"]
+    assert "s3cret" not in plain(_read(path))["plan"]
 
 
 def test_there_are_cases() -> None:
     assert len(CASES) >= 25
 
 
-def _context(case: Mapping[str, Any]) -> Context:
-    before = case.get("before", [])
-    was = world(before) if isinstance(before, dict) else world(case["inventory"], before)
-    runtimes = {name: runtime for name, runtime in was.runtimes.items() if isinstance(runtime, MemoryRuntime)}
-    for (task, host), (container, state) in _left(was, case["observed"]).items():
-        if host not in runtimes:
-            runtimes[host] = MemoryRuntime(host)
-        leave(_with(was, runtimes), host, container, state)
-    now = world(case["inventory"], runtimes=runtimes, store=was.store)  # type: ignore[arg-type]
-    return now.limited(match(now.inventory, case["limit"])) if "limit" in case else now
+def _read(path: Path) -> Mapping:
+    document = parse(path.read_bytes(), path.name)
+    assert isinstance(document, Mapping)
+    return document
 
 
-def _with(context: Context, runtimes: Mapping[str, MemoryRuntime]) -> Context:
-    return Context(**{**vars(context), "runtimes": runtimes})
+def _context(case: Mapping) -> Context:
+    hosts: Runtimes = {}
+    inventory, before, observed, limit = map(case.get, ("inventory", "before", "observed", "limit"))
+    assert inventory is not None
+    assert observed is not None
+    store = MemoryStore()
+    if isinstance(before, Mapping):
+        was = world(before, (), hosts, store)
+    else:
+        was = world(inventory, plain(before) if before else (), hosts, store)
+    for (_task, host), (container, state) in _left(was, plain(observed)).items():
+        leave(was, hosts, host, container, state)
+    now = world(inventory, (), hosts, store)
+    return now.limited(match(now.inventory, plain(limit))) if limit else now
 
 
-def _left(was: Context, observed: str | Mapping[str, str]) -> dict[tuple[str, str], tuple[Container, str]]:
+def _left(was: Context, observed: str | dict[str, str]) -> dict[tuple[str, str], tuple[Container, str]]:
     """Return what is there, by task and host."""
     if observed == "nothing":
         return {}
     left = {(container.task.name, container.task.host): (container, "running") for container in was.wanted}
-    edits = observed if isinstance(observed, Mapping) else {}
+    edits = observed if isinstance(observed, dict) else {}
     for key, state in edits.items():
         task, _, host = key.partition(" on ")
         container = was.container(task) or was.wanted[-1]
@@ -84,12 +89,11 @@ def _left(was: Context, observed: str | Mapping[str, str]) -> dict[tuple[str, st
 
 def _renamed(container: Container, task: str) -> Container:
     job, _, index = task.partition("/")
-    named = vars(container.task) | {"job": job, "index": int(index)}
-    return Container(**{**vars(container), "task": type(container.task)(**named)})
+    return replace(container, task=replace(container.task, job=job, index=int(index)))
 
 
-def _plan(case: Mapping[str, Any], context: Context) -> Plan:
+def _plan(case: Mapping, context: Context) -> Plan:
     seen = observe(context)
-    if case.get("down"):
+    if "down" in case.entries:
         return teardown(context.cluster.name, seen, lambda observed: context.allows(observed.host), remove=True)
     return plan(context, seen)

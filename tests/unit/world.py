@@ -1,11 +1,9 @@
 """A cluster on hosts in memory: from the text of an inventory to a Context, without a file or a machine."""
 
 import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tfprov.config.groups import read_groups
 from tfprov.config.load import extra_vars
@@ -18,6 +16,7 @@ from tfprov.engine.execute import Outcome, current_run, execute
 from tfprov.engine.observe import observe, plan
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task
+from tfprov.model.node import Node
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container, Observed, State
 from tfprov.planning.desired import desired
@@ -44,14 +43,14 @@ class MemoryStore(CodeStore):
 
 
 def world(
-    inventory: Mapping[str, Any] | str,
+    inventory: Node | str,
     extra: Sequence[str] = (),
     runtimes: Runtimes | None = None,
     store: MemoryStore | None = None,
 ) -> Context:
     """Return the context of `inventory` on hosts in memory; `runtimes` and `store` are those of an earlier world."""
-    text = inventory if isinstance(inventory, str) else json.dumps(inventory)
-    read = replace(read_groups(parse(text, "inventory.yml"), "inventory.yml"), extra=extra_vars(extra))
+    document = parse(inventory, "inventory.yml") if isinstance(inventory, str) else inventory
+    read = replace(read_groups(document, "inventory.yml"), extra=extra_vars(extra))
     roles = resolve(read)
     cluster = place(roles)
     hosts = runtimes if runtimes is not None else {}
@@ -105,10 +104,9 @@ def as_left(container: Container, host: str, state: str) -> Observed:
     return forms[kind]
 
 
-def leave(context: Context, host: str, container: Container, state: str) -> None:
-    """Have the container there in `state`, with the code it would have been started from."""
-    runtime = context.runtimes[host]
-    assert isinstance(runtime, MemoryRuntime)
+def leave(context: Context, hosts: Runtimes, host: str, container: Container, state: str) -> None:
+    """Have a container there in `state`, with the code it would have been started from."""
+    runtime = hosts.setdefault(host, MemoryRuntime(host))
     if container.code is not None:
         context.store.put(context.packed[container.code])
         runtime.codes[container.code] = context.packed[container.code].archive

@@ -19,7 +19,7 @@ all:
       code: ./program                       # delivered to every host as it is; an edit restarts what runs it
       command: [python, linear.py]          # tfprov appends --job_name, --task_index, --ps_hosts, --worker_hosts
       flags: {{train_steps: 2000}}            # and these, as --train_steps=2000
-      env: {{TF_CPP_MIN_LOG_LEVEL: "2"}}
+      env: {{TF_CPP_MIN_LOG_LEVEL: "2", TF_ENABLE_ONEDNN_OPTS: "0"}}   # a quiet log
       checkpoints: {{to: ./checkpoints}}      # what the chief saves is gathered into ./checkpoints/{name}
   children:
     ps:                                     # holds the variables

@@ -4,25 +4,48 @@ A variable may refer to others (`{{ data_root }}/train`); each is rendered when 
 the file does not matter and a circle is an error instead of a hang.
 """
 
+import difflib
+import re
 from collections.abc import Iterator
 from collections.abc import Mapping as AbstractMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, Undefined
-from jinja2.nativetypes import NativeCodeGenerator
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import TemplateError, TemplateSyntaxError, Undefined, UndefinedError
+from jinja2.exceptions import SecurityError
 
+from tfprov.config.sandbox import MAX_OUTPUT, TOO_LARGE, Sandbox
+from tfprov.config.shown import one_line, shown
+from tfprov.config.yaml import MAX_DEPTH
 from tfprov.errors import InvalidInput, Position, Problem
-from tfprov.model.node import Items, Mapping, Node, plain, wrap
+from tfprov.model.inventory import NAMESPACE
+from tfprov.model.node import Items, Mapping, Node, Scalar, plain
+
+_environment = Sandbox()
 
 
-class _Environment(ImmutableSandboxedEnvironment):
-    # Keeps the type of a value that is nothing but one expression: `port: "{{ base + 1 }}"` is a number, as in Ansible.
-    code_generator_class = NativeCodeGenerator
+@dataclass
+class Faults:
+    """Problems found so far, and where the values stand that are no values because of them."""
 
+    problems: list[Problem] = field(default_factory=list)
+    at: set[Position] = field(default_factory=set)
 
-_environment = _Environment(undefined=StrictUndefined, keep_trailing_newline=True)
-MAX_OUTPUT = 1_000_000
+    @contextmanager
+    def gathered(self, at: Position) -> Iterator[None]:
+        """Collect what an InvalidInput says about the value at `at`, and go on."""
+        try:
+            yield
+        except InvalidInput as error:
+            self.problems.extend(error.problems)
+            self.at.add(at)
+
+    def add(self, at: Position, what: str, fix: str) -> None:
+        """Add a problem of the value at `at`."""
+        self.problems.append(Problem(at, what, fix))
+        self.at.add(at)
 
 
 class Variables(AbstractMapping[str, Any]):
@@ -46,7 +69,12 @@ class Variables(AbstractMapping[str, Any]):
         node = self._nodes.entries[name]
         if name in self._doing:
             circle = " -> ".join([*self._doing[self._doing.index(name) :], name])
-            raise InvalidInput([Problem(node.at, f"variables refer to each other in a circle: {circle}", "break it")])
+            what = f"variables refer to each other in a circle: {shown(circle)}"
+            fix = "give the value a name of its own under `vars:`" if name == NAMESPACE else "give one a plain value"
+            raise InvalidInput([Problem(node.at, what, fix)])
+        if len(self._doing) >= MAX_DEPTH:
+            what = f"variables refer to each other over more than {MAX_DEPTH} steps"
+            raise InvalidInput([Problem(node.at, what, "shorten the chain")])
         self._doing.append(name)
         try:
             return plain(render(node, self))
@@ -72,32 +100,52 @@ def is_template(text: object) -> bool:
     return isinstance(text, str) and ("{{" in text or "{%" in text or "{#" in text)
 
 
-def render(node: Node, variables: AbstractMapping[str, Any]) -> Node:
-    """Return `node` with every template in it rendered; what a template computes stands where the template stood."""
+def render(node: Node, variables: AbstractMapping[str, Any], faults: Faults | None = None) -> Node:
+    """Return `node` with every template in it rendered; what a template computes stands where the template stood.
+
+    With `faults`, templates that fail are collected there and left as they are, instead of raising at the first.
+    """
     if isinstance(node, Mapping):
-        rendered = {key: render(value, variables) for key, value in node.entries.items()}
+        rendered = {key: render(value, variables, faults) for key, value in node.entries.items()}
         return Mapping(rendered, node.at, node.keys)
     if isinstance(node, Items):
-        return Items(tuple(render(item, variables) for item in node.items), node.at)
+        return Items(tuple(render(item, variables, faults) for item in node.items), node.at)
     if node.literal or not is_template(node.data):
         return node
-    return wrap(render_text(node.data, variables, node.at), node.at)
+    if faults is None:
+        return _Computed(node.at).node(render_text(node.data, variables, node.at))
+    with faults.gathered(node.at):
+        return _Computed(node.at).node(render_text(node.data, variables, node.at))
+    return node
 
 
 def render_text(text: str, variables: AbstractMapping[str, Any], at: Position) -> Any:
     """Return what `text` renders to; InvalidInput names `at` for anything that goes wrong in it."""
     try:
         template = _environment.from_string(text)
-        pieces = list(template.root_render_func(template.new_context(variables, shared=True)))  # type: ignore[arg-type]
-        if len(pieces) == 1:
-            return _defined(pieces[0])
-        return "".join(str(_defined(piece)) for piece in pieces)[:MAX_OUTPUT]
+        _environment.steps = 0
+        context = template.new_context(variables, shared=True)  # type: ignore[arg-type]
+        return _joined(template.root_render_func(context))
     except InvalidInput:
         raise
+    except UndefinedError as error:
+        raise InvalidInput([Problem(at, *_undefined(error, variables))]) from None
     except TemplateError as error:
         raise InvalidInput([Problem(at, *_explain(error))]) from None
     except Exception as error:  # a template can raise anything its expressions can
-        raise InvalidInput([Problem(at, f"the template failed: {error}", "correct the expression")]) from None
+        what = f"the template failed: {one_line(str(error)) or type(error).__name__}"
+        raise InvalidInput([Problem(at, what, "correct the expression")]) from None
+
+
+def _joined(pieces: Iterator[Any]) -> Any:
+    """Return the one piece there is as it is, else all of them as text."""
+    found, size = [], 0
+    for piece in pieces:
+        found.append(_defined(piece) if not found else str(_defined(piece)))
+        size += len(piece) if isinstance(piece, str) else 1
+        if size > MAX_OUTPUT:
+            raise SecurityError(TOO_LARGE)
+    return found[0] if len(found) == 1 else "".join(map(str, found))
 
 
 def _defined(piece: Any) -> Any:
@@ -106,23 +154,53 @@ def _defined(piece: Any) -> Any:
     return piece
 
 
+class _Computed:
+    """Turns what a template computed into nodes at one place, within the bounds that hold for what is written out."""
+
+    def __init__(self, at: Position) -> None:
+        self.at, self.left = at, MAX_OUTPUT
+
+    def node(self, data: Any, depth: int = 0) -> Node:
+        self.left -= 1
+        if depth > MAX_DEPTH or self.left < 0:
+            raise self.refused("a value that is too large or too deep", "compute less")
+        if isinstance(data, dict):
+            keys = {str(key): Scalar(key, self.at, str(key), quoted=True) for key in data}
+            entries = {str(key): self.node(value, depth + 1) for key, value in data.items()}
+            return Mapping(entries, self.at, keys)
+        if isinstance(data, list | tuple):
+            return Items(tuple(self.node(item, depth + 1) for item in data), self.at)
+        if isinstance(data, Undefined):
+            raise self.refused(*_undefined(UndefinedError(data._undefined_message), {}))  # noqa: SLF001  no other way
+        if data is None or isinstance(data, str | int | float | date):
+            return Scalar(data, self.at, str(data), quoted=True)
+        raise self.refused(f"a {type(data).__name__}, which is no value", "add `| list`, or call it with `()`")
+
+    def refused(self, what: str, fix: str) -> InvalidInput:
+        said = what if what.startswith(("undefined", "nothing")) else f"the template renders to {what}"
+        return InvalidInput([Problem(self.at, said, fix)])
+
+
+def _undefined(error: UndefinedError, variables: AbstractMapping[str, Any]) -> tuple[str, str]:
+    message = error.message or ""
+    if name := re.fullmatch(r"'(.*)' is undefined", message, re.DOTALL):
+        close = difflib.get_close_matches(name[1], list(variables), n=1)
+        fix = f"did you mean `{shown(close[0])}`?" if close else "define it under `vars:` or give it with `-e`"
+        return f"undefined variable `{shown(name[1])}`", fix
+    if found := re.fullmatch(r"'?(.*?)'? has no (?:attribute|element) '?(.*?)'?", message, re.DOTALL):
+        kind = found[1].replace("dict object", "the mapping").replace("list object", "the list")
+        return f"nothing is called `{shown(found[2])}` in {shown(kind)}", "correct the name behind the dot"
+    return f"undefined: {one_line(message)}", "define it under `vars:` or give it with `-e`"
+
+
 def _explain(error: TemplateError) -> tuple[str, str]:
-    kind = type(error).__name__
-    message = (error.message or "").rstrip(".")
-    if kind == "UndefinedError":
-        return f"undefined variable: {message}", "define it under `vars:` or give it with `-e`"
-    if kind == "SecurityError":
+    message = one_line(error.message or "")
+    if isinstance(error, SecurityError):
+        if message == TOO_LARGE:
+            return f"the template renders to {message}", "compute less"
         return f"the template sandbox forbids this: {message}", "use plain variables and filters"
+    if isinstance(error, TemplateSyntaxError) and "No filter named" in (error.message or ""):
+        return f"{message[0].lower()}{message[1:]}", "use one of Jinja2's own filters"
+    if "unexpected end of template" in message or "nexpected end of" in message:
+        return "a template that is never closed", "close `{{` with `}}`, and `{%` with `%}`"
     return f"not a valid template: {message}", "check the braces and quotes"
-
-
-def check(node: Node, problems: list[Problem]) -> None:
-    """Add a problem for every template in `node` that cannot be parsed, without rendering it."""
-    if isinstance(node, Mapping | Items):
-        for child in node.entries.values() if isinstance(node, Mapping) else node.items:
-            check(child, problems)
-    elif not node.literal and is_template(node.data):
-        try:
-            _environment.parse(node.data)
-        except TemplateError as error:
-            problems.append(Problem(node.at, *_explain(error)))

@@ -10,6 +10,9 @@ from typing import Any
 
 import yaml
 
+from tfprov.config import syntax
+from tfprov.config.scalars import ScalarError, is_scalar_tag, short_tag, tag_of, value_of
+from tfprov.config.shown import shown
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
@@ -19,60 +22,62 @@ MAX_NODES = 200_000
 """After every alias is counted as often as it is used: enough for a thousand hosts with 100 values each."""
 
 _Parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is compiled in: 8 times faster
-_scalars: Any = yaml.SafeLoader("")  # resolves a plain scalar's type as every other YAML 1.1 reader does
 
 
-def read(path: Path) -> Node:
-    """Return the one document in the file at `path`; InvalidInput names the first place where it is not YAML."""
-    shown = str(path)
+def read(path: Path, *, fix: str = "check the path given with -i") -> Node:
+    """Return the one document in the file at `path`; InvalidInput names the first place where it is not YAML.
+
+    `fix` is what to do where there is no such file.
+    """
+    return parse(read_bytes(path, Position(str(path)), fix=fix), str(path))
+
+
+def read_bytes(path: Path, at: Position, *, fix: str) -> bytes:
+    """Return what is in the file at `path`, cut just beyond the largest size; InvalidInput stands at `at`."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        fix = "check the path given with -i" if not path.exists() else "give a readable file"
-        raise _invalid(Position(shown), _reason(error), fix) from None
-    return parse(data, shown)
-
-
-def _reason(error: OSError) -> str:
-    text = (error.strerror or str(error)).lower()
-    return {"no such file or directory": "no such file", "is a directory": "is a directory, not a file"}.get(text, text)
+        with path.open("rb") as file:  # not read_bytes: `-i /dev/zero` has no end
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise _invalid(at, "no such file", fix) from None
+    except IsADirectoryError:
+        raise _invalid(at, "is a directory, not a file", "give a file in it") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise _invalid(at, (reason or str(error)).lower(), "give a readable file") from None
 
 
 def parse(data: bytes | str, name: str, *, start: int = 1) -> Node:
     """Return the one document in `data`; `name` stands for the file in messages, `start` is its first line."""
     if len(data) > MAX_BYTES:
         raise _invalid(Position(name), f"larger than {MAX_BYTES:,} bytes", "split it into several files")
+    text = _decoded(data, name, start)
     try:
-        text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
         return _Composer(name, start).compose(text)
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1  # type: ignore[arg-type]
-        raise _invalid(Position(name, line, 1), "not UTF-8 text", "save the file as UTF-8") from None
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise _invalid(Position(name, line, 1), "a control character", "remove it") from None
+        at = _counted(text[: error.position], name, start)
+        raise _invalid(at, f"the character `{shown(text[error.position : error.position + 1])}`", "remove it") from None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        at = Position(name, mark.line + start, mark.column + 1) if mark else Position(name)
-        raise _invalid(at, *_syntax(error)) from None
+        raise InvalidInput([syntax.explain(error, text, name, start)]) from None
+
+
+def _decoded(data: bytes | str, name: str, start: int) -> str:
+    try:
+        # A text comes from the command line, where Python hides bytes that are not UTF-8 in lone surrogates.
+        return (data.encode() if isinstance(data, str) else data).decode("utf-8-sig")
+    except UnicodeEncodeError as error:
+        before = error.object[: error.start]
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode("utf-8-sig")
+    raise _invalid(_counted(before, name, start), "not UTF-8 text", "save the file as UTF-8")
+
+
+def _counted(before: str, name: str, start: int) -> Position:
+    """Return the position behind the text `before`."""
+    return Position(name, before.count("\n") + start, len(before) - before.rfind("\n"))
 
 
 def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
     return InvalidInput([Problem(at, what, fix)])
-
-
-def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str]:
-    problem = error.problem or "not valid YAML"
-    if "cannot start any token" in problem:
-        return (
-            "a character that cannot start a value (a tab, `@`, `%` or a backtick)",
-            "indent with spaces, or quote it",
-        )
-    if "mapping values are not allowed" in problem:
-        return "a second `: ` on one line", "quote the value"
-    if "unexpected end of stream" in problem or "end of stream" in problem:
-        return "a quote or bracket that is never closed", "close it"
-    return f"not valid YAML: {problem}", "check the indentation and quotes around here"
 
 
 @dataclass
@@ -87,12 +92,18 @@ class _Open:
     merged: list[Mapping] = field(default_factory=list)
     key: Scalar | None = None
     size: int = 1
+    height: int = 1
+
+    @property
+    def awaits_key(self) -> bool:
+        """Whether what comes next is a key."""
+        return self.items is None and self.key is None
 
 
 class _Composer:
     def __init__(self, name: str, start: int) -> None:
         self.name, self.start = name, start
-        self.anchors: dict[str, tuple[Node, int]] = {}
+        self.anchors: dict[str, tuple[Node, int, int]] = {}
         self.stack: list[_Open] = []
         self.document: Node | None = None
 
@@ -108,79 +119,82 @@ class _Composer:
 
     def handle(self, event: Any) -> None:
         if isinstance(event, yaml.ScalarEvent):
-            self.add(self.scalar(event), event.anchor, 1)
+            self.add(self.scalar(event), 1, 0, event.anchor)
         elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
             self.open(event)
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             self.close()
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
-                raise _invalid(self.at(event), f"unknown alias `*{event.anchor}`", "define the anchor before its use")
-            node, size = self.anchors[event.anchor]
-            self.add(node, None, size)
+                raise _invalid(
+                    self.at(event), f"unknown alias `*{shown(event.anchor)}`", "define the anchor before its use"
+                )
+            self.add(*self.anchors[event.anchor], None)
         elif isinstance(event, yaml.DocumentStartEvent) and self.document is not None:
             raise _invalid(self.at(event), "a second document", "keep one document per file")
 
-    def scalar(self, event: yaml.ScalarEvent) -> Scalar:
+    def scalar(self, event: Any) -> Scalar:
         quoted = event.style not in (None, "")  # libyaml says "" for plain, PyYAML's own parser None
-        at, tag = self.at(event), event.tag
-        if tag == "!unsafe":
+        at = self.at(event)
+        if event.tag == "!unsafe":
             return Scalar(event.value, at, event.value, quoted=True, literal=True)
-        if tag == "!vault":
-            raise _invalid(
-                at, "a value encrypted with ansible-vault, which tfprov cannot read", "give it in plain text"
-            )
-        if tag is None or tag == "!":
-            implicit = (False, True) if quoted or tag == "!" else (True, False)
-            tag = _scalars.resolve(yaml.ScalarNode, event.value, implicit)
-        self.check_tag(tag, at)
-        node = yaml.ScalarNode(tag, event.value)
+        if event.tag == "!vault":
+            what = "a value encrypted with ansible-vault, which tfprov cannot read"
+            raise _invalid(at, what, "give it in plain text")
+        tag = tag_of(event, quoted=quoted)
+        if not is_scalar_tag(tag):
+            self.refuse_tag(tag, at)
         try:
-            data = _scalars.construct_object(node)
-        except (ValueError, OverflowError, yaml.constructor.ConstructorError) as error:
-            raise _invalid(at, f"`{_short(event.value)}` is not a value ({error})", "quote it") from None
-        return Scalar(data, at, event.value, quoted)
+            return Scalar(value_of(tag, event.value), at, event.value, quoted)
+        except ScalarError as error:
+            raise _invalid(at, str(error), "quote it") from None
 
-    def check_tag(self, tag: str | None, at: Position) -> None:
-        known = ("str", "int", "float", "bool", "null", "timestamp", "map", "seq", "merge", "value")
-        if tag is not None and tag not in {f"tag:yaml.org,2002:{name}" for name in known}:
-            shown = tag.replace("tag:yaml.org,2002:", "!!")
-            raise _invalid(at, f"the tag `{_short(shown)}` is not allowed", "write a plain value")
+    def refuse_tag(self, tag: str, at: Position) -> None:
+        name = tag if tag.startswith("!") else f"!!{tag}"
+        raise _invalid(at, f"the tag `{shown(name)}` is not allowed here", "write a plain value")
 
     def open(self, event: Any) -> None:
         at = self.at(event)
-        self.check_tag(event.tag if event.tag != "!" else None, at)
+        is_list = isinstance(event, yaml.SequenceStartEvent)
+        if event.tag not in (None, "!") and short_tag(event.tag) != ("seq" if is_list else "map"):
+            self.refuse_tag(short_tag(event.tag), at)
         if len(self.stack) >= MAX_DEPTH:
             raise _invalid(at, f"nested more than {MAX_DEPTH} levels deep", "flatten it")
-        if self.stack and self.stack[-1].items is None and self.stack[-1].key is None:
-            raise _invalid(at, "a key that is not a single value", "quote a value that starts with `{` or `[`")
-        is_list = isinstance(event, yaml.SequenceStartEvent)
+        if self.stack and self.stack[-1].awaits_key:
+            self.refuse_key(at)
         self.stack.append(_Open(at, event.anchor, [] if is_list else None))
+
+    def refuse_key(self, at: Position) -> None:
+        outer = self.stack[-1].at
+        if (outer.line, outer.column + 1) == (at.line, at.column):  # YAML takes `{{ x }}` for a mapping in a mapping
+            raise _invalid(outer, "a template without quotes around it", 'write "{{ … }}", and quote the whole value')
+        raise _invalid(at, "a key that is not a single value", "quote a value that starts with `{` or `[`")
 
     def close(self) -> None:
         done = self.stack.pop()
         node = Items(tuple(done.items), done.at) if done.items is not None else self.mapping(done)
-        self.add(node, done.anchor, done.size)
+        self.add(node, done.size, done.height, done.anchor)
 
     def mapping(self, done: _Open) -> Mapping:
         entries, keys = done.entries, done.keys
-        for (
-            below
-        ) in done.merged:  # `<<`: what is written here wins, and the first of several merges over the later ones
+        for below in done.merged:  # `<<`: what is written here wins, and the first of several merges over later ones
             entries = {**below.entries, **entries}
             keys = {**below.keys, **keys}
         return Mapping(entries, done.at, keys)
 
-    def add(self, node: Node, anchor: str | None, size: int) -> None:
+    def add(self, node: Node, size: int, height: int, anchor: str | None) -> None:
         if anchor is not None:
-            self.anchors[anchor] = node, size
+            self.anchors[anchor] = node, size, height
         if not self.stack:
             self.document = node
             return
         parent = self.stack[-1]
         parent.size += size
+        parent.height = max(parent.height, height + 1)
         if parent.size > MAX_NODES:
             raise _invalid(node.at, f"more than {MAX_NODES:,} values once aliases are expanded", "write fewer aliases")
+        if len(self.stack) + height > MAX_DEPTH:
+            raise _invalid(node.at, f"nested more than {MAX_DEPTH} levels deep once aliases are expanded", "flatten it")
         if parent.items is not None:
             parent.items.append(node)
         else:
@@ -202,7 +216,7 @@ class _Composer:
             raise _invalid(node.at, "a key that is not a single value", "write a name")
         if node.text in parent.entries:
             first = parent.keys[node.text].at.line
-            raise _invalid(node.at, f"`{_short(node.text)}` is given twice (first on line {first})", "keep one of them")
+            raise _invalid(node.at, f"`{shown(node.text)}` is given twice (first on line {first})", "keep one of them")
         return node
 
     def merged(self, node: Node) -> list[Mapping]:
@@ -210,8 +224,3 @@ class _Composer:
         if not all(isinstance(item, Mapping) for item in found):
             raise _invalid(node.at, "`<<` merges mappings only", "point it at a mapping's anchor")
         return [item for item in found if isinstance(item, Mapping)]
-
-
-def _short(text: str) -> str:
-    line = text.replace("\n", " ")
-    return line if len(line) <= 60 else line[:57] + "..."

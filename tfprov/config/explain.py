@@ -1,0 +1,146 @@
+"""pydantic's complaints about a mapping as problems, each at the line that causes it and with an example of the cure."""
+
+import difflib
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from tfprov.config.shown import one_line, shown
+from tfprov.errors import Position, Problem
+from tfprov.model.node import Mapping, find
+
+Path = tuple[str | int, ...]
+
+_LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """Speaks of `model`, whose values the user writes under `name`; `inside` says whether messages repeat that name."""
+
+    model: type[BaseModel]
+    name: str
+    inside: bool = True
+
+    def problems(self, node: Mapping, error: ValidationError, told: Collection[Position] = ()) -> Iterator[Problem]:
+        """One problem per value, without those at the places in `told`.
+
+        pydantic reports a value that may be of several types once for each of them.
+        """
+        by_path: dict[Path, list[ErrorDetails]] = {}
+        for item in error.errors(include_url=False):
+            by_path.setdefault(tuple(_steps(node, item["loc"])), []).append(item)
+        for path, items in by_path.items():
+            if find(node, path)[0].at in told:
+                continue
+            own = next((item for item in items if item["type"] == "value_error"), items[0])
+            single = own["type"] == "value_error" or len(items) == 1
+            what, fix = self.explain(own, path) if single else self.no_single(own, path)
+            yield Problem(find(node, path)[1], what, fix)
+
+    def explain(self, error: ErrorDetails, path: Path) -> tuple[str, str]:
+        """Return what is wrong and the fix."""
+        kind, value, limits, name = error["type"], error["input"], error.get("ctx", {}), self.called(path)
+        if kind == "missing":
+            return f"`{name}` is missing under `{self.name}:`", self.example(path)
+        if kind == "extra_forbidden":
+            return f"unknown key `{name}`", self.known(path)
+        if kind == "value_error":
+            return f"`{name}` {limits['error']}", self.example(path)
+        if kind == "literal_error":
+            expected = limits["expected"].replace("'", "`")
+            return f"`{name}` must be {expected}, not {_kind(value)}", self.example(path)
+        for limit in limits.keys() & _LIMITS.keys():
+            return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:g}, not {shown(value)}", self.example(path)
+        if kind == "too_short":
+            return f"`{name}` must not be empty", self.example(path)
+        wanted = _wanted(kind)
+        if wanted is None:
+            return f"`{name}`: {one_line(error['msg'])}", self.example(path)
+        return f"`{name}` must be {wanted}, not {_kind(value)}", self.example(path)
+
+    def no_single(self, error: ErrorDetails, path: Path) -> tuple[str, str]:
+        """Speak of a value that fits none of several single types."""
+        return f"`{self.called(path)}` must be a single value, not {_kind(error['input'])}", self.example(path)
+
+    def called(self, path: Path) -> str:
+        """Return the dotted name of the value at `path`; an item of a list has the list's."""
+        steps = [self.name, *path] if self.inside or not path else list(path)
+        return shown(".".join(map(str, steps)))
+
+    def known(self, path: Path) -> str:
+        """Say which keys there are beside the unknown one at the end of `path`."""
+        names = sorted(_names(self.at(path[:-1])))
+        close = difflib.get_close_matches(str(path[-1]), names, n=1)
+        if close:
+            return f"did you mean `{close[0]}`?"
+        return f"known keys: {', '.join(names)}" if names else f"`{self.name}` takes no arguments"
+
+    def at(self, path: Path) -> type[BaseModel]:
+        """Return the innermost model on the way of `path`."""
+        model = self.model
+        for step in path:
+            annotation = model.model_fields[str(step)].annotation if str(step) in model.model_fields else None
+            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+                model = annotation
+        return model
+
+    def example(self, path: Path) -> str:
+        """Show how a value is written: the example of the innermost key of `path` that has one."""
+        for end in range(len(path), 0, -1):
+            key = str(path[end - 1])
+            field = _names(self.at(path[: end - 1])).get(key)
+            if field is not None and field.examples:
+                return f"for example `{key}: {_written(field.examples[0])}`"
+        names = sorted(_names(self.model))
+        return f"known keys: {', '.join(names)}" if len(names) <= 5 else "see `tfprov init` for an example"
+
+
+def _names(model: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _written(example: Any) -> str:
+    """Return `example` as it would stand in the file, in YAML's flow style."""
+    if isinstance(example, list):
+        return f"[{', '.join(map(_written, example))}]"
+    if isinstance(example, dict):
+        return f"{{{', '.join(f'{key}: {_written(value)}' for key, value in example.items())}}}"
+    if isinstance(example, str) and not example.replace(".", "").isdigit():
+        return example
+    return json.dumps(example)
+
+
+def _steps(node: Mapping, location: Path) -> Iterator[str | int]:
+    """Drop what pydantic adds to a path where a value may have several types: the name of each."""
+    for step in location:
+        if str(step) not in ("str", "int", "float", "bool", "[key]") and not str(step).startswith("function-"):
+            yield step
+
+
+def _wanted(kind: str) -> str | None:
+    forms = {
+        "string": "text",
+        "list": "a list",
+        "dict": "a mapping",
+        "model": "a mapping",
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "true or false",
+        "finite": "a finite number",
+    }
+    return next((form for word, form in forms.items() if kind.startswith(word)), None)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a mapping"
+    if isinstance(value, str) and value.isdigit():
+        return f'the text "{shown(value)}"'
+    if value == "":
+        return "an empty text"
+    return "nothing" if value is None else f"`{shown(value)}`"

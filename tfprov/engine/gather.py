@@ -4,7 +4,6 @@ Everything is written into `.part/` first, fsynced, read back where TensorFlow i
 the `checkpoint` file and the manifest follow last. A gather that is cut off leaves what was there before, whole.
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -16,8 +15,9 @@ from pathlib import Path
 from tfprov.checkpoint import Checkpoint, checkpoint_state, checkpoints, parse_state, relative
 from tfprov.engine import manifest as manifests
 from tfprov.engine.context import Context
-from tfprov.engine.manifest import Entry, Manifest, Saved
+from tfprov.engine.manifest import Manifest, Saved
 from tfprov.engine.observe import observe
+from tfprov.engine.staging import Staging
 from tfprov.engine.verify import Verdict
 from tfprov.errors import GatherError, HostError
 from tfprov.files import replace
@@ -58,11 +58,14 @@ def gather(context: Context, verify: Verify, seen: Observation | None = None) ->
     if found is None:
         context.report.note(f"nothing to gather: {chief} is not there")
         return Gathered(target, before.newest if before else None)
+    work = _Gather(context, context.runtimes[found.host], chief, found.run)
     try:
-        return _Gather(context, context.runtimes[found.host], chief, found.run).run(before, verify)
+        return work.run(before, verify)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise GatherError(f"{target}: {error.strerror}{where}", "what was gathered before is untouched") from None
+    finally:
+        work.clean()
 
 
 def unsaved(context: Context, seen: Observation) -> str | None:
@@ -70,21 +73,21 @@ def unsaved(context: Context, seen: Observation) -> str | None:
     found = seen.find(context.cluster.chief.name)
     if found is None:
         return None
-    whole = [c for c in checkpoints(context.runtimes[found.host].files(found.task)) if c.whole]
+    listing = context.runtimes[found.host].files(found.task)
+    whole = [checkpoint for checkpoint in checkpoints(listing) if checkpoint.whole]
     if not whole:
         return None
     saved = manifests.read(context.target)
-    kept = saved is not None and saved.run == found.run and saved.newest is not None
-    return None if kept and saved.newest.step >= whole[-1].step else whole[-1].prefix  # type: ignore[union-attr]
+    kept = saved if saved is not None and saved.run == found.run else None
+    return whole[-1].prefix if _is_new(whole[-1], kept, listing) else None
 
 
 class _Gather:
     def __init__(self, context: Context, runtime: Runtime, chief: str, run: str) -> None:
         self.context, self.runtime, self.chief, self.run_id = context, runtime, chief, run
         self.target = context.target
-        self.staging = self.target / ".part"
-        self.files: dict[str, Entry] = {}
-        self.copied = self.size = 0
+        self.staging = Staging(runtime, chief, self.target / ".part")
+        self.damaged = ""
 
     def run(self, before: Manifest | None, verify: Verify) -> Gathered:
         named = self.named_by_chief()
@@ -98,17 +101,30 @@ class _Gather:
             return Gathered(self.target, before.newest if before else None)
         if foreign and before is not None:
             self.set_aside(before)
+        after = kept or Manifest(self.context.cluster.name, self.run_id)
+        if (
+            kept is None
+        ):  # first, so that a gather that is cut off from here on leaves a directory that is known as ours
+            self.target.mkdir(parents=True, exist_ok=True)
+            after.write(self.target)
         saved = self.accept(new, verify)
         for name in others:
-            self.fetch(name, listing[name])
-        return self.finish(kept or Manifest(self.context.cluster.name, self.run_id), saved)
+            if self.staging.fetch([name], listing):
+                self.staging.place([name], self.target)
+        return self.finish(after, saved)
+
+    def clean(self) -> None:
+        """Remove what was staged and not moved into place."""
+        self.staging.clean()
+        if self.target.is_dir() and not any(self.target.iterdir()):
+            self.target.rmdir()
 
     def named_by_chief(self) -> list[str]:
         """Return the prefixes in the chief's `checkpoint` file; read first, so that what it names was complete by then."""
         try:
             with self.runtime.open(self.chief, _STATE) as file:
                 return [relative(path) for path in parse_state(file.read(_CHUNK).decode(errors="surrogateescape"))]
-        except (HostError, FileNotFoundError):
+        except HostError:  # nothing was saved yet
             return []
 
     def explain(self, named: Sequence[str], listing: Mapping[str, File]) -> None:
@@ -126,44 +142,27 @@ class _Gather:
     def fetch_new(
         self, kept: Manifest | None, listing: Mapping[str, File]
     ) -> tuple[list[Checkpoint], Mapping[str, File]]:
-        """Copy every whole checkpoint that is newer than what is kept into the staging directory."""
+        """Copy every whole checkpoint that is newer than what is kept into the staging directory.
+
+        One that vanishes meanwhile was removed by the chief, which keeps only its newest ones: then the listing is
+        taken again. GatherError when the newest cannot be had although it stays.
+        """
         for _ in range(_TRIES):
-            shutil.rmtree(self.staging, ignore_errors=True)
+            self.staging.clean()
             wanted = [c for c in checkpoints(listing) if c.whole and _is_new(c, kept, listing)]
-            fetched = [checkpoint for checkpoint in wanted if self.fetch_checkpoint(checkpoint, listing)]
-            if len(fetched) == len(wanted):
+            fetched = [checkpoint for checkpoint in wanted if self.staging.fetch(checkpoint.files, listing)]
+            if fetched == wanted:
                 return fetched, listing
             listing = self.runtime.files(self.chief)
+        if wanted[-1] not in fetched:
+            raise GatherError(
+                f"{self.chief}'s checkpoint {wanted[-1].prefix} could not be copied: {self.staging.trouble}"
+            )
         return fetched, listing
-
-    def fetch_checkpoint(self, checkpoint: Checkpoint, listing: Mapping[str, File]) -> bool:
-        try:
-            for name in checkpoint.files:
-                self.copy(name, listing[name], self.staging / name)
-        except (HostError, FileNotFoundError):  # removed by the chief, which keeps only its newest ones
-            return False
-        return True
-
-    def copy(self, name: str, expected: File, to: Path) -> None:
-        """Copy as much of a file as was listed: an event file that grows meanwhile is complete up to there."""
-        to.parent.mkdir(parents=True, exist_ok=True)
-        digest, left = hashlib.sha256(), expected.size
-        with self.runtime.open(self.chief, name) as source, to.open("wb") as sink:
-            while left and (chunk := source.read(min(_CHUNK, left))):
-                sink.write(chunk)
-                digest.update(chunk)
-                left -= len(chunk)
-            sink.flush()
-            os.fsync(sink.fileno())
-        if left:
-            raise HostError(self.runtime.host, f"{name} became shorter while it was copied")
-        self.files[name] = Entry(digest.hexdigest(), expected.size, expected.modified)
-        self.copied += 1
-        self.size += expected.size
 
     def accept(self, fetched: Sequence[Checkpoint], verify: Verify) -> list[Saved]:
         """Verify what is staged and move the good ones into place; a damaged one is left out and told."""
-        verdicts = verify([self.staging / checkpoint.prefix for checkpoint in fetched]) if fetched else {}
+        verdicts = verify([self.staging.directory / checkpoint.prefix for checkpoint in fetched]) if fetched else {}
         saved = []
         for checkpoint in fetched:
             verdict = verdicts.get(checkpoint.prefix)
@@ -171,12 +170,9 @@ class _Gather:
                 self.damaged = f"{self.chief}'s checkpoint {checkpoint.prefix} is damaged: {verdict.error}"
                 self.context.report.note(self.damaged)
                 continue
-            for name in sorted(checkpoint.files, key=lambda name: name.endswith(".index")):
-                (self.staging / name).replace(self.target / name)
+            self.staging.place(sorted(checkpoint.files, key=lambda name: name.endswith(".index")), self.target)
             saved.append(Saved(checkpoint.prefix, checkpoint.step, verdict.tensors if verdict else None))
         return saved
-
-    damaged = ""
 
     def others(self, listing: Mapping[str, File], kept: Manifest | None) -> list[str]:
         """Return the names of the event files, and of all else the program put there, that are new or have changed."""
@@ -190,14 +186,6 @@ class _Gather:
                 found.append(name)
         return found
 
-    def fetch(self, name: str, file: File) -> None:
-        try:
-            self.copy(name, file, self.staging / name)
-        except (HostError, FileNotFoundError):
-            return
-        (self.target / name).parent.mkdir(parents=True, exist_ok=True)
-        (self.staging / name).replace(self.target / name)
-
     def set_aside(self, before: Manifest) -> None:
         """Keep an earlier run's checkpoints under a name of their own: step 2000 of two runs is not the same."""
         number = 1
@@ -205,12 +193,12 @@ class _Gather:
             number += 1
         beside = self.target.with_name(f".{self.target.name}.part")
         shutil.rmtree(beside, ignore_errors=True)
-        if self.staging.exists():
-            self.staging.rename(beside)
+        if self.staging.directory.exists():
+            self.staging.directory.rename(beside)
         self.target.rename(aside)
         self.target.mkdir()
         if beside.exists():
-            beside.rename(self.staging)
+            beside.rename(self.staging.directory)
         step = f" (step {before.newest.step})" if before.newest else ""
         self.context.report.note(f"{self.target} held an earlier run{step}: it is now {aside}")
 
@@ -221,18 +209,17 @@ class _Gather:
             checkpoints=tuple(sorted(known.values(), key=lambda one: (one.step, one.prefix))),
             files={
                 **kept.files,
-                **{name: entry for name, entry in self.files.items() if (self.target / name).exists()},
+                **{name: entry for name, entry in self.staging.entries.items() if (self.target / name).exists()},
             },
         )
         if after.newest is not None:
             state = checkpoint_state(after.newest.prefix, [one.prefix for one in after.checkpoints])
             replace(self.target / _STATE, state.encode())
         after.write(self.target)
-        shutil.rmtree(self.staging, ignore_errors=True)
         _fsync(self.target)
         if self.damaged:
             raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
-        return Gathered(self.target, after.newest, tuple(saved), self.copied, self.size)
+        return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
 
 
 def _is_new(checkpoint: Checkpoint, kept: Manifest | None, listing: Mapping[str, File]) -> bool:

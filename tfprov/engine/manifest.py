@@ -64,7 +64,7 @@ def read(directory: Path) -> Manifest | None:
         data = json.loads((directory / NAME).read_text())
         return _decoded(data)
     except FileNotFoundError:
-        if directory.is_dir() and any(not path.name.startswith(".part") for path in directory.iterdir()):
+        if directory.is_dir() and any(not path.name.endswith(".part") for path in directory.iterdir()):
             fix = "move it away, or set `checkpoints.to`"
             raise GatherError(f"{directory} holds files that no gather put there", fix) from None
         return None

@@ -1,0 +1,319 @@
+"""What is gathered, what is refused, and what must still be there after something went wrong."""
+
+import hashlib
+import io
+import json
+import resource
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from tfprov.checkpoint import parse_state
+from tfprov.delivery.store import CodeStore
+from tfprov.engine.context import Context
+from tfprov.engine.gather import gather, unsaved
+from tfprov.engine.observe import observe
+from tfprov.engine.report import Quiet
+from tfprov.engine.verify import Verdict
+from tfprov.errors import GatherError, HostError
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.cluster import Cluster, Task
+from tfprov.model.inventory import Inventory
+from tfprov.model.state import Observed, State
+
+CHIEF = Task("worker", 0, "worker", "h1", "10.0.0.1", 2222)
+
+
+class Notes(Quiet):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class Fixture:
+    """A chief on a host in memory, and a directory to gather into."""
+
+    def __init__(self, directory: Path, runtime: MemoryRuntime | None = None) -> None:
+        self.host = runtime or MemoryRuntime("h1")
+        self.target = directory / "linear"
+        self.report = Notes()
+        self.new_run("run-1")
+        self.context = Context(
+            inventory=Inventory("inventory.yml", {}, {}),
+            cluster=Cluster("linear", (CHIEF,)),
+            wanted=(),
+            runtimes={"h1": self.host},
+            packed={},
+            store=CodeStore(directory / "cache"),
+            home=directory / "home",
+            target=self.target,
+            report=self.report,
+        )
+
+    def new_run(self, run: str) -> None:
+        self.host.puts(Observed("worker/0", "h1", State.RUNNING, {}, run=run))
+
+    def saves(self, step: int, content: bytes = b"weights") -> None:
+        prefix = f"model.ckpt-{step}"
+        self.host.now += 1
+        self.host.saves("worker/0", f"{prefix}.data-00000-of-00001", content + str(step).encode())
+        self.host.saves("worker/0", f"{prefix}.index", b"index of " + prefix.encode())
+        self.host.saves("worker/0", "checkpoint", f'model_checkpoint_path: "/elsewhere/{prefix}"\n'.encode())
+
+    def gather(self, verdicts: Mapping[str, Verdict] | None = None) -> list[str]:
+        gathered = gather(self.context, lambda prefixes: verdicts or {})
+        return [saved.prefix for saved in gathered.new]
+
+    def names(self) -> set[str]:
+        return {path.relative_to(self.target).as_posix() for path in self.target.rglob("*") if path.is_file()}
+
+    def latest(self) -> str:
+        return parse_state((self.target / "checkpoint").read_text())[0]
+
+
+@pytest.fixture
+def chief(tmp_path: Path) -> Fixture:
+    return Fixture(tmp_path)
+
+
+def test_a_whole_checkpoint_is_brought_with_its_sha256_and_a_relative_state_file(chief: Fixture) -> None:
+    chief.saves(100)
+    assert chief.gather() == ["model.ckpt-100"]
+    assert chief.latest() == "model.ckpt-100"
+    data = chief.target / "model.ckpt-100.data-00000-of-00001"
+    manifest = json.loads((chief.target / "manifest.json").read_text())
+    assert manifest["files"][data.name]["sha256"] == hashlib.sha256(data.read_bytes()).hexdigest()
+    assert "/" not in (chief.target / "checkpoint").read_text()
+
+
+def test_a_second_gather_copies_nothing_and_writes_nothing(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.gather()
+    before = {name: (chief.target / name).stat().st_mtime_ns for name in chief.names()}
+    assert gather(chief.context, lambda _: {}).files == 0
+    assert {name: (chief.target / name).stat().st_mtime_ns for name in chief.names()} == before
+
+
+def test_a_torn_checkpoint_is_told_and_the_whole_one_before_it_is_taken(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.host.saves("worker/0", "model.ckpt-200.data-00000-of-00002", b"half")
+    chief.host.saves("worker/0", "model.ckpt-200.index", b"index")
+    chief.host.saves("worker/0", "checkpoint", b'model_checkpoint_path: "model.ckpt-200"\n')
+    assert chief.gather() == ["model.ckpt-100"]
+    assert "lacks model.ckpt-200.data-00001-of-00002" in chief.report.notes[0]
+    assert not any("200" in name for name in chief.names())
+
+
+def test_a_chief_that_holds_only_an_empty_shell_is_an_error_with_the_remedy(chief: Fixture) -> None:
+    chief.host.saves("worker/0", "checkpoint", b'model_checkpoint_path: "/c/model.ckpt-9"\n')
+    chief.host.saves("worker/0", "model.ckpt-9.meta", b"graph")
+    with pytest.raises(GatherError, match=r"model.ckpt-9 lacks .*; save with tfprov.runtime, or with a Saver"):
+        chief.gather()
+    assert not chief.target.exists()
+
+
+def test_nothing_older_ever_takes_the_place_of_something_newer(chief: Fixture) -> None:
+    chief.saves(200)
+    chief.gather()
+    chief.new_run("run-1")  # the same training, back from an older checkpoint
+    chief.saves(100)
+    assert chief.gather() == []
+    assert chief.latest() == "model.ckpt-200"
+
+
+def test_another_training_of_the_same_cluster_moves_the_first_aside(chief: Fixture) -> None:
+    chief.saves(200)
+    chief.gather()
+    before = {name: (chief.target / name).read_bytes() for name in chief.names()}
+    chief.new_run("run-2")
+    chief.host.saves("worker/0", "events.out.tfevents.1.h1", b"no checkpoint yet")
+    chief.gather()
+    assert chief.latest() == "model.ckpt-200", "an event file alone moves nobody"
+    chief.saves(50)
+    chief.gather()
+    assert chief.latest() == "model.ckpt-50"
+    aside = chief.target.with_name("linear.1")
+    assert {path.name: path.read_bytes() for path in aside.iterdir()} == before
+
+
+def test_a_damaged_checkpoint_is_left_out_and_ends_in_an_error(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.saves(200)
+    verdicts = {"model.ckpt-100": Verdict(3), "model.ckpt-200": Verdict(0, "checksum does not match")}
+    with pytest.raises(GatherError, match=r"model.ckpt-200 is damaged: checksum does not match"):
+        chief.gather(verdicts)
+    assert chief.latest() == "model.ckpt-100"
+    assert not any("200" in name for name in chief.names())
+
+
+def test_files_of_somebody_else_are_not_written_over(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.target.mkdir()
+    (chief.target / "thesis.tex").write_text("mine")
+    with pytest.raises(GatherError, match="holds files that no gather put there; move it away"):
+        chief.gather()
+    assert chief.names() == {"thesis.tex"}
+
+
+def test_a_target_of_another_cluster_is_refused(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.gather()
+    manifest = chief.target / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"linear"', '"other"'))
+    with pytest.raises(GatherError, match="holds checkpoints of cluster other, not linear"):
+        chief.gather()
+
+
+def test_what_a_program_put_beside_its_checkpoints_comes_too_and_leftovers_do_not(chief: Fixture) -> None:
+    chief.saves(100)
+    for name in ("export/saved_model.pb", "events.out.tfevents.1.h1", "eval/events.out.tfevents.2.h1"):
+        chief.host.saves("worker/0", name, b"x")
+    for name in (
+        "model.ckpt-7_temp/part-0",
+        "model.ckpt-7.data-00000-of-00001.tempstate12",
+        "../../etc/passwd",
+        "/abs",
+    ):
+        chief.host.saves("worker/0", name, b"evil")
+    chief.gather()
+    ours = {"checkpoint", "manifest.json", "model.ckpt-100.index", "model.ckpt-100.data-00000-of-00001"}
+    others = {"export/saved_model.pb", "events.out.tfevents.1.h1", "eval/events.out.tfevents.2.h1"}
+    assert chief.names() == ours | others
+    assert not (chief.target.parent / "etc").exists()
+
+
+def test_an_event_file_that_has_grown_is_brought_again(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.host.saves("worker/0", "events.out.tfevents.1.h1", b"one")
+    chief.gather()
+    chief.host.saves("worker/0", "events.out.tfevents.1.h1", b"one two")
+    assert gather(chief.context, lambda _: {}).files == 1
+    assert (chief.target / "events.out.tfevents.1.h1").read_bytes() == b"one two"
+
+
+class Vanishing(MemoryRuntime):
+    """A chief that removes its oldest checkpoint while it is copied, as its saver does."""
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        if name.startswith("model.ckpt-100."):
+            self._places[task].files = {
+                name: file for name, file in self._places[task].files.items() if "ckpt-100." not in name
+            }
+            raise HostError(self.host, f"no such file: {name}")
+        return super().open(task, name)
+
+
+def test_a_checkpoint_that_is_removed_meanwhile_is_passed_over(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, Vanishing("h1"))
+    chief.saves(100)
+    chief.saves(200)
+    assert chief.gather() == ["model.ckpt-200"]
+    assert chief.latest() == "model.ckpt-200"
+
+
+class Cut(MemoryRuntime):
+    """A connection that ends in the middle of a file."""
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        with super().open(task, name) as file:
+            data = file.read()
+        return io.BytesIO(data[:-1] if "data-" in name else data)
+
+
+def test_a_file_that_arrives_short_never_counts(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, Cut("h1"))
+    chief.saves(100)
+    with pytest.raises(GatherError, match="could not be copied"):
+        chief.gather()
+    assert not any("ckpt" in name for name in chief.names())
+
+
+def test_a_full_disk_here_leaves_what_was_gathered_before(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.gather()
+    before = {name: (chief.target / name).read_bytes() for name in chief.names()}
+    chief.saves(200, b"x" * 100_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(GatherError, match="linear: File too large"):
+            chief.gather()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {name: (chief.target / name).read_bytes() for name in before} == before
+    assert chief.gather() == ["model.ckpt-200"]
+
+
+def test_only_what_is_gathered_counts_as_saved(chief: Fixture) -> None:
+    seen = observe(chief.context)
+    assert unsaved(chief.context, seen) is None, "nothing was saved, so nothing can be lost"
+    chief.saves(100)
+    assert unsaved(chief.context, seen) == "model.ckpt-100"
+    chief.gather()
+    assert unsaved(chief.context, seen) is None
+    chief.saves(200)
+    assert unsaved(chief.context, seen) == "model.ckpt-200"
+
+
+def test_a_checkpoint_without_a_step_is_brought_again_when_it_has_changed(chief: Fixture) -> None:
+    def saves(content: bytes) -> None:
+        chief.host.now += 1
+        chief.host.saves("worker/0", "cp.ckpt.data-00000-of-00001", content)
+        chief.host.saves("worker/0", "cp.ckpt.index", b"index")
+
+    saves(b"one")
+    assert chief.gather() == ["cp.ckpt"]
+    assert chief.gather() == []
+    saves(b"two")
+    assert chief.gather() == ["cp.ckpt"]
+    assert (chief.target / "cp.ckpt.data-00000-of-00001").read_bytes() == b"two"
+
+
+class Killed(BaseException):
+    """Stands for kill -9 at this point: nothing after it runs but what the next command does."""
+
+
+class Deadly(MemoryRuntime):
+    """A host whose n-th file is never read to its end, because the controller dies of it."""
+
+    left = 0
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+        return super().open(task, name)
+
+
+@pytest.mark.parametrize("reads", range(4))
+def test_a_gather_that_is_cut_off_anywhere_can_be_repeated(tmp_path: Path, reads: int) -> None:
+    host = Deadly("h1")
+    chief = Fixture(tmp_path, host)
+    chief.saves(100)
+    host.saves("worker/0", "events.out.tfevents.1.h1", b"read after the checkpoint was put in place")
+    host.left = reads
+    with pytest.raises(Killed):
+        chief.gather()
+    assert not (chief.target / "checkpoint").exists(), "nothing says that it is there before it is"
+    host.left = 100
+    assert chief.gather() == ["model.ckpt-100"]
+    assert chief.latest() == "model.ckpt-100"
+
+
+def verify_staged(prefixes: Sequence[Path]) -> Mapping[str, Verdict]:
+    """Assert that what is verified is complete and not yet where users look."""
+    for prefix in prefixes:
+        assert prefix.parent.name == ".part"
+        assert Path(f"{prefix}.index").exists()
+    return {prefix.name: Verdict(1) for prefix in prefixes}
+
+
+def test_a_checkpoint_is_verified_before_it_is_put_in_place(chief: Fixture) -> None:
+    chief.saves(100)
+    gathered = gather(chief.context, verify_staged)
+    assert [saved.tensors for saved in gathered.new] == [1]
+    assert not (chief.target / ".part").exists()

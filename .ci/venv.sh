@@ -30,8 +30,18 @@ with_virtualenv() {
         PYTHONPATH=$tools "$python" -m virtualenv --quiet "$directory" && rm -rf "$tools"
 }
 
+# Without root: apt fetches Debian's own copy of pip into a directory of ours, and that pip installs itself.
+with_debians_pip() {
+    tools=$(mktemp -d) && mkdir -p "$tools/lists/partial" "$tools/cache/archives/partial" &&
+        apt="apt-get -q -o Dir::State::Lists=$tools/lists -o Dir::Cache=$tools/cache -o APT::Sandbox::User=$(id -un)" &&
+        $apt update && (cd "$tools" && $apt download python3-pip-whl && dpkg-deb -x python3-pip-whl_*.deb .) &&
+        "$python" -m venv --without-pip "$directory" &&
+        PYTHONPATH=$(echo "$tools"/usr/share/python-wheels/pip-*.whl) "$directory/bin/python" -m pip install --quiet pip &&
+        rm -rf "$tools"
+}
+
 version=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
-try "$python" -m venv "$directory" || try with_virtualenv || try from_debian "$version" || {
+try "$python" -m venv "$directory" || try with_virtualenv || try from_debian "$version" || try with_debians_pip || {
     echo "error: $python cannot make a virtual environment; install it with: apt-get install $version" >&2
     exit 2
 }

@@ -15,8 +15,28 @@ Messages are one line: where, what, the fix. This module imports nothing of tfpr
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+LONGEST = 60
+"""Characters of a value that a message repeats."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
+
+
+def shown(value: object) -> str:
+    """Return what a user wrote as it stands in a message: on one line, short, and with nothing that steers a terminal."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    return _escaped(text if len(text) <= LONGEST else text[: LONGEST - 3] + "...")
+
+
+def one_line(text: str) -> str:
+    """Return a library's own words without their line breaks and quotes."""
+    return _escaped(" ".join(text.split()).replace("'", "`").rstrip("."))
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,7 +48,7 @@ class Position:
     column: int = 0
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        return _escaped(f"{self.file}:{self.line}:{self.column}" if self.line else self.file)
 
 
 @dataclass(frozen=True, slots=True, order=True)

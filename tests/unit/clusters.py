@@ -19,70 +19,68 @@ class Left:
     strays: tuple[tuple[str, str, str], ...]
 
 
-def _settings() -> st.SearchStrategy[dict[str, Any]]:
-    flags = st.dictionaries(st.sampled_from(["steps", "lr", "sync"]), st.sampled_from([1, 2, "x", None]), max_size=2)
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "flags": flags,
-            "env": st.dictionaries(st.sampled_from(["A", "B"]), st.sampled_from(["1", "2"]), max_size=1),
-            "code": st.sampled_from(["./one", "./two"]),
-            "tasks_per_host": st.integers(1, 3),
-            "port": st.sampled_from([2222, 2223, 3000]),
-        },
-    )
+# Constants, because building a strategy costs more than drawing from it.
+_SETTINGS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {},
+    optional={
+        "flags": st.sampled_from([{}, {"steps": 1}, {"steps": 2}, {"steps": None, "lr": "x"}]),
+        "env": st.sampled_from([{"A": "1"}, {"A": "2"}]),
+        "code": st.sampled_from(["./one", "./two"]),
+        "tasks_per_host": st.integers(1, 3),
+        "port": st.sampled_from([2222, 2223, 3000]),
+    },
+)
+_OF_A_HOST = st.one_of(st.none(), _SETTINGS.map(lambda values: {"tfprov": values}))
+_SOME_HOSTS = st.lists(st.sampled_from(HOSTS), unique=True, max_size=3)
+_STATES = st.lists(st.sampled_from(STATES), min_size=16, max_size=16)
+_STRAYS = st.lists(
+    st.tuples(
+        st.sampled_from(["worker/0", "worker/7", "ps/0", "ps/9", "evaluator/0"]),
+        st.sampled_from([*HOSTS, "h9"]),
+        st.sampled_from(STATES[:-1]),
+    ),
+    max_size=2,
+)
 
 
 @st.composite
 def _group(draw: st.DrawFn, hosts: list[str]) -> dict[str, Any]:
-    own = st.one_of(st.none(), _settings().map(lambda values: {"tfprov": values}))
-    return {
-        "hosts": {host: draw(own) for host in hosts},
-        "vars": {"tfprov": draw(_settings())},
-    }
+    return {"hosts": {host: draw(_OF_A_HOST) for host in hosts}, "vars": {"tfprov": draw(_SETTINGS)}}
+
+
+def _single(host: str) -> dict[str, Any]:
+    return {"hosts": {host: None}, "vars": {"tfprov": {"tasks_per_host": 1}}}
 
 
 @st.composite
 def inventories(draw: st.DrawFn) -> str:
     """Return an inventory that TensorFlow could run, as text: one to four hosts, some of them the same machine."""
-    some = st.lists(st.sampled_from(HOSTS), unique=True, max_size=3)
-    workers, ps, wiring = draw(some), draw(some), draw(st.sampled_from(["flags", "tf_config"]))
-    chief = draw(st.sampled_from([*HOSTS, None])) if workers else draw(st.sampled_from(HOSTS))
+    workers, ps = draw(_SOME_HOSTS), draw(_SOME_HOSTS)
+    chief = draw(st.sampled_from([*HOSTS, None] if workers else HOSTS))
     children = {"ps": draw(_group(ps)), "worker": draw(_group(workers))}
-    if chief:
-        children["chief"] = draw(_group([chief])) | {"vars": {"tfprov": {"tasks_per_host": 1}}}
-        children["chief"]["hosts"] = {chief: None}
-    for side in draw(st.sets(st.sampled_from(["evaluator", "tensorboard"]))):
-        beside = chief or next(host for host in children["worker"]["hosts"])
-        children[side] = {"hosts": {beside: None}, "vars": {"tfprov": {"tasks_per_host": 1}}}
-    # What stands on a host counts for all its roles, so the singular ones need the host's own count out of the way.
-    singular = {
-        chief,
-        *(host for side in ("evaluator", "tensorboard") for host in children.get(side, {}).get("hosts", ())),
-    }
-    for group in ("ps", "worker"):
-        children[group]["hosts"] = {
-            host: None if host in singular else own for host, own in children[group]["hosts"].items()
-        }
-    local = draw(st.sets(st.sampled_from(HOSTS)))
-    connections = {host: {"ansible_connection": "local" if host in local else "ssh"} for host in HOSTS}
-    tfprov = (
-        {"cluster": "law", "command": ["python", "x.py"], "wiring": wiring} | draw(_settings()) | {"tasks_per_host": 1}
+    singles = {"chief": chief} if chief else {}
+    singles |= dict.fromkeys(
+        draw(st.sets(st.sampled_from(["evaluator", "tensorboard"]))), chief or next(iter(workers), "")
     )
-    return json.dumps(
-        {"all": {"vars": {"tfprov": tfprov}, "children": children | {"machines": {"hosts": connections}}}}
-    )
+    for role, host in singles.items():
+        children[role] = _single(host)
+        for group in ("ps", "worker"):  # what a host says counts for all its roles, its number of tasks as well
+            if host in children[group]["hosts"]:
+                children[group]["hosts"][host] = None
+    one_machine = draw(st.sets(st.sampled_from(HOSTS)))
+    behind_one_address = {host: {"ansible_host": "10.0.0.9", "ansible_port": 2200 + n} for n, host in enumerate(HOSTS)}
+    children["machines"] = {"hosts": {host: behind_one_address[host] for host in HOSTS if host in one_machine}}
+    children = {name: group for name, group in children.items() if group["hosts"]}
+    shared = draw(_SETTINGS) | {"tasks_per_host": 1, "wiring": draw(st.sampled_from(["flags", "tf_config"]))}
+    tfprov = {"cluster": "law", "command": ["python", "x.py"], **shared}
+    return json.dumps({"all": {"vars": {"tfprov": tfprov}, "children": children}})
 
 
 @st.composite
 def left_overs(draw: st.DrawFn, inventory: str) -> Left:
     """Return what may be there before an `up` of `inventory`: of itself, of another one, and strays."""
     was = inventory if draw(st.booleans()) else draw(inventories())
-    states = draw(st.lists(st.sampled_from(STATES), min_size=40, max_size=40))
-    jobs = st.sampled_from(["worker/0", "worker/7", "ps/0", "ps/9", "evaluator/0"])
-    hosts = st.sampled_from([*HOSTS, "h9"])
-    strays = draw(st.lists(st.tuples(jobs, hosts, st.sampled_from(STATES[:-1])), max_size=2))
-    return Left(was, tuple(states), tuple(strays))
+    return Left(was, tuple(draw(_STATES)), tuple(draw(_STRAYS)))
 
 
 @st.composite

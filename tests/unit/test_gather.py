@@ -249,7 +249,7 @@ def test_a_full_disk_here_leaves_what_was_gathered_before(chief: Fixture) -> Non
 
 
 def test_only_what_is_gathered_counts_as_saved(chief: Fixture) -> None:
-    seen = observe(chief.context)
+    (seen,) = observe(chief.context).containers()
     assert unsaved(chief.context, seen) is None, "nothing was saved, so nothing can be lost"
     chief.saves(100)
     assert unsaved(chief.context, seen) == "model.ckpt-100"

@@ -83,7 +83,7 @@ def up(context: Context) -> tuple[Plan, Outcome]:
     """Do what `tfprov up` does, without waiting; return the plan and what became of it."""
     seen = observe(context)
     found = plan(context, seen)
-    return found, execute(context, found, current_run(seen))
+    return found, execute(context, found, current_run(context, seen))
 
 
 def as_left(container: Container, host: str, state: str) -> Observed:

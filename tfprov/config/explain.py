@@ -2,28 +2,32 @@
 
 import difflib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tfprov.config.shown import one_line, shown
-from tfprov.errors import Position, Problem
-from tfprov.model.node import Mapping, find
+from tfprov.errors import Position, Problem, one_line, shown
+from tfprov.model.node import Items, Mapping, Node, find
 
 Path = tuple[str | int, ...]
 
+_TYPES = ("str", "int", "float", "bool", "[key]")
 _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
 @dataclass(frozen=True)
 class Explainer:
-    """Speaks of `model`, whose values the user writes under `name`; `inside` says whether messages repeat that name."""
+    """Speaks of `model`, whose values the user writes under `name`.
+
+    `inside` says whether messages repeat that name, and `whole` is the fix where a key has no example of its own.
+    """
 
     model: type[BaseModel]
     name: str
+    whole: str
     inside: bool = True
 
     def problems(self, node: Mapping, error: ValidationError, told: Collection[Position] = ()) -> Iterator[Problem]:
@@ -31,11 +35,12 @@ class Explainer:
 
         pydantic reports a value that may be of several types once for each of them.
         """
+        meant = self.meant(node)
         by_path: dict[Path, list[ErrorDetails]] = {}
         for item in error.errors(include_url=False):
             by_path.setdefault(tuple(_steps(node, item["loc"])), []).append(item)
         for path, items in by_path.items():
-            if find(node, path)[0].at in told:
+            if find(node, path)[0].at in told or (items[0]["type"] == "missing" and path[-1] in meant):
                 continue
             own = next((item for item in items if item["type"] == "value_error"), items[0])
             single = own["type"] == "value_error" or len(items) == 1
@@ -50,35 +55,50 @@ class Explainer:
         if kind == "extra_forbidden":
             return f"unknown key `{name}`", self.known(path)
         if kind == "value_error":
-            return f"`{name}` {limits['error']}", self.example(path)
+            return f"`{name}` {limits['error']}", getattr(limits["error"], "fix", "") or self.example(path)
         if kind == "literal_error":
             expected = limits["expected"].replace("'", "`")
-            return f"`{name}` must be {expected}, not {_kind(value)}", self.example(path)
+            return f"`{name}` must be {expected}, not {said(value)}", self.example(path)
         for limit in limits.keys() & _LIMITS.keys():
             return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:g}, not {shown(value)}", self.example(path)
         if kind == "too_short":
             return f"`{name}` must not be empty", self.example(path)
-        wanted = _wanted(kind)
+        return self.mistyped(error, path)
+
+    def mistyped(self, error: ErrorDetails, path: Path) -> tuple[str, str]:
+        """Speak of a value of another type than the setting's."""
+        value, wanted, name = error["input"], _wanted(error["type"]), self.called(path)
         if wanted is None:
             return f"`{name}`: {one_line(error['msg'])}", self.example(path)
-        return f"`{name}` must be {wanted}, not {_kind(value)}", self.example(path)
+        if wanted == "text" and isinstance(value, int | float):
+            return f"`{name}` must be text, not {said(value)}", f'quote it: "{shown(value)}"'
+        if wanted == "a whole number" and isinstance(value, str) and value.isdigit():
+            fix = f"write {shown(value)} without quotes, or end a template in `| int`"
+            return f"`{name}` must be a number, not text", fix
+        return f"`{name}` must be {wanted}, not {said(value)}", self.example(path)
 
     def no_single(self, error: ErrorDetails, path: Path) -> tuple[str, str]:
         """Speak of a value that fits none of several single types."""
-        return f"`{self.called(path)}` must be a single value, not {_kind(error['input'])}", self.example(path)
+        fix = 'write "" for an empty text' if error["input"] is None else self.example(path)
+        return f"`{self.called(path)}` must be a single value, not {said(error['input'])}", fix
 
     def called(self, path: Path) -> str:
         """Return the dotted name of the value at `path`; an item of a list has the list's."""
         steps = [self.name, *path] if self.inside or not path else list(path)
-        return shown(".".join(map(str, steps)))
+        words = [f"[{step}]" if isinstance(step, int) else "." + (step or "''") for step in steps]
+        return shown("".join(words).removeprefix("."))
 
     def known(self, path: Path) -> str:
         """Say which keys there are beside the unknown one at the end of `path`."""
         names = sorted(_names(self.at(path[:-1])))
-        close = difflib.get_close_matches(str(path[-1]), names, n=1)
-        if close:
+        if close := _close(str(path[-1]), names):
             return f"did you mean `{close[0]}`?"
-        return f"known keys: {', '.join(names)}" if names else f"`{self.name}` takes no arguments"
+        return f"known keys: {', '.join(names)}" if names else self.whole
+
+    def meant(self, node: Mapping) -> set[str]:
+        """Return the keys that were probably meant by unknown ones in `node`."""
+        names = _names(self.model)
+        return {name for key in node if key not in names for name in _close(key, names)}
 
     def at(self, path: Path) -> type[BaseModel]:
         """Return the innermost model on the way of `path`."""
@@ -96,8 +116,11 @@ class Explainer:
             field = _names(self.at(path[: end - 1])).get(key)
             if field is not None and field.examples:
                 return f"for example `{key}: {_written(field.examples[0])}`"
-        names = sorted(_names(self.model))
-        return f"known keys: {', '.join(names)}" if len(names) <= 5 else "see `tfprov init` for an example"
+        return self.whole
+
+
+def _close(key: str, names: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(key, list(names), n=1, cutoff=0.7)  # at 0.6, `colour` would mean `cluster`
 
 
 def _names(model: type[BaseModel]) -> dict[str, Any]:
@@ -110,16 +133,28 @@ def _written(example: Any) -> str:
         return f"[{', '.join(map(_written, example))}]"
     if isinstance(example, dict):
         return f"{{{', '.join(f'{key}: {_written(value)}' for key, value in example.items())}}}"
-    if isinstance(example, str) and not example.replace(".", "").isdigit():
+    if isinstance(example, str) and not example.replace(".", "", 1).isdigit():
         return example
     return json.dumps(example)
 
 
-def _steps(node: Mapping, location: Path) -> Iterator[str | int]:
+def _steps(node: Node, location: Path) -> Iterator[str | int]:
     """Drop what pydantic adds to a path where a value may have several types: the name of each."""
     for step in location:
-        if str(step) not in ("str", "int", "float", "bool", "[key]") and not str(step).startswith("function-"):
-            yield step
+        below = _child(node, step)
+        if below is None and (str(step) in _TYPES or str(step).startswith("function-")):
+            continue
+        node = below or node
+        yield step
+
+
+def _child(node: Node, step: str | int) -> Node | None:
+    """Return what stands in `node` under the key or the index `step`, or None."""
+    if isinstance(node, Mapping):
+        return node.entries.get(str(step))
+    if isinstance(node, Items) and isinstance(step, int) and step < len(node.items):
+        return node.items[step]
+    return None
 
 
 def _wanted(kind: str) -> str | None:
@@ -136,11 +171,12 @@ def _wanted(kind: str) -> str | None:
     return next((form for word, form in forms.items() if kind.startswith(word)), None)
 
 
-def _kind(value: object) -> str:
+def said(value: object) -> str:
+    """Return what stands instead of what should."""
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "a mapping"
-    if isinstance(value, str) and value.isdigit():
-        return f'the text "{shown(value)}"'
     if value == "":
         return "an empty text"
+    if value in ("true", "false"):
+        return f'the text "{value}"'
     return "nothing" if value is None else f"`{shown(value)}`"

@@ -1,12 +1,15 @@
 """Host patterns, for `--limit` and a play's `hosts:`: Ansible's own language, with Ansible's own answers."""
 
+import difflib
 import fnmatch
 import re
+import warnings
+from collections.abc import Callable, Iterable
 
-from tfprov.errors import Usage
+from tfprov.errors import Usage, one_line, shown
 from tfprov.model.inventory import Inventory
 
-_SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d+)|(\d+):(\d*))\]\Z")
+_SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d{1,9})|(\d{1,9}):(\d{0,9}))\]\Z")
 _COLON_PIECES = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
 
 
@@ -31,10 +34,16 @@ def match(inventory: Inventory, pattern: str) -> tuple[str, ...]:
 def _split(pattern: str) -> list[str]:
     if pattern in ("", None):
         raise Usage("an empty host pattern", "use `all`, a group or a host")
-    pieces = (
-        pattern.split(",") if "," in pattern else _COLON_PIECES.findall(pattern) if pattern[0] != "~" else [pattern]
-    )
-    return [piece.strip() for piece in pieces if piece.strip()]
+    if "," in pattern or pattern[0] == "~":
+        pieces = pattern.split(",") if "," in pattern else [pattern]
+    else:
+        pieces = _COLON_PIECES.findall(pattern)
+        if any(mark in _COLON_PIECES.sub("", pattern) for mark in "[]"):
+            raise Usage(f"unbalanced brackets in `{shown(pattern)}`", "for example `worker[0:2]`")
+    found = [piece.strip() for piece in pieces if piece.strip()]
+    if not found or any(piece in ("!", "&", "~", "!~", "&~") for piece in found):
+        raise Usage(f"`{shown(pattern)}` names no host", "use `all`, a group or a host")
+    return found
 
 
 def _one(inventory: Inventory, word: str) -> list[str]:
@@ -43,33 +52,51 @@ def _one(inventory: Inventory, word: str) -> list[str]:
     subscript = None if word.startswith("~") else _SUBSCRIPT.match(word)
     hosts = _named(inventory, subscript[1] if subscript else word)
     if subscript and hosts:
-        hosts = _sliced(hosts, subscript, word)
-    if not hosts and word not in ("all", *inventory.groups):
-        raise Usage(f"no host or group matches `{word}`", "see `hosts:` and `children:` in the inventory")
+        return _sliced(hosts, subscript, word)
+    if not hosts and word not in ("all", "ungrouped", *inventory.groups):
+        raise Usage(f"no host or group matches `{shown(word)}`", _nearest(inventory, word))
     return hosts
 
 
 def _sliced(hosts: list[str], subscript: re.Match[str], word: str) -> list[str]:
     _, single, first, last = subscript.groups()
     if single is None:
-        return hosts[int(first) : int(last) + 1 if last else None]
-    try:
-        return [hosts[int(single)]]
-    except IndexError:
-        raise Usage(f"`{word}` asks for more hosts than there are ({len(hosts)})") from None
+        chosen = hosts[int(first) : int(last) + 1 if last else None]
+    else:
+        chosen = [hosts[int(single)]] if -len(hosts) <= int(single) < len(hosts) else []
+    if not chosen:
+        raise Usage(f"`{shown(word)}` names no host", f"they go from `[0]` to `[{len(hosts) - 1}]`")
+    return chosen
 
 
 def _named(inventory: Inventory, word: str) -> list[str]:
-    if word == "all":
-        return list(inventory.hosts)
-    try:
-        test = re.compile(word[1:] if word.startswith("~") else fnmatch.translate(word)).match
-    except re.error as error:
-        raise Usage(f"`{word}` is not a regular expression: {error}") from None
+    test = _test(word)
     found: dict[str, None] = {}
-    groups = [name for name in inventory.groups if name not in ("all", "ungrouped") and test(name)]
+    groups = [name for name in dict.fromkeys(("all", "ungrouped", *inventory.groups)) if test(name)]
     for name in groups:
-        found.update(dict.fromkeys(inventory.members(name)))
+        found.update(dict.fromkeys(_members(inventory, name)))
     if not groups or word[0] == "~" or any(mark in word for mark in ".?*["):
         found.update((host, None) for host in inventory.hosts if test(host))
     return list(found)
+
+
+def _members(inventory: Inventory, group: str) -> Iterable[str]:
+    if group == "all":
+        return inventory.hosts
+    lone = [name for name, host in inventory.hosts.items() if host.groups == ("all",)] if group == "ungrouped" else []
+    return lone or inventory.members(group)
+
+
+def _test(word: str) -> Callable[[str], object]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of sets that Python may read differently one day
+            return re.compile(word[1:] if word.startswith("~") else fnmatch.translate(word)).match
+    except (re.error, OverflowError, RecursionError) as error:
+        what = f"`{shown(word)}` is not a regular expression: {one_line(str(error))}"
+        raise Usage(what, "correct it, or leave out the `~`") from None
+
+
+def _nearest(inventory: Inventory, word: str) -> str:
+    close = difflib.get_close_matches(word, [*inventory.groups, *inventory.hosts], n=1)
+    return f"did you mean `{close[0]}`?" if close else "see `hosts:` and `children:` in the inventory"

@@ -1,28 +1,44 @@
 """Playbook files to plays: Ansible's keys, and a closed set of modules."""
 
 import difflib
+import re
 import shlex
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from tfprov.config.yaml import read
-from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.config.explain import Explainer
+from tfprov.config.templates import is_template
+from tfprov.config.yaml import parse, read, read_bytes
+from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
 from tfprov.model.inventory import ROLES
 from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain
-from tfprov.model.playbook import MODULES, Play, Step
+from tfprov.model.playbook import MODULES, Command, Play, Step, Stop
 
 _PLAY_KEYS = ("name", "hosts", "tasks", "when", "tags", "always")
 _STEP_KEYS = ("name", "when", "tags")
 _IMPORT = "import_playbook"
+_FIRST = "start each play with `- name:`"
+_TEXTS = {"name": "`name: train`", "hosts": "`hosts: all`", _IMPORT: f"`{_IMPORT}: up.yml`"}
+_EXAMPLES = {
+    "wait": "{for: done, timeout: 3600}",
+    "stop": "{tasks: worker/1, remove: true}",
+    "command": "nvidia-smi -L",
+}
+_TASKS = re.compile(rf"all|({'|'.join(ROLES)})(/[0-9]{{1,9}})?")
 
 
 def read_playbook(path: Path, seen: tuple[Path, ...] = ()) -> tuple[Play, ...]:
     """Return the plays in the file at `path` and in those it imports; InvalidInput carries every problem."""
+    return _plays(path, read(path, fix="check the path of the playbook", start_from=_FIRST), seen)
+
+
+def _plays(path: Path, document: Node, seen: tuple[Path, ...]) -> tuple[Play, ...]:
     reader = _Reader(path, (*seen, path.resolve()))
-    plays = tuple(reader.plays(read(path)))
+    plays = tuple(reader.plays(document))
     if reader.problems:
         raise InvalidInput(reader.problems)
     return plays
@@ -38,7 +54,7 @@ class _Reader:
 
     def plays(self, document: Node) -> Iterator[Play]:
         if not isinstance(document, Items) or not document.items:
-            self.report(document.at, "a playbook must be a list of plays", "start each play with `- name:`")
+            self.report(document.at, "a playbook must be a list of plays", _FIRST)
             return
         for item in document.items:
             if not isinstance(item, Mapping):
@@ -49,20 +65,31 @@ class _Reader:
                 yield self.play(item)
 
     def imported(self, item: Mapping) -> Iterator[Play]:
-        self.known(item, (_IMPORT, "name"), "play")
-        name = self.text(item, _IMPORT, "")
+        self.known(item, (_IMPORT, "name"), "play with `import_playbook`")
+        name, at = self.text(item, _IMPORT, ""), item.key_at(_IMPORT)
         path = self.path.parent / name
-        if path.resolve() in self.seen:
-            self.report(item.key_at(_IMPORT), f"`{name}` imports itself", "remove the import")
+        if not name or self.circular(path, name, at):
             return
         try:
-            yield from read_playbook(path, self.seen)
+            data = read_bytes(path, at, fix="a relative path counts from this file", name=f"`{shown(name)}` ")
+            yield from _plays(path, parse(data, str(path), start_from=_FIRST), self.seen)
         except InvalidInput as error:
             self.problems.extend(error.problems)
+
+    def circular(self, path: Path, name: str, at: Position) -> bool:
+        try:
+            if path.resolve() not in self.seen:
+                return False
+            self.report(at, f"`{shown(name)}` imports itself", "remove the import")
+        except (OSError, RuntimeError, ValueError):  # a loop of symbolic links, or a null byte in the name
+            self.report(at, f"`{shown(name)}` is not a path", "correct it")
+        return True
 
     def play(self, item: Mapping) -> Play:
         self.known(item, _PLAY_KEYS, "play")
         tasks = item.get("tasks")
+        for node in (node for key, node in item.entries.items() if key != "tasks"):
+            self.no_templates(node)
         if not isinstance(tasks, Items) or not tasks.items:
             self.report(item.key_at("tasks"), "a play needs `tasks:`, a list of steps", "for example `- start:`")
         steps = [step for entry in getattr(tasks, "items", ()) if (step := self.step(entry))]
@@ -87,39 +114,80 @@ class _Reader:
         if not isinstance(entry, Mapping):
             self.report(entry.at, "a step must be a module", f"one of {', '.join(MODULES)}")
             return None
+        self.no_templates(entry)
         modules = [key for key in entry.entries if key in MODULES]
-        self.known(entry, (*_STEP_KEYS, *MODULES), "step")
-        if len(modules) != 1:
-            if not modules and all(key in _STEP_KEYS for key in entry.entries):
-                self.report(entry.at, "a step without a module", f"add one of {', '.join(MODULES)}")
-            if len(modules) > 1:
-                self.report(entry.key_at(modules[1]), "two modules in one step", "write a step for each")
+        if not modules:
+            self.no_module(entry)
             return None
-        return self.with_arguments(modules[0], entry)
+        self.known(entry, (*_STEP_KEYS, *modules), "step")
+        if len(modules) == 1:
+            return self.with_arguments(modules[0], entry)
+        self.report(entry.key_at(modules[1]), "two modules in one step", "write a step for each")
+        return None
+
+    def no_module(self, entry: Mapping) -> None:
+        others = [key for key in entry if key not in _STEP_KEYS]
+        if not others:
+            self.report(entry.at, "a step without a module", f"add one of {', '.join(MODULES)}")
+        for key in others:
+            close = difflib.get_close_matches(key, MODULES, n=1)
+            fix = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(MODULES)}"
+            self.report(entry.key_at(key), f"no module `{shown(key)}`", fix)
 
     def with_arguments(self, module: str, entry: Mapping) -> Step | None:
-        node = entry.entries[module]
-        try:
-            arguments: Any = MODULES[module].model_validate(_short_form(module, node))
-        except (ValidationError, ValueError) as error:
-            self.problems.extend(_problems(module, node, entry.key_at(module), error))
-            return None
+        node, at = entry.entries[module], entry.key_at(module)
         words = self.words(entry, "tags")
-        return Step(module, arguments, entry.at, self.text(entry, "name", ""), self.roles(entry), frozenset(words))
+        name, when = self.text(entry, "name", ""), self.roles(entry)
+        try:
+            node = _long_form(module, node)
+            arguments: Any = MODULES[module].model_validate(plain(node))
+        except ValidationError as error:
+            whole = node if isinstance(node, Mapping) else Mapping(at=at)
+            problems = Explainer(MODULES[module], module, _example(module)).problems(whole, error)
+            self.problems.extend(
+                problem if isinstance(node, Mapping) else replace(problem, at=at) for problem in problems
+            )
+            return None
+        except ValueError as error:
+            self.report(at, f"`{module}`: {one_line(str(error)).lower()}", "close the quote")
+            return None
+        if isinstance(arguments, Stop) and not _TASKS.fullmatch(arguments.tasks):
+            self.report(
+                find(node, ["tasks"])[1],
+                f"`stop.tasks` must be `all`, a job or a task, not `{shown(arguments.tasks)}`",
+                "for example `tasks: chief` or `tasks: worker/1`",
+            )
+        if isinstance(arguments, Command) and not arguments.argv[0].strip():
+            self.report(at, "`command` must begin with a program", _example("command"))
+        return Step(module, arguments, entry.at, name, when, frozenset(words))
+
+    def no_templates(self, node: Node) -> None:
+        """A playbook has no variables: braces would reach the hosts as they stand there."""
+        if isinstance(node, Scalar):
+            if not node.literal and is_template(node.data):
+                self.report(
+                    node.at, "a template in a playbook", "put it into the inventory, where templates are rendered"
+                )
+            return
+        for below in node.entries.values() if isinstance(node, Mapping) else node.items:
+            self.no_templates(below)
 
     def known(self, item: Mapping, keys: Iterable[str], kind: str) -> None:
         for key in item.entries:
             if key not in keys:
                 close = difflib.get_close_matches(key, list(keys), n=1)
                 fix = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(keys)}"
-                self.report(item.key_at(key), f"unknown key `{key}` in a {kind}", fix)
+                self.report(item.key_at(key), f"unknown key `{shown(key)}` in a {kind}", fix)
 
     def text(self, item: Mapping, key: str, default: str) -> str:
         node = item.get(key)
         if node is None:
             return default
         if not isinstance(node, Scalar) or not isinstance(node.data, str) or not node.data:
-            self.report(item.key_at(key), f"`{key}` must be text", "quote it")
+            given = isinstance(node, Scalar) and node.data not in (None, "")
+            self.report(
+                item.key_at(key), f"`{key}` must be text", "quote it" if given else f"for example {_TEXTS[key]}"
+            )
             return default
         return node.data
 
@@ -139,34 +207,20 @@ class _Reader:
             if name not in ROLES:
                 close = difflib.get_close_matches(name, ROLES, n=1)
                 fix = f"did you mean `{close[0]}`?" if close else f"roles are {', '.join(ROLES)}"
-                self.report(item.key_at("when"), f"`when: {name}` is not a role", fix)
+                self.report(item.key_at("when"), f"`when: {shown(name)}` is not a role", fix)
         return tuple(names)
 
 
-def _short_form(module: str, node: Node) -> Any:
-    """Ansible's short forms: nothing for no arguments, and a command on one line."""
-    value = plain(node)
-    if value is None:
-        return {}
-    if module == "command" and isinstance(value, str):
-        return {"argv": shlex.split(value)}
-    return value
+def _example(module: str) -> str:
+    example = _EXAMPLES.get(module)
+    return f"for example `{module}: {example}`" if example else f"`{module}` takes no arguments"
 
 
-def _problems(module: str, node: Node, at: Position, error: ValueError) -> Iterator[Problem]:
-    if not isinstance(error, ValidationError):
-        yield Problem(at, f"`{module}`: {error}", "check the quotes")
-        return
-    model = MODULES[module]
-    names = [info.alias or name for name, info in model.model_fields.items()]
-    takes = (
-        f"`{module}` takes {', '.join(f'`{name}`' for name in names)}" if names else f"`{module}` takes no arguments"
-    )
-    for item in error.errors():
-        where = find(node, item["loc"])[1] if item["loc"] and isinstance(node, Mapping) else at
-        key = ".".join(map(str, item["loc"]))
-        if item["type"] == "extra_forbidden":
-            yield Problem(where, f"unknown argument `{key}` of `{module}`", takes)
-        else:
-            message = item["msg"].replace("'", "`").removeprefix("Value error, ")
-            yield Problem(where, f"`{module}`{f'.{key}' if key else ''}: {message[0].lower()}{message[1:]}", takes)
+def _long_form(module: str, node: Node) -> Node:
+    """Write out Ansible's short forms: nothing for no arguments, and a command on one line."""
+    if isinstance(node, Scalar) and node.data is None:
+        return Mapping(at=node.at)
+    if module == "command" and isinstance(node, Scalar) and isinstance(node.data, str):
+        words = tuple(Scalar(word, node.at, word, quoted=True) for word in shlex.split(node.data))
+        return Mapping({"argv": Items(words, node.at)}, node.at)
+    return node

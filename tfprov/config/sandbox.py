@@ -5,7 +5,7 @@ Jinja2's own sandbox forbids attributes that lead out of it and ranges above 100
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jinja2 import StrictUndefined
@@ -22,11 +22,19 @@ _WIDTH = re.compile(r"\d{7}")
 TOO_LARGE = "a value of more than 1,000,000 characters or elements"
 
 
+class _TypeKeeper(NativeCodeGenerator):
+    """Keeps the type of a value that is nothing but one expression: `"{{ base + 1 }}"` is a number, as in Ansible."""
+
+    def _output_const_repr(self, group: Iterable[Any]) -> str:
+        # Jinja2 makes text of a constant, even of one that stands alone.
+        values = list(group)
+        return repr(values[0]) if len(values) == 1 else super()._output_const_repr(values)
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """The environment of all templates."""
 
-    # Keeps the type of a value that is nothing but one expression: `port: "{{ base + 1 }}"` is a number, as in Ansible.
-    code_generator_class = NativeCodeGenerator
+    code_generator_class = _TypeKeeper
     intercepted_binops = frozenset(("*", "**", "+", "%"))
 
     def __init__(self) -> None:
@@ -57,7 +65,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  as in Jinja2
         """Refuse a method of a text whose arguments ask for a result that is too large."""
-        name, text = getattr(__obj, "__name__", ""), getattr(__obj, "__self__", None)
+        method = getattr(__obj, "__wrapped__", __obj)  # Jinja2 wraps `format` to look into its braces
+        name, text = getattr(method, "__name__", ""), getattr(method, "__self__", None)
         if isinstance(text, str) and name in _PADDING:
             _check_widths(*args, *kwargs.values())
         if isinstance(text, str) and name.startswith("format"):

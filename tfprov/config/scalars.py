@@ -4,16 +4,16 @@ from typing import Any
 
 import yaml
 
-from tfprov.config.shown import shown
+from tfprov.errors import shown
 
 _PREFIX = "tag:yaml.org,2002:"
 _KINDS = {
     "str": "text",
-    "int": "whole number",
-    "float": "number",
-    "bool": "truth value",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
     "null": "null",
-    "timestamp": "date",
+    "timestamp": "a date",
 }
 _TEXT = ("merge", "value")
 """`<<` and `=`: their meaning comes from where they stand."""
@@ -50,10 +50,12 @@ def value_of(name: str, text: str) -> Any:
     """Return the value of `text` under the tag `name`; ScalarError where it has none."""
     if name in _TEXT or name == "str":
         return text
+    if name == "int" and len(text) > _MAX_BITS:
+        raise ScalarError(f"`{shown(text)}` is too large a number")
     try:
         data = yaml.SafeLoader.yaml_constructors[_PREFIX + name](_loader, yaml.ScalarNode(name, text))
     except Exception:  # PyYAML's constructors raise whatever comes: `!!bool maybe` is a KeyError
-        raise ScalarError(f"`{shown(text)}` is not a {_KINDS[name]}") from None
+        raise ScalarError(f"`{shown(text)}` is not {_KINDS[name]}") from None
     if isinstance(data, int) and data.bit_length() > _MAX_BITS:
         raise ScalarError(f"`{shown(text)}` is too large a number")
     return data

@@ -1,23 +1,26 @@
 """The variables of every host to checked settings, with each complaint at the line that causes it."""
 
-import difflib
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as AbstractMapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
-from tfprov.config.templates import Variables, check, render
-from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.config.connection import SSH_PORT, Connection, connection
+from tfprov.config.explain import Explainer
+from tfprov.config.late import LATE, for_task, render_late
+from tfprov.config.roles import empty_roles, no_roles, strays
+from tfprov.config.surprise import surprises
+from tfprov.config.templates import Faults, Variables, render
+from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.model.checks import wrong_address
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
-from tfprov.model.node import Mapping, Node, Scalar, find, plain
+from tfprov.model.node import NOWHERE, Items, Mapping, Node, Scalar, find, plain
 from tfprov.model.settings import SHARED, Settings
+from tfprov.wiring import FLAGS
 
-LATE = ("command", "flags", "env")
-"""Settings that may use `task.job`, `task.index` and `checkpoint_dir`, and so are rendered for each task, not here."""
+_explainer = Explainer(Settings, NAMESPACE, "see what `tfprov init` writes", inside=False)
 
 
 @dataclass(frozen=True)
@@ -31,31 +34,51 @@ class RoleSettings:
     variables: Variables
     address: str
     local: bool
+    group: Position = NOWHERE
+    """Where the group of the role stands."""
+    where: Position = NOWHERE
+    """Where the host's address comes from: `ansible_host`, or its name."""
 
     def at(self, *path: str | int) -> Position:
         """Where the value at `path` is written, or the nearest thing around it."""
         return find(self.node, path)[1]
 
 
-def resolve(inventory: Inventory) -> tuple[RoleSettings, ...]:
-    """Return the settings of every role on every host that has one; InvalidInput carries all problems of all hosts."""
-    problems: list[Problem] = []
-    found = list(_all(inventory, problems))
-    if not found and not problems:
-        problems.append(_no_roles(inventory))
-    problems.extend(_shared(found))
-    if problems:
-        raise InvalidInput(problems)
+def resolve(inventory: Inventory, broken: Sequence[Problem] = ()) -> tuple[RoleSettings, ...]:
+    """Return the settings of every role on every host that has one; InvalidInput carries all problems of all hosts.
+
+    `broken` are problems of the inventory's structure: with them, nothing is said that could follow from what was
+    left out because of them.
+    """
+    faults = Faults(list(broken))
+    reached: dict[str, Connection] = {}
+    found = list(_all(inventory, faults, reached, whole=not broken))
+    if not broken:
+        faults.problems.extend(_amiss(inventory, found, reached))
+        if not found and not faults.problems:
+            faults.problems.append(no_roles(inventory))
+    if faults.problems:
+        raise InvalidInput(faults.problems)
     return tuple(found)
 
 
-def _all(inventory: Inventory, problems: list[Problem]) -> Iterator[RoleSettings]:
+def _amiss(inventory: Inventory, found: list[RoleSettings], reached: dict[str, Connection]) -> Iterator[Problem]:
+    """What is wrong with the hosts as a whole."""
+    yield from strays(inventory)
+    yield from empty_roles(inventory)
+    yield from _shared(found)
+    yield from _twice(reached)
+
+
+def _all(
+    inventory: Inventory, faults: Faults, reached: dict[str, Connection], *, whole: bool
+) -> Iterator[RoleSettings]:
     for role in ROLES:
         for host in inventory.members(role):
             try:
-                yield _one(inventory, role, host)
+                yield _one(inventory, role, host, reached, whole=whole)
             except InvalidInput as error:
-                problems.extend(error.problems)
+                faults.problems.extend(error.problems)
 
 
 def variables(inventory: Inventory, host: str, nodes: Mapping) -> Variables:
@@ -74,194 +97,101 @@ def variables(inventory: Inventory, host: str, nodes: Mapping) -> Variables:
     )
 
 
-def _one(inventory: Inventory, role: str, host: str) -> RoleSettings:
+def _one(inventory: Inventory, role: str, host: str, reached: dict[str, Connection], *, whole: bool) -> RoleSettings:
     nodes = inventory.variables(host, role=role)
     context = variables(inventory, host, nodes)
-    written = nodes.get(NAMESPACE) or Mapping(at=inventory.hosts[host].at)
+    faults = Faults()
+    way = reached[host] = connection(inventory, host, nodes, context, faults)
+    written = nodes.get(NAMESPACE)
+    if written is None:
+        at, what = inventory.groups["all"].at, f"no settings: nothing is called `{NAMESPACE}`"
+        raise InvalidInput([*faults.problems, *([Problem(at, what, "see what `tfprov init` writes")] if whole else [])])
     if not isinstance(written, Mapping):
-        raise InvalidInput([Problem(written.at, f"`{NAMESPACE}` must be a mapping", "write one setting per line")])
-    rendered = _rendered(written, context)
-    values = _validate(rendered)
-    connection = _connection(nodes, context)
-    local = connection.get("ansible_connection", "local" if host == "localhost" else "ssh") == "local"
-    address = values.address or ("127.0.0.1" if local else str(connection.get("ansible_host") or host))
-    return RoleSettings(role, host, values, rendered, context, address, local)
+        faults.add(written.at, f"`{NAMESPACE}` must be a mapping", "write one setting per line")
+        raise InvalidInput(faults.problems)
+    rendered = _rendered(written, context, faults)
+    _try_late(role, rendered, context, faults)
+    values = _validated(rendered, faults, whole=whole)
+    if whole and role != "tensorboard" and _lacks_command(rendered):
+        at, fix = find(rendered, ["command"])[1], "for example `command: [python, linear.py]`"
+        faults.add(at, f"`command` is missing for the role `{role}`", fix)
+    address = (values.address if values else None) or ("127.0.0.1" if way.local else way.address)
+    if values is not None and (reason := wrong_address(address)):
+        faults.add(way.at, f"the address of {shown(host)} {reason}", "set `address` under `tfprov:`")
+    if values is None or faults.problems:
+        raise InvalidInput(faults.problems)
+    return RoleSettings(role, host, values, rendered, context, address, way.local, inventory.groups[role].at, way.at)
 
 
-def _connection(nodes: Mapping, context: Variables) -> dict[str, Any]:
-    names = ("ansible_host", "ansible_port", "ansible_user", "ansible_connection")
-    present = {name: nodes.entries[name] for name in names if name in nodes.entries}
-    values = {name: plain(render(node, context)) for name, node in present.items()}
-    problems = [Problem(present[name].at, *wrong) for name, value in values.items() if (wrong := _bad(name, value))]
-    if problems:
-        raise InvalidInput(problems)
-    return values
-
-
-def _bad(name: str, value: Any) -> tuple[str, str] | None:
-    if name == "ansible_port":
-        good = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
-        return (
-            None if good else (f"`ansible_port` must be a port from 1 to 65535, not `{value}`", "write it as a number")
-        )
-    if not isinstance(value, str) or not value:
-        return f"`{name}` must be text, not `{value}`", "quote it"
-    if name == "ansible_connection" and value not in ("local", "ssh"):
-        return f"`ansible_connection: {value}` is not supported", "use `local` or `ssh`"
-    if name == "ansible_host" and "@" in value:
-        return f"`ansible_host: {value}` holds a user", "give the user as `ansible_user`"
-    return None
-
-
-def _rendered(written: Mapping, context: Variables) -> Mapping:
-    problems: list[Problem] = []
-    entries: dict[str, Node] = {}
-    for key, node in written.entries.items():
-        if key in LATE:
-            check(node, problems)
-            entries[key] = node
-            continue
-        try:
-            entries[key] = render(node, context)
-        except InvalidInput as error:
-            problems.extend(error.problems)
-    if problems:
-        raise InvalidInput(problems)
+def _rendered(written: Mapping, context: Variables, faults: Faults) -> Mapping:
+    entries = {key: node if key in LATE else render(node, context, faults) for key, node in written.entries.items()}
     return Mapping(entries, written.at, written.keys)
 
 
-def _scalars(nodes: Iterable[Node]) -> Iterator[Scalar]:
-    for node in nodes:
-        if isinstance(node, Scalar):
-            yield node
-        else:
-            yield from _scalars(node.entries.values() if isinstance(node, Mapping) else node.items)
+def _try_late(role: str, node: Mapping, context: Variables, faults: Faults) -> None:
+    """Render what is rendered for each task once already, so that its problems are told with all the others."""
+    wiring, cluster = node.get("wiring"), node.get("cluster")
+    by_flags = not isinstance(wiring, Scalar) or wiring.data != "tf_config"
+    job = "worker" if role == "chief" and by_flags else role
+    name = cluster.text if isinstance(cluster, Scalar) else ""
+    fixed = {key: _without_index(node.entries[key]) for key in LATE if key in node.entries}
+    render_late(Mapping(fixed), for_task(context, name, f"{job}/0", "/checkpoints"), faults)
 
 
-def _surprise(node: Scalar) -> tuple[str, str] | None:
-    """Say where YAML 1.1 reads something else than what stands there: `NO`, `22:22`, `012`, `2026-01-01`."""
-    if node.quoted or node.data is None or isinstance(node.data, str):
-        return None
-    as_expected = {
-        bool: node.text in ("true", "false", "True", "False"),
-        int: node.text.lstrip("+-").isdigit() and str(node.data) == node.text.lstrip("+"),
-        float: ":" not in node.text and "_" not in node.text and not node.text.lower().lstrip("+-").startswith("."),
-    }
-    if as_expected.get(type(node.data), False):
-        return None
-    return f"`{node.text}` is read by YAML as `{_shown(node.data)}`", f'quote it: "{node.text}"'
+def _without_index(node: Node) -> Node:
+    """Leave alone what depends on the index, which is not known yet: it may be wrong for 0 and right for the task."""
+    if isinstance(node, Mapping):
+        return Mapping({key: _without_index(value) for key, value in node.entries.items()}, node.at, node.keys)
+    if isinstance(node, Items):
+        return Items(tuple(map(_without_index, node.items)), node.at)
+    return replace(node, literal=True) if "index" in node.text else node
 
 
-def _shown(data: Any) -> str:
-    return str(data).lower() if isinstance(data, bool) else str(data)
-
-
-def _validate(node: Mapping) -> Settings:
-    problems = [Problem(scalar.at, *wrong) for scalar in _scalars([node]) if (wrong := _surprise(scalar))]
-    told = {problem.at for problem in problems}
+def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None:
+    """Return the settings in `node`, or None and the reasons in `faults`; unless `whole`, some may be missing."""
+    for problem in surprises(node):
+        faults.add(problem.at, problem.what, problem.fix)
     try:
         values = Settings.model_validate(plain(node))
     except ValidationError as error:
-        problems.extend(_problems(node, error, told))
-    if problems:
-        raise InvalidInput(problems)
+        missing = not whole and all(item["type"] == "missing" for item in error.errors())
+        faults.problems.extend(() if missing else _explainer.problems(node, error, faults.at))
+        return None
+    faults.problems.extend(_reserved(node, values))
     return values
 
 
-def _problems(node: Mapping, error: ValidationError, told: set[Position]) -> Iterator[Problem]:
-    """One problem per setting: pydantic reports a value that may be of several types once for each of them."""
-    by_path: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
-    for item in error.errors():
-        by_path.setdefault(tuple(step for step in item["loc"] if not _is_type(step)), []).append(item)
-    for path, items in by_path.items():
-        if find(node, path)[0].at in told:
-            continue
-        own = next((item for item in items if item["type"] == "value_error"), items[0])
-        what, fix = _explain(own, path) if own["type"] == "value_error" or len(items) == 1 else _no_single(own, path)
-        yield Problem(find(node, path)[1], what, fix)
+def _lacks_command(node: Mapping) -> bool:
+    command = node.get("command")
+    is_null = isinstance(command, Scalar) and command.data is None
+    return is_null or (command is None and "command" not in _explainer.meant(node))
 
 
-def _is_type(step: object) -> bool:
-    return str(step) in ("str", "int", "float", "bool", "[key]") or str(step).startswith("function-")
+def _reserved(node: Mapping, values: Settings) -> Iterator[Problem]:
+    """The wiring's flags in the command would be given twice, and the program would believe the last one."""
+    ours = {f"--{name}" for name in FLAGS} if values.wiring == "flags" else set()
+    for number, word in enumerate(values.command or ()):
+        if word.partition("=")[0] in ours:
+            what = f"`{word.partition('=')[0]}` is set by tfprov for every task"
+            yield Problem(find(node, ["command", number])[1], what, "remove it, or set `wiring: tf_config`")
 
 
-def _no_single(error: ErrorDetails, path: tuple[str | int, ...]) -> tuple[str, str]:
-    return f"`{_name(path)}` must be a single value, not {_kind(error['input'])}", _example(path)
-
-
-def _name(path: tuple[str | int, ...]) -> str:
-    return ".".join(map(str, path)) or NAMESPACE
-
-
-def _explain(error: ErrorDetails, path: tuple[str | int, ...]) -> tuple[str, str]:
-    kind, value, limits, name = error["type"], error["input"], error.get("ctx", {}), _name(path)
-    shown = f"`{_shown(value)[:60]}`"
-    if kind == "missing":
-        return f"`{name}` is missing under `{NAMESPACE}:`", _example(path)
-    if kind == "extra_forbidden":
-        known = sorted(_model(path[:-1]).model_fields)
-        close = difflib.get_close_matches(str(path[-1]), known, n=1)
-        return f"unknown key `{name}`", f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(known)}"
-    if kind == "value_error":
-        return f"`{name}` {limits['error']}" if path else str(limits["error"]), _example(path)
-    if kind == "literal_error":
-        return f"`{name}` must be {limits['expected'].replace(chr(39), '`')}, not {shown}", "use one of these"
-    if kind in ("greater_than_equal", "less_than_equal"):
-        word, limit = ("at least", limits.get("ge")) if "ge" in limits else ("at most", limits.get("le"))
-        return f"`{name}` must be {word} {limit}, not {value}", _example(path)
-    if kind == "too_short":
-        return f"`{name}` must not be empty", _example(path)
-    return f"`{name}` must be {_wanted(kind)}, not {_kind(value)}", _example(path)
-
-
-def _wanted(kind: str) -> str:
-    forms = {"string": "text", "list": "a list", "dict": "a mapping", "model": "a mapping", "int": "a whole number"}
-    return next((form for word, form in forms.items() if kind.startswith(word)), "a single value")
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "a mapping"
-    if isinstance(value, str) and value.isdigit():
-        return f'the text "{value}"'
-    return "nothing" if value is None else f"`{_shown(value)[:60]}`"
-
-
-def _model(path: tuple[str | int, ...]) -> type[BaseModel]:
-    model: type[BaseModel] = Settings
-    for step in path:
-        annotation = model.model_fields[str(step)].annotation if str(step) in model.model_fields else None
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            model = annotation
-    return model
-
-
-def _example(path: tuple[str | int, ...]) -> str:
-    """Show how the setting is written: the example of the innermost key of `path` that has one."""
-    for end in range(len(path), 0, -1):
-        field = _model(path[: end - 1]).model_fields.get(str(path[end - 1]))
-        if field is not None and field.examples:
-            return f"for example `{path[end - 1]}: {json.dumps(field.examples[0])}`"
-    return "see the reference of settings"
-
-
-def _shared(found: list[RoleSettings]) -> Iterator[Problem]:
+def _shared(found: Sequence[RoleSettings]) -> Iterator[Problem]:
     for name in SHARED:
+        told = set()
         for other in found:
             first, value = getattr(found[0].values, name), getattr(other.values, name)
-            if value != first:
-                what = f"`{name}` is `{value}` on {other.host} and `{first}` on {found[0].host}"
+            if value != first and other.at(name) not in told:
+                told.add(other.at(name))
+                one, two = (f"{role.role} on {role.host}" for role in (other, found[0]))
+                what = f"`{name}` is `{value}` for {one} and `{first}` for {two}"
                 yield Problem(other.at(name), what, "one inventory is one cluster: state it once, for `all`")
 
 
-def _no_roles(inventory: Inventory) -> Problem:
-    at = inventory.groups["all"].at
-    for name, group in inventory.groups.items():
-        if close := difflib.get_close_matches(name, ROLES, n=1):
-            what = f"the group `{name}` is not a role, and no host has one" if inventory.members(name) else ""
-            return Problem(
-                group.at,
-                what or f"the group `{name}` has no hosts",
-                f"did you mean `{close[0]}`?" if what else "add one",
-            )
-    return Problem(at, "no host has a role", "put hosts into the groups `ps` and `worker`")
+def _twice(reached: AbstractMapping[str, Connection]) -> Iterator[Problem]:
+    seen: dict[tuple[str, int], Connection] = {}
+    for way in reached.values():
+        first = way if way.local else seen.setdefault((way.address, way.port or SSH_PORT), way)
+        if first is not way:
+            what = f"{way.host} has the address and the SSH port of {first.host} ({way.address}:{way.port or SSH_PORT})"
+            yield Problem(way.at, what, "put one host into both groups, or set `tasks_per_host`")

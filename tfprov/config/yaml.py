@@ -12,8 +12,7 @@ import yaml
 
 from tfprov.config import syntax
 from tfprov.config.scalars import ScalarError, is_scalar_tag, short_tag, tag_of, value_of
-from tfprov.config.shown import shown
-from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
 MAX_BYTES = 1_000_000
@@ -21,43 +20,59 @@ MAX_DEPTH = 32
 MAX_NODES = 200_000
 """After every alias is counted as often as it is used: enough for a thousand hosts with 100 values each."""
 
+_INIT = "start from `tfprov init`"
 _Parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is compiled in: 8 times faster
 
 
-def read(path: Path, *, fix: str = "check the path given with -i") -> Node:
+def read(path: Path, *, fix: str = "check the path given with -i", start_from: str = _INIT) -> Node:
     """Return the one document in the file at `path`; InvalidInput names the first place where it is not YAML.
 
-    `fix` is what to do where there is no such file.
+    `fix` is what to do where there is no such file, and `start_from` where it is empty.
     """
-    return parse(read_bytes(path, Position(str(path)), fix=fix), str(path))
+    return parse(read_bytes(path, Position(str(path)), fix=fix), str(path), start_from=start_from)
 
 
-def read_bytes(path: Path, at: Position, *, fix: str) -> bytes:
-    """Return what is in the file at `path`, cut just beyond the largest size; InvalidInput stands at `at`."""
+def read_bytes(path: Path, at: Position, *, fix: str, name: str = "") -> bytes:
+    """Return what is in the file at `path`, cut just beyond the largest size; InvalidInput stands at `at`.
+
+    `name` is what messages begin with where `at` is not in the file itself.
+    """
     try:
         with path.open("rb") as file:  # not read_bytes: `-i /dev/zero` has no end
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise _invalid(at, "no such file", fix) from None
+        raise _invalid(at, f"{name}does not exist" if name else "no such file", fix) from None
     except IsADirectoryError:
-        raise _invalid(at, "is a directory, not a file", "give a file in it") from None
+        raise _invalid(at, f"{name}is a directory, not a file", "give a file in it") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise _invalid(at, (reason or str(error)).lower(), "give a readable file") from None
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        what = f"{name}cannot be read: {reason.lower()}" if name else reason.lower()
+        raise _invalid(at, what, "give a readable file") from None
 
 
-def parse(data: bytes | str, name: str, *, start: int = 1) -> Node:
+def parse(data: bytes | str, name: str, *, start: int = 1, start_from: str = _INIT) -> Node:
     """Return the one document in `data`; `name` stands for the file in messages, `start` is its first line."""
     if len(data) > MAX_BYTES:
         raise _invalid(Position(name), f"larger than {MAX_BYTES:,} bytes", "split it into several files")
     text = _decoded(data, name, start)
     try:
-        return _Composer(name, start).compose(text)
+        document = _Composer(name, start).compose(text)
     except yaml.reader.ReaderError as error:
-        at = _counted(text[: error.position], name, start)
-        raise _invalid(at, f"the character `{shown(text[error.position : error.position + 1])}`", "remove it") from None
+        before = _before(text, error.position)
+        at, found = _counted(before, name, start), shown(text[len(before) : len(before) + 1])
+        raise _invalid(at, f"the character `{found}`, which YAML does not allow", "remove it") from None
     except yaml.MarkedYAMLError as error:
         raise InvalidInput([syntax.explain(error, text, name, start)]) from None
+    if document is None:
+        raise _invalid(Position(name), "empty", start_from)
+    return document
+
+
+def _before(text: str, position: int) -> str:
+    """Return what stands before `position`, which libyaml counts in bytes and PyYAML's own reader in characters."""
+    if _Parser is yaml.SafeLoader:
+        return text[:position]
+    return text.encode()[:position].decode(errors="ignore")
 
 
 def _decoded(data: bytes | str, name: str, start: int) -> str:
@@ -68,12 +83,13 @@ def _decoded(data: bytes | str, name: str, start: int) -> str:
         before = error.object[: error.start]
     except UnicodeDecodeError as error:
         before = error.object[: error.start].decode("utf-8-sig")
-    raise _invalid(_counted(before, name, start), "not UTF-8 text", "save the file as UTF-8")
+    raise _invalid(_counted(before, name, start), "not UTF-8 text", "write it as UTF-8")
 
 
 def _counted(before: str, name: str, start: int) -> Position:
     """Return the position behind the text `before`."""
-    return Position(name, before.count("\n") + start, len(before) - before.rfind("\n"))
+    lines = syntax.BREAK.split(before)
+    return Position(name, len(lines) - 1 + start, len(lines[-1]) + 1)
 
 
 def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
@@ -107,11 +123,9 @@ class _Composer:
         self.stack: list[_Open] = []
         self.document: Node | None = None
 
-    def compose(self, text: str) -> Node:
+    def compose(self, text: str) -> Node | None:
         for event in yaml.parse(text, Loader=_Parser):
             self.handle(event)
-        if self.document is None:
-            raise _invalid(Position(self.name), "empty", "start from `tfprov init`")
         return self.document
 
     def at(self, event: Any) -> Position:
@@ -140,7 +154,7 @@ class _Composer:
             return Scalar(event.value, at, event.value, quoted=True, literal=True)
         if event.tag == "!vault":
             what = "a value encrypted with ansible-vault, which tfprov cannot read"
-            raise _invalid(at, what, "give it in plain text")
+            raise _invalid(at, what, "decrypt it, or give it with `-e`")
         tag = tag_of(event, quoted=quoted)
         if not is_scalar_tag(tag):
             self.refuse_tag(tag, at)
@@ -161,12 +175,15 @@ class _Composer:
         if len(self.stack) >= MAX_DEPTH:
             raise _invalid(at, f"nested more than {MAX_DEPTH} levels deep", "flatten it")
         if self.stack and self.stack[-1].awaits_key:
-            self.refuse_key(at)
+            self.refuse_key(at, is_list=is_list)
         self.stack.append(_Open(at, event.anchor, [] if is_list else None))
 
-    def refuse_key(self, at: Position) -> None:
+    def refuse_key(self, at: Position, *, is_list: bool) -> None:
         outer = self.stack[-1].at
-        if (outer.line, outer.column + 1) == (at.line, at.column):  # YAML takes `{{ x }}` for a mapping in a mapping
+        if not is_list and (outer.line, outer.column + 1) == (
+            at.line,
+            at.column,
+        ):  # YAML takes `{{ x }}` for a mapping in a mapping
             raise _invalid(outer, "a template without quotes around it", 'write "{{ … }}", and quote the whole value')
         raise _invalid(at, "a key that is not a single value", "quote a value that starts with `{` or `[`")
 

@@ -79,7 +79,7 @@ def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
     if stat.S_ISLNK(status.st_mode):
         info.type, info.linkname, info.mode = tarfile.SYMTYPE, str(path.readlink()), 0o777
         inside = os.path.normpath(os.path.join(os.path.dirname(name), info.linkname))  # noqa: PTH118,PTH120  not on disk
-        if inside.startswith(("/", "..")):
+        if inside == ".." or inside.startswith(("/", "../")):
             raise OSError(errno.EXDEV, "a link that leads out of the directory", str(path))
         archive.addfile(info)
     elif stat.S_ISREG(status.st_mode):

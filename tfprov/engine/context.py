@@ -47,9 +47,19 @@ class Context:
         """Return the wanted container of the task called `task`, or None."""
         return next((container for container in self.wanted if container.task.name == task), None)
 
+    def observed(self, task: str, seen: Observation) -> Observed | None:
+        """Return the container of `task`: where it should be, or else where it is; None when it is nowhere."""
+        wanted = self.container(task)
+        found = [container for container in seen.containers() if container.task == task]
+        return next((c for c in found if wanted and c.host == wanted.task.host), found[0] if found else None)
+
+    def chief(self, seen: Observation) -> Observed | None:
+        """Return the container of the chief, or None."""
+        return self.observed(self.cluster.chief.name, seen)
+
     def runtime_of(self, task: str, seen: Observation) -> tuple[Runtime, Observed]:
         """Return where `task` is, and its container; Usage when the cluster has no such task or it is not there."""
-        observed = seen.find(task)
+        observed = self.observed(task, seen)
         if observed is None:
             names = ", ".join(container.task.name for container in self.wanted)
             what = (

@@ -29,12 +29,14 @@ class Outcome:
             raise error
 
 
-def current_run(seen: Observation) -> str:
+def current_run(context: Context, seen: Observation) -> str:
     """Return the id of the training that is under way, or a new one.
 
-    It is what tells one training's checkpoints from another's: step 2000 of yesterday is not step 2000 of today.
+    It is what tells one training's checkpoints from another's: step 2000 of yesterday is not step 2000 of today. The
+    training is where the chief's checkpoints are: a chief that starts on another host starts another training.
     """
-    known = next((container.run for container in seen.containers() if container.run), None)
+    chief = context.cluster.chief
+    known = next((c.run for c in seen.containers() if (c.task, c.host) == (chief.name, chief.host)), "")
     return known or time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + secrets.token_hex(3)
 
 

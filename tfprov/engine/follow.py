@@ -47,7 +47,7 @@ def follow(context: Context, timeout: float | None = None, *, with_logs: bool = 
 
 def _check(context: Context, seen: Observation, told: set[tuple[str, int]]) -> Observed:
     name = context.cluster.chief.name
-    chief = seen.find(name)
+    chief = context.chief(seen)
     if chief is None:
         raise TfprovError(f"{name} is gone: the cluster was taken down meanwhile")
     for observed in seen.containers():
@@ -97,7 +97,7 @@ def log_lines(context: Context, tasks: Sequence[str], *, tail: int | None) -> It
     """Follow the logs of several tasks at once; ends when all of them have ended."""
     seen = observe(context)
     lines: queue.Queue[tuple[str, str] | None] = queue.Queue(maxsize=10_000)
-    found = [observed for task in tasks if (observed := seen.find(task))]
+    found = [observed for task in tasks if (observed := context.observed(task, seen))]
 
     def read(observed: Observed) -> None:
         try:

@@ -13,7 +13,7 @@ def forecast(context: Context, plan: Plan, seen: Observation) -> str | None:
     A chief that restarts, and a ps that does, both send the training back to the newest checkpoint; a chief that is
     stopped while it runs saves once more before it ends, if its program does so on SIGTERM.
     """
-    chief = seen.find(context.cluster.chief.name)
+    chief = context.chief(seen)
     starts = {action.subject for action in plan.actions if action.kind == "start"}
     if chief is None or not any(task == chief.task or task.startswith("ps/") for task in starts):
         return None

@@ -22,7 +22,7 @@ from tfprov.engine.verify import Verdict
 from tfprov.errors import GatherError, HostError
 from tfprov.files import replace
 from tfprov.hosts.base import File, Runtime
-from tfprov.model.state import Observation
+from tfprov.model.state import Observation, Observed
 
 _TRIES = 3
 """Listings taken before giving up: the chief removes old checkpoints while they are copied."""
@@ -45,11 +45,15 @@ class Gathered:
     size: int = 0
 
 
-def gather(context: Context, verify: Verify, seen: Observation | None = None) -> Gathered:
-    """Bring back what is new; GatherError when what is there is not whole, with what was gathered before untouched."""
-    seen = seen or observe(context)
-    chief = context.cluster.chief.name
-    found = seen.find(chief)
+def gather(
+    context: Context, verify: Verify, seen: Observation | None = None, source: Observed | None = None
+) -> Gathered:
+    """Bring back what is new at `source` (default: the chief).
+
+    GatherError when what is there is not whole, with what was gathered before untouched.
+    """
+    found = source or context.chief(seen or observe(context))
+    chief = found.task if found else context.cluster.chief.name
     target = context.target
     before = manifests.read(target)
     if before is not None and before.cluster != context.cluster.name:
@@ -68,16 +72,16 @@ def gather(context: Context, verify: Verify, seen: Observation | None = None) ->
         work.clean()
 
 
-def unsaved(context: Context, seen: Observation) -> str | None:
-    """Return the chief's newest whole checkpoint when it was not gathered yet, else None."""
-    found = seen.find(context.cluster.chief.name)
-    if found is None:
-        return None
+def unsaved(context: Context, found: Observed) -> str | None:
+    """Return the newest whole checkpoint a container holds when it was not gathered yet, else None."""
     listing = context.runtimes[found.host].files(found.task)
     whole = [checkpoint for checkpoint in checkpoints(listing) if checkpoint.whole]
     if not whole:
         return None
-    saved = manifests.read(context.target)
+    try:
+        saved = manifests.read(context.target)
+    except GatherError:  # nobody can say any more that it is safe
+        return whole[-1].prefix
     kept = saved if saved is not None and saved.run == found.run else None
     return whole[-1].prefix if _is_new(whole[-1], kept, listing) else None
 

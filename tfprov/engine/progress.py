@@ -8,7 +8,7 @@ from tfprov.model.state import Observation
 
 def read_progress(context: Context, seen: Observation) -> Progress | None:
     """Return the chief's progress, or None while it has written none."""
-    found = seen.find(context.cluster.chief.name)
+    found = context.chief(seen)
     if found is None:
         return None
     runtime = context.runtimes[found.host]

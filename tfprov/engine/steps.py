@@ -6,13 +6,15 @@ from typing import Any
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.follow import follow
-from tfprov.engine.gather import Gathered, gather, unsaved
+from tfprov.engine.gather import Gathered, gather
+from tfprov.engine.holders import holders, unsaved_among
 from tfprov.engine.observe import observe, plan
 from tfprov.engine.verify import verify
 from tfprov.engine.waiting import wait_serving
 from tfprov.errors import GatherError, HostError
+from tfprov.model.plan import Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor
-from tfprov.model.state import Observation, Observed
+from tfprov.model.state import Observed
 from tfprov.planning.reconcile import teardown
 from tfprov.planning.text import lines
 
@@ -23,11 +25,30 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
     """Build, deliver and start are the same: what the plan says now, as far as it is this module's."""
 
     def run(context: Context, _arguments: Any, _discard: bool) -> None:
-        seen = observe(context)
-        part = plan(context, seen).only(lambda action: action.kind in _KINDS[module])
-        execute(context, part, current_run(seen)).check()
+        part = _part(context, module)
+        if module == "start" and _save_what_goes(context, part):
+            part = _part(context, module)
+        execute(context, part, current_run(context, observe(context))).check()
 
     return run
+
+
+def _part(context: Context, module: str) -> Plan:
+    return plan(context, observe(context)).only(lambda action: action.kind in _KINDS[module])
+
+
+def _save_what_goes(context: Context, part: Plan) -> bool:
+    """Gather from a former chief that the plan removes; return whether anything was stopped for that."""
+    gone = {(action.subject, action.host) for action in part.actions if action.kind == "remove"}
+    seen = observe(context)
+    held = unsaved_among(context, seen, lambda holder: (holder.task, holder.host) in gone)
+    if not held:
+        return False
+    stops = part.only(lambda action: action.kind == "stop" and (action.subject, action.host) in held)
+    execute(context, stops, "").check()
+    for holder, _ in held.values():
+        tell(context, gather(context, verify, source=holder))
+    return True
 
 
 def _wait(context: Context, arguments: WaitFor, _discard: bool) -> None:
@@ -38,8 +59,14 @@ def _wait(context: Context, arguments: WaitFor, _discard: bool) -> None:
 
 
 def _gather(context: Context, _arguments: Any, discard: bool) -> None:
-    if not discard:
-        tell(context, gather(context, verify))
+    if discard:
+        return
+    seen = observe(context)
+    sources = [holder for holder in holders(context, seen) if context.allows(holder.host)]
+    for source in sources:
+        tell(context, gather(context, verify, source=source))
+    if not sources:
+        context.report.note(f"nothing to gather: {context.cluster.chief.name} is not there")
 
 
 def tell(context: Context, gathered: Gathered) -> None:
@@ -67,21 +94,17 @@ def readable(size: float) -> str:
 
 def _stop(context: Context, arguments: Stop, discard: bool) -> None:
     seen = observe(context)
-    kept = None if discard or not arguments.remove else _unsaved(context, seen)
-    whole = teardown(context.cluster.name, seen, _chosen(context, arguments), remove=arguments.remove)
-    chief = context.cluster.chief.name
-    part = whole.only(lambda action: not (kept and action.kind == "remove" and action.subject == chief))
-    execute(context, part, current_run(seen)).check()
-    if kept:
+    chosen = _chosen(context, arguments)
+    held = unsaved_among(context, seen, chosen) if arguments.remove and not discard else {}
+    whole = teardown(context.cluster.name, seen, chosen, remove=arguments.remove)
+    part = whole.only(lambda action: action.kind != "remove" or (action.subject, action.host) not in held)
+    execute(context, part, "").check()
+    for host, runtime in context.runtimes.items():
+        if arguments.remove and context.allows(host):
+            runtime.clean()
+    for holder, prefix in held.values():
         fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
-        raise GatherError(f"{chief} was kept: its checkpoint {kept} is not gathered", fix)
-
-
-def _unsaved(context: Context, seen: Observation) -> str | None:
-    try:
-        return unsaved(context, seen)
-    except GatherError:  # the manifest cannot be read, so nothing says that the checkpoint is safe
-        return "on the host"
+        raise GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", fix)
 
 
 def _chosen(context: Context, arguments: Stop) -> Callable[[Observed], bool]:

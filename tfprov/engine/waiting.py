@@ -25,7 +25,7 @@ def wait_serving(context: Context, timeout: float | None = None) -> None:
     while True:
         seen = observe(context)
         pending = [container for container in pending if not _is_up(context, container, seen)]
-        chief = seen.find(context.cluster.chief.name)
+        chief = context.chief(seen)
         if not pending or (chief is not None and chief.finished):
             return
         for container in pending:
@@ -36,7 +36,7 @@ def wait_serving(context: Context, timeout: float | None = None) -> None:
 
 def _is_up(context: Context, container: Container, seen: Observation) -> bool:
     task = container.task
-    observed = seen.find(task.name)
+    observed = context.observed(task.name, seen)
     if observed is None:
         raise TaskFailed(task.name, f"is not there on {task.host}; start it with `tfprov up`")
     if observed.state is not State.RUNNING and not observed.finished:

@@ -41,6 +41,9 @@ class Runtime(Protocol):
     def remove(self, task: str) -> None:
         """Remove all traces of a task that does not run, its checkpoint directory included."""
 
+    def clean(self) -> None:
+        """Remove what was delivered to the host, where no task of the cluster is left on it."""
+
     def checkpoint_dir(self, task: str) -> str:
         """Return the path of the task's checkpoint directory, as the task sees it."""
 

@@ -46,8 +46,10 @@ def _start(path: Path, tail: int | None) -> int:
     if tail is None or not path.exists():
         return 0
     data = path.read_bytes()
-    position = len(data)
-    for _ in range(tail + 1):
+    if tail == 0:
+        return len(data)
+    position = len(data) - data.endswith(b"\n")
+    for _ in range(tail):
         position = data.rfind(b"\n", 0, position)
         if position < 0:
             return 0

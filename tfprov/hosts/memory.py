@@ -106,6 +106,11 @@ class MemoryRuntime:
             raise HostError(self.host, f"{task} is running", "stop it first")
         self._places.pop(task, None)
 
+    def clean(self) -> None:
+        """See Runtime."""
+        if not self._places:
+            self.codes.clear()
+
     def checkpoint_dir(self, task: str) -> str:
         """See Runtime."""
         return f"/memory/{self.host}/{task}"

@@ -1,5 +1,6 @@
 """The `process` runtime: tasks as supervised processes of this machine, with all they need in one directory each."""
 
+import contextlib
 import io
 import os
 import shutil
@@ -18,7 +19,8 @@ from tfprov.errors import HostError
 from tfprov.hosts.base import File
 from tfprov.hosts.logfile import follow as followed
 from tfprov.hosts.logfile import last_lines
-from tfprov.hosts.processes import is_alive, port_owner, signal_group
+from tfprov.hosts.order import RUN, order
+from tfprov.hosts.processes import has_group, is_alive, port_owner, signal_group
 from tfprov.hosts.taskdir import TaskDir
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, HostState, Observed, State
@@ -61,21 +63,24 @@ class ProcessRuntime:
     @_mapped
     def observe(self) -> HostState:
         """See Runtime."""
-        found = tuple(self._observed(TaskDir(path)) for path in _complete(self.root / "tasks"))
-        return HostState(self.host, found, frozenset(f"sha256:{path.name}" for path in _complete(self.root / "code")))
+        found = [self._observed(TaskDir(path)) for path in _complete(self.root / "tasks")]
+        there = tuple(
+            observed for observed in found if self.task_dir(observed.task).path.is_dir()
+        )  # not removed meanwhile
+        return HostState(self.host, there, frozenset(f"sha256:{path.name}" for path in _complete(self.root / "code")))
 
     def _observed(self, directory: TaskDir) -> Observed:
         job, _, index = directory.path.name.rpartition("-")
-        order = directory.read("order.json") or {}
+        ordered = directory.read("order.json") or {}
         facts = directory.read("state.json") or {}
         state = _state(directory, facts)
         return Observed(
             task=f"{job}/{index}",
             host=self.host,
             state=state,
-            spec=order.get("spec", {}),
+            spec=ordered.get("spec", {}),
             id=str(facts.get("pid") or ""),
-            run=order.get("run", ""),
+            run=ordered.get("run", ""),
             exit_code=facts.get("exit_code") if state is State.EXITED else None,
             started_at=facts.get("started_at"),
             finished_at=facts.get("finished_at") if state is State.EXITED else None,
@@ -109,7 +114,7 @@ class ProcessRuntime:
             raise HostError(self.host, f"port {task.port} for {task.name} is taken by {owner}", fix)
         self._prepare(directory, container)
         (directory.path / "state.json").unlink(missing_ok=True)
-        directory.write("order.json", self._order(container, run))
+        directory.write("order.json", order(container, run))
         self._supervise(directory, task.name)
 
     def _prepare(self, directory: TaskDir, container: Container) -> None:
@@ -120,17 +125,6 @@ class ProcessRuntime:
             directory.work.mkdir()
         else:  # a copy of its own: what a program writes beside itself must not change what the next task runs
             shutil.copytree(self.root / "code" / container.code.removeprefix("sha256:"), directory.work, symlinks=True)
-
-    def _order(self, container: Container, run: str) -> dict[str, Any]:
-        return {
-            "spec": dict(container.spec),
-            "run": run,
-            "argv": list(container.argv),
-            "env": _environment(container),
-            "restart": container.restart,
-            "max_restarts": container.max_restarts,
-            "stop_grace": container.stop_grace,
-        }
 
     def _supervise(self, directory: TaskDir, task: str) -> None:
         command = [sys.executable, "-m", "tfprov.hosts.supervisor", str(directory.path)]
@@ -153,29 +147,44 @@ class ProcessRuntime:
             _until(lambda: not directory.is_supervised(), grace + _SETTLE)
             if directory.is_supervised():
                 raise HostError(self.host, f"{task} did not stop (supervisor {facts.get('supervisor')})")
-        elif is_alive(facts.get("pid"), facts.get("identity")):
+        elif isinstance(facts.get("pid"), int):
             self._stop_unsupervised(directory, facts, grace)
 
     def _stop_unsupervised(self, directory: TaskDir, facts: dict[str, Any], grace: float) -> None:
-        """Stop a task whose supervisor was killed: nobody will learn its exit code any more."""
-        pid, known = facts["pid"], facts["identity"]
+        """Stop what runs of a task whose supervisor was killed: nobody will learn its exit code any more."""
+        pid, known = facts["pid"], facts.get("identity")
+        mark = f"{RUN}={(directory.read('order.json') or {}).get('run')}"
+
+        def runs() -> bool:
+            return is_alive(pid, known) or has_group(pid, mark)
+
+        if not runs():
+            return
         signal_group(pid, signal.SIGTERM)
-        _until(lambda: not is_alive(pid, known), grace)
-        if is_alive(pid, known):
+        _until(lambda: not runs(), grace)
+        if runs():
             signal_group(pid, signal.SIGKILL)
-            _until(lambda: not is_alive(pid, known), _SETTLE)
+            _until(lambda: not runs(), _SETTLE)
         directory.write("state.json", facts | {"state": "exited", "exit_code": None, "stopped": True})
 
     @_mapped
     def remove(self, task: str) -> None:
         """See Runtime."""
         directory = self.task_dir(task).path
+        if self._observed(self.task_dir(task)).state is State.RUNNING:
+            raise HostError(self.host, f"{task} is running", "stop it first")
         if directory.is_dir():
             beside = directory.with_name(f".{directory.name}")  # so that a half-removed task is never taken for one
             shutil.rmtree(beside, ignore_errors=True)
             directory.rename(beside)
             shutil.rmtree(beside)
-        if not _complete(self.root / "tasks"):
+
+    @_mapped
+    def clean(self) -> None:
+        """See Runtime."""
+        with contextlib.suppress(OSError):  # not empty: a task is left, and may need the code
+            (self.root / "tasks").rmdir()
+        if not (self.root / "tasks").exists():
             shutil.rmtree(self.root, ignore_errors=True)
 
     @_mapped
@@ -223,18 +232,21 @@ class ProcessRuntime:
     def execute(self, task: str, argv: Sequence[str]) -> int:
         """See Runtime."""
         directory = self.task_dir(task)
-        order = directory.read("order.json")
-        if order is None:
+        running = directory.read("order.json")
+        if running is None:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         try:
-            return subprocess.run(list(argv), env=order["env"], cwd=directory.work, check=False).returncode
+            return subprocess.run(list(argv), env=running["env"], cwd=directory.work, check=False).returncode
         except FileNotFoundError:
             raise HostError(self.host, f"no such command: {argv[0]}") from None
 
 
 def _complete(directory: Path) -> list[Path]:
     """Return the entries of `directory` in order, without those that are half-made or half-removed (a dot in front)."""
-    return sorted(path for path in directory.iterdir() if path.name[0] != ".") if directory.is_dir() else []
+    try:
+        return sorted(path for path in directory.iterdir() if path.name[0] != ".")
+    except FileNotFoundError:
+        return []
 
 
 def _state(directory: TaskDir, facts: Mapping[str, Any]) -> State:
@@ -245,16 +257,6 @@ def _state(directory: TaskDir, facts: Mapping[str, Any]) -> State:
     if supervised or is_alive(facts.get("pid"), facts.get("identity")):
         return State.RUNNING
     return State.LOST if stated else State.CREATED
-
-
-def _environment(container: Container) -> dict[str, str]:
-    """The controller's environment, with this Python first in PATH: it has TensorFlow and `tfprov.runtime`."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    without_gpu = {"CUDA_VISIBLE_DEVICES": "-1"} if container.task.job == "ps" else {}
-    # Several tasks share this machine: none may take the whole memory of a GPU, which is TensorFlow's default.
-    ours = {"PATH": path, "PYTHONUNBUFFERED": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true", **without_gpu}
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "TFPROV_"))}
-    return {**inherited, **ours, **container.env}
 
 
 def _until(done: Callable[[], bool], seconds: float) -> None:

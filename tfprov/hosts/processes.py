@@ -1,9 +1,11 @@
 """Facts about this machine's processes, from /proc."""
 
 import contextlib
+import errno
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -37,16 +39,35 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
+def has_group(pid: int, mark: str) -> bool:
+    """Whether anything lives in the process group that `pid` led, with `mark` (`NAME=value`) in its environment.
+
+    The mark tells what the dead leader left behind from a stranger's group that got the same number since.
+    """
+    return any(mark.encode() in environment for environment in _environments(pid))
+
+
+def _environments(group: int) -> Iterator[list[bytes]]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended, or belongs to another user
+            state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
+            if its_group == str(group) and state not in "ZX":
+                yield (process / "environ").read_bytes().split(b"\0")
+
+
 def port_owner(address: str, port: int) -> str | None:
     """Return who listens on `port` of an address of this machine, as `name (pid N)`; None when it can be bound.
 
-    Asked before a task starts, because TensorFlow's servers share a port (SO_REUSEPORT) instead of failing.
+    Asked before a task starts, because TensorFlow's servers share a port (SO_REUSEPORT) instead of failing. Raises
+    OSError when the address is not one of this machine's.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise OSError(error.errno, f"cannot serve on {address}:{port}: {error.strerror}") from None
             return _listener(port) or "another process"
     return _listener(port)
 

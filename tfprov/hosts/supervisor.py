@@ -7,7 +7,6 @@ terminal, keeps no descriptor of its caller, and holds the lock of the task's di
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +94,7 @@ class Supervisor:
         # The zombie still holds its pid, so the group cannot be someone else's yet: end what the task left behind.
         signal_group(process.pid, signal.SIGKILL)
         code = process.wait()
+        self.limit_log()
         return code if code >= 0 else 128 - code
 
     def has_ended(self, process: "subprocess.Popen[bytes]") -> bool:
@@ -111,9 +111,12 @@ class Supervisor:
     def limit_log(self) -> None:
         """Keep a flood of output from filling the disk."""
         log = self.directory.log
-        if log.stat().st_size > LOG_LIMIT:
-            shutil.copyfile(log, self.directory.older_log)
-            os.truncate(log, 0)  # the task appends, so its next line lands at the new start
+        if (size := log.stat().st_size) <= LOG_LIMIT:
+            return
+        with log.open("rb") as source, self.directory.older_log.open("wb") as older:
+            source.seek(size - LOG_LIMIT)
+            older.write(source.read(LOG_LIMIT))  # no more: a fast writer must not keep us copying
+        os.truncate(log, 0)  # the task appends, so its next line lands at the new start
 
     def wants_restart(self, code: int) -> bool:
         """Whether the task is to be started again after it ended with `code`."""

@@ -1,10 +1,10 @@
 """The `tfprov:` namespace: every setting with its type, default, unit and an example, in this one place."""
 
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from tfprov.model import checks
 from tfprov.wiring import FLAGS
 
 
@@ -14,72 +14,45 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-def _matching(pattern: str, form: str) -> AfterValidator:
-    compiled = re.compile(pattern)
-
-    def check(value: str) -> str:
-        if not compiled.fullmatch(value):
-            raise ValueError(f"must be {form}, not `{value}`")
-        return value
-
-    return AfterValidator(check)
-
-
-def _one_line(value: str) -> str:
-    if "\n" in value or "\0" in value:
-        raise ValueError("must be one line")
-    return value
-
-
-def _whole_number(value: Any) -> Any:
-    if isinstance(value, float) and not value.is_integer():
-        raise ValueError(f"must be a whole number, not {value}")
-    return value
-
-
-def _absolute_apart(value: str) -> str:
-    system = ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var")
-    if not value.startswith("/"):
-        raise ValueError(f"must be an absolute path, not `{value}`")
-    if ".." in value.split("/"):
-        raise ValueError("must not contain `..`")
-    if (value.rstrip("/") or "/") in system:
-        raise ValueError(f"must not be the system's own directory `{value}`")
-    return value
-
-
-def _not_ours(*names: str) -> AfterValidator:
-    def check(name: str) -> str:
-        if name in names:
-            raise ValueError("is set by tfprov for every task")
-        return name
-
-    return AfterValidator(check)
-
-
-Line = Annotated[str, AfterValidator(_one_line)]
-Count = Annotated[int, BeforeValidator(_whole_number)]
+Line = Annotated[str, AfterValidator(checks.one_line)]
+Count = Annotated[int, BeforeValidator(checks.whole_number)]
 Value = Line | int | float | bool
 ClusterName = Annotated[
-    str, _matching(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "lower-case letters, digits and `-`, at most 40 of them")
+    str,
+    checks.matching(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "lower-case letters, digits and `-`, at most 40 of them"),
 ]
 FlagName = Annotated[
-    str, _matching(r"[A-Za-z][A-Za-z0-9_.-]*", "a flag name without dashes in front"), _not_ours(*FLAGS)
+    str,
+    checks.named(
+        "a flag",
+        r"[A-Za-z][A-Za-z0-9_.-]*",
+        "use letters, digits, `_`, `.` and `-`, beginning with a letter",
+        "|".join(FLAGS),
+    ),
 ]
-EnvName = Annotated[str, _matching(r"[A-Za-z_][A-Za-z0-9_]*", "letters, digits and `_`"), _not_ours("TF_CONFIG")]
-Address = Annotated[str, _matching(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", "a host name or an IPv4 address")]
+EnvName = Annotated[
+    str,
+    checks.named(
+        "an environment variable",
+        r"[A-Za-z_][A-Za-z0-9_]*",
+        "use letters, digits and `_`, beginning with a letter",
+        "TF_CONFIG|TFPROV_.*",
+    ),
+]
+Address = Annotated[str, AfterValidator(checks.address)]
+PathText = Annotated[Line, AfterValidator(checks.path)]
 
 
 class Checkpoints(Strict):
     """Where the chief saves, and where `gather` puts what it brings back."""
 
-    dir: Annotated[str, AfterValidator(_absolute_apart)] = Field(
+    dir: Annotated[Line, AfterValidator(checks.absolute_apart)] = Field(
         "/checkpoints",
         description="The chief's checkpoint directory inside its container. Under the process runtime it is a directory "
         "of the task's own, whatever this says; programs find it in TFPROV_CHECKPOINT_DIR and as `{{ checkpoint_dir }}`.",
         examples=["/checkpoints"],
     )
-    to: Line = Field(
+    to: PathText = Field(
         "./checkpoints",
         description="Where gathered checkpoints go on the controller, in a directory named after the cluster. A relative "
         "path counts from the file it is written in.",
@@ -100,13 +73,13 @@ class Settings(Strict):
         description="What runs a task: `process` is a supervised process of the host itself, without an image.",
         examples=["process"],
     )
-    code: Line | None = Field(
+    code: PathText | None = Field(
         None,
         description="The directory with the training program, delivered to every host as it is; `.dockerignore` in it is "
         "respected. Tasks start in it. A relative path counts from the file it is written in.",
         examples=["../images/train/programs"],
     )
-    command: Annotated[list[Line], Field(min_length=1)] | None = Field(
+    command: Annotated[list[Line], Field(min_length=1), AfterValidator(checks.program)] | None = Field(
         None,
         description="The program and its arguments; tfprov appends the wiring (`wiring: flags`) and `flags`.",
         examples=[["python", "linear.py"]],
@@ -128,7 +101,9 @@ class Settings(Strict):
         examples=[{"TF_CPP_MIN_LOG_LEVEL": "2"}],
     )
     checkpoints: Checkpoints = Field(
-        default_factory=Checkpoints, description="Where checkpoints are saved and gathered."
+        default_factory=Checkpoints,
+        description="Where checkpoints are saved and gathered.",
+        examples=[{"to": "./checkpoints"}],
     )
     address: Address | None = Field(
         None,

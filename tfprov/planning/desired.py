@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfprov.config.settings import LATE, RoleSettings
-from tfprov.config.templates import render
+from tfprov.config.late import for_task, render_late
+from tfprov.config.settings import RoleSettings
+from tfprov.config.templates import Faults
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.node import Mapping as NodeMapping
 from tfprov.model.node import Scalar, find, plain
 from tfprov.model.state import Container
 from tfprov.wiring import to_flags, to_tf_config
@@ -55,12 +55,8 @@ def _container(cluster: Cluster, task: Task, role: RoleSettings, code: str | Non
             "command": command,
             "flags": flags,
             "env": env,
-            "wiring": {
-                "style": values.wiring,
-                "job_name": task.job,
-                "task_index": task.index,
-                **{f"{job}_hosts": list(addresses) for job, addresses in cluster.spec.items()},
-            },
+            # A tensorboard is told nothing about the cluster: a worker more or less is no reason to restart it.
+            "wiring": _wiring(cluster, task, values.wiring) if task.role != "tensorboard" else {},
             "endpoint": task.endpoint,
         },
         argv=(
@@ -84,27 +80,19 @@ def _container(cluster: Cluster, task: Task, role: RoleSettings, code: str | Non
     )
 
 
+def _wiring(cluster: Cluster, task: Task, style: str) -> dict[str, Any]:
+    hosts = {f"{job}_hosts": list(addresses) for job, addresses in cluster.spec.items()}
+    return {"style": style, "job_name": task.job, "task_index": task.index, **hosts}
+
+
 def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str) -> dict[str, Any]:
     """Return `command`, `flags` and `env`, rendered with what only the task knows."""
-    variables = role.variables.with_special(
-        cluster=cluster.name, checkpoint_dir=directory, task={"job": task.job, "index": task.index, "name": task.name}
-    )
-    rendered = render(NodeMapping({key: role.node.entries[key] for key in LATE if key in role.node.entries}), variables)
-    problems = [Problem(at, what, "render it to a single line") for at, what in _unfit(rendered)]
-    if problems:
-        raise InvalidInput(problems)
+    faults = Faults()
+    rendered = render_late(role.node, for_task(role.variables, cluster.name, task.name, directory), faults)
+    if faults.problems:
+        raise InvalidInput(faults.problems)
     values: dict[str, Any] = plain(rendered)
     return {"command": None, "flags": {}, "env": {}} | values
-
-
-def _unfit(rendered: Any) -> Any:
-    for key, node in rendered.entries.items():
-        children = node.entries.values() if isinstance(node, NodeMapping) else node.items
-        for child in children:
-            if not isinstance(child, Scalar):
-                yield child.at, f"a value of `{key}` renders to a list or a mapping"
-            elif "\n" in str(child.data) or "\0" in str(child.data):
-                yield child.at, f"a value of `{key}` renders to several lines"
 
 
 def _flags(role: RoleSettings, flags: Mapping[str, Any]) -> dict[str, str | None]:

@@ -37,21 +37,26 @@ def _impossible(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     first = roles[0]
     if not present & {"worker", "chief"}:
         what = f"`{first.role}` without a worker" if first.role == "ps" else "no worker and no chief"
-        yield Problem(first.at("cluster"), what, "put a host into the group `worker`")
+        yield Problem(first.group, what, "put a host into the group `worker`")
     for name in _AT_MOST_ONE:
         of_role = [role for role in roles if role.role == name]
         if sum(role.values.tasks_per_host for role in of_role) > 1:
-            at = of_role[-1].at("tasks_per_host") if len(of_role) == 1 else of_role[-1].at()
+            at = of_role[-1].at("tasks_per_host") if len(of_role) == 1 else of_role[-1].group
             yield Problem(at, f"more than one {name} task", f"keep one host with one task in the group `{name}`")
-    yield from _missing_commands(roles)
     yield from _away_from_chief(roles)
+    yield from _out_of_reach(roles)
 
 
-def _missing_commands(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
-    for role in roles:
-        if role.values.command is None and role.role != "tensorboard":
-            fix = "for example `command: [python, linear.py]`"
-            yield Problem(role.at("command"), f"`command` is missing for {role.role} on {role.host}", fix)
+def _out_of_reach(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """A loopback address means another machine on every machine, so it is good for a cluster on one of them only."""
+    hosts = {role.host: role for role in roles}
+    if len(hosts) < 2 or all(role.local for role in roles):
+        return
+    for role in hosts.values():
+        if role.address == "localhost" or role.address.startswith("127."):
+            what = f"the other hosts cannot reach {role.host} at {role.address}"
+            at = role.at("address") if role.values.address else role.where
+            yield Problem(at, what, "set `address` to the one it has on the network")
 
 
 def _away_from_chief(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
@@ -62,7 +67,7 @@ def _away_from_chief(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     for role in roles:
         if role.role in ("evaluator", "tensorboard") and chief is not None and role.host != chief.host:
             what = f"{role.role} is on {role.host}, but reads the files of the chief on {chief.host}"
-            yield Problem(role.at(), what, f"put {chief.host} into the group `{role.role}`")
+            yield Problem(role.group, what, f"put {chief.host} into the group `{role.role}`")
 
 
 class _Ports:
@@ -73,10 +78,12 @@ class _Ports:
 
     def take(self, role: RoleSettings) -> int:
         port = role.values.port or (TENSORBOARD_PORT if role.role == "tensorboard" else DEFAULT_PORT)
-        while (role.address, port) in self.taken:
+        # A TensorFlow server listens on all addresses of its machine, so two names of this machine share its ports.
+        address = "(this machine)" if role.local else role.address
+        while (address, port) in self.taken:
             port += 1
         if port > 65535:
             what = f"{role.host} has more {role.role} tasks than ports above `port`"
             raise InvalidInput([Problem(role.at("port"), what, "choose a lower `port`")])
-        self.taken.add((role.address, port))
+        self.taken.add((address, port))
         return port

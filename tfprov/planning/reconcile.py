@@ -22,7 +22,6 @@ class _NotSet:
 _NOT_SET = _NotSet()
 
 
-
 def reconcile(cluster: str, wanted: Sequence[Container], seen: Observation) -> Plan:
     """Return the plan after which `seen` is what is `wanted`; an empty one when it already is."""
     actions = [*_removals(wanted, seen), *_starts(wanted, seen)]

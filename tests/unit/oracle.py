@@ -1,0 +1,65 @@
+"""Ansible's own answers, asked in one process of its own: `python oracle.py`, JSON in and out.
+
+    {"ranges": [PATTERN, …], "inventories": [FILE, …], "patterns": [FILE, [PATTERN, …]]}
+
+A range that Ansible refuses and a pattern that matches nothing are null. Apart from the tests, because importing Ansible
+changes the process: its locale, its signals, its warnings.
+"""
+
+import json
+import sys
+from typing import Any
+
+
+def main() -> None:
+    """Answer the question on the standard input."""
+    from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415
+
+    asked = json.load(sys.stdin)
+    loader = DataLoader()
+    file, patterns = asked["patterns"]
+    answers = {
+        "ranges": [_range(text) for text in asked["ranges"]],
+        "inventories": [_inventory(loader, path) for path in asked["inventories"]],
+        "patterns": [_pattern(loader, file, pattern) for pattern in patterns],
+    }
+    json.dump(answers, sys.stdout)
+
+
+def _range(text: str) -> list[str] | None:
+    from ansible.plugins.inventory import detect_range, expand_hostname_range  # noqa: PLC0415
+
+    try:
+        return list(expand_hostname_range(text)) if detect_range(text) else [text]
+    except Exception:
+        return None
+
+
+def _inventory(loader: Any, path: str) -> dict[str, Any]:
+    from ansible.inventory.helpers import get_group_vars  # noqa: PLC0415
+    from ansible.inventory.manager import InventoryManager  # noqa: PLC0415
+    from ansible.utils.vars import combine_vars  # noqa: PLC0415
+
+    inventory = InventoryManager(loader=loader, sources=[path])
+    hosts = {
+        host.name: combine_vars(
+            get_group_vars(host.get_groups()), {k: v for k, v in host.vars.items() if "inventory_" not in k}
+        )
+        for host in inventory.get_hosts()
+    }
+    groups = {name: sorted(names) for name, names in inventory.get_groups_dict().items() if name != "ungrouped"}
+    return {"hosts": hosts, "groups": groups}
+
+
+def _pattern(loader: Any, path: str, pattern: str) -> list[str] | None:
+    from ansible.inventory.manager import InventoryManager  # noqa: PLC0415
+
+    try:
+        found = InventoryManager(loader=loader, sources=[path]).get_hosts(pattern)
+    except Exception:
+        return None
+    return [host.name for host in found] or None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Jinja2 in an inventory: types stay, nothing is rendered before it is asked for, and nothing gets out of the sandbox."""
+
+from typing import Any
+
+import pytest
+
+from tfprov.config.templates import Variables, render_text
+from tfprov.config.yaml import parse
+from tfprov.errors import InvalidInput, Position
+from tfprov.model.node import Mapping
+
+AT = Position("inventory.yml", 7, 3)
+
+
+def variables(text: str = "{}", **special: Any) -> Variables:
+    nodes = parse(text, "vars.yml")
+    assert isinstance(nodes, Mapping)
+    return Variables(nodes, special)
+
+
+def rendered(text: str, names: str = "{}", **special: Any) -> Any:
+    return render_text(text, variables(names, **special), AT)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ base + 1 }}", 2223),
+        ("{{ base }}", 2222),
+        ("{{ ratio * 2 }}", 0.5),
+        ("{{ not on }}", False),
+        ("{{ hosts }}", ["a", "b"]),
+        ("{{ hosts | length }}", 2),
+        ("{{ {'a': base} }}", {"a": 2222}),
+        ("{{ none }}", None),
+        ("{{ word }}", "2222"),
+        ("{{ base }}{{ base }}", "22222222"),
+        ("port {{ base }}", "port 2222"),
+        (" {{ base }}", " 2222"),
+        ("{% if on %}yes{% else %}no{% endif %}", "yes"),
+        ("{{ hosts | join(',') }}", "a,b"),
+        ("{{ missing | default('x') }}", "x"),
+        ("no template", "no template"),
+    ],
+)
+def test_a_value_that_is_one_expression_keeps_its_type(text: str, value: Any) -> None:
+    names = "{base: 2222, ratio: 0.25, on: true, hosts: [a, b], none: null, word: '2222'}"
+    found = rendered(text, names)
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_text_that_looks_like_code_stays_text() -> None:
+    assert rendered("{{ text }}", "{text: '[1, 2]'}") == "[1, 2]"
+    assert rendered("{{ text }}", "{text: 'None'}") == "None"
+
+
+def test_variables_may_refer_to_others_that_come_later() -> None:
+    assert rendered("{{ a }}", "{a: '{{ b }}/x', b: '{{ c }}', c: /data}") == "/data/x"
+
+
+def test_what_is_not_asked_for_is_not_rendered() -> None:
+    assert rendered("{{ good }}", "{good: 1, bad: '{{ nowhere }}', worse: '{{'}") == 1
+
+
+def test_a_special_value_is_no_template_and_wins() -> None:
+    assert rendered("{{ host }}", "{host: from a file}", host="{{ x }}") == "{{ x }}"
+
+
+def test_a_result_is_not_rendered_again() -> None:
+    assert rendered("{{ '{{ secret }}' }}", "{secret: 1}") == "{{ secret }}"
+    assert rendered("{{ a }}", "{a: !unsafe '{{ secret }}', secret: 1}") == "{{ secret }}"
+
+
+def test_further_special_values_leave_the_others_as_they_are() -> None:
+    base = variables("{a: '{{ task }}'}")
+    assert render_text("{{ a }}", base.with_special(task="ps/0"), AT) == "ps/0"
+    assert render_text("{{ a }}", base.with_special(task="ps/1"), AT) == "ps/1"
+
+
+def problem(text: str, names: str = "{}") -> str:
+    with pytest.raises(InvalidInput) as raised:
+        rendered(text, names)
+    assert len(raised.value.problems) == 1
+    return str(raised.value)
+
+
+def test_an_undefined_variable_is_told_by_name_and_line() -> None:
+    message = problem("{{ nowhere }}")
+    assert message.startswith("inventory.yml:7:3: error: ")
+    assert "nowhere" in message
+
+
+def test_a_fault_in_a_variable_is_told_where_the_variable_stands() -> None:
+    assert problem("{{ a }}", "a: '{{ nowhere }}'").startswith("vars.yml:1:4: error: ")
+
+
+def test_a_circle_is_an_error_that_shows_the_way() -> None:
+    assert "a -> b -> a" in problem("{{ a }}", "{a: '{{ b }}', b: '{{ a }}'}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ ''.__class__ }}",
+        "{{ [].__class__.__mro__ }}",
+        "{{ self.__init__.__globals__ }}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{{ hosts.append(1) }}",
+        "{{ '{0.__class__}'.format(1) }}",
+        "{{ lipsum.__globals__ }}",
+    ],
+)
+def test_nothing_gets_out_of_the_sandbox(text: str) -> None:
+    problem(text, "{hosts: [a]}")
+
+
+@pytest.mark.parametrize(
+    "text", ["{{", "{{ a", "{% if %}", "{{ 1 / 0 }}", "{{ 'a' + 1 }}", "{{ none.x }}", "{{ [][5] }}"]
+)
+def test_whatever_fails_in_a_template_is_one_problem_at_its_line(text: str) -> None:
+    assert problem(text).startswith("inventory.yml:7:3: error: ")
+
+
+@pytest.mark.parametrize("text", ["{{ 'x' * 100000000 }}", "{{ range(100000000) | list }}", "{{ 9 ** 999999999 }}"])
+def test_a_template_cannot_eat_the_memory(text: str) -> None:
+    problem(text)

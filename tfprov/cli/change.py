@@ -13,7 +13,7 @@ from tfprov.config.playbooks import read_playbook
 from tfprov.engine import lock
 from tfprov.engine.context import Context
 from tfprov.engine.forecast import forecast
-from tfprov.engine.gather import gather
+from tfprov.engine.gather import check_target, gather
 from tfprov.engine.observe import observe, plan
 from tfprov.engine.playbook import Options, play
 from tfprov.engine.steps import tell
@@ -42,6 +42,7 @@ def up_command(**options: Any) -> None:
     """A second run changes nothing. Tasks keep running after the command has ended."""
     with Printer() as printer:
         context = context_of(options, printer)
+        check_target(context)
         if not _tell_plan(context, printer):
             return
         _play(context, printer, Options("up"))
@@ -53,6 +54,7 @@ def run_command(**options: Any) -> None:
     """Ctrl-C takes the cluster down too, after the chief has saved."""
     with Printer() as printer:
         context = context_of(options, printer)
+        check_target(context)
         _tell_plan(context, printer)
         with exit_code_of_training():
             _play(context, printer, Options("run"))
@@ -77,9 +79,9 @@ def gather_command(**options: Any) -> None:
     """A second gather copies nothing. Nothing that was gathered is ever replaced by something older."""
     with Printer() as printer:
         context = context_of(options, printer)
+        context.runtime_of(context.cluster.chief.name, observe(context))
         with lock.held(context.home / "lock", context.cluster.name, "gather"):
             seen = observe(context)
-            context.runtime_of(context.cluster.chief.name, seen)
             gathered = gather(context, verify, seen)
             tell(context, gathered)
             if gathered.newest is None:
@@ -100,6 +102,10 @@ def play_command(playbook: str, show: bool, check: bool, tags: Sequence[str], **
         click.echo(path.read_text(), nl=False)
         return
     wanted = frozenset(tag for group in tags for tag in group.split(","))
+    known = frozenset(tag for one in plays for tag in one.tags.union(*(step.tags for step in one.steps)))
+    if wanted and not wanted & known:
+        what = f"nothing in {playbook} has the tag `{', '.join(sorted(wanted))}`"
+        raise Usage(what, f"its tags are {', '.join(sorted(known))}" if known else "it has no tags at all")
     with Printer() as printer:
         context = context_of(options, printer)
         printer.align([container.task.name for container in context.wanted])

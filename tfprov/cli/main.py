@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import os
+import re
 import signal
 import sys
 from types import FrameType
@@ -88,6 +89,8 @@ def _run(argv: list[str]) -> int:
         return end.exit_code
     except click.Abort:
         return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        return _fail(f"error: no verb; see `{error.ctx.command_path if error.ctx else 'tfprov'} --help`", 2)
     except click.ClickException as error:
         return _fail(_one_line(error), 2)
     except TfprovError as error:
@@ -109,7 +112,8 @@ def _run(argv: list[str]) -> int:
 
 def _one_line(error: click.ClickException) -> str:
     message = error.format_message().rstrip(".").replace("\n", " ")
-    message = message[0].lower() + message[1:]
+    message = re.sub(r"'([^']*)'", r"`\1`", message[0].lower() + message[1:])
+    message = re.sub(r"\. [Dd]id you mean:? (.*?)\??$", r"; did you mean \1?", message)
     if isinstance(error, click.UsageError) and "; " not in message:
         verb = error.ctx.command_path if error.ctx else "tfprov"
         message += f"; see `{verb} --help`"

@@ -23,9 +23,8 @@ def inventory_options(command: F) -> F:
         click.option(
             "-i",
             "--inventory",
-            type=click.Path(path_type=Path),
             envvar="TFPROV_INVENTORY",
-            default=Path("inventory.yml"),
+            default="inventory.yml",
             show_default="$TFPROV_INVENTORY, else inventory.yml",
             metavar="FILE",
             help="The inventory.",
@@ -59,8 +58,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print data f
 
 def context_of(options: dict[str, Any], report: Printer | None = None) -> Context:
     """Return the context that a verb's options describe."""
+    if not options["inventory"].strip():
+        raise click.UsageError("`-i` names no file; for example `-i inventory.yml`")
     return prepare(
-        options["inventory"],
+        Path(options["inventory"]),
         options["extra"],
         report or Printer(),
         limit=options.get("limit"),

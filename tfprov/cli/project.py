@@ -45,8 +45,11 @@ def init_command(directory: Path, name: str | None) -> None:
     if existing := [path for path in files if path.exists()]:
         raise Usage(f"{existing[0]} exists already", "choose another directory")
     for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        except OSError as error:
+            raise Usage(f"{path} cannot be written: {error.strerror}", "choose another directory") from None
         click.echo(f"wrote {path}")
     inside = "" if directory.resolve() == Path(os.curdir).resolve() else f"cd {directory} && "
     click.echo(f"next: {inside}tfprov run")

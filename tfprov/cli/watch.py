@@ -17,11 +17,13 @@ from tfprov.engine.waiting import wait_serving
 
 @click.command("wait")
 @click.option("--for", "condition", type=click.Choice(["done", "serving"]), default="done", show_default=True)
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Give up after this.")
+@click.option("--timeout", type=click.FloatRange(0, 1e9, min_open=True), metavar="SECONDS", help="Give up after this.")
 @change_options
 def wait_command(condition: str, timeout: float | None, **options: Any) -> None:
     """Ends with the chief's exit code when waiting for `done`."""
     with Printer() as printer:
+        if timeout is not None and timeout != timeout:  # noqa: PLR0124  nan is no number of seconds
+            raise click.UsageError("`--timeout nan` is not a number of seconds")
         context = context_of(options, printer)
         context.runtime_of(context.cluster.chief.name, observe(context))
         if condition == "serving":

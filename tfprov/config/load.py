@@ -64,6 +64,8 @@ def extra_vars(options: Sequence[str]) -> Mapping:
 
 
 def _one(option: str) -> Mapping:
+    if option.strip() == "@":
+        raise InvalidInput([Problem(Position("-e"), "`@` names no file", "write `-e @vars.yml`")])
     if option.startswith("@"):
         node = read(Path(option[1:]), fix="check the path given with -e @", start_from="write `name: value` lines")
     elif option.lstrip().startswith("{"):

@@ -33,6 +33,10 @@ class Code:
         return len(self.archive)
 
 
+class _LeadsOutError(OSError):
+    """A symbolic link to something that is not delivered."""
+
+
 def pack(directory: Path, at: Position) -> Code:
     """Read `directory` into an archive; InvalidInput, at `at`, when it is not a directory of reasonable size.
 
@@ -51,7 +55,8 @@ def pack(directory: Path, at: Position) -> Code:
                     what = f"`code`: {directory} is larger than {MAX_BYTES // 1024**2} MiB"
                     raise InvalidInput([Problem(at, what, "leave data out with a .dockerignore file")])
     except OSError as error:
-        raise InvalidInput([Problem(at, f"`code`: {error.strerror}: {error.filename}", "make it readable")]) from None
+        fix = "remove it, or name it in .dockerignore" if isinstance(error, _LeadsOutError) else "make it readable"
+        raise InvalidInput([Problem(at, f"`code`: {error.strerror}: {error.filename}", fix)]) from None
     data = buffer.getvalue()
     return Code(str(directory), f"sha256:{hashlib.sha256(data).hexdigest()}", data)
 
@@ -80,7 +85,7 @@ def _add(archive: tarfile.TarFile, name: str, path: Path) -> None:
         info.type, info.linkname, info.mode = tarfile.SYMTYPE, str(path.readlink()), 0o777
         inside = os.path.normpath(os.path.join(os.path.dirname(name), info.linkname))  # noqa: PTH118,PTH120  not on disk
         if inside == ".." or inside.startswith(("/", "../")):
-            raise OSError(errno.EXDEV, "a link that leads out of the directory", str(path))
+            raise _LeadsOutError(errno.EXDEV, "a link that leads out of the directory", str(path))
         archive.addfile(info)
     elif stat.S_ISREG(status.st_mode):
         data = path.read_bytes()

@@ -55,10 +55,7 @@ def gather(
     found = source or context.chief(seen or observe(context))
     chief = found.task if found else context.cluster.chief.name
     target = context.target
-    before = manifests.read(target)
-    if before is not None and before.cluster != context.cluster.name:
-        what = f"{target} holds checkpoints of cluster {before.cluster}, not {context.cluster.name}"
-        raise GatherError(what, "set another `checkpoints.to`")
+    before = check_target(context)
     if found is None:
         context.report.note(f"nothing to gather: {chief} is not there")
         return Gathered(target, before.newest if before else None)
@@ -70,6 +67,18 @@ def gather(
         raise GatherError(f"{target}: {error.strerror}{where}", "what was gathered before is untouched") from None
     finally:
         work.clean()
+
+
+def check_target(context: Context) -> Manifest | None:
+    """Return what lies where checkpoints are to go; GatherError when that is somebody else's.
+
+    Asked before a training starts, and not only when its checkpoint has nowhere to go.
+    """
+    before = manifests.read(context.target)
+    if before is not None and before.cluster != context.cluster.name:
+        what = f"{context.target} holds checkpoints of cluster {before.cluster}, not {context.cluster.name}"
+        raise GatherError(what, "set another `checkpoints.to`")
+    return before
 
 
 def unsaved(context: Context, found: Observed) -> str | None:

@@ -8,7 +8,7 @@ from tfprov.config.patterns import match
 from tfprov.engine import lock
 from tfprov.engine.context import Context
 from tfprov.engine.steps import RUN, check
-from tfprov.errors import TfprovError
+from tfprov.errors import InvalidInput, Problem, TfprovError, Usage
 from tfprov.model.playbook import Play, Step, WaitFor
 
 
@@ -47,6 +47,9 @@ def play(context: Context, plays: Iterable[Play], options: Options) -> None:
 
     A second Ctrl-C leaves at once.
     """
+    plays = list(plays)
+    for one in plays:
+        _hosts(context, one)  # so that a pattern that matches nothing is told before anything is done
     first: BaseException | None = None
     holder = _Holder(context, options.verb)
     try:
@@ -65,8 +68,7 @@ def _play(context: Context, one: Play, options: Options, holder: _Holder) -> Ite
     """Run the steps of a play and yield what went wrong: at most one error, or all of them in an `always` play."""
     if not _applies(context, one.when):
         return
-    if one.hosts != "all":  # `all` is every host there is, also one that has left the inventory
-        context = context.limited(match(context.inventory, one.hosts))
+    context = _hosts(context, one)
     for step in one.steps:
         if not _applies(context, step.when) or not _tagged(options.tags, one.tags | step.tags):
             continue
@@ -76,6 +78,16 @@ def _play(context: Context, one: Play, options: Options, holder: _Holder) -> Ite
             yield error
             if not one.always:
                 return
+
+
+def _hosts(context: Context, one: Play) -> Context:
+    """Return the context for the hosts of a play; `all` is every host there is, also one that left the inventory."""
+    if one.hosts == "all":
+        return context
+    try:
+        return context.limited(match(context.inventory, one.hosts))
+    except Usage as error:
+        raise InvalidInput([Problem(one.at, str(error))]) from None
 
 
 def _step(context: Context, step: Step, options: Options, holder: _Holder) -> None:

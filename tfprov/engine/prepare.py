@@ -1,8 +1,9 @@
 """From an inventory file to a Context: the pure chain, and the hosts at its end."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from tfprov.config.load import load
 from tfprov.config.patterns import match
@@ -11,12 +12,16 @@ from tfprov.delivery.code import Code, pack
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.context import DEFAULT_FORKS, Context
 from tfprov.engine.report import Reporter
-from tfprov.errors import InvalidInput, Problem
+from tfprov.errors import InvalidInput, Problem, Usage
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.process import ProcessRuntime
+from tfprov.model.inventory import Inventory
 from tfprov.paths import cache_home, state_home
 from tfprov.planning.desired import desired
 from tfprov.planning.place import place
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 def prepare(
@@ -24,14 +29,14 @@ def prepare(
 ) -> Context:
     """Return the context for the inventory at `path`; InvalidInput with all that is wrong in it."""
     inventory, roles = load(path, extra)
-    cluster = place(roles)
+    hosts = _limit(inventory, limit)
+    cluster, codes = _all_problems(lambda: place(roles), lambda: _pack(roles), lambda: _reachable(roles))
     home = state_home() / "clusters" / cluster.name
     runtimes = _runtimes(roles, home)
-    codes = _pack(roles)
     digests = {place: code.digest for place, code in codes.items()}
     chief = next(role for role in roles if (role.role, role.host) == (cluster.chief.role, cluster.chief.host))
     checkpoints = runtimes[cluster.chief.host].checkpoint_dir(cluster.chief.name)
-    context = Context(
+    return Context(
         inventory=inventory,
         cluster=cluster,
         wanted=desired(
@@ -48,23 +53,42 @@ def prepare(
         target=_beside_file(chief, "checkpoints", "to") / cluster.name,
         report=report,
         forks=forks,
+        hosts=hosts,
     )
-    return context if limit is None else context.limited(match(inventory, limit))
+
+
+def _limit(inventory: Inventory, pattern: str | None) -> frozenset[str] | None:
+    if pattern is None:
+        return None
+    if not (hosts := frozenset(match(inventory, pattern))):
+        raise Usage(f"`--limit {pattern}` leaves no host", "use `all`, a group or a host")
+    return hosts
+
+
+def _all_problems(place: Callable[[], A], pack: Callable[[], B], reach: Callable[[], None]) -> tuple[A, B]:
+    """Try all of them, so that what is wrong with one does not hide what is wrong with the next."""
+    problems: list[Problem] = []
+    results: list[Any] = []
+    for attempt in (place, pack, reach):
+        try:
+            results.append(attempt())
+        except InvalidInput as error:
+            problems.extend(error.problems)
+    if problems:
+        raise InvalidInput(problems)
+    return results[0], results[1]
+
+
+def _reachable(roles: Sequence[RoleSettings]) -> None:
+    what = "is reached over SSH, and `runtime: process` runs tasks on this machine only"
+    fix = "set `ansible_connection: local`"
+    remote = {role.host: role.where for role in roles if not role.local}
+    if remote:
+        raise InvalidInput(Problem(at, f"{host} {what}", fix) for host, at in remote.items())
 
 
 def _runtimes(roles: Sequence[RoleSettings], home: Path) -> dict[str, Runtime]:
     """Return the way to every host: those of the inventory, and those that left it with something still on them."""
-    problems = [
-        Problem(
-            role.at(),
-            f"{role.host} is reached over SSH, and `runtime: process` runs tasks on this machine only",
-            "set `ansible_connection: local`",
-        )
-        for role in roles
-        if not role.local
-    ]
-    if problems:
-        raise InvalidInput(problems)
     hosts = home / "hosts"
     left = {path.name for path in hosts.iterdir()} if hosts.is_dir() else set()
     names = dict.fromkeys([*(role.host for role in roles), *sorted(left)])

@@ -7,7 +7,6 @@ from typing import Any
 
 from tfprov.model.state import Container
 
-
 RUN = "TFPROV_RUN"
 """The variable that holds the id of the training; its children inherit it, which tells them from strangers."""
 

@@ -1,5 +1,6 @@
 """A cluster on this machine for tests: real commands, real processes, in directories of the test's own."""
 
+import contextlib
 import json
 import os
 import signal
@@ -24,9 +25,9 @@ def free_ports(count: int) -> int:
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     low = 10000 + 5000 * (worker % 4)
-    firsts = range(low, low + 5000 - count, count)
+    firsts = list(range(low, low + 5000 - count, count))
     offset = int(time.monotonic() * 100) % len(firsts)
-    for first in [*firsts[offset:], *firsts[:offset]]:
+    for first in firsts[offset:] + firsts[:offset]:
         if all(_is_free(port) for port in range(first, first + count)):
             return first
     raise RuntimeError("no free ports")
@@ -98,32 +99,31 @@ class Local:
         return {name: task["id"] for name, task in self.tasks().items() if task["id"]}
 
     def processes(self) -> list[str]:
-        """Return the command lines of all processes that belong to this cluster: supervisors, tasks and their children."""
-        mark = f"XDG_STATE_HOME={self.directory / 'state'}".encode()
+        """Return the command lines of all processes that belong to this cluster: supervisors, tasks, their children."""
         found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (process / "environ").read_bytes().split(b"\0"):
-                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-            except OSError:
-                continue
+        for process in self._marked():
+            with contextlib.suppress(OSError):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         return found
+
+    def _marked(self) -> Iterator[Path]:
+        mark = f"XDG_STATE_HOME={self.directory / 'state'}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it ended, or is another user's
+                if mark in (process / "environ").read_bytes().split(b"\0"):
+                    yield process
 
     def close(self) -> None:
         """End whatever still runs, by pid."""
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
+        for command in self.started:
+            if command.poll() is None:
+                command.kill()
+            command.communicate()
         if self.inventory.exists():
             subprocess.run(self.command("down", "--discard"), env=self.env, capture_output=True, check=False)
-        mark = f"XDG_STATE_HOME={self.directory / 'state'}".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (process / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(process.name), signal.SIGKILL)
-            except OSError:
-                continue
+        for process in self._marked():
+            with contextlib.suppress(OSError):
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def until(check: Callable[[], Any], what: str, seconds: float = 60) -> Any:

@@ -20,6 +20,7 @@ test: $(VENV)/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	sh .ci/engine.sh
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 bench: $(VENV)/ready-dev

@@ -1,7 +1,7 @@
 """Reading log files that grow, that start anew when they are full, and that hold any bytes at all."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 _POLL = 0.1
@@ -38,6 +38,17 @@ def follow(path: Path, tail: int | None, running: Callable[[], bool]) -> Iterato
         if not alive:
             break
         time.sleep(_POLL)
+    if rest:
+        yield _clean(rest)
+
+
+def split(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines in a stream of bytes that arrives in pieces."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from map(_clean, whole)
+        rest = rest[:_LINE_LIMIT]
     if rest:
         yield _clean(rest)
 

@@ -12,6 +12,32 @@ Spec = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A directory of the host inside the container; both paths are absolute."""
+
+    source: str
+    target: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True)
+class Box:
+    """What a Docker container has around its task. `image` is an image id.
+
+    `address` is where its port is published; `memory` is in bytes, `cpus` in cores, and None means no limit; `gpus` is a
+    number, -1 for all.
+    """
+
+    image: str
+    address: str = "127.0.0.1"
+    memory: int | None = None
+    cpus: float | None = None
+    gpus: int = 0
+    pids: int = 4096
+    mounts: tuple[Mount, ...] = ()
+
+
+@dataclass(frozen=True)
 class Container:
     """A container that should run one task.
 
@@ -29,6 +55,8 @@ class Container:
     start_timeout: int = 120
     stop_grace: int = 30
     ready: str = "port"
+    box: Box | None = None
+    """None under the process runtime."""
 
     @property
     def code(self) -> str | None:

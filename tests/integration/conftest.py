@@ -1,0 +1,64 @@
+"""Fixtures that need a Docker engine, and what they do for a test that failed."""
+
+import os
+import re
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from . import engine as engines
+from . import testhosts
+from .engine import Engine
+from .images import Images
+from .testhosts import Lab
+
+FAILURES = Path(__file__).parents[2] / "build" / "failures"
+"""Where logs and `inspect` output of failed tests are kept: a directory each, named as the test."""
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """There is one engine and one lab: all who use them run one after the other, in one of pytest's processes."""
+    for item in items:
+        if "engine" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("engine"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember for the fixtures that the test failed; they end after it."""
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """A Docker engine of the tests' own; the test is reported as not run on a machine that cannot have one."""
+    if reason := engines.unavailable():
+        # For machines that must run everything, such as those of continuous integration.
+        (pytest.fail if os.environ.get("TFPROV_TESTS_ENGINE") == "required" else pytest.skip)(reason)
+    yield from engines.running(engines.cache_home())
+
+
+@pytest.fixture(scope="session")
+def images(engine: Engine) -> Images:
+    """The images of the tests, each made when it is first asked for."""
+    return Images(engine)
+
+
+@pytest.fixture(scope="session")
+def _lab(engine: Engine, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    yield from testhosts.running(engine, images.host(), tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def lab(_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """Four hosts, as new: node1 to node4. Images that a test has put on them stay for the next one."""
+    _lab.restore()
+    yield _lab
+    if request.node.stash.get(FAILED, False):
+        _lab.save(FAILURES / re.sub(r"[^\w.-]+", "-", request.node.nodeid.rpartition("/")[2]))

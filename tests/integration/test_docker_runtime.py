@@ -1,0 +1,198 @@
+"""The docker runtime keeps the contract that the others keep, on a real engine; and what only containers have."""
+
+import io
+import socket
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.engine import Engine as PrivateEngine
+from tests.integration.images import Images
+from tests.unit import test_contract as contract
+from tests.unit.bench import Bench, container, free_port, until
+from tfprov.errors import HostError
+from tfprov.hosts.docker import DockerRuntime
+from tfprov.hosts.docker_labels import container_name
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.probe import stays_open
+from tfprov.model.cluster import Task
+from tfprov.model.state import Box, Container, Mount, State
+
+
+class DockerBench(Bench):
+    """Tasks in containers of the tests' engine, published on its own address."""
+
+    def __init__(self, engine: PrivateEngine, image: str) -> None:
+        self.client = engine.client
+        self.address = str(engine.network.inside)
+        self.image = str(engine.client.images.get(image).id)
+        self.answered: dict[tuple[str, ...], tuple[int, str]] = {}
+        api = Engine.local("h", Path(engine.socket))
+        self.docker = DockerRuntime(api, "contract", self.answers_at, lambda argv: self.answered[tuple(argv)])
+        self.runtime = self.docker
+
+    def answers_at(self, address: str, port: int) -> bool:
+        try:
+            with socket.create_connection((address, port), 1) as connection:
+                return stays_open(connection)
+        except OSError:
+            return False
+
+    def start(self, wanted: Container, run: str = "run-1") -> Container:
+        task = wanted.task
+        placed = replace(
+            wanted,
+            task=Task(task.job, task.index, task.role, task.host, self.address, task.port),
+            checkpoint_dir="/checkpoints",
+            box=wanted.box or Box(self.image, self.address),
+        )
+        self.docker.start(placed, run)
+        return placed
+
+    def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:
+        said = "; ".join(f"echo '{line}'" for line in lines) or "true"
+        self.start(container(argv=["sh", "-c", f"{said}; exit {code}"], **changes))
+        self.becomes(State.EXITED)
+
+    def save(self, task: str, name: str, data: bytes) -> None:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+        found = self.client.containers.list(all=True, filters={"label": f"tfprov.task={task}"})
+        assert found[0].put_archive("/checkpoints", buffer.getvalue())
+
+    def start_unstartable(self) -> None:
+        self.start(container(argv=["no-such-program"]))
+
+    def start_answering(self) -> Container:
+        port = free_port()
+        started = self.start(container(argv=["nc", "-ll", "-p", str(port), "-e", "/bin/cat"], port=port))
+        until(lambda: self.docker.serves(started.task))
+        return started
+
+    def answers(self, argv: Sequence[str], code: int, output: str) -> None:
+        self.answered[tuple(argv)] = code, output
+
+    def inspect(self, task: str = "worker/0") -> dict[str, Any]:
+        facts: dict[str, Any] = self.client.api.inspect_container(container_name("contract", task))
+        return facts
+
+    def close(self) -> None:
+        for made in self.client.containers.list(all=True, filters={"label": "tfprov.cluster=contract"}):
+            made.remove(force=True)
+        for volume in self.client.volumes.list(filters={"label": "tfprov.cluster=contract"}):
+            volume.remove(force=True)
+        self.docker.engine.close()
+
+
+@pytest.fixture
+def bench(engine: PrivateEngine, images: Images) -> Iterator[DockerBench]:
+    made = DockerBench(engine, images.tiny())
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+_OF_THE_CONTRACT: tuple[Callable[..., None], ...] = (
+    contract.test_a_started_task_runs_with_the_spec_and_the_run_it_was_given,
+    contract.test_a_task_is_never_started_twice,
+    contract.test_whether_a_task_serves_is_asked_at_its_port,
+    contract.test_a_stopped_task_has_ended_because_it_was_stopped,
+    contract.test_to_stop_what_does_not_run_changes_nothing,
+    contract.test_a_task_that_is_done_is_not_restarted,
+    contract.test_a_removed_task_leaves_no_trace,
+    contract.test_a_task_that_runs_is_not_removed,
+    contract.test_tasks_do_not_touch_each_other,
+    contract.test_the_files_of_a_task_can_be_listed_and_read,
+    contract.test_to_open_what_is_not_there_is_an_error_of_the_host,
+    contract.test_a_command_gives_its_exit_code_and_all_it_prints,
+    contract.test_a_command_beside_a_task_gives_its_exit_code,
+)
+
+
+@pytest.mark.parametrize("law", _OF_THE_CONTRACT, ids=lambda law: law.__name__.removeprefix("test_"))
+def test_the_contract_of_a_runtime(bench: DockerBench, law: Callable[..., None]) -> None:
+    law(bench)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_end_is_seen_with_its_exit_code(bench: DockerBench, code: int) -> None:
+    bench.run_to_end(code)
+    assert (bench.see().exit_code, bench.see().finished) == (code, code == 0)
+
+
+def test_a_failing_task_is_restarted_as_often_as_it_was_asked(bench: DockerBench) -> None:
+    bench.start(container(argv=["sh", "-c", "exit 5"], restart="on-failure", max_restarts=2))
+    until(lambda: bench.see().restarts == 2 and bench.see().state is State.EXITED)
+    assert bench.see().exit_code == 5
+
+
+def test_a_container_is_as_closed_as_it_can_be(bench: DockerBench) -> None:
+    bench.start(container())
+    config = bench.inspect()["HostConfig"]
+    assert config["CapDrop"] == ["ALL"]
+    assert config["SecurityOpt"] == ["no-new-privileges"]
+    assert config["PidsLimit"] == 4096
+    assert config["Init"] is True
+    assert config["LogConfig"]["Config"] == {"max-size": "10m", "max-file": "2"}
+    (bindings,) = config["PortBindings"].values()
+    assert [binding["HostIp"] for binding in bindings] == [bench.address]
+    assert not config["Privileged"]
+
+
+def test_limits_and_mounts_are_the_containers(bench: DockerBench) -> None:
+    box = Box(bench.image, bench.address, memory=64 * 1024**2, cpus=0.5, pids=50, mounts=(Mount("/etc", "/data"),))
+    bench.start(container(box=box))
+    config = bench.inspect()["HostConfig"]
+    assert (config["Memory"], config["NanoCpus"], config["PidsLimit"]) == (64 * 1024**2, 500_000_000, 50)
+    assert bench.docker.execute("worker/0", ["test", "-f", "/data/hostname"]) == 0
+    assert bench.docker.execute("worker/0", ["touch", "/data/x"]) != 0
+
+
+def test_a_task_that_needs_too_much_memory_is_said_to(bench: DockerBench) -> None:
+    eats = ["sh", "-c", "x=a; while :; do x=$x$x; done"]
+    bench.start(container(argv=eats, box=Box(bench.image, bench.address, memory=32 * 1024**2)))
+    seen = bench.becomes(State.EXITED)
+    assert "out of memory (limit 32m)" in seen.ending
+
+
+def test_a_container_of_somebody_else_is_not_touched(bench: DockerBench) -> None:
+    theirs = bench.client.containers.create(bench.image, ["sleep", "60"], name=container_name("contract", "worker/0"))
+    try:
+        with pytest.raises(HostError, match=r"tfprov-contract-worker-0 \(\w{12}\) is not ours; rename it"):
+            bench.start(container())
+        assert bench.client.containers.get(str(theirs.id)).status == "created"
+    finally:
+        theirs.remove(force=True)
+
+
+def test_checkpoints_outlive_a_restart_and_go_with_the_task(bench: DockerBench) -> None:
+    bench.start(container())
+    bench.save("worker/0", "model.ckpt-1.index", b"saved")
+    bench.docker.stop("worker/0", 1)
+    assert bench.docker.open("worker/0", "model.ckpt-1.index").read() == b"saved", "also while it is stopped"
+    bench.start(container())
+    assert set(bench.docker.files("worker/0")) == {"model.ckpt-1.index"}
+    bench.docker.stop("worker/0", 1)
+    bench.docker.remove("worker/0")
+    assert bench.client.volumes.list(filters={"label": "tfprov.cluster=contract"}) == []
+
+
+def test_a_link_in_the_checkpoint_directory_is_neither_listed_nor_opened(bench: DockerBench) -> None:
+    bench.start(container())
+    assert bench.docker.execute("worker/0", ["ln", "-s", "/etc/passwd", "/checkpoints/link"]) == 0
+    assert bench.docker.files("worker/0") == {}
+    with pytest.raises(HostError, match="not a regular file"):
+        bench.docker.open("worker/0", "link")
+
+
+def test_a_port_where_nobody_listens_in_the_container_does_not_count(bench: DockerBench) -> None:
+    started = bench.start(container())
+    assert not bench.docker.serves(started.task)

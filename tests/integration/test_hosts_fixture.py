@@ -1,0 +1,199 @@
+"""The bed that other tests lie on: a private engine, and four hosts with sshd and an engine each."""
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import docker
+import pytest
+
+from .engine import Engine, answers
+from .images import Images
+from .local import until
+from .testhosts import Lab
+
+SERVE = ["nc", "-ll", "-p", "2222", "-e", "/bin/cat"]
+
+
+@pytest.fixture
+def tiny(lab: Lab, images: Images) -> str:
+    """Return the name of the small image, which all hosts have."""
+    image = images.tiny()
+    lab.load(image)
+    return image
+
+
+def test_four_hosts_are_reached_by_the_keys_their_known_hosts_file_has(lab: Lab) -> None:
+    assert [host.name for host in lab.hosts] == ["node1", "node2", "node3", "node4"]
+    assert len({host.public_key for host in lab.hosts}) == 4
+    for host in lab.hosts:
+        done = host.ssh("hostname; docker info --format '{{.Name}} {{.Driver}}'")
+        assert (done.returncode, done.stdout) == (0, f"{host.name}\n{host.name} overlay2\n"), done.stderr
+
+
+def test_only_who_is_in_its_group_may_use_docker(lab: Lab) -> None:
+    host = lab.hosts[0]
+    assert host.ssh("docker ps -q", user="root").returncode == 0
+    assert "permission denied" in host.ssh("docker ps -q", user="plain").stderr
+    assert host.ssh("sudo -n docker ps -q", user="admin").returncode == 0
+    assert host.ssh("sudo -n true", user="plain").returncode != 0
+
+
+def test_containers_on_different_hosts_reach_each_other_at_published_ports(lab: Lab, tiny: str) -> None:
+    server, client = lab.hosts[0], lab.hosts[3]
+    server.client.containers.run(tiny, SERVE, detach=True, init=True, ports={"2222/tcp": (server.address, 2222)})
+    greet = f"echo hello | nc -w 5 {server.address} 2222"
+    assert client.client.containers.run(tiny, ["sh", "-c", greet], remove=True) == b"hello\n"
+
+
+def test_containers_keep_to_their_limits(lab: Lab, tiny: str) -> None:
+    limit = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null"
+    ran = lab.hosts[0].client.containers.run(tiny, ["sh", "-c", f"{limit} || true"], mem_limit="64m", remove=True)
+    assert ran == b"67108864\n"
+
+
+def test_the_stand_in_trains_and_saves_as_a_program_would(lab: Lab, tiny: str) -> None:
+    ps, worker = lab.hosts[:2]
+    flags = [f"--ps_hosts={ps.address}:2222", f"--worker_hosts={worker.address}:2222", "--step_seconds=0"]
+    started = {}
+    for job, host in (("ps", ps), ("worker", worker)):
+        started[job] = host.client.containers.run(
+            tiny,
+            ["task", f"--job_name={job}", "--task_index=0", *flags],
+            detach=True,
+            ports={"2222/tcp": (host.address, 2222)},
+        )
+    assert started["worker"].wait(timeout=60) == {"Error": None, "StatusCode": 0}
+    assert b"saved /checkpoints/model.ckpt-20\ndone: step=20\n" in started["worker"].logs()
+    started["ps"].stop(timeout=10)
+    assert started["ps"].wait()["StatusCode"] == 143
+
+
+def test_every_test_finds_the_hosts_as_new(lab: Lab, tiny: str) -> None:
+    used, frozen, deaf, wrong, off = [*lab.hosts, lab.add()]
+    used.client.containers.run(tiny, ["sleep", "60"], detach=True)
+    frozen.pause()
+    deaf.drop()
+    wrong.change_key()
+    off.stop()
+    assert wrong.ssh("true").returncode == 255
+    assert "Host key verification failed" in wrong.ssh("true").stderr
+    assert "timed out" in deaf.ssh("true").stderr.lower()
+    lab.restore()
+    assert [host.name for host in lab.hosts] == ["node1", "node2", "node3", "node4"]
+    for host in lab.hosts:
+        assert host.ssh("docker ps -aq").stdout == ""
+
+
+def test_a_frozen_host_takes_its_containers_along(lab: Lab, tiny: str) -> None:
+    host = lab.hosts[0]
+    ticker = ["sh", "-c", "while sleep 0.1; do date +%s; done"]
+    task = host.client.containers.run(tiny, ticker, detach=True)
+    until(task.logs, "the container to print")
+    host.pause()
+    assert host.ssh("true").returncode == 255
+    host.unpause()
+    assert host.ssh("true").returncode == 0
+    seconds = [int(line) for line in task.logs().split()]
+    assert max(after - before for before, after in pairwise(seconds)) > 1
+
+
+def test_an_engine_can_be_killed_and_its_containers_live_on(lab: Lab, tiny: str) -> None:
+    host = lab.hosts[0]
+    host.client.containers.run(tiny, ["sleep", "600"], detach=True)
+    host.service("engine", "kill")
+    assert "Is the docker daemon running" in host.ssh("docker ps").stderr
+    assert "sleep 600" in host.run("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+
+
+def test_a_host_can_be_small_and_switched_off_and_on(lab: Lab, tiny: str) -> None:
+    small = lab.add(disk="1m")
+    archive = b"".join(lab.engine.client.images.get(tiny).save())
+    with pytest.raises(docker.errors.ImageLoadError, match="no space left"):
+        small.client.images.load(archive)
+    lab.hosts[0].restart()
+    assert lab.hosts[0].client.images.get(tiny)
+
+
+def test_sshd_can_forbid_forwarding_and_docker_can_be_hidden(lab: Lab) -> None:
+    host = lab.hosts[0]
+    host.sshd_option("AllowTcpForwarding no")
+    assert "allowtcpforwarding no" in host.run("/usr/sbin/sshd", "-T")
+    host.hide_docker()
+    assert host.ssh("docker ps").returncode == 127
+    host.service("sshd", "stop")
+    assert "Connection refused" in host.ssh("true").stderr
+
+
+def test_what_is_left_to_read_is_saved(lab: Lab, tiny: str, tmp_path: Path) -> None:
+    lab.hosts[0].client.containers.run(tiny, ["echo", "last words"], name="talker")
+    lab.hosts[1].stop()
+    lab.save(tmp_path)
+    assert "last words" in (tmp_path / "node1.talker.log").read_text()
+    assert '"/talker"' in (tmp_path / "node1.talker.json").read_text()
+    assert "API listen on" in (tmp_path / "node1.log").read_text()
+    assert (tmp_path / "node2.log").exists()
+
+
+def test_tasks_of_the_train_image_are_not_root_and_may_write_checkpoints(engine: Engine, images: Images) -> None:
+    look = "id -u; touch /checkpoints/x && echo mine; touch /opt/venv/x 2>/dev/null || echo not mine"
+    ran = engine.client.containers.run(images.train(), ["sh", "-c", look], remove=True)
+    assert ran == b"1000\nmine\nnot mine\n"
+
+
+def test_the_train_image_keeps_nothing_that_only_its_build_needed(engine: Engine, images: Images) -> None:
+    look = "ls /opt; find / -xdev '(' -name ca.crt -o -name pip.conf -o -name '*.whl' -path '/opt/*' ')'"
+    ran = engine.client.containers.run(images.train(), ["sh", "-c", look], user="0", remove=True)
+    assert ran == b"venv\n"
+
+
+def test_the_train_image_has_tensorflow_whole(engine: Engine, images: Images) -> None:
+    program = (
+        "import tensorflow as tf, tensorboard; print(tf.reduce_sum(tf.ones([3])).numpy(), tensorboard.__version__)"
+    )
+    ran = engine.client.containers.run(images.train(), ["python", "-c", program], remove=True, network_mode="none")
+    assert ran.startswith(b"3.0 2.")
+
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from tests.integration.engine import Engine
+engine = Engine(Path(sys.argv[1]))
+engine.start()
+print(engine.run, engine.network.name, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_session_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, tmp_path], stdout=subprocess.PIPE, text=True) as session:
+        assert session.stdout
+        run, name = session.stdout.readline().split()
+        socket = Path(run, "docker.sock")
+        assert answers(socket)
+        session.kill()
+    until(lambda: not answers(socket), "the engine to end with the session")
+    until(lambda: not processes_of(run), "its processes to end")
+    again = Engine(tmp_path)
+    again.start()
+    again.stop()
+    assert not Path(run).exists()
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/{name}"))
+    assert name not in subprocess.run(["ip", "link"], capture_output=True, text=True, check=True).stdout
+    assert name not in subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
+    assert name not in Path("/proc/self/mounts").read_text()
+
+
+def processes_of(run: str) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        found += [process.name for word in words if word.startswith(os.fsencode(run))]
+    return found

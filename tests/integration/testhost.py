@@ -1,0 +1,258 @@
+"""A host for tests: a container with sshd and a Docker engine of its own, and every fault a test may need."""
+
+import contextlib
+import io
+import subprocess
+import tarfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from docker.models.containers import Container
+from docker.types import Mount
+
+from .engine import Engine, answers
+from .images import tar
+
+PRIVILEGED: dict[str, Any] = {"Privileged": True}
+"""What a container needs to run containers itself, in the words of the engine's API."""
+
+WITHOUT_SYS_RESOURCE: dict[str, Any] = {
+    "CapAdd": ["ALL"],
+    "CapDrop": ["SYS_RESOURCE"],
+    "SecurityOpt": ["seccomp=unconfined"],
+    "MaskedPaths": [],
+    "ReadonlyPaths": [],
+    "DeviceCgroupRules": ["a *:* rwm"],
+    "CgroupnsMode": "host",
+    "Binds": ["/sys/fs/cgroup:/sys/fs/cgroup:rw"],
+}
+"""The same where this machine has no CAP_SYS_RESOURCE, which `Privileged` would hand on."""
+
+
+@dataclass(frozen=True)
+class Bed:
+    """What all hosts of a lab share; `known_hosts` and the private `key` are files, `network` is a name."""
+
+    engine: Engine
+    image: str
+    network: str
+    key: Path
+    public_key: str
+    known_hosts: Path
+
+
+@dataclass
+class Host:
+    """One test host; `disk` is the size of its engine's disk, as `64m`, when it should be small.
+
+    Whatever changes the machine itself sets `disturbed`: the lab makes such a host anew before the next test.
+    """
+
+    bed: Bed
+    name: str
+    address: str
+    disk: str | None = None
+    port: int = 22
+    user: str = "trainer"
+    disturbed: bool = False
+    _container: Container | None = None
+    _client: docker.DockerClient | None = None
+
+    def __post_init__(self) -> None:
+        self.key, self.public_key = new_key()
+        self._outside = self.bed.engine.run / self.name
+
+    @property
+    def client(self) -> docker.DockerClient:
+        """The SDK's client for this host's engine, through a socket that neither sshd nor a firewall stands before."""
+        if self._client is None:
+            self._client = docker.DockerClient(base_url=f"unix://{self._outside}/docker.sock", timeout=300)
+        return self._client
+
+    def variables(self, user: str | None = None) -> dict[str, Any]:
+        """Return what an inventory says of this host. Users: trainer, plain (no Docker), admin (sudo), root."""
+        return {
+            "ansible_host": self.address,
+            "ansible_port": self.port,
+            "ansible_user": user or self.user,
+            "ansible_ssh_private_key_file": str(self.bed.key),
+        }
+
+    def ssh(self, *words: str, user: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run a command over OpenSSH's client, which knows this host's key and no other."""
+        options = {"UserKnownHostsFile": self.bed.known_hosts, "StrictHostKeyChecking": "yes", "ConnectTimeout": 3}
+        options |= {"GlobalKnownHostsFile": "/dev/null", "BatchMode": "yes", "IdentitiesOnly": "yes"}
+        flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+        target = ["-p", str(self.port), "-i", str(self.bed.key), f"{user or self.user}@{self.address}"]
+        # Without a configuration of the user's own.
+        command = ["ssh", "-F", "/dev/null", *flags, *target, *words]
+        return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+
+    def run(self, *argv: str) -> str:
+        """Run a command as root on the host, past sshd, and return what it printed."""
+        code, output = self._exec(*argv)
+        assert code == 0, f"{self.name}: {' '.join(argv)}: exit code {code}: {output}"
+        return output
+
+    def _exec(self, *argv: str) -> tuple[int, str]:
+        done = self._made.exec_run(list(argv))
+        assert isinstance(done.output, bytes)
+        return done.exit_code or 0, done.output.decode(errors="replace")
+
+    @property
+    def _made(self) -> Container:
+        assert self._container, f"{self.name} was not made"
+        return self._container
+
+    def create(self, powers: dict[str, Any]) -> None:
+        """Make the host and switch it on; `wait` tells when it is up."""
+        self.remove()
+        self._outside.mkdir(exist_ok=True)
+        api = self.bed.engine.client.api
+        host_config = api.create_host_config(init=True, network_mode=self.bed.network, mounts=self._mounts())
+        endpoints = {self.bed.network: api.create_endpoint_config(ipv4_address=self.address)}
+        created = api.create_container(
+            self.bed.image, name=self.name, hostname=self.name, host_config={**host_config, **powers},
+            networking_config={"EndpointsConfig": endpoints},
+            environment={"MTU": str(self.bed.engine.network.mtu), "CGROUPS": "shared" if "Binds" in powers else "own"},
+        )  # fmt: skip
+        self._container = self.bed.engine.client.containers.get(created["Id"])
+        keys = {
+            "ssh_host_ed25519_key": (self.key, 0o600),
+            "authorized_keys": (self.bed.public_key.encode(), 0o644),
+        }
+        self._container.put_archive("/etc/ssh", tar(keys))
+        self._container.start()
+        self.disturbed = False
+
+    def _mounts(self) -> list[Mount]:
+        mounts = [Mount("/run/outside", str(self._outside), type="bind")]
+        if self.disk:
+            mounts.append(Mount("/var/lib/docker", None, type="tmpfs", tmpfs_size=self.disk))
+        return mounts
+
+    def remove(self) -> None:
+        """Remove the host with everything on it."""
+        if self._client:
+            self._client.close()
+            self._client = None
+        if self._container:
+            self._container.remove(force=True, v=True)
+            self._container = None
+
+    def wait(self, seconds: float = 60) -> None:
+        """Wait until sshd and the engine answer."""
+        deadline = time.monotonic() + seconds
+        while not (self._sshd_answers() and self.engine_answers()):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} is not up after {seconds} s:\n{self.logs()}")
+            time.sleep(0.1)
+
+    def engine_answers(self) -> bool:
+        """Whether the host's engine runs."""
+        return answers(self._outside / "docker.sock")
+
+    def _sshd_answers(self) -> bool:
+        return self._exec("nc", "-z", "127.0.0.1", "22")[0] == 0
+
+    def clean(self) -> None:
+        """Remove what tests have put on the host's engine: containers, volumes and networks, and with them no image."""
+        for container in self.client.containers.list(all=True, ignore_removed=True):
+            container.remove(force=True, v=True)
+        for volume in self.client.volumes.list():
+            volume.remove(force=True)
+        self.client.networks.prune()
+
+    def forget_images(self) -> None:
+        """Remove all images: the host has never seen one."""
+        self.clean()
+        for image in self.client.images.list():
+            for name in image.tags:
+                self.client.images.remove(name, force=True)
+        self.client.images.prune({"dangling": False})
+
+    def stop(self) -> None:
+        """Switch it off at once, as a power cut does."""
+        self.disturbed = True
+        self._made.kill()
+        self._made.wait()
+
+    def start(self) -> None:
+        """Switch it on again, with its disk as it was."""
+        self._made.start()
+        self.wait()
+
+    def restart(self) -> None:
+        """Power cut and boot."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze all of it: connections stay open and nothing answers."""
+        self.disturbed = True
+        self._made.pause()
+
+    def unpause(self) -> None:
+        """Let it go on."""
+        self._made.unpause()
+
+    def service(self, name: str, verb: str) -> None:
+        """`sshd` or `engine`; `start`, `stop`, or `kill`, which leaves the engine's containers running."""
+        self.disturbed = True
+        self.run("host-service", name, verb)
+
+    def sshd_option(self, line: str) -> None:
+        """Restart sshd with a line of sshd_config before all others, such as `AllowTcpForwarding no`."""
+        self.service("sshd", "stop")
+        self.run("sh", "-c", 'echo "$0" >/etc/ssh/sshd_config.d/00-test.conf', line)
+        self.service("sshd", "start")
+
+    def change_key(self) -> None:
+        """Give it another host key than known_hosts has, as a machine that was installed again."""
+        self.service("sshd", "stop")
+        self.run(
+            "sh", "-c", "rm /etc/ssh/ssh_host_* && ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key"
+        )
+        self.service("sshd", "start")
+
+    def hide_docker(self) -> None:
+        """Take the docker command away; the engine goes on."""
+        self.disturbed = True
+        self.run("mv", "/usr/bin/docker", "/usr/bin/docker.hidden")
+
+    def drop(self, port: int = 22) -> None:
+        """Lose every packet to `port`, also of open connections; nobody is told."""
+        self.disturbed = True
+        self.run("iptables", "-w", "-I", "INPUT", "-p", "tcp", "--dport", str(port), "-j", "DROP")
+
+    def accept(self, port: int = 22) -> None:
+        """End what `drop` began."""
+        self.run("iptables", "-w", "-D", "INPUT", "-p", "tcp", "--dport", str(port), "-j", "DROP")
+
+    def logs(self) -> str:
+        """Return what the host itself says: boot, sshd, engine; also when it is switched off."""
+        self._made.reload()
+        parts = [f"== {self.name}: {self._made.attrs['State']['Status']}\n", str(self._made.logs(), "utf-8", "replace")]
+        for path in ("/var/log/sshd.log", "/var/log/dockerd.log"):
+            with contextlib.suppress(docker.errors.NotFound):
+                parts.append(f"== {path}\n{self._read(path)}")
+        return "".join(parts)
+
+    def _read(self, path: str) -> str:
+        chunks, _ = self._made.get_archive(path)
+        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+            file = archive.extractfile(Path(path).name)
+            assert file
+            return file.read().decode(errors="replace")
+
+
+def new_key() -> tuple[bytes, str]:
+    """Return a new key for SSH: the private one as a file holds it, and the public one as one line."""
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    return private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -1,0 +1,164 @@
+"""Images made by hand, as the tools that save them write them."""
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfprov.delivery.archive import load
+from tfprov.delivery.code import Code
+from tfprov.delivery.layout import Layout
+from tfprov.delivery.oci import (
+    OCI_CONFIG,
+    OCI_INDEX,
+    OCI_LAYER,
+    OCI_MANIFEST,
+    Descriptor,
+    Image,
+    describe,
+    digest_of,
+    encode,
+)
+
+Entry = bytes | tarfile.TarInfo
+
+
+def tar(entries: Mapping[str, Entry] | Sequence[tuple[str, Entry]]) -> bytes:
+    """Return a tar of files, given by name, and of ready headers."""
+    pairs = entries.items() if isinstance(entries, Mapping) else entries
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, entry in pairs:
+            info = entry if isinstance(entry, tarfile.TarInfo) else tarfile.TarInfo(name)
+            data = entry if isinstance(entry, bytes) else b""
+            info.name, info.size = name, len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def link(target: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    info = tarfile.TarInfo()
+    info.type, info.linkname = kind, target
+    return info
+
+
+LAYERS = (tar({"bin/sh": b"a shell"}), tar({"etc/motd": b"hello"}), tar({"bin/python": b"snake" * 3000}))
+
+
+def config(layers: Sequence[bytes], **settings: Any) -> bytes:
+    return encode(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "created": "2024-05-01T00:00:00Z",
+            "config": {"Env": ["PATH=/bin"], "Labels": None, "WorkingDir": "", **settings},
+            "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
+            "history": [{"created_by": f"step {number}"} for number, _ in enumerate(layers)],
+        }
+    )
+
+
+def saved(*images: tuple[str | None, Sequence[bytes]], **settings: Any) -> dict[str, Entry]:
+    """Return the files `docker save` of engine 20.10 writes; a layer that is there already is a link."""
+    files: dict[str, Entry] = {}
+    written: dict[bytes, str] = {}
+    entries = []
+    for name, layers in images:
+        document = config(layers, **settings)
+        paths = []
+        for layer in layers:
+            folder = f"{len(files):064x}"
+            paths.append(f"{folder}/layer.tar")
+            files[f"{folder}/VERSION"] = b"1.0"
+            files[paths[-1]] = link(f"../{written[layer]}") if layer in written else layer
+            written.setdefault(layer, paths[-1])
+        path = f"{digest_of(document).removeprefix('sha256:')}.json"
+        files[path] = document
+        entries.append({"Config": path, "RepoTags": [name] if name else None, "Layers": paths})
+    return files | {"manifest.json": encode(entries), "repositories": b"{}"}
+
+
+def blob_path(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
+
+
+class OciArchive:
+    """An OCI layout in the making."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Entry] = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}'}
+        self.index: list[dict[str, Any]] = []
+
+    def blob(self, media_type: str, data: bytes) -> Descriptor:
+        found = describe(media_type, data)
+        self.files[blob_path(found.digest)] = data
+        return found
+
+    def image(self, layers: Sequence[bytes], suffix: str = "", stored: Sequence[bytes] = ()) -> Descriptor:
+        """Add an image; `stored` are its layers as compressed, with the suffix of their media type."""
+        parts = [self.blob(OCI_LAYER + suffix, data) for data in stored or layers]
+        settings = self.blob(OCI_CONFIG, config(layers))
+        document = {
+            "schemaVersion": 2,
+            "mediaType": OCI_MANIFEST,
+            "config": entry(settings),
+            "layers": list(map(entry, parts)),
+        }
+        return self.blob(OCI_MANIFEST, encode(document))
+
+    def name(self, manifest: Descriptor, **annotations: str) -> None:
+        self.index.append(
+            entry(manifest) | {"annotations": {key.replace("_", "."): it for key, it in annotations.items()}}
+        )
+
+    def tar(self) -> bytes:
+        index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": self.index}
+        return tar(self.files | {"index.json": encode(index)})
+
+
+def entry(blob: Descriptor) -> dict[str, Any]:
+    return {"mediaType": blob.media_type, "digest": blob.digest, "size": blob.size}
+
+
+def oci(layers: Sequence[bytes] = LAYERS, *, compressed: bool = False) -> bytes:
+    """Return an OCI archive of one image."""
+    archive = OciArchive()
+    stored = [gzip.compress(layer, mtime=0) for layer in layers]
+    archive.name(archive.image(layers, "+gzip", stored) if compressed else archive.image(layers))
+    return archive.tar()
+
+
+def loaded(layout: Layout, name: str = "base", layers: Sequence[bytes] = LAYERS, **settings: Any) -> Image:
+    """Bring an image into the layout."""
+    return load(layout, io.BytesIO(tar(saved((f"{name}:1", layers), **settings))), name)
+
+
+def code(**files: bytes) -> Code:
+    """Return code of these files, as packed."""
+    archive = tar({name.replace("__", "/"): data for name, data in sorted(files.items())})
+    return Code("programs", digest_of(archive), archive)
+
+
+def contents(layout: Layout) -> dict[str, bytes]:
+    """Return every file of the layout that matters: the blobs and what is on its way in."""
+    folders = (layout.blobs.directory, layout.blobs.incoming)
+    return {path.name: path.read_bytes() for folder in folders for path in folder.iterdir()}
+
+
+def settings(layout: Layout, image: Image) -> dict[str, Any]:
+    """Return the configuration of an image."""
+    found: dict[str, Any] = json.loads(layout.blobs.read(image.config))
+    return found
+
+
+def layer_files(layout: Layout, image: Image, number: int = -1) -> dict[str, tarfile.TarInfo]:
+    """Return what a layer has, by name."""
+    with layout.blobs.open(image.layers[number]) as file, tarfile.open(fileobj=file) as archive:
+        return {member.name: member for member in archive}
+
+
+def new_layout(directory: Path) -> Layout:
+    return Layout(directory / "images")

@@ -1,0 +1,149 @@
+"""The `docker` runtime: each task in a container of the host's engine."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+from tfprov.errors import HostError
+from tfprov.hosts import docker_exec, docker_files
+from tfprov.hosts.base import File
+from tfprov.hosts.docker_labels import CLUSTER, STOPPED, TASK, container_name, creation, volume_name
+from tfprov.hosts.docker_state import observed
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.logfile import split
+from tfprov.model.cluster import Task
+from tfprov.model.state import Container, HostState, State
+
+Serves = Callable[[str, int], bool]
+"""Whether something serves on an address and port, asked from the host itself."""
+Run = Callable[[Sequence[str]], tuple[int, str]]
+"""Runs a program on the host; returns its exit code and what it printed."""
+
+
+class DockerRuntime:
+    """Tasks of `cluster` on the host of `engine`; `serves` and `run` reach the host itself."""
+
+    def __init__(self, engine: Engine, cluster: str, serves: Serves, run: Run, directory: str = "/checkpoints") -> None:
+        self.host, self.engine, self.cluster, self.directory = engine.host, engine, cluster, directory
+        self._serves, self._run = serves, run
+
+    def checkpoint_dir(self, task: str) -> str:
+        """See Runtime."""
+        return self.directory
+
+    def observe(self) -> HostState:
+        """See Runtime."""
+        containers = [observed(facts, self.host) for facts in self._inspected(f"{CLUSTER}={self.cluster}")]
+        with self.engine.errors():
+            images = self.engine.api.images(name=f"tfprov/{self.cluster}")
+        return HostState(self.host, tuple(containers), frozenset(image["Id"] for image in images))
+
+    def _inspected(self, *labels: str) -> list[dict[str, Any]]:
+        with self.engine.errors():
+            listed = self.engine.api.containers(all=True, filters={"label": list(labels)})
+            return [self.engine.api.inspect_container(one["Id"]) for one in listed]
+
+    def _find(self, task: str) -> dict[str, Any] | None:
+        found = self._inspected(f"{CLUSTER}={self.cluster}", f"{TASK}={task}")
+        return found[0] if found else None
+
+    def _need(self, task: str) -> dict[str, Any]:
+        found = self._find(task)
+        if found is None:
+            raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
+        return found
+
+    def start(self, container: Container, run: str) -> None:
+        """See Runtime."""
+        task, box = container.task.name, container.box
+        assert box is not None, "a container of the docker runtime has an image"
+        before = self._idle(task, "is already running")
+        self._check_name(container_name(self.cluster, task))
+        with self.engine.errors():
+            api = self.engine.api
+            if before is not None:
+                api.remove_container(before["Id"])
+            api.create_volume(volume_name(self.cluster, task), labels={CLUSTER: self.cluster, TASK: task})
+            made = api.create_container(**creation(api, container, box, self.cluster, run))
+            api.put_archive(made["Id"], "/", docker_files.directory_for_all(container.checkpoint_dir))
+            api.start(made["Id"])
+
+    def _idle(self, task: str, complaint: str) -> dict[str, Any] | None:
+        found = self._find(task)
+        if found is not None and observed(found, self.host).state is State.RUNNING:
+            raise HostError(self.host, f"{task} {complaint} (container {found['Id'][:12]})", "stop it first")
+        return found
+
+    def _check_name(self, name: str) -> None:
+        """A container that has our name but not our labels is somebody's, and not touched."""
+        with self.engine.errors():
+            same = self.engine.api.containers(all=True, filters={"name": f"^/{name}$"})
+        for one in same:
+            if (one["Labels"] or {}).get(CLUSTER) != self.cluster:
+                what = f"the container {name} ({one['Id'][:12]}) is not ours"
+                raise HostError(self.host, what, "rename it, or choose another `cluster`")
+
+    def stop(self, task: str, grace: float) -> None:
+        """See Runtime."""
+        found = self._find(task)
+        if found is None or observed(found, self.host).state is not State.RUNNING:
+            return
+        name = found["Name"].lstrip("/")
+        with self.engine.errors():
+            if not name.endswith(STOPPED):
+                self.engine.api.rename(found["Id"], name + STOPPED)
+            self.engine.api.stop(found["Id"], timeout=int(grace))
+
+    def remove(self, task: str) -> None:
+        """See Runtime."""
+        found = self._idle(task, "is running")
+        with self.engine.errors():
+            if found is not None:
+                self.engine.api.remove_container(found["Id"])
+            ours = {"label": [f"{CLUSTER}={self.cluster}", f"{TASK}={task}"]}
+            for volume in self.engine.api.volumes(filters=ours)["Volumes"] or ():
+                self.engine.api.remove_volume(volume["Name"])
+
+    def deliver(self, digest: str, archive: bytes) -> None:
+        """See Runtime."""
+        raise AssertionError("images are delivered by digest, not code")
+
+    def clean(self) -> None:
+        """See Runtime. Images stay: the next start needs them, and `image prune` is for them."""
+
+    def files(self, task: str) -> Mapping[str, File]:
+        """See Runtime."""
+        if (found := self._find(task)) is None:
+            return {}
+        with self.engine.errors():
+            return docker_files.listing(self.engine.api, self.host, found, self.directory)
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        """See Runtime."""
+        found = self._need(task)
+        with self.engine.errors():
+            return docker_files.read(self.engine.api, self.host, found["Id"], f"{self.directory}/{name}")
+
+    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
+        """See Runtime."""
+        if (found := self._find(task)) is None:
+            return
+        with self.engine.errors():
+            chunks: Iterable[bytes] = self.engine.api.logs(
+                found["Id"], stream=True, follow=follow, tail="all" if tail is None else tail
+            )
+            yield from split(chunks)
+
+    def serves(self, task: Task) -> bool:
+        """See Runtime."""
+        return self._serves(task.address, task.port)
+
+    def command(self, argv: Sequence[str]) -> tuple[int, str]:
+        """See Runtime."""
+        return self._run(argv)
+
+    def execute(self, task: str, argv: Sequence[str]) -> int:
+        """See Runtime; the command has no input."""
+        found = self._need(task)
+        with self.engine.errors():
+            return docker_exec.run(self.engine.api, found["Id"], argv, os.write)

@@ -1,0 +1,75 @@
+"""What a container of ours is called and labelled, and how it is made: labels are the only state there is."""
+
+import json
+from typing import Any
+
+import docker
+
+from tfprov.model.state import Box, Container
+
+CLUSTER, TASK, HOST = "tfprov.cluster", "tfprov.task", "tfprov.host"
+SPEC, RUN = "tfprov.spec", "tfprov.run"
+
+STOPPED = "-stopped"
+"""Ends the name of a container that tfprov stopped: the engine keeps no trace of who ended a task, and labels are fixed."""
+
+_LOG = {"max-size": "10m", "max-file": "2"}
+"""As much as the process runtime keeps."""
+
+
+def container_name(cluster: str, task: str) -> str:
+    """Return the name of a task's container: `tfprov-linear-worker-0`."""
+    return f"tfprov-{cluster}-{task.replace('/', '-')}"
+
+
+def volume_name(cluster: str, task: str) -> str:
+    """Return the name of the volume with the task's checkpoints; it outlives the container."""
+    return f"{container_name(cluster, task)}-checkpoints"
+
+
+def labels(container: Container, cluster: str, run: str) -> dict[str, str]:
+    """Return the labels that make a container ours, and from which it is read back."""
+    task = container.task
+    spec = json.dumps(container.spec, sort_keys=True)
+    return {CLUSTER: cluster, TASK: task.name, HOST: task.host, SPEC: spec, RUN: run}
+
+
+def creation(api: docker.APIClient, container: Container, box: Box, cluster: str, run: str) -> dict[str, Any]:
+    """Return the arguments with which the SDK creates `container`."""
+    task = container.task
+    ports = [task.port] if task.serves else []
+    return {
+        "image": box.image,
+        "command": list(container.argv),
+        "entrypoint": [],  # an image's own entry point would get the program as its arguments
+        "environment": {"PYTHONUNBUFFERED": "1", **container.env, "TFPROV_RUN": run},
+        "name": container_name(cluster, task.name),
+        "hostname": task.name.replace("/", "-"),
+        "labels": labels(container, cluster, run),
+        "ports": ports,
+        "host_config": _host_config(api, container, box, cluster),
+    }
+
+
+def _host_config(api: docker.APIClient, container: Container, box: Box, cluster: str) -> dict[str, Any]:
+    task = container.task
+    policy: dict[str, str | int] = {"Name": "no"}
+    if container.restart == "on-failure":
+        policy = {"Name": "on-failure", "MaximumRetryCount": container.max_restarts}
+    mounts = [docker.types.Mount(container.checkpoint_dir, volume_name(cluster, task.name), type="volume")]
+    mounts += [docker.types.Mount(m.target, m.source, type="bind", read_only=m.read_only) for m in box.mounts]
+    made: dict[str, Any] = api.create_host_config(
+        # On the address of the cluster only: whoever reaches a TensorFlow port can run code.
+        port_bindings={task.port: (box.address, task.port)} if task.serves else {},
+        mounts=mounts,
+        restart_policy=policy,
+        init=True,  # PID 1 that ignores SIGTERM would cost the whole grace
+        log_config=docker.types.LogConfig(type="json-file", config=_LOG),
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        pids_limit=box.pids,
+        mem_limit=box.memory,
+        nano_cpus=int(box.cpus * 1e9) if box.cpus else None,
+        device_requests=[docker.types.DeviceRequest(count=box.gpus, capabilities=[["gpu"]])] if box.gpus else None,
+    )
+    return made

@@ -1,0 +1,175 @@
+"""The Docker engine of a host: the docker SDK, talking through the host's one SSH connection or a unix socket.
+
+Over SSH every HTTP connection is a channel in which `docker system dial-stdio` runs on the host; it finds the engine as
+any `docker` command there does. Channels are kept for the next request, and let go when someone else needs a session.
+"""
+
+import contextlib
+import queue
+import re
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import docker
+import urllib3
+from docker.transport.basehttpadapter import BaseHTTPAdapter
+from docker.utils import version_lt
+
+from tfprov.hosts.engine_dial import Dial
+from tfprov.hosts.engine_errors import OLDEST, engine_errors, too_old
+from tfprov.hosts.ssh import SSH
+
+TIMEOUT = 120.0
+"""Seconds without a byte from an engine that end a request; an unpacking layer on a slow disk is silent for a while."""
+_KEPT = 4
+"""Idle channels that are kept: the SDK needs one for most of its work."""
+_BASE = "http+docker://engine"
+DOCKER = ("docker",)
+LOCAL = Path("/var/run/docker.sock")
+
+
+class Engine:
+    """The engine of `host`. Use `api` inside of `with engine.errors():`; nothing is connected before that."""
+
+    def __init__(self, host: str, adapter: BaseHTTPAdapter, user: str = "", timeout: float = TIMEOUT) -> None:
+        self.host = host
+        self._adapter, self._user, self._timeout = adapter, user, timeout
+        self._lock = threading.Lock()
+        self._api: docker.APIClient | None = None
+
+    @classmethod
+    def over(cls, ssh: SSH, command: Sequence[str] = DOCKER, timeout: float = TIMEOUT) -> "Engine":
+        """Return the engine that `command` finds on the host, through sudo where the target says so."""
+        adapter = _Adapter(lambda: Dial(ssh, (*command, "system", "dial-stdio")), timeout)
+        ssh.on_shortage(adapter.let_go)
+        return cls(ssh.host, adapter, ssh.user, timeout)
+
+    @classmethod
+    def local(cls, host: str, path: Path = LOCAL, timeout: float = TIMEOUT) -> "Engine":
+        """Return the engine behind a unix socket of this machine."""
+        return cls(host, _Adapter(lambda: _connected(path), timeout), timeout=timeout)
+
+    @property
+    def api(self) -> docker.APIClient:
+        """Return the SDK's client, which speaks the engine's own version of the API. Raises HostError."""
+        with self._lock, self.errors():
+            if self._api is None:
+                version = str(self._client(OLDEST).version(api_version=False).get("ApiVersion"))
+                if not re.fullmatch(r"\d+\.\d+", version) or version_lt(version, OLDEST):
+                    raise too_old(self.host, version)
+                self._api = self._client(version)
+            return self._api
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Return the context in which `api`, and every stream that it returns, is used: all it raises is HostError."""
+        return engine_errors(self.host, self._user)
+
+    def hang_up(self, attached: Any) -> None:
+        """Close what `api.attach_socket`, or an `exec_start` with `socket=True`, returned: its own close() does not."""
+        connection = getattr(attached, "sock", None) or getattr(attached, "_sock", None)
+        attached.close()
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Let go of all channels or sockets; the SSH connection stays."""
+        self._adapter.close()
+
+    def _client(self, version: str) -> docker.APIClient:
+        # With a version of its own, the SDK connects to nothing while it is made, so the address does not matter.
+        client = docker.APIClient(base_url="http://engine:1", version=version, timeout=int(self._timeout))
+        client.trust_env = False  # a proxy for the web is none for an engine
+        client.adapters.clear()
+        client.mount("http+docker://", self._adapter)
+        client.base_url = _BASE
+        return client
+
+
+def _connected(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(str(path))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class _Adapter(BaseHTTPAdapter):
+    """Gives requests a pool whose connections are what `dial` returns."""
+
+    def __init__(self, dial: Callable[[], Any], timeout: float) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._dial, self._timeout = dial, timeout
+        self._pool: _Pool | None = None
+
+    def get_connection(self, url: Any, proxies: Any = None) -> "_Pool":
+        """Return the one pool. Called by requests."""
+        with self._lock:
+            self._pool = self._pool or _Pool(self._dial, self._timeout)
+            return self._pool
+
+    def request_url(self, request: Any, proxies: Any) -> str:
+        """Return the path alone: there is no proxy between."""
+        path: str = request.path_url
+        return path
+
+    def let_go(self) -> None:
+        """Close the connections that are idle."""
+        pool = self._pool
+        if pool is not None:
+            pool.drain()
+
+    def close(self) -> None:
+        """Close the connections that are idle; one in use is closed when it is given back."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    def __init__(self, dial: Callable[[], Any], timeout: float) -> None:
+        super().__init__("engine", timeout=timeout, maxsize=_KEPT)
+        self._dial = dial
+
+    def _new_conn(self) -> "_Connection":
+        return _Connection(self._dial, self.timeout.read_timeout)
+
+    def drain(self) -> None:
+        """Close what is idle. Not close(): a request that has just chosen this pool would fail."""
+        if (kept := self.pool) is None:
+            return
+        taken: list[Any] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                taken.append(kept.get(block=False))
+        for connection in taken:
+            if connection is not None:
+                connection.close()
+            with contextlib.suppress(queue.Full):
+                kept.put(None, block=False)
+
+
+class _Connection(urllib3.connection.HTTPConnection):
+    """An HTTP connection over what `dial` returns."""
+
+    def __init__(self, dial: Callable[[], Any], timeout: Any) -> None:
+        super().__init__("engine", timeout=timeout)
+        self._dial = dial
+
+    def connect(self) -> None:
+        """Reach the engine."""
+        self.sock = self._dial()
+        self.sock.settimeout(self.timeout)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection can be used again; asking a channel's descriptor would cost a pipe a channel."""
+        found: Any = self.sock
+        return bool(found.open) if isinstance(found, Dial) else super().is_connected

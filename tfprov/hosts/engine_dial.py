@@ -1,0 +1,117 @@
+"""A channel to an engine, in the shape of the socket that http.client, urllib3 and the docker SDK expect."""
+
+import io
+import os
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from tfprov.errors import HostError
+from tfprov.hosts.engine_errors import explain
+from tfprov.hosts.foreign import ConnectionLost
+from tfprov.hosts.ssh import SSH
+
+_AHEAD = 512 * 1024
+"""Bytes read at once. Small reads are what costs: paramiko moves all that it still holds, up to 2 MiB, at every one."""
+_PATIENCE = 10.0
+"""Seconds that a program which has closed its output may take to end."""
+
+
+class Dial:
+    """Runs `command` on the host, which copies between its standard streams and the engine's socket."""
+
+    def __init__(self, ssh: SSH, command: Sequence[str]) -> None:
+        self._ssh = ssh
+        self._stream = ssh.stream(command, sudo=ssh.target.become)
+        self._answered = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def recv(self, size: int) -> bytes:
+        """Return what the engine sent. Raises HostError with the reason when there is no engine to send anything."""
+        data = self._stream.recv(size)
+        if not data and not self._answered:
+            raise self._reason()
+        self._answered = True
+        return data
+
+    def sendall(self, data: bytes | bytearray | memoryview) -> None:
+        """Send all of `data` to the engine. Raises HostError with the reason when there is none."""
+        try:
+            self._stream.sendall(data)
+        except ConnectionLost:
+            raise
+        except HostError:
+            if self._answered:
+                raise
+            raise self._reason() from None
+
+    def makefile(self, mode: str = "rb", buffering: int = -1) -> "io.BufferedReader[_Raw]":
+        """Return the file that http.client reads a response from."""
+        raw = _Raw(self)
+        reader = io.BufferedReader(raw, _AHEAD)
+        raw.reader = weakref.ref(reader)
+        return reader
+
+    def _reason(self) -> HostError:
+        code = self._stream.wait(_PATIENCE)
+        said = self._stream.complaint() or f"`docker system dial-stdio` ended with exit code {code}"
+        return HostError(self._ssh.host, *explain(said, self._ssh.user))
+
+
+class _Raw(io.RawIOBase):
+    """What the SDK takes for the socket itself, and reads from past the file in which it found it.
+
+    What the file has read ahead, such as the output of a program that came with the headers, is handed out first.
+    """
+
+    reader: "weakref.ref[io.BufferedReader[_Raw]]"
+
+    def __init__(self, dial: Dial) -> None:
+        self.sock = dial
+        self._asleep = False
+        self._ready: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.sock, name)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if self._asleep:
+            return None
+        view = memoryview(buffer).cast("B")
+        data = self.sock.recv(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def recv(self, size: int) -> bytes:
+        ahead = self._ahead()
+        return self.reader().read1(min(size, ahead)) if ahead else self.sock.recv(size)  # type: ignore[union-attr]
+
+    def _ahead(self) -> int:
+        """Return how many bytes the file holds; it would wait for the first one if it were not told to find none."""
+        reader = self.reader()
+        if reader is None or reader.closed:
+            return 0
+        self._asleep = True
+        try:
+            return len(reader.peek())
+        finally:
+            self._asleep = False
+
+    def fileno(self) -> int:
+        """Return what can be polled: the channel, or something that is always ready while there is more to hand out."""
+        if not self._ahead():
+            return int(self.sock.fileno())
+        if self._ready is None:
+            self._ready = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        return self._ready
+
+    def close(self) -> None:
+        if self._ready is not None:
+            os.close(self._ready)
+            self._ready = None
+        super().close()

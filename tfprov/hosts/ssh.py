@@ -1,0 +1,178 @@
+"""A host over SSH: commands, streams and port forwards, all on one connection.
+
+Everything here raises HostError or Unreachable, one line that names the host. A connection that was lost is made anew by
+the next call; whoever was using it is told that the outcome is unknown.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from tfprov.errors import HostError, one_line, shown
+from tfprov.hosts.foreign import talking
+from tfprov.hosts.forward_local import LocalForward
+from tfprov.hosts.ssh_link import Link
+from tfprov.hosts.ssh_run import Completed, Input, Run
+from tfprov.hosts.ssh_shell import command_line, holding
+from tfprov.hosts.ssh_stream import Stream
+from tfprov.hosts.ssh_target import Target
+
+
+class Hold:
+    """A command that lives exactly as long as this object is open; `said` is the first line that it printed.
+
+    It ends with the connection too, however that ends.
+    """
+
+    def __init__(self, stream: Stream, said: str) -> None:
+        self._stream = stream
+        self.said = said
+
+    @property
+    def alive(self) -> bool:
+        """Whether the command still runs, as far as is known here."""
+        return self._stream.open
+
+    def wait(self, seconds: float) -> int:
+        """Return the exit code of a command that has ended by itself. Raises TimedOut after `seconds`."""
+        return self._stream.wait(seconds)
+
+    def complaint(self) -> str:
+        """Return what it printed on its standard error, on one line."""
+        return self._stream.complaint()
+
+    def close(self) -> None:
+        """End the command; a second time does nothing."""
+        self._stream.close()
+
+    def __enter__(self) -> "Hold":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SSH:
+    """The host that `target` describes. Nothing is connected before it is needed; all methods are safe in any thread."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._lock = threading.Lock()
+        self._link: Link | None = None
+        self._let_go: list[Callable[[], None]] = []
+        self._closed = False
+
+    @property
+    def user(self) -> str:
+        """Return the name that was logged in with; before that, the inventory's, which may be empty."""
+        return self._link.user if self._link else self.target.user or ""
+
+    @property
+    def host(self) -> str:
+        """Return the host's name in the inventory."""
+        return self.target.name
+
+    def open(self) -> Link:
+        """Connect, unless that is done already. Raises Unreachable."""
+        with self._lock:
+            if self._closed:
+                raise HostError(self.host, "the connection was closed")
+            if self._link is None or not self._link.alive:
+                if self._link is not None:
+                    self._link.close()
+                self._link = Link(self.target, self._let_go)
+            return self._link
+
+    def close(self) -> None:
+        """Close the connection and all that runs over it; a second time does nothing."""
+        with self._lock:
+            self._closed = True
+            link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    def __enter__(self) -> "SSH":
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: Input | None = None,  # noqa: A002  as in subprocess.run
+        timeout: float | None = None,
+        sudo: bool = False,
+    ) -> Completed:
+        """Run `argv` to its end and return what became of it; every argument arrives as it is.
+
+        `input` is sent to its standard input. Raises TimedOut after `timeout` seconds (default: the target's limit;
+        math.inf for none), which does not end the command on the host; ConnectionLost when the outcome is unknown.
+        """
+        limit = self.target.command_timeout if timeout is None else timeout
+        with self.stream(argv, sudo=sudo) as stream:
+            done = Run(stream, input).completed(limit)
+        asked = [line for line in done.stderr.splitlines() if line.startswith(b"sudo: ")]
+        if sudo and done.code == 1 and asked:
+            fix = (
+                f"allow {self.user or 'this user'} to use sudo without a password (NOPASSWD), or unset `ansible_become`"
+            )
+            raise HostError(self.host, one_line(asked[0].decode("utf-8", errors="replace")), fix)
+        return done
+
+    def stream(self, argv: Sequence[str], *, sudo: bool = False) -> Stream:
+        """Start `argv` and return its standard input and output as a stream, which the caller closes."""
+        doing = f"`{shown(' '.join(argv))}`"
+        link = self.open()
+        channel = link.session(self.target.command_timeout)
+        stream = Stream(link, channel, doing, link.slots.give)
+        try:
+            with talking(self.host, doing):
+                channel.exec_command(command_line(argv, sudo=sudo))
+        except ValueError as error:
+            stream.close()
+            raise HostError(self.host, f"{doing}: {error}") from error
+        except HostError as error:
+            stream.close()
+            raise link.lost(doing) from error
+        return stream
+
+    def hold(self, argv: Sequence[str], *, sudo: bool = False, timeout: float | None = None) -> Hold:
+        """Start `argv`, which shall live as long as what is returned, and wait until it prints a line, or ends.
+
+        Its standard input is empty. Raises TimedOut when it has done neither after `timeout` seconds.
+        """
+        stream = self.stream(holding(argv), sudo=sudo)
+        try:
+            stream.settimeout(self.target.command_timeout if timeout is None else timeout)
+            said = stream.makefile("rb", 1).readline()
+            stream.settimeout(None)
+        except BaseException:
+            stream.close()
+            raise
+        return Hold(stream, said.decode("utf-8", errors="replace").rstrip("\r\n"))
+
+    @contextmanager
+    def reverse_forward(self, serve: Callable[[Stream], None]) -> Iterator[int]:
+        """Yield a port on the host's loopback; every connection to it is given to `serve`, in a thread of its own.
+
+        The connection is closed when `serve` returns. Raises ForwardingForbidden when sshd does not allow it.
+        """
+        link = self.open()
+        with link.forwards.listening(serve) as port:
+            yield port
+
+    @contextmanager
+    def local_forward(self, address: str, port: int) -> Iterator[int]:
+        """Yield a port on this machine's loopback that leads to `address:port` as the host sees it.
+
+        Raises ForwardingForbidden when sshd does not allow it; that nothing listens there is seen by who connects.
+        """
+        with LocalForward(self.open(), address, port) as forward:
+            yield forward.port
+
+    def on_shortage(self, let_go: Callable[[], None]) -> None:
+        """Call `let_go` when all sessions are taken: it closes those that it keeps for later."""
+        self._let_go.append(let_go)

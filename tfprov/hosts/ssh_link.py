@@ -1,0 +1,161 @@
+"""One live connection to a host: made through its gateways, with Fabric, and counted in channels."""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import paramiko
+from fabric import Config, Connection  # type: ignore[import-untyped]
+
+from tfprov.errors import HostError, TfprovError
+from tfprov.hosts.foreign import Dropped, connecting, lost
+from tfprov.hosts.forward import ReverseForwards
+from tfprov.hosts.slots import Slots
+from tfprov.hosts.ssh_auth import Login
+from tfprov.hosts.ssh_config import Hop, route
+from tfprov.hosts.ssh_hostkey import HostKeys, known_first
+from tfprov.hosts.ssh_packets import Packets
+from tfprov.hosts.ssh_proxy import ProxySocket
+from tfprov.hosts.ssh_pulse import Heard, Pulse
+from tfprov.hosts.ssh_target import Target
+
+CHANNELS = 8
+"""Sessions at once on one connection. sshd allows ten (MaxSessions) and counts one until its program has ended."""
+_PAUSES = (0.3, 1.0, 2.5)
+"""Seconds before another try after sshd has dropped us: beyond MaxStartups it does so to a share of all newcomers."""
+_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
+"""paramiko would take aes128-ctr first and check every packet in Python: 240 to 290 MB/s, and 740 to 840 with gcm."""
+
+# Without a handler of the program's own, Python prints paramiko's errors, with tracebacks, beside our one line.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class Link:
+    """A connection that is open from the start; once it is lost or closed, it stays so.
+
+    `requests` is to be held during a global request (a port forward): paramiko matches answers by their order.
+    """
+
+    def __init__(self, target: Target, let_go: Sequence[Callable[[], None]] = ()) -> None:
+        self.host = target.name
+        self.target = target
+        self.requests = threading.Lock()
+        self.slots = Slots(CHANNELS, let_go)
+        self.forwards = ReverseForwards(self)
+        self._connections = self._connect_patiently()
+        self.transport: Any = self._connections[-1].transport
+        self._pulse = Pulse(self.transport, self.transport.sock, self.requests)
+        self._pulse.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection can be used."""
+        return bool(self.transport.is_active())
+
+    @property
+    def user(self) -> str:
+        """Return the name that was logged in with."""
+        return str(self._connections[-1].user)
+
+    def close(self) -> None:
+        """Close the connection and its gateways; those that are gone already are fine."""
+        self._pulse.stop()
+        _close(self._connections)
+
+    def session(self, patience: float) -> Any:
+        """Return a new session channel, whose slot the caller gives back; wait up to `patience` seconds for a free one.
+
+        sshd may allow fewer than we think (MaxSessions), and frees a session only when its program has ended: a refusal
+        is tried again.
+        """
+        deadline = time.monotonic() + patience
+        for pause in _growing(0.05, 0.5):
+            left = deadline - time.monotonic()
+            if left <= 0 or not self.slots.take(left):
+                break
+            if (channel := self._try_session()) is not None:
+                return channel
+            self.slots.reclaim()
+            time.sleep(min(pause, left))
+        what = f"no free SSH session within {patience:g} s"
+        raise HostError(self.host, what, f"raise MaxSessions in its sshd_config to {CHANNELS + 2} or more")
+
+    def _try_session(self) -> Any:
+        """Return a new session channel; None, and the slot is free again, when sshd refuses one for now."""
+        try:
+            return self.transport.open_session(timeout=self.target.connect_timeout)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            self.slots.give()
+            if not self.alive or "Timeout" in str(error):
+                raise lost(self.host, "opening a session") from error
+            return None
+
+    def lost(self, doing: str) -> HostError:
+        """Return the error for a channel that ended during `doing`."""
+        return HostError(self.host, f"the host closed the channel: {doing}") if self.alive else lost(self.host, doing)
+
+    def _connect_patiently(self) -> list[Any]:
+        for pause in _PAUSES:
+            try:
+                return self._connect()
+            except Dropped:
+                time.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311  so that hosts do not come back in step
+        return self._connect()
+
+    def _connect(self) -> list[Any]:
+        connections: list[Any] = []
+        try:
+            for hop in route(self.target):
+                gateway = connections[-1] if connections else None
+                connections.append(self._connection(hop, gateway))
+                with connecting(hop.label, hop.where, self.target.connect_timeout):
+                    connections[-1].open()
+        except TfprovError:
+            _close(connections)
+            raise
+        return connections
+
+    def _connection(self, hop: Hop, gateway: Any) -> Any:
+        """Return Fabric's connection, told everything: no file of Fabric's or SSH's is read behind our back."""
+        keys = HostKeys.of(hop, accept_new=self.target.accept_new)
+        limit = self.target.connect_timeout
+        how: dict[str, Any] = dict.fromkeys(("timeout", "banner_timeout", "auth_timeout", "channel_timeout"), limit)
+        how["auth_strategy"] = Login(hop, self.target.password)
+        how["transport_factory"] = lambda sock, **options: self._transport(sock, keys, limit, options)
+        config = Config(lazy=True, ssh_config=paramiko.SSHConfig())
+        if hop.proxy_command and gateway is None:
+            how["sock"] = ProxySocket(hop.proxy_command)
+        connection = Connection(
+            hop.address,
+            user=hop.user,
+            port=hop.port,
+            config=config,
+            gateway=gateway or False,
+            forward_agent=False,
+            connect_kwargs=how,
+        )
+        connection.client.set_missing_host_key_policy(keys)
+        return connection
+
+    def _transport(self, sock: Any, keys: HostKeys, limit: float, options: dict[str, Any]) -> Any:
+        transport = paramiko.Transport(cast(Any, Heard(sock)), packetizer_class=Packets, **options)
+        transport.handshake_timeout = limit
+        security = transport.get_security_options()
+        security.ciphers = _CIPHERS
+        security.key_types = known_first(keys.known, security.key_types)
+        return transport
+
+
+def _close(connections: list[Any]) -> None:
+    for connection in reversed(connections):
+        # Not Fabric's close(): it leaves alone what did not come up completely.
+        connection.client.close()
+
+
+def _growing(first: float, last: float) -> Iterator[float]:
+    while True:
+        yield first
+        first = min(first * 2, last)

@@ -13,3 +13,12 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+
+
+def sync(path: Path) -> None:
+    """Make what a file holds, or the names in a directory, outlive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

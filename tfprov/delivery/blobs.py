@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.delivery.oci import MAX_DOCUMENT, DeliveryError, Descriptor, digest_of
+from tfprov.files import sync
 
 CHUNK = 64 * 1024
 """Bytes read, hashed and written at a time. 1 MiB costs twice the CPU time: such buffers are mapped anew each time."""
@@ -77,7 +78,7 @@ class Incoming:
         blob = self.describe(media_type)
         if not self._blobs.has(blob):
             with stored(self._path):
-                _sync(self._path)
+                sync(self._path)
                 self._path.rename(self._blobs.path(blob.digest))
         return blob
 
@@ -160,11 +161,3 @@ class Blobs:
             return True
         self.path(blob.digest).unlink(missing_ok=True)
         return False
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

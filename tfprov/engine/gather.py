@@ -4,7 +4,6 @@ Everything is written into `.part/` first, fsynced, read back where TensorFlow i
 the `checkpoint` file and the manifest follow last. A gather that is cut off leaves what was there before, whole.
 """
 
-import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from tfprov.engine.observe import observe
 from tfprov.engine.staging import Staging
 from tfprov.engine.verify import Verdict
 from tfprov.errors import GatherError, HostError
-from tfprov.files import replace
+from tfprov.files import replace, sync
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed
 
@@ -229,7 +228,7 @@ class _Gather:
             state = checkpoint_state(after.newest.prefix, [one.prefix for one in after.checkpoints])
             replace(self.target / _STATE, state.encode())
         after.write(self.target)
-        _fsync(self.target)
+        sync(self.target)
         if self.damaged:
             raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
         return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
@@ -252,11 +251,3 @@ def _is_plain(name: str) -> bool:
     """Whether `name` stays below the directory it is put into, and out of tfprov's own staging directory."""
     parts = name.split("/")
     return not name.startswith("/") and not any(part in ("", ".", "..", ".part") for part in parts) and "\0" not in name
-
-
-def _fsync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

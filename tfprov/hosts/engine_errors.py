@@ -108,7 +108,7 @@ def engine_errors(host: str, user: str = "") -> Iterator[None]:
         raise HostError(host, "its Docker engine did not answer in time", "look at its load and its disk") from error
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, EOFError) as error:
         raise _broken(host, error, user) from error
-    except struct.error as error:  # the SDK, when a stream ends within a frame
+    except (struct.error, docker.errors.StreamParseError) as error:  # a stream that ended within a frame
         raise _broken(host, error, user) from error
 
 

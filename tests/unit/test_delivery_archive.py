@@ -263,7 +263,11 @@ def test_what_is_no_image_for_containers_is_said_to_be_none(layout: Layout) -> N
     assert_refused(layout, archive.tar(), r"not an image a container can run: .*application/vnd.oci.*tar.wasm")
 
 
-@pytest.mark.parametrize("inside", [b"", b"other", gzip.compress(LAYERS[0])[:-1], gzip.compress(LAYERS[1])])
+@pytest.mark.parametrize(
+    "inside",
+    [b"", b"other", gzip.compress(LAYERS[0])[:-1], gzip.compress(LAYERS[1])],
+    ids=["nothing", "not gzip", "cut off", "another layer"],
+)
 def test_a_compressed_layer_that_unpacks_to_something_else_is_refused(layout: Layout, inside: bytes) -> None:
     archive = OciArchive()
     archive.name(archive.image(LAYERS[:1], "+gzip", [inside]))

@@ -78,7 +78,7 @@ from tfprov.delivery.layout import Layout
 layout, where = Layout(Path(sys.argv[1])), sys.argv[2]
 def die(*args): os.kill(os.getpid(), signal.SIGKILL)
 from tfprov.delivery import blobs, layout as module
-if where == "before the rename": blobs._sync = die
+if where == "before the rename": blobs.sync = die
 if where == "in the index": module.replace = die
 with layout.in_use(), layout.blobs.receive() as blob:
     blob.write(b"half of ")

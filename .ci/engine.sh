@@ -4,8 +4,8 @@
 # need it are then reported as not run.
 set -u
 
-commands='dockerd docker-init containerd iptables ip debootstrap ssh'
-packages='docker.io iptables iproute2 debootstrap openssh-client'
+commands='dockerd docker-init containerd iptables ip debootstrap ssh sshd'
+packages='docker.io iptables iproute2 debootstrap openssh-client openssh-server'
 PATH=$PATH:/usr/sbin:/sbin
 
 missing() {
@@ -21,10 +21,21 @@ without() {
     exit 0
 }
 
+# The tests start their own dockerd and sshd; the machine's own are not to run because of them.
+policy=/usr/sbin/policy-rc.d
+without_services() {
+    if [ -e "$policy" ]; then "$@"; return; fi
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null && as_root chmod 755 "$policy"
+    "$@"
+    result=$?
+    as_root rm -f "$policy"
+    return $result
+}
+
 if [ -n "$(missing)" ]; then
     command -v apt-get >/dev/null || without "install$(missing)"
     as_root true 2>/dev/null || without "install$(missing), as root: apt-get install $packages"
-    { as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+    { as_root apt-get update -q && without_services as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
         --no-install-recommends $packages; } >/dev/null 2>&1 || without "apt-get install $packages failed"
 fi
 [ "$(id -u)" = 0 ] || without "they need root: sudo make test"

@@ -23,7 +23,7 @@ FAILED = pytest.StashKey[bool]()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """There is one engine and one lab: all who use them run one after the other, in one of pytest's processes."""
     for item in items:
-        if "engine" in getattr(item, "fixturenames", ()):
+        if "private_engine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("engine"))
 
 
@@ -36,7 +36,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
+def private_engine() -> Iterator[Engine]:
     """A Docker engine of the tests' own; the test is reported as not run on a machine that cannot have one."""
     if reason := engines.unavailable():
         # For machines that must run everything, such as those of continuous integration.
@@ -45,14 +45,20 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def images(engine: Engine) -> Images:
-    """The images of the tests, each made when it is first asked for."""
-    return Images(engine)
+def engine(private_engine: Engine) -> Engine:
+    """The same, under the name that a module may give to an engine of its own."""
+    return private_engine
 
 
 @pytest.fixture(scope="session")
-def _lab(engine: Engine, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    yield from testhosts.running(engine, images.host(), tmp_path_factory.mktemp("home"))
+def images(private_engine: Engine) -> Images:
+    """The images of the tests, each made when it is first asked for."""
+    return Images(private_engine)
+
+
+@pytest.fixture(scope="session")
+def _lab(private_engine: Engine, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    yield from testhosts.running(private_engine, images.host(), tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture

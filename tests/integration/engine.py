@@ -22,7 +22,7 @@ import docker
 
 from .netns import Network
 
-COMMANDS = ("dockerd", "docker-init", "containerd", "iptables", "ip", "debootstrap", "ssh")
+COMMANDS = ("dockerd", "docker-init", "containerd", "iptables", "ip", "debootstrap", "ssh", "sshd")
 """What `.ci/engine.sh` installs; `nsenter`, `unshare` and `setpriv` are on every Linux."""
 
 

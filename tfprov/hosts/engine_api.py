@@ -35,7 +35,9 @@ LOCAL = Path("/var/run/docker.sock")
 class Engine:
     """The engine of `host`. Use `api` inside of `with engine.errors():`; nothing is connected before that."""
 
-    def __init__(self, host: str, adapter: BaseHTTPAdapter, user: str = "", timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self, host: str, adapter: BaseHTTPAdapter, user: Callable[[], str] = str, timeout: float = TIMEOUT
+    ) -> None:
         self.host = host
         self._adapter, self._user, self._timeout = adapter, user, timeout
         self._lock = threading.Lock()
@@ -46,7 +48,7 @@ class Engine:
         """Return the engine that `command` finds on the host, through sudo where the target says so."""
         adapter = _Adapter(lambda: Dial(ssh, (*command, "system", "dial-stdio")), timeout)
         ssh.on_shortage(adapter.let_go)
-        return cls(ssh.host, adapter, ssh.user, timeout)
+        return cls(ssh.host, adapter, lambda: ssh.user, timeout)
 
     @classmethod
     def local(cls, host: str, path: Path = LOCAL, timeout: float = TIMEOUT) -> "Engine":
@@ -66,7 +68,7 @@ class Engine:
 
     def errors(self) -> AbstractContextManager[None]:
         """Return the context in which `api`, and every stream that it returns, is used: all it raises is HostError."""
-        return engine_errors(self.host, self._user)
+        return engine_errors(self.host, self._user())
 
     def hang_up(self, attached: Any) -> None:
         """Close what `api.attach_socket`, or an `exec_start` with `socket=True`, returned: its own close() does not."""

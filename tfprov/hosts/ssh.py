@@ -7,9 +7,10 @@ the next call; whoever was using it is told that the outcome is unknown.
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from tfprov.errors import HostError, one_line, shown
-from tfprov.hosts.foreign import talking
+from tfprov.hosts.foreign import ConnectionLost, talking
 from tfprov.hosts.forward_local import LocalForward
 from tfprov.hosts.ssh_link import Link
 from tfprov.hosts.ssh_run import Completed, Input, Run
@@ -125,8 +126,7 @@ class SSH:
     def stream(self, argv: Sequence[str], *, sudo: bool = False) -> Stream:
         """Start `argv` and return its standard input and output as a stream, which the caller closes."""
         doing = f"`{shown(' '.join(argv))}`"
-        link = self.open()
-        channel = link.session(self.target.command_timeout)
+        link, channel = self._session()
         stream = Stream(link, channel, doing, link.slots.give)
         try:
             with talking(self.host, doing):
@@ -138,6 +138,17 @@ class SSH:
             stream.close()
             raise link.lost(doing) from error
         return stream
+
+    def _session(self) -> tuple[Link, Any]:
+        """Return a new session, on a new connection where the old one turns out to be gone: nothing was asked of it yet."""
+        link = self.open()
+        try:
+            return link, link.session(self.target.command_timeout)
+        except ConnectionLost:
+            if link.alive:
+                raise
+        link = self.open()
+        return link, link.session(self.target.command_timeout)
 
     def hold(self, argv: Sequence[str], *, sudo: bool = False, timeout: float | None = None) -> Hold:
         """Start `argv`, which shall live as long as what is returned, and wait until it prints a line, or ends.

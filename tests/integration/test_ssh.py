@@ -1,0 +1,394 @@
+"""Commands, streams, locks and port forwards over one connection to a real sshd on the loopback."""
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.local import until
+from tests.integration.sshd import Sshd, program, sshd
+from tfprov.errors import HostError, TfprovError, Unreachable
+from tfprov.hosts import ssh_pulse
+from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden, TimedOut
+from tfprov.hosts.processes import identity
+from tfprov.hosts.ssh import SSH, Hold
+from tfprov.hosts.ssh_stream import Stream
+from tfprov.hosts.ssh_target import Target
+
+pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
+
+
+def target(server: Sshd, **values: Any) -> Target:
+    usual: dict[str, Any] = {
+        "name": "h1", "address": "127.0.0.1", "port": server.port,
+        "key_files": (server.user_key,), "known_hosts": (server.known_hosts,),
+    }  # fmt: skip
+    return Target(**usual | values)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with sshd(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture
+def host(server: Sshd) -> Iterator[SSH]:
+    with SSH(target(server)) as connected:
+        yield connected
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Sshd]:
+    """An sshd that the test may break."""
+    with sshd(tmp_path / "own") as running:
+        yield running
+
+
+def failing(function: Callable[[], object], kind: type[HostError] = HostError) -> str:
+    """The message with which `function` fails: exactly of that kind, on one line, with the host's name in front."""
+    with pytest.raises(HostError) as caught:
+        function()
+    assert type(caught.value) is kind, repr(caught.value)
+    message = str(caught.value)
+    assert message.startswith("h1: ")
+    assert "\n" not in message
+    return message
+
+
+# -- commands -------------------------------------------------------------------------------------------------------
+
+
+def test_every_argument_arrives_as_it_is(host: SSH) -> None:
+    words = ["-rf", "", "a b", "it's", '"$HOME"', "new\nline", "`id`", "*", "\\", "~", "ünï", "#", "!", "--", "a;b&c|d"]
+    done = host.run(["printf", "%s\\0", *words])
+    assert done.text.split("\0")[:-1] == words
+    assert (done.code, done.stderr) == (0, b"")
+
+
+def test_a_program_whose_name_begins_with_a_dash_is_a_program(host: SSH) -> None:
+    done = host.run(["-x"])
+    assert (done.code, done.complaint) == (127, "sh: 1: -x: not found")
+
+
+def test_a_null_byte_and_no_program_at_all_are_refused(host: SSH) -> None:
+    assert "null byte" in failing(lambda: host.run(["printf", "a\0b"]))
+    assert "empty" in failing(lambda: host.run([]))
+
+
+def test_output_may_be_any_bytes(host: SSH) -> None:
+    done = host.run(["printf", "\\377\\376ok"])
+    assert done.stdout == b"\xff\xfeok"
+    assert done.text == "\ufffd\ufffdok"
+
+
+def test_ten_megabytes_each_way_at_once(host: SSH) -> None:
+    size = 10_000_000
+    done = host.run(["sh", "-c", "tee /dev/stderr"], input=bytes(size))
+    assert (len(done.stdout), len(done.stderr), done.code) == (size, size, 0)
+
+
+def test_input_may_come_in_pieces_and_need_not_be_read(host: SSH) -> None:
+    assert host.run(["wc", "-c"], input=(bytes(1000) for _ in range(100))).text.strip() == "100000"
+    assert host.run(["true"], input=bytes(50_000_000)).code == 0
+
+
+def test_a_failing_input_is_the_callers_own_error(host: SSH) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"some"
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        host.run(["cat"], input=pieces())
+    assert host.run(["true"]).code == 0
+
+
+def test_exit_codes_and_signals(host: SSH) -> None:
+    assert host.run(["sh", "-c", "exit 7"]).code == 7
+    assert host.run(["sh", "-c", "kill -TERM $$"]).code == 128 + signal.SIGTERM
+    assert host.run(["nope"]).code == 127
+
+
+def test_a_command_has_a_time_limit_and_the_connection_survives_it(host: SSH) -> None:
+    began = time.monotonic()
+    message = failing(lambda: host.run(["sleep", "30"], timeout=0.3), TimedOut)
+    assert message == "h1: `sleep 30` did not end within 0.3 s, and may still be running"
+    assert time.monotonic() - began < 2
+    assert host.run(["echo", "on"]).text == "on\n"
+
+
+def test_sudo_that_asks_for_a_password_is_explained(own: Sshd) -> None:
+    sudo = own.directory / "sudo"
+    sudo.write_text("#!/bin/sh\necho 'sudo: a password is required' >&2; exit 1\n")
+    sudo.chmod(0o755)
+    # What the host's PATH finds first plays sudo.
+    own.stop()
+    own.options = (f"SetEnv PATH={own.directory}:/usr/bin:/bin",)
+    own.start()
+    with SSH(target(own)) as host:
+        message = failing(lambda: host.run(["id"], sudo=True))
+        assert message.startswith("h1: sudo: a password is required; allow ")
+        sudo.write_text('#!/bin/sh\n[ "$1 $2" = "-n --" ] && shift 2 && exec "$@" root\n')
+        assert host.run(["echo", "a  b"], sudo=True).text == "a  b root\n"
+
+
+# -- one connection, few sessions -----------------------------------------------------------------------------------
+
+
+def test_many_threads_share_one_connection_and_eight_sessions(own: Sshd) -> None:
+    host = SSH(target(own))
+    with ThreadPoolExecutor(24) as pool:
+        texts = list(pool.map(lambda number: host.run(["echo", str(number)]).text, range(72)))
+    assert texts == [f"{number}\n" for number in range(72)]
+    assert len(own.children()) == 1
+    host.close()
+    host.close()
+    assert failing(lambda: host.run(["true"])) == "h1: the connection was closed"
+    until(lambda: not own.children(), "the connection is gone", 5)
+
+
+def test_programs_that_end_before_their_input_leave_the_connection_alone(own: Sshd) -> None:
+    """Whoever sends on a channel that the host has just closed is disconnected by OpenSSH."""
+    with SSH(target(own)) as host, ThreadPoolExecutor(24) as pool:
+        link = host.open()
+        codes = pool.map(lambda size: host.run(["true"], input=[bytes(100)] * (size % 7)).code, range(300))
+        assert set(codes) == {0}
+        assert host.open() is link
+
+
+def test_an_sshd_with_two_sessions_is_enough(tmp_path: Path) -> None:
+    with sshd(tmp_path, "MaxSessions 2") as small, SSH(target(small)) as host, ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: host.run(["true"]).code, range(16))) == {0}
+        first, second = host.stream(["cat"]), host.stream(["cat"])
+        patient = SSH(target(small, command_timeout=0.4))
+        patient._link = host._link
+        message = failing(lambda: patient.run(["true"]))
+        assert message == "h1: no free SSH session within 0.4 s; raise MaxSessions in its sshd_config to 10 or more"
+        first.close()
+        assert host.run(["true"]).code == 0
+        second.close()
+
+
+# -- streams and locks ----------------------------------------------------------------------------------------------
+
+
+def test_a_stream_carries_both_directions(host: SSH) -> None:
+    with host.stream(["cat"]) as stream:
+        stream.sendall(b"ping\n")
+        assert stream.recv(100) == b"ping\n"
+        with stream.makefile("rw") as file:
+            file.write(b"a line\nrest")
+            file.flush()
+            assert file.readline() == b"a line\n"
+            stream.shutdown_write()
+            assert file.read() == b"rest"
+        assert stream.wait(5) == 0
+        assert not stream.open
+    assert failing(lambda: stream.sendall(b"more")).startswith("h1: the host closed the channel: `cat`")
+
+
+def test_a_stream_has_its_own_time_limit(host: SSH) -> None:
+    with host.stream(["cat"]) as stream:
+        stream.settimeout(0.1)
+        assert failing(lambda: stream.recv(1), TimedOut) == "h1: no answer in time: `cat`"
+
+
+def _is_over(hold: Hold) -> bool:
+    return not hold.alive
+
+
+def _has_ended(pid: int) -> bool:
+    return identity(pid) is None
+
+
+def test_a_held_command_lives_exactly_as_long_as_its_channel(own: Sshd) -> None:
+    host = SSH(target(own))
+    ends: tuple[Callable[[Hold], None], ...] = (lambda hold: hold.close(), lambda _: own.cut())
+    for end in ends:
+        with host.hold(["sh", "-c", "echo $$; sleep 600 & wait"]) as hold:
+            pid = int(hold.said)
+            assert hold.alive
+            end(hold)
+            until(partial(_has_ended, pid), "the command has ended", 5)
+            until(partial(_is_over, hold), "that is known here", 5)
+    host.close()
+
+
+def test_a_held_command_that_ignores_sigterm_ends_all_the_same(host: SSH) -> None:
+    with host.hold(["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done"]) as hold:
+        pid = int(hold.said)
+    until(partial(_has_ended, pid), "the command has ended", 10)
+
+
+def test_a_lock_is_free_as_soon_as_its_holder_has_gone(host: SSH, tmp_path: Path) -> None:
+    command = ["flock", "-n", "-E", "75", str(tmp_path / "lock"), "sh", "-c", "echo held; exec sleep 600"]
+    with host.hold(command) as first:
+        assert (first.said, first.alive) == ("held", True)
+        with host.hold(command) as second:
+            assert second.said == ""
+            assert second.wait(5) == 75
+            assert not second.alive
+    until(lambda: _held(host, command), "the lock is free", 5)
+
+
+def _held(host: SSH, command: list[str]) -> bool:
+    with host.hold(command) as hold:
+        return hold.said == "held"
+
+
+# -- port forwards --------------------------------------------------------------------------------------------------
+
+
+def ask(port: int, data: bytes = b"?") -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def echoing(name: bytes) -> Callable[[Stream], None]:
+    def serve(stream: Stream) -> None:
+        while data := stream.recv(65536):
+            stream.sendall(name + data)
+
+    return serve
+
+
+def test_reverse_forwards_lead_each_to_its_own_server(host: SSH) -> None:
+    with host.reverse_forward(echoing(b"one")) as one, host.reverse_forward(echoing(b"two")) as two:
+        assert (ask(one), ask(two)) == (b"one?", b"two?")
+        with host.reverse_forward(echoing(b"three")) as three:
+            assert ask(three) == b"three?"
+        with pytest.raises(ConnectionError):
+            ask(three)
+        assert (ask(one), ask(two)) == (b"one?", b"two?")  # the end of one leaves the others alone
+        with ThreadPoolExecutor(40) as pool:
+            assert set(pool.map(ask, [one] * 40)) == {b"one?"}
+
+
+def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(host: SSH) -> None:
+    entered, left = threading.Event(), threading.Event()
+
+    def serve(stream: Stream) -> None:
+        entered.set()
+        stream.recv(1)
+        left.set()
+        raise LookupError("mine")
+
+    def visit() -> None:
+        with host.reverse_forward(serve) as port:
+            with socket.create_connection(("127.0.0.1", port)):
+                assert entered.wait(5)
+            assert left.wait(5)
+            time.sleep(0.1)
+
+    with pytest.raises(LookupError, match="mine"):
+        visit()
+    with host.reverse_forward(echoing(b"")) as port:
+        idle = socket.create_connection(("127.0.0.1", port), timeout=5)
+        until(lambda: len(host.open().transport._channels), "the connection has come in", 5)
+    assert idle.recv(1) == b""
+    idle.close()
+
+
+def test_a_local_forward_leads_to_where_the_host_can_go(host: SSH, server: Sshd) -> None:
+    with host.local_forward("127.0.0.1", server.port) as port, socket.create_connection(("127.0.0.1", port)) as there:
+        assert there.recv(8) == b"SSH-2.0-"
+    with pytest.raises(ConnectionError):
+        ask(port)
+    with host.reverse_forward(echoing(b"")) as back, host.local_forward("127.0.0.1", back) as forth:
+        assert ask(forth, bytes(3_000_000)) == bytes(3_000_000)
+
+
+def test_a_local_forward_to_where_nobody_listens_is_seen_by_who_connects(host: SSH) -> None:
+    with host.local_forward("127.0.0.1", 1) as port:
+        assert ask(port, b"") == b""
+
+
+def test_an_sshd_that_forwards_nothing_is_told_apart(tmp_path: Path) -> None:
+    with sshd(tmp_path, "AllowTcpForwarding no") as strict, SSH(target(strict)) as host:
+        forwards = (host.reverse_forward(echoing(b"")), host.local_forward("127.0.0.1", 22))
+        for forward in forwards:
+            assert "AllowTcpForwarding" in failing(forward.__enter__, ForwardingForbidden)
+        assert host.run(["true"]).code == 0
+
+
+# -- the connection goes ---------------------------------------------------------------------------------------------
+
+
+def test_a_command_that_is_cut_off_has_an_unknown_outcome_and_the_next_one_connects_anew(own: Sshd) -> None:
+    with SSH(target(own)) as host, ThreadPoolExecutor(2) as pool:
+        running = pool.submit(host.run, ["sleep", "30"])
+        until(lambda: own.programs(b"sleep 30"), "the command runs", 5)
+        own.cut()
+        message = failing(running.result, ConnectionLost)
+        assert message == "h1: connection lost, outcome unknown: `sleep 30`; look at the host, and run this again"
+        assert host.run(["echo", "again"]).text == "again\n"
+
+
+def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
+    host = SSH(target(own))
+    stream, hold = host.stream(["cat"]), host.hold(["sh", "-c", "echo on; sleep 60"])
+    link = host.open()
+    own.cut()
+    until(lambda: not link.alive, "the loss is noticed", 5)
+    on_it: list[Callable[[], object]] = [
+        lambda: stream.recv(1), lambda: stream.sendall(b"x"), lambda: stream.wait(1), lambda: hold.wait(1),
+    ]  # fmt: skip
+    for call in on_it:
+        assert failing(call, ConnectionLost).startswith("h1: connection lost, outcome unknown: `")
+    assert (stream.open, hold.alive) == (False, False)
+    own.stop()
+    calls: list[Callable[[], object]] = [
+        lambda: host.run(["true"]), lambda: host.stream(["cat"]), lambda: host.hold(["cat"]), host.open,
+        host.reverse_forward(echoing(b"")).__enter__, host.local_forward("127.0.0.1", 22).__enter__,
+    ]  # fmt: skip
+    for call in calls:
+        assert f"127.0.0.1:{own.port} refused the connection; start sshd there" in failing(call, Unreachable)
+    for closable in (stream, hold, host):
+        closable.close()
+
+
+def test_a_frozen_host_is_noticed(own: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh_pulse, "INTERVAL", 0.1)
+    monkeypatch.setattr(ssh_pulse, "SILENCE", 0.3)
+    with SSH(target(own)) as host:
+        time.sleep(0.5)  # questions that are answered do no harm
+        stream = host.stream(["cat"])
+        own.cut(signal.SIGSTOP)
+        began = time.monotonic()
+        failing(lambda: stream.recv(1), ConnectionLost)
+        assert time.monotonic() - began < 3
+        stream.close()
+
+
+def test_closing_while_a_command_runs_ends_it_here(own: Sshd) -> None:
+    host = SSH(target(own))
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(host.run, ["sleep", "30"])
+        until(lambda: own.programs(b"sleep 30"), "the command runs", 5)
+        host.close()
+        with pytest.raises(TfprovError):
+            running.result(5)
+
+
+def _descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def test_nothing_is_left_open(own: Sshd) -> None:
+    before = _descriptors()
+    for _ in range(3):
+        with SSH(target(own)) as host:
+            host.run(["true"])
+            with host.reverse_forward(echoing(b"")) as port:
+                ask(port)
+    assert len(_descriptors() - before) == 0
+    until(lambda: not [thread for thread in threading.enumerate() if "tfprov" in thread.name], "no thread is left", 15)

@@ -1,0 +1,396 @@
+"""Making a connection: host keys, logging in, gateways, ~/.ssh/config, and everything that can be in the way."""
+
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.sshd import Sshd, fingerprint, make_key, program, sshd
+from tests.integration.test_ssh import failing, target
+from tfprov.errors import Unreachable
+from tfprov.hosts import ssh_link
+from tfprov.hosts.foreign import Dropped
+from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh_target import Target
+
+pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
+
+
+@pytest.fixture(autouse=True)
+def _nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No key, agent or configuration of whoever runs the tests."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with sshd(tmp_path_factory.mktemp("sshd"), "LogLevel DEBUG1") as running:
+        yield running
+
+
+def refused(server: Sshd, /, **values: object) -> str:
+    """The message with which a connection to `server` fails: one line that names the host."""
+    with _unopened(target(server, **values)) as host, pytest.raises(Unreachable, match=r"^h1: [^\n]+$") as caught:
+        host.open()
+    return str(caught.value)
+
+
+@contextmanager
+def _unopened(at: Target) -> Iterator[SSH]:
+    host = SSH(at)
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+def connects(at: Target) -> bool:
+    with SSH(at) as host:
+        return host.run(["true"]).code == 0
+
+
+# -- host keys --------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_host_key_is_refused_before_anything_is_sent(server: Sshd, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    log = server.directory / "log"
+    before = len(log.read_text())
+    message = refused(server, known_hosts=(known,), user="a-telling-name")
+    shown = fingerprint(server.host_key.with_name("host_ed25519.pub"))
+    assert message.startswith(f"h1: unknown host key ssh-ed25519 {shown}; compare it with `ssh-keygen -lf /etc/ssh/")
+    assert f"ssh-keyscan -p {server.port} 127.0.0.1 >> {known}" in message
+    assert "--accept-new" in message
+    assert not known.exists()
+    until_logged(log, before, " by 127.0.0.1 port")
+    assert "a-telling-name" not in log.read_text()[before:]
+
+
+def until_logged(log: Path, start: int, text: str) -> None:
+    deadline = time.monotonic() + 5
+    while text not in log.read_text()[start:]:
+        assert time.monotonic() < deadline, log.read_text()[start:]
+        time.sleep(0.01)
+
+
+def test_a_first_contact_is_recorded_once_and_for_the_owner_only(server: Sshd, tmp_path: Path) -> None:
+    known = tmp_path / "new" / "known_hosts"
+    with ThreadPoolExecutor(6) as pool:
+        at = target(server, known_hosts=(known, tmp_path / "other"), accept_new=True)
+        assert all(pool.map(connects, [at] * 6))
+    assert known.read_text() == f"[127.0.0.1]:{server.port} {server.public()}\n"
+    assert stat.S_IMODE(known.stat().st_mode) == 0o600
+    assert connects(target(server, known_hosts=(known,)))
+    keyscan = ["ssh-keygen", "-F", f"[127.0.0.1]:{server.port}", "-f", str(known)]
+    assert subprocess.run(keyscan, capture_output=True, check=False).returncode == 0
+
+
+def test_a_changed_host_key_is_refused_whatever_is_asked_for(tmp_path: Path) -> None:
+    with sshd(tmp_path / "h") as server:
+        old = fingerprint(server.host_key.with_name("host_ed25519.pub"))
+        server.stop()
+        make_key(server.host_key)
+        server.start()
+        before = server.known_hosts.read_text()
+        for accept_new in (False, True):
+            message = refused(server, accept_new=accept_new)
+            new = fingerprint(server.host_key.with_name("host_ed25519.pub"))
+            assert message.startswith(
+                f"h1: THE HOST KEY HAS CHANGED: ssh-ed25519 {new}, but {server.known_hosts}:1 has"
+            )
+            assert old in message
+            remedy = re.findall(r"`(ssh-keygen -R [^`]+)`", message)
+        assert server.known_hosts.read_text() == before
+        subprocess.run(["sh", "-c", *remedy], capture_output=True, check=True)
+        assert "unknown host key" in refused(server)
+        server.trust()
+        assert connects(target(server))
+
+
+def test_the_kind_of_key_that_is_known_is_asked_for(tmp_path: Path) -> None:
+    with sshd(tmp_path / "h", f"HostKey {tmp_path / 'ecdsa'}", f"HostKey {tmp_path / 'rsa'}") as server:
+        for kind in ("ecdsa", "rsa"):
+            server.stop()
+            make_key(tmp_path / "ecdsa", "ecdsa")
+            make_key(tmp_path / "rsa", "rsa")
+            server.start()
+            server.known_hosts.write_text(f"[127.0.0.1]:{server.port} {server.public(tmp_path / kind)}\n")
+            assert connects(target(server))
+
+
+def test_a_revoked_key_and_one_that_only_an_authority_knows_are_refused(server: Sshd, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    plain = server.known_hosts.read_text()
+    known.write_text(f"# a comment\n@revoked * {server.public()}\n{plain}")
+    assert f"is revoked by {known}:2" in refused(server, known_hosts=(known,))
+    known.write_text(f"@cert-authority *,[127.*]:* {server.public()}\n")
+    message = refused(server, known_hosts=(known,), accept_new=True)
+    assert f"known only by a certificate authority ({known}:1), which is not supported" in message
+    known.write_text(f"@cert-authority * {server.public()}\nnonsense\n|1|bad|hash ssh-rsa AAAA\n\xff\n{plain}")
+    assert connects(target(server, known_hosts=(known,)))
+
+
+def test_known_hosts_that_cannot_be_read_or_written(server: Sshd, tmp_path: Path) -> None:
+    assert refused(server, known_hosts=(tmp_path,)).endswith("Is a directory; make it readable")
+    (tmp_path / "file").write_text("")
+    message = refused(server, known_hosts=(tmp_path / "file" / "known_hosts",), accept_new=True)
+    assert "its key could not be recorded" in message
+
+
+# -- logging in -------------------------------------------------------------------------------------------------------
+
+
+def test_refused_keys_are_named_with_the_user(server: Sshd, tmp_path: Path) -> None:
+    other, missing = make_key(tmp_path / "other"), tmp_path / "missing"
+    message = refused(server, key_files=(other, missing))
+    assert re.match(rf"h1: \S+@127.0.0.1:{server.port} refused {other} \({missing} does not exist\); ", message)
+    assert "ansible_ssh_private_key_file" in message
+    (tmp_path / "text").write_text("no key")
+    assert f"{tmp_path / 'text'} is no private key" in refused(server, key_files=(tmp_path / "text",))
+    assert re.match(rf"h1: no key for \S+@127.0.0.1:{server.port}; ", refused(server, key_files=()))
+
+
+def test_a_password_is_offered_where_one_is_given(server: Sshd) -> None:
+    message = refused(server, key_files=(), password="secret")
+    assert "it accepts only: publickey" in message
+    assert "secret" not in message
+    assert "secret" not in repr(target(server, password="secret"))
+
+
+def test_the_usual_keys_are_tried_where_none_is_named(server: Sshd) -> None:
+    usual = Path.home() / ".ssh" / "id_ed25519"
+    usual.parent.mkdir(parents=True)
+    shutil.copy(server.user_key, usual)
+    assert connects(target(server, key_files=()))
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Runs ssh-agent; called with a key without a passphrase, it adds that."""
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(tmp_path / "agent")], stdout=subprocess.DEVNULL)
+    while not (tmp_path / "agent").exists():
+        time.sleep(0.01)
+
+    def add(key: Path) -> None:
+        subprocess.run(["ssh-add", "-q", str(key)], check=True, capture_output=True)
+
+    yield add
+    process.terminate()
+    process.wait()
+
+
+def test_an_encrypted_key_is_used_through_the_agent(
+    server: Sshd, tmp_path: Path, agent: Callable[[Path], None]
+) -> None:
+    key = Path(shutil.copy(server.user_key, tmp_path / "mine"))
+    shutil.copy(server.user_key.with_name("user_ed25519.pub"), tmp_path / "mine.pub")
+    subprocess.run(["ssh-keygen", "-q", "-p", "-N", "a passphrase", "-f", str(key)], check=True, capture_output=True)
+    assert f"{key} is encrypted and not in the agent (ssh-add)" in refused(server, key_files=(key,))
+    agent(server.user_key)
+    assert connects(target(server, key_files=(key,)))
+    assert connects(target(server, key_files=()))
+
+
+def test_too_many_keys_are_told_apart_from_wrong_ones(
+    server: Sshd, tmp_path: Path, agent: Callable[[Path], None]
+) -> None:
+    for number in range(7):
+        agent(make_key(tmp_path / f"key{number}"))
+    message = refused(server, key_files=())
+    assert "closed the connection after so many tries" in message
+    assert "2 more" in message
+    assert connects(target(server))  # the key that is named comes first
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket")  # paramiko leaves the agent's socket open
+def test_an_agent_that_is_not_there_is_no_problem(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/nonexistent/agent")
+    assert connects(target(server))
+
+
+# -- the network ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def answering(answer: Callable[[socket.socket], object]) -> Iterator[tuple[int, list[socket.socket]]]:
+    """A listener that does `answer` with every connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken: list[socket.socket] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                taken.append(connection)
+                answer(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1], taken
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for connection in taken:
+                connection.close()
+
+
+def test_a_closed_port(server: Sshd) -> None:
+    message = refused(server, port=1)
+    assert message == "h1: 127.0.0.1:1 refused the connection; start sshd there, or correct `ansible_port`"
+
+
+def test_a_name_that_nobody_knows(server: Sshd) -> None:
+    message = refused(server, address="no-such-host.invalid")
+    assert message == "h1: no address found for no-such-host.invalid; correct `ansible_host`, or look at DNS"
+
+
+@pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-OpenSSH_9.2\r\n"], ids=["silent", "greets and stops"])
+def test_a_listener_that_says_nothing(server: Sshd, greeting: bytes) -> None:
+    with answering(lambda connection: connection.sendall(greeting)) as (port, _):
+        began = time.monotonic()
+        message = refused(server, port=port, connect_timeout=0.5)
+        assert time.monotonic() - began < 2
+    assert message.startswith(f"h1: 127.0.0.1:{port} took the connection and did not greet within 0.5 s; ")
+
+
+def test_packets_that_are_swallowed(server: Sshd) -> None:
+    with socket.socket() as full:  # with no room left in its queue, the kernel drops who knocks
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), socket.socket() as second:
+            second.setblocking(False)
+            second.connect_ex(("127.0.0.1", port))
+            message = refused(server, port=port, connect_timeout=0.5)
+    assert message.startswith(f"h1: no answer from 127.0.0.1:{port} within 0.5 s; is it switched on?")
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 60, b"SSH-1.5-old\r\n", bytes(range(256)) * 9]
+)
+def test_something_else_that_listens(server: Sshd, garbage: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh_link, "_PAUSES", (0.01,))
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(garbage)
+        connection.shutdown(socket.SHUT_WR)
+
+    with answering(answer) as (port, _):
+        message = refused(server, port=port, connect_timeout=3)
+    assert re.match(rf"h1: 127\.0\.0\.1:{port} .*(SSH|sshd)", message)
+
+
+def test_a_connection_that_is_dropped_at_once_is_tried_again(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh_link, "_PAUSES", (0.01, 0.01))
+    with answering(lambda connection: connection.close()) as (port, taken):
+        with _unopened(target(server, port=port)) as host:
+            message = failing(host.open, Dropped)
+        assert len(taken) == 3
+    assert message.startswith(f"h1: 127.0.0.1:{port} closed the connection before it was made; ")
+    assert "MaxStartups" in message
+
+
+def test_more_newcomers_than_sshd_takes_all_get_in(tmp_path: Path) -> None:
+    with sshd(tmp_path / "h", "MaxStartups 2:100:2") as server, ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(connects, [target(server)] * 6))
+
+
+# -- ~/.ssh/config and gateways ---------------------------------------------------------------------------------------
+
+
+def configured(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "config"
+    path.write_text(text)
+    return path
+
+
+def test_everything_may_come_from_the_configuration(server: Sshd, tmp_path: Path) -> None:
+    configuration = configured(
+        tmp_path,
+        f"Host node*\n HostName 127.0.0.1\n Port {server.port}\n IdentityFile {server.user_key}\n"
+        f" UserKnownHostsFile {server.known_hosts}\n User nobody-of-that-name\n",
+    )
+    at = Target("h1", "node1", ssh_config=configuration)
+    with _unopened(at) as host:
+        assert "nobody-of-that-name@127.0.0.1" in failing(host.open, Unreachable)
+    user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    with SSH(Target("h1", "node1", user=user, ssh_config=configuration)) as host:
+        assert host.run(["id", "-un"]).text.strip() == user
+        assert host.user == user
+
+
+def test_gateways_are_gone_through_and_checked_like_hosts(server: Sshd, tmp_path: Path) -> None:
+    with sshd(tmp_path / "gateway") as gateway:
+        identity = f" IdentityFile {gateway.user_key}\n UserKnownHostsFile {gateway.known_hosts}\n"
+        configuration = configured(
+            tmp_path,
+            f"Host inner\n HostName 127.0.0.1\n Port {server.port}\n ProxyJump outer\n"
+            f"Host outer\n HostName 127.0.0.1\n Port {gateway.port}\n{identity}",
+        )
+        at = Target("h1", "inner", key_files=(server.user_key,), ssh_config=configuration)
+        known = tmp_path / "both"
+        known.write_text(server.known_hosts.read_text() + gateway.known_hosts.read_text())
+        with SSH(Target(**vars(at) | {"known_hosts": (known,)})) as host:
+            assert host.run(["echo", "through"]).text == "through\n"
+            assert len(gateway.children()) == 1
+        gateway.known_hosts.write_text("")
+        with _unopened(at) as host, pytest.raises(Unreachable, match=r"^h1: gateway outer: unknown host key"):
+            host.open()
+        gateway.stop()
+        with _unopened(at) as host, pytest.raises(Unreachable, match=r"^h1: gateway outer: .* refused the connection"):
+            host.open()
+
+
+def test_a_host_behind_a_gateway_that_cannot_be_reached(server: Sshd, tmp_path: Path) -> None:
+    with sshd(tmp_path / "gateway") as gateway:
+        gateway.trust()
+        known = tmp_path / "known"
+        known.write_text(gateway.known_hosts.read_text())
+        configuration = configured(tmp_path, f"Host gw\n HostName 127.0.0.1\n IdentityFile {gateway.user_key}\n")
+        at = Target(
+            "h1", "127.0.0.1", port=1, key_files=(server.user_key,), known_hosts=(known,), ssh_config=configuration,
+            proxy_jump=f"gw:{gateway.port}",
+        )  # fmt: skip
+        with _unopened(at) as host:
+            assert "127.0.0.1:1" in failing(host.open, Unreachable)
+
+
+RELAY = """
+import os, socket, sys, threading
+end = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def back():
+    while data := end.recv(65536): os.write(1, data)
+threading.Thread(target=back, daemon=True).start()
+while data := os.read(0, 65536): end.sendall(data)
+"""
+
+
+def test_a_proxy_command_takes_the_place_of_the_network(
+    server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_link, "_PAUSES", (0.01,))
+    relay = tmp_path / "relay.py"
+    relay.write_text(RELAY)
+    command = f"{sys.executable} {relay} %h %p"
+    with SSH(target(server, proxy_command=command)) as host:
+        assert host.run(["cat"], input=bytes(1_000_000)).stdout == bytes(1_000_000)
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    assert not [child for child in children if b"relay" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    with _unopened(target(server, proxy_command="exit 1")) as host:
+        assert "(through `exit 1`) closed the connection" in failing(host.open, Dropped)

@@ -1,0 +1,408 @@
+"""A real engine through a real sshd, and through its unix socket: the same calls, the same words for the same failures."""
+
+import hashlib
+import http.server
+import io
+import os
+import re
+import shutil
+import signal
+import socketserver
+import subprocess
+import tarfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+from docker.utils.socket import read
+
+from tests.integration.engine import Engine as PrivateEngine
+from tests.integration.local import free_ports, until
+from tests.integration.sshd import Sshd, program, sshd
+from tests.integration.test_ssh import failing, target
+from tfprov.errors import HostError
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.foreign import ConnectionLost
+from tfprov.hosts.processes import identity
+from tfprov.hosts.ssh import SSH
+
+pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
+IMAGE = f"tfprov-test-{uuid.uuid4().hex[:8]}:tiny"
+
+
+def docker_command(engine: PrivateEngine) -> tuple[str, ...]:
+    """Return the command that finds the tests' engine."""
+    return ("docker", "-H", engine.url)
+
+
+def tiny() -> bytes:
+    """A root file system of this machine's own shell and a few programs, with the libraries that they need."""
+    files = {
+        Path("/bin") / name: shutil.which(name) or "" for name in ("sh", "cat", "sleep", "echo", "head", "yes", "tr")
+    }
+    for found in tuple(files.values()):
+        listed = subprocess.run(["ldd", found], capture_output=True, text=True, check=True).stdout
+        files.update((Path(path), path) for path in re.findall(r"(/\S+)", listed))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", dereference=True) as tar:
+        for name, source in files.items():
+            tar.add(source, str(name))
+        for folder in ("tmp", "data"):
+            tar.addfile(_folder(folder))
+    return packed.getvalue()
+
+
+def _folder(name: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.mode = tarfile.DIRTYPE, 0o777
+    return info
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with sshd(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def image(private_engine: PrivateEngine) -> Iterator[str]:
+    local = Engine.local("h1", Path(private_engine.socket))
+    with local.errors():
+        repository, _, tag = IMAGE.partition(":")
+        local.api.import_image_from_data(tiny(), repository=repository, tag=tag)
+        yield IMAGE
+        for container in local.api.containers(all=True, filters={"label": f"test={IMAGE}"}):
+            local.api.remove_container(container["Id"], force=True)
+        local.api.remove_image(IMAGE, force=True)
+    local.close()
+
+
+@pytest.fixture
+def ssh(server: Sshd) -> Iterator[SSH]:
+    with SSH(target(server)) as connected:
+        yield connected
+
+
+@pytest.fixture(params=["ssh", "local"])
+def engine(request: pytest.FixtureRequest, ssh: SSH, private_engine: PrivateEngine) -> Iterator[Engine]:
+    over = request.param == "ssh"
+    found = (
+        Engine.over(ssh, docker_command(private_engine)) if over else Engine.local("h1", Path(private_engine.socket))
+    )
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def remote(ssh: SSH, private_engine: PrivateEngine) -> Iterator[Engine]:
+    found = Engine.over(ssh, docker_command(private_engine))
+    yield found
+    found.close()
+
+
+class Started:
+    """A container that the test has to itself."""
+
+    def __init__(self, engine: Engine, image: str, command: list[str], **how: Any) -> None:
+        self.engine = engine
+        with engine.errors():
+            api = engine.api
+            config = api.create_host_config(init=True, port_bindings=how.pop("published", None))
+            made = api.create_container(image, command, host_config=config, labels={"test": IMAGE}, **how)
+            self.id: str = made["Id"]
+
+    def __enter__(self) -> "Started":
+        with self.engine.errors():
+            self.engine.api.start(self.id)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(HostError), self.engine.errors():
+            self.engine.api.remove_container(self.id, force=True, v=True)
+
+
+def says(engine: Engine, call: Callable[[docker.APIClient], object]) -> str:
+    def called() -> None:
+        with engine.errors():
+            call(engine.api)
+
+    return failing(called)
+
+
+def test_the_engines_own_version_of_the_api_is_spoken(engine: Engine) -> None:
+    with engine.errors():
+        assert engine.api.api_version == engine.api.version(api_version=False)["ApiVersion"]
+        assert engine.api.ping()
+
+
+def test_logs_are_followed_line_by_line(engine: Engine, image: str) -> None:
+    lines = "for i in 1 2 3; do echo line $i; echo other $i >&2; sleep 0.1; done"
+    with Started(engine, image, ["sh", "-c", lines]) as started, engine.errors():
+        times = []
+        found = b""
+        for piece in engine.api.logs(started.id, stream=True, follow=True):
+            times.append(time.monotonic())
+            found += piece
+        assert found.count(b"line") == found.count(b"other") == 3
+        assert times[-1] - times[0] > 0.1
+        assert engine.api.wait(started.id)["StatusCode"] == 0
+        assert engine.api.logs(started.id, tail=1) in (b"line 3\n", b"other 3\n")
+
+
+def test_files_go_in_and_come_out_whole(engine: Engine, image: str) -> None:
+    data = os.urandom(1 << 20) * 24
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        info = tarfile.TarInfo("blob")
+        info.size = len(data)
+        tar.addfile(info, io.BytesIO(data))
+    with Started(engine, image, ["sleep", "60"]) as started, engine.errors():
+        packed.seek(0)
+        assert engine.api.put_archive(started.id, "/data", packed)
+        stream, facts = engine.api.get_archive(started.id, "/data/blob", chunk_size=1 << 18)
+        assert facts["size"] == len(data)
+        got = io.BytesIO(b"".join(stream))
+    with tarfile.open(fileobj=got) as tar:
+        member = tar.extractfile("blob")
+        assert member
+        assert hashlib.sha256(member.read()).digest() == hashlib.sha256(data).digest()
+
+
+def test_a_container_is_attached_to_in_both_directions(engine: Engine, image: str) -> None:
+    command = ["sh", "-c", "cat; echo bye"]
+    started = Started(engine, image, command, stdin_open=True)
+    with engine.errors():
+        attached: Any = engine.api.attach_socket(started.id, params={"stdin": 1, "stdout": 1, "stream": 1})
+        send = attached.sendall if hasattr(attached, "sendall") else attached._sock.sendall
+        with started:
+            send(b"hello\n")
+            frame = b""
+            while not frame.endswith(b"hello\n"):
+                frame += read(attached, 100)
+            assert frame == b"\x01\0\0\0\0\0\0\x06hello\n"
+        engine.hang_up(attached)
+
+
+def test_commands_run_beside_the_program(engine: Engine, image: str) -> None:
+    with Started(engine, image, ["sleep", "60"]) as started, engine.errors():
+        for number in range(5):  # the answer may come with the headers of the response or after them
+            made = engine.api.exec_create(started.id, ["echo", f"beside {number}"])
+            assert engine.api.exec_start(made["Id"]) == f"beside {number}\n".encode()
+            assert engine.api.exec_inspect(made["Id"])["ExitCode"] == 0
+        made = engine.api.exec_create(started.id, ["sh", "-c", "echo out; echo err >&2"])
+        assert engine.api.exec_start(made["Id"], demux=True) == (b"out\n", b"err\n")
+
+
+def test_a_big_body_goes_up_in_a_stream(engine: Engine, image: str) -> None:
+    with engine.errors():
+        api: Any = engine.api
+        saved = b"".join(api.get_image(image))
+        pieces = (saved[at : at + 65536] for at in range(0, len(saved), 65536))
+        assert any("Loaded image" in str(line) for line in api.load_image(pieces))
+
+
+def test_many_threads_and_one_connection(remote: Engine, ssh: SSH, server: Sshd, image: str) -> None:
+    def work(_: int) -> int:
+        with remote.errors():
+            return len(remote.api.images(IMAGE))
+
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(work, range(96))) == {1}
+    assert len(server.children()) == 1
+    # What is kept for later is given up when others need it.
+    streams = [ssh.stream(["cat"]) for _ in range(8)]
+    for stream in streams:
+        stream.close()
+    assert work(0) == 1
+
+
+def test_logs_can_be_followed_while_other_calls_go_on(remote: Engine, ssh: SSH, image: str) -> None:
+    with Started(remote, image, ["sh", "-c", "while :; do echo on; sleep 0.05; done"]) as started, remote.errors():
+        followed = [remote.api.logs(started.id, stream=True, follow=True) for _ in range(5)]
+        assert all(next(iter(each)) == b"on\n" for each in followed)
+        assert remote.api.inspect_container(started.id)["State"]["Running"]
+        assert ssh.run(["true"]).code == 0
+        for each in followed:
+            each.close()
+    with ThreadPoolExecutor(8) as pool:
+        assert {done.code for done in pool.map(lambda _: ssh.run(["true"]), range(8))} == {0}
+
+
+def test_a_channel_whose_program_has_gone_is_not_used_again(remote: Engine, server: Sshd) -> None:
+    for _ in range(2):
+        with remote.errors():
+            assert remote.api.ping()
+        ended = server.programs(b"dial-stdio")
+        assert ended
+        for pid in ended:
+            os.kill(pid, signal.SIGKILL)
+        for pid in ended:
+            until(partial(_has_ended, pid), "it has ended", 5)
+        time.sleep(0.1)
+
+
+def _has_ended(pid: int) -> bool:
+    return identity(pid) is None
+
+
+def test_a_connection_that_goes_in_the_middle_of_an_archive(
+    tmp_path: Path, image: str, private_engine: PrivateEngine
+) -> None:
+    with sshd(tmp_path) as own, SSH(target(own)) as host:
+        remote = Engine.over(host, docker_command(private_engine))
+        with Started(remote, image, ["sh", "-c", "head -c 50000000 /dev/zero > /data/zeros; sleep 60"]) as started:
+            until(lambda: _size(remote, started.id) == 50_000_000, "the file is there", 10)
+
+            def cut() -> None:
+                with remote.errors():
+                    stream, _ = remote.api.get_archive(started.id, "/data/zeros", chunk_size=1 << 16)
+                    for number, _piece in enumerate(stream):
+                        if number == 20:
+                            own.cut()
+
+            failing(cut, ConnectionLost)
+            with remote.errors():
+                assert remote.api.inspect_container(started.id)["State"]["Running"]
+        remote.close()
+
+
+def _size(engine: Engine, container: str) -> int:
+    with suppress(HostError), engine.errors():
+        stream, facts = engine.api.get_archive(container, "/data/zeros", chunk_size=1 << 16)
+        stream.close()
+        return int(facts["size"])
+    return 0
+
+
+# -- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_there_is_named(engine: Engine) -> None:
+    assert says(engine, lambda api: api.create_container("tfprov-none:1")) == (
+        "h1: the image tfprov-none:1 is not there; deliver it: `tfprov image deliver`"
+    )
+    assert says(engine, lambda api: api.inspect_container("tfprov-none")) == "h1: No such container: tfprov-none"
+
+
+def test_a_name_that_is_taken(engine: Engine, image: str) -> None:
+    name = f"tfprov-test-{uuid.uuid4().hex[:8]}"
+    with Started(engine, image, ["sleep", "60"], name=name) as started:
+        message = says(engine, lambda api: api.create_container(image, ["true"], name=name))
+        assert message == (
+            f"h1: a container called {name} is there already ({started.id[:12]}); remove or rename it: `docker rm {name}`"
+        )
+
+
+def test_a_port_that_is_taken(engine: Engine, image: str) -> None:
+    port = free_ports(1)
+    how: dict[str, Any] = {"ports": [2222], "published": {2222: ("127.0.0.1", port)}}
+    with Started(engine, image, ["sleep", "60"], **how):
+        second = Started(engine, image, ["sleep", "60"], **how)
+        message = failing(second.__enter__)
+        second.__exit__()
+    assert message == f"h1: port {port} is taken; stop what listens there, or choose another `port`"
+
+
+def test_a_program_that_the_image_does_not_have(engine: Engine, image: str) -> None:
+    started = Started(engine, image, ["sleep", "60"])
+    with engine.errors():
+        made = engine.api.create_container(image, ["no-such-program"], labels={"test": IMAGE})
+    message = says(engine, lambda api: api.start(made["Id"]))
+    assert message == "h1: the image has no program no-such-program that can be run; correct `command`"
+    started.__exit__()
+
+
+def test_an_engine_that_does_not_run(ssh: SSH, tmp_path: Path) -> None:
+    nowhere = tmp_path / "docker.sock"
+    for engine in (Engine.over(ssh, ("docker", "-H", f"unix://{nowhere}")), Engine.local("h1", nowhere)):
+        assert says(engine, lambda api: api.ping()) == (
+            "h1: its Docker engine does not run; start it there: `systemctl start docker`"
+        )
+        engine.close()
+
+
+def test_a_host_without_docker(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to(shutil.which("sh") or "")
+    with sshd(tmp_path, f"SetEnv PATH={tmp_path / 'bin'}") as bare, SSH(target(bare)) as host:
+        engine = Engine.over(host)
+        expected = "h1: Docker is not installed; install it there (Debian: `apt-get install docker.io`)"
+        assert says(engine, lambda api: api.ping()) == expected
+        fake = tmp_path / "bin" / "docker"
+        fake.write_text(
+            "#!/bin/sh\necho 'permission denied while trying to connect to the Docker daemon socket at "
+            "unix:///var/run/docker.sock: dial unix /var/run/docker.sock: connect: permission denied' >&2; exit 1\n"
+        )
+        fake.chmod(0o755)
+        message = says(engine, lambda api: api.ping())
+        assert message.startswith(f"h1: {host.user} may not use its Docker engine; add the user to the group `docker`")
+        assert "ansible_become" in message
+        (tmp_path / "bin" / "sudo").write_text("#!/bin/sh\necho 'sudo: a password is required' >&2; exit 1\n")
+        (tmp_path / "bin" / "sudo").chmod(0o755)
+        with SSH(target(bare, become=True)) as sudoer:
+            message = says(Engine.over(sudoer), lambda api: api.ping())
+        assert message.startswith("h1: sudo: a password is required; allow sudo without a password")
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[Callable[[bytes], Path]]:
+    """An engine that gives the same answer to everything."""
+    servers: list[socketserver.UnixStreamServer] = []
+
+    def start(answer: bytes) -> Path:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.wfile.write(answer)
+
+            def address_string(self) -> str:
+                return ""
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        path = tmp_path / f"fake{len(servers)}.sock"
+        servers.append(socketserver.UnixStreamServer(str(path), Handler))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.01,)).start()
+        return path
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def _json(text: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(text), text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (_json(b'{"ApiVersion": "1.39"}'), "h1: its Docker engine is too old (API 1.39, 1.40 is needed); update it to "),
+        (_json(b'{"Version": "1"}'), "h1: its Docker engine is too old (API None, 1.40 is needed)"),
+        (_json(b"<html>"), "h1: its Docker engine "),
+        (b"", "h1: its Docker engine broke off, outcome unknown: "),
+        (b"SSH-2.0-x\r\n", "h1: its Docker engine broke off, outcome unknown: "),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 24\r\n\r\n{\"message\": \"it is ill\"}", "h1: it is ill"),
+    ],
+)  # fmt: skip
+def test_engines_that_answer_strangely(fake: Callable[[bytes], Path], answer: bytes, message: str) -> None:
+    engine = Engine.local("h1", fake(answer))
+
+    def ping() -> None:
+        with engine.errors():
+            engine.api.ping()
+
+    with pytest.raises(HostError) as caught:
+        ping()
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    engine.close()

@@ -11,10 +11,13 @@ _CHIEFS = ("chief/0", "worker/0")
 
 
 def holders(context: Context, seen: Observation) -> list[Observed]:
-    """Return the containers that are, or were, a chief; the present chief last, so that its checkpoints end on top."""
+    """Return the chief, and before it the former ones that hold a checkpoint which was not gathered.
+
+    The present chief comes last, so that its checkpoints end on top.
+    """
     chief = context.chief(seen)
-    former = [container for container in seen.containers() if container.task in _CHIEFS and container != chief]
-    return [*former, *([chief] if chief else [])]
+    others = [container for container in seen.containers() if container.task in _CHIEFS and container != chief]
+    return [*(other for other in others if unsaved(context, other)), *([chief] if chief else [])]
 
 
 def unsaved_among(

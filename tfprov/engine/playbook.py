@@ -31,6 +31,7 @@ class _Holder:
     def __init__(self, context: Context, verb: str) -> None:
         self.context, self.verb, self.stack = context, verb, ExitStack()
         self.is_held = False
+        self.interrupted = False
 
     def take(self) -> None:
         if not self.is_held:
@@ -75,6 +76,10 @@ def _play(context: Context, one: Play, options: Options, holder: _Holder) -> Ite
         try:
             _step(context, step, options, holder)
         except (TfprovError, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt):
+                if holder.interrupted:
+                    raise
+                holder.interrupted = True
             yield error
             if not one.always:
                 return

@@ -27,6 +27,9 @@ from tfprov.model.state import Container, HostState, Observed, State
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Python 3.11.2, which Debian 12 has, knows no filters yet. Code is packed by us, without links that lead out."""
+
 _SETTLE = 10.0
 """Seconds beyond its grace that a supervisor gets to record an end before it is called stuck."""
 
@@ -99,7 +102,7 @@ class ProcessRuntime:
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir(parents=True)
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(beside, filter="data")
+            files.extractall(beside, **_FILTER)
         beside.rename(final)
 
     @_mapped

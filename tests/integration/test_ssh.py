@@ -120,7 +120,7 @@ def test_a_command_has_a_time_limit_and_the_connection_survives_it(host: SSH) ->
     began = time.monotonic()
     message = failing(lambda: host.run(["sleep", "30"], timeout=0.3), TimedOut)
     assert message == "h1: `sleep 30` did not end within 0.3 s, and may still be running"
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 15, "long before the command would have ended by itself"
     assert host.run(["echo", "on"]).text == "on\n"
 
 
@@ -365,7 +365,7 @@ def test_a_frozen_host_is_noticed(own: Sshd, monkeypatch: pytest.MonkeyPatch) ->
         own.cut(signal.SIGSTOP)
         began = time.monotonic()
         failing(lambda: stream.recv(1), ConnectionLost)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 15, "long before anybody else's patience ends"
         stream.close()
 
 

@@ -265,7 +265,7 @@ def test_a_listener_that_says_nothing(server: Sshd, greeting: bytes) -> None:
     with answering(lambda connection: connection.sendall(greeting)) as (port, _):
         began = time.monotonic()
         message = refused(server, port=port, connect_timeout=0.5)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 8, "before the default limit of 10 s"
     assert message.startswith(f"h1: 127.0.0.1:{port} took the connection and did not greet within 0.5 s; ")
 
 

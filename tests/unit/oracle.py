@@ -1,9 +1,9 @@
 """Ansible's own answers, asked in one process of its own: `python oracle.py`, JSON in and out.
 
-    {"ranges": [PATTERN, …], "inventories": [FILE, …], "patterns": [FILE, [PATTERN, …]]}
+    {"ranges": [PATTERN, …], "inventories": [FILE, …], "patterns": [FILE, [PATTERN, …]], "booleans": [VALUE, …]}
 
-A range that Ansible refuses and a pattern that matches nothing are null. Apart from the tests, because importing Ansible
-changes the process: its locale, its signals, its warnings.
+A range or boolean that Ansible refuses and a pattern that matches nothing are null. Apart from the tests, because
+importing Ansible changes the process: its locale, its signals, its warnings.
 """
 
 import json
@@ -22,6 +22,8 @@ def main() -> None:
         "ranges": [_range(text) for text in asked["ranges"]],
         "inventories": [_inventory(loader, path) for path in asked["inventories"]],
         "patterns": [_pattern(loader, file, pattern) for pattern in patterns],
+        "booleans": [_boolean(value) for value in asked["booleans"]],
+        "connection variables": _connection_variables(),
     }
     json.dump(answers, sys.stdout)
 
@@ -48,7 +50,42 @@ def _inventory(loader: Any, path: str) -> dict[str, Any]:
         for host in inventory.get_hosts()
     }
     groups = {name: sorted(names) for name, names in inventory.get_groups_dict().items() if name != "ungrouped"}
-    return {"hosts": hosts, "groups": groups}
+    ways = {name: _way({"inventory_hostname": name, **values}) for name, values in hosts.items()}
+    return {"hosts": hosts, "groups": groups, "ways": ways}
+
+
+def _way(variables: dict[str, Any]) -> dict[str, Any]:
+    """Return what Ansible's ssh connection makes of a host's variables."""
+    from ansible.playbook.play_context import PlayContext  # noqa: PLC0415
+    from ansible.plugins.loader import connection_loader  # noqa: PLC0415
+
+    ssh = connection_loader.get("ssh", PlayContext(), None)
+    ssh.set_options(var_options=variables)
+    names = ("host", "port", "remote_user", "password", "private_key_file", "timeout")
+    return {name: ssh.get_option(name) for name in names}
+
+
+def _connection_variables() -> list[str]:
+    """Return the names of all variables that an ssh connection and sudo look at."""
+    from ansible import constants  # noqa: PLC0415
+    from ansible.plugins.loader import become_loader, connection_loader  # noqa: PLC0415
+
+    connection_loader.get("ssh", class_only=True)
+    become_loader.get("sudo", class_only=True)
+    found = set(constants.MAGIC_VARIABLE_MAPPING)
+    aliases = {name for names in constants.MAGIC_VARIABLE_MAPPING.values() for name in names}
+    plugins = (("connection", "ssh"), ("connection", "local"), ("become", "sudo"))
+    named = {name for kind, name in plugins for name in constants.config.get_plugin_vars(kind, name)}
+    return sorted(name for name in found | aliases | named if name.startswith("ansible_"))
+
+
+def _boolean(value: Any) -> bool | None:
+    from ansible.module_utils.parsing.convert_bool import boolean  # noqa: PLC0415
+
+    try:
+        return bool(boolean(value))
+    except TypeError:
+        return None
 
 
 def _pattern(loader: Any, path: str, pattern: str) -> list[str] | None:

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 from tests.unit import oracle
+from tfprov.config.ansible_values import READERS
+from tfprov.config.connection import OLD, check_names, connection
+from tfprov.config.known import variables as known
 from tfprov.config.load import load_inventory
 from tfprov.config.patterns import match
 from tfprov.config.ranges import RangeError, expand
+from tfprov.config.templates import Faults
 from tfprov.errors import Usage
-from tfprov.model.node import plain
+from tfprov.model.checks import Wrong
+from tfprov.model.node import NOWHERE, Mapping, Scalar, plain
 
 RANGES = [
     "node", "node1", "node[1:3]", "node[01:03]", "node[001:100:33]", "n[1:2]-[a:c]", "[a:f]", "[A:C]x",
@@ -80,6 +85,23 @@ all:
     more: {<<: *base, b: 3}
   hosts: {h1: {<<: *base}}
 """,
+    "connection variables": """
+all:
+  vars:
+    ansible_user: trainer
+    ansible_password: for all
+    ansible_private_key_file: ~/keys/all
+    ansible_ssh_timeout: 20
+  children:
+    worker:
+      vars: {ansible_port: 2200, ansible_ssh_pass: of the group}
+      hosts:
+        h1: {ansible_host: 10.0.0.1, ansible_become: true}
+        h2: {ansible_port: "2201", ansible_user: other, ansible_ssh_private_key_file: /keys/own}
+        h3: {ansible_ssh_password: of the host, ansible_ssh_timeout: "30"}
+        h4: {ansible_ssh_extra_args: -J bastion, ansible_python_interpreter: /usr/bin/python3, ansible_shell_type: sh}
+    ps: {hosts: {h5: {ansible_host: "fe80::2"}}}
+""",
     "a group of groups without hosts": """
 all:
   children:
@@ -107,6 +129,12 @@ PATTERNS = [
     "all:&lone", "ungrouped", "front[0]:back[0]", "worker[0:1],ps", "w*:&g*", "node1 , node2", "worker:&nowhere",
     "node[1:3]", "*1", "web[0:9]", "all[0]", "all[1:2]", "empty_one", "~node1[0-2]", "!ps:!worker", "ps:&worker",
     "f?", "all:!~node.*", "nowhere", "worker[99]", "a*", "~^all$", "~.*1$", "*[0]",
+]  # fmt: skip
+
+
+BOOLEANS = [
+    True, False, 1, 0, 1.0, 0.0, 2, -1, 0.5, "yes", "no", "Yes", "NO", "on", "off", "true", "False", "TRUE", "y", "n", "t",
+    "f", "1", "0", " yes ", "maybe", "", "2", "1.0", "truthy", None, [], [True], {}, "ja", "oN\n",
 ]  # fmt: skip
 
 
@@ -145,6 +173,7 @@ def ansible(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
         "ranges": RANGES,
         "inventories": [str(files[name]) for name in INVENTORIES],
         "patterns": [str(files["fleet"]), PATTERNS],
+        "booleans": BOOLEANS,
     }
     # A home of its own: nothing that is configured on this machine may change the answers.
     env = {"HOME": str(home), "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin", "ANSIBLE_INVENTORY_ENABLED": "yaml"}
@@ -157,6 +186,8 @@ def ansible(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
         "ranges": dict(zip(RANGES, answers["ranges"], strict=True)),
         "inventories": dict(zip(INVENTORIES, answers["inventories"], strict=True)),
         "patterns": dict(zip(PATTERNS, answers["patterns"], strict=True)),
+        "booleans": answers["booleans"],
+        "connection variables": answers["connection variables"],
     }
 
 
@@ -200,6 +231,38 @@ def test_a_pattern_selects_the_same_hosts_in_the_same_order(
 def test_a_word_that_matches_nothing_is_an_error_where_ansible_only_warns(files: dict[str, Path], pattern: str) -> None:
     with pytest.raises(Usage, match=r"nowhere|~\["):
         match(load_inventory(files["fleet"]), pattern)
+
+
+@pytest.mark.parametrize("number", range(len(BOOLEANS)), ids=map(repr, BOOLEANS))
+def test_a_boolean_is_read_in_the_same_way(ansible: dict[str, Any], number: int) -> None:
+    try:
+        found: bool | None = READERS["ansible_become"]("ansible_become", BOOLEANS[number])
+    except Wrong:
+        found = None
+    assert found == ansible["booleans"][number]
+
+
+def test_a_host_is_reached_in_the_same_way(ansible: dict[str, Any], files: dict[str, Path]) -> None:
+    inventory = load_inventory(files["connection variables"])
+    for host, expected in ansible["inventories"]["connection variables"]["ways"].items():
+        variables = inventory.variables(host)
+        faults = Faults()
+        way = connection(inventory, host, variables, known(inventory, host, variables), faults)
+        assert {problem.what.split("`: ")[-1] for problem in faults.problems} <= {
+            "`~/keys/all` does not exist",
+            "`/keys/own` does not exist",
+        }
+        assert (way.address, way.port, way.user) == (expected["host"], expected["port"], expected["remote_user"])
+        assert (way.password, way.timeout) == (expected["password"], expected["timeout"])
+        assert way.key_files == (Path(expected["private_key_file"]).expanduser(),)
+
+
+def test_no_variable_of_ansibles_own_is_called_misspelt(ansible: dict[str, Any]) -> None:
+    faults = Faults()
+    names = [name for name in ansible["connection variables"] if name not in OLD]
+    assert len(names) > 30
+    check_names(Mapping({name: Scalar("", NOWHERE) for name in names}), faults)
+    assert not faults.problems
 
 
 def test_enough_patterns_are_compared() -> None:

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfprov.config.ansible_values import READERS
 from tfprov.config.load import extra_vars, load
 from tfprov.config.patterns import match
 from tfprov.config.playbooks import read_playbook
@@ -20,7 +21,7 @@ from tfprov.config.syntax import BREAK
 from tfprov.errors import InvalidInput, Usage
 from tfprov.model.inventory import ROLES
 from tfprov.model.playbook import MODULES
-from tfprov.model.settings import Checkpoints, Settings
+from tfprov.model.settings import Checkpoints, Image, MountSetting, Settings
 from tfprov.planning.desired import desired
 from tfprov.planning.place import place
 
@@ -29,8 +30,14 @@ all:
   vars: &v
     root: /data
     ansible_user: trainer
+    ansible_become: yes
+    ansible_ssh_common_args: -J gate@bastion:2200 -o StrictHostKeyChecking=accept-new
     tfprov:
       cluster: linear
+      image: {build: ../images/train, dockerfile: Dockerfile, build_args: {A: 1}, build_on: node1}
+      memory: 4g
+      gpus: all
+      mounts: [{source: /data, target: /data, read_only: true}]
       code: ../programs
       command: [python, linear.py, "--data={{ root }}/{{ task.name }}"]
       flags: {train_steps: 2000, rate: 0.10, verbose: }
@@ -70,8 +77,10 @@ MARKS = [
     "😀",
 ]
 WORDS = [
-    *ROLES, *MODULES, *Settings.model_fields, *Checkpoints.model_fields, "all", "hosts", "children", "vars", "tfprov",
-    "localhost", "node[1:3]", "node[", "ansible_host", "ansible_port", "ansible_connection", "ansible_group_priority",
+    *ROLES, *MODULES, *Settings.model_fields, *Checkpoints.model_fields, *Image.model_fields,
+    *MountSetting.model_fields, *READERS, "/code", "0.0.0.0", "127.0.0.1", "docker", "4g",
+    "all", "hosts", "children", "vars", "tfprov",
+    "localhost", "node[1:3]", "node[", "ansible_group_priority",
     "local", "ssh", "NO", "22:22", "012", "2026-01-01", "{{ x }}", "{{ tfprov.port }}", "{{ [1] * 9 }}", "{% if %}",
     "{{ ''.__class__ }}", "{{ task.index }}", "name", "when", "tags", "tasks", "import_playbook", "argv", "for", "-", "",
 ]  # fmt: skip
@@ -156,10 +165,12 @@ ALMOST = st.builds(
         {
             "cluster": "linear", "command": ["python"], "flags": {"a": 1}, "env": {"A": "1"}, "port": 2222, "code": ".",
             "checkpoints": {"to": "."}, "tasks_per_host": 2, "address": "10.0.0.1", "wiring": "tf_config",
+            "image": {"name": "train"}, "runtime": "docker", "mounts": [{"source": "/a", "target": "/b"}], "gpus": "all",
+            "memory": "4g", "cpus": 2.5, "bind": "0.0.0.0", "allow_insecure_network": True, "pids": 100,
         }
     ),
     st.dictionaries(st.sampled_from(ROLES), GROUPS, min_size=1, max_size=3),
-    st.dictionaries(st.sampled_from(["x", "ansible_host", "ansible_port", "tfprov"]), TREES, max_size=2),
+    st.dictionaries(st.sampled_from(["x", "tfprov", *READERS]), TREES, max_size=2),
 )  # fmt: skip
 
 

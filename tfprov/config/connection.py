@@ -1,26 +1,53 @@
 """How a host is reached: Ansible's connection variables, checked."""
 
 import difflib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from tfprov.config.explain import said
+from tfprov.config.ansible_values import ARGS, KEY_FILES, READERS, TIMEOUTS, check_key_file, expanded
+from tfprov.config.known import variables
+from tfprov.config.secrets import SECRETS
+from tfprov.config.ssh_args import SshArgs
 from tfprov.config.surprise import surprises
 from tfprov.config.templates import Faults, Variables, render
-from tfprov.errors import Position, shown
-from tfprov.model.checks import wrong_address
+from tfprov.errors import InvalidInput, Position, shown
+from tfprov.model.checks import Wrong
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import Mapping, plain
+from tfprov.model.node import Mapping, Node, plain
 
-NAMES = ("ansible_host", "ansible_port", "ansible_user", "ansible_connection")
-_OLD = {"ansible_ssh_host": "ansible_host", "ansible_ssh_port": "ansible_port", "ansible_ssh_user": "ansible_user"}
+OLD = {"ansible_ssh_host": "ansible_host", "ansible_ssh_port": "ansible_port", "ansible_ssh_user": "ansible_user"}
 """Names from before Ansible 2.0, which Ansible still reads."""
+_ALSO_ANSIBLES = ("ansible_scp_extra_args", "ansible_sftp_extra_args")
+"""Variables that are so called, and no misspelling of ours."""
+_NOT_HERE = {
+    **dict.fromkeys(
+        ("ansible_private_key", "ansible_ssh_private_key"),
+        "write the key to a file, and name that as `ansible_ssh_private_key_file`",
+    ),
+    **dict.fromkeys(
+        ("ansible_private_key_passphrase", "ansible_ssh_private_key_passphrase"),
+        "give the key to the agent with ssh-add",
+    ),
+}
+"""Variables without which Ansible would not get in, and what to do instead."""
+_SUDO = ("sudo", "ansible.builtin.sudo")
 SSH_PORT = 22
+TIMEOUT = 10.0
+"""Seconds to wait for a connection: Ansible's default."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """The way to a host; `at` is where its address is written. `port` and `user` are None for SSH's own defaults."""
+    """The way to a host; `at` is where its address is written. `port` and `user` are None for SSH's own defaults.
+
+    `key_files` come before the keys that SSH would try by itself. `known_hosts` replace its own files, and with
+    `accept_new` the first of them remembers a host that none knows. `proxy_jump` and `proxy_command` have the form they
+    have in ssh_config(5), and `ssh_config` is such a file, None for the user's own. With `become`, what is run there is
+    run as root. `timeout` is for connecting, in seconds.
+    """
 
     host: str
     at: Position
@@ -28,73 +55,144 @@ class Connection:
     port: int | None
     user: str | None
     local: bool
+    key_files: tuple[Path, ...] = ()
+    password: str | None = field(default=None, repr=False)
+    become: bool = False
+    timeout: float = TIMEOUT
+    proxy_jump: str | None = None
+    proxy_command: str | None = None
+    ssh_config: Path | None = None
+    known_hosts: tuple[Path, ...] = ()
+    accept_new: bool = False
+
+
+def connection_of(inventory: Inventory, host: str) -> Connection:
+    """Return the way to `host`, which needs no role; InvalidInput carries all that is wrong with it."""
+    nodes, faults = inventory.variables(host), Faults()
+    way = connection(inventory, host, nodes, variables(inventory, host, nodes), faults)
+    if faults.problems:
+        raise InvalidInput(faults.problems)
+    return way
 
 
 def connection(inventory: Inventory, host: str, nodes: Mapping, context: Variables, faults: Faults) -> Connection:
     """Return the connection that `nodes`, the variables of `host`, describe; what is wrong goes into `faults`."""
-    values: dict[str, Any] = {}
-    _check_names(nodes, faults)
-    for name in (name for name in NAMES if name in nodes.entries):
-        node = nodes.entries[name]
-        found = list(surprises(node))
-        faults.problems.extend(found)
-        value = plain(render(node, context, faults))
-        if found or node.at in faults.at:
-            continue
-        if wrong := _wrong(name, value):
-            faults.add(node.at, *wrong)
-        else:
-            values[name] = value
+    check_names(nodes, faults)
+    values = dict(_values(nodes, context, faults))
     local = values.get("ansible_connection", "local" if host == "localhost" else "ssh") == "local"
-    at = nodes.entries["ansible_host"].at if "ansible_host" in nodes.entries else inventory.hosts[host].at
-    port = values.get("ansible_port")
+    if values.get("ansible_become"):
+        _check_become(nodes, values, faults)
+    args = SshArgs() if local else _arguments(nodes, values, faults)
+    if not local:
+        _check_keys(nodes, values, faults)
+        for name in (name for name in _NOT_HERE if name in nodes.entries):
+            faults.add(nodes.key_at(name), f"`{name}` is not supported", _NOT_HERE[name])
+    named = [expanded(values[name]) for name in KEY_FILES if name in values][-1:]
     return Connection(
         host,
-        at,
+        nodes.entries["ansible_host"].at if "ansible_host" in nodes.entries else inventory.hosts[host].at,
         values.get("ansible_host", host),
-        None if port is None else int(port),
-        values.get("ansible_user"),
+        values.get("ansible_port", args.port),
+        values.get("ansible_user", args.user),
         local,
+        key_files=(*named, *args.key_files),
+        password=_last(values, SECRETS, None),
+        become=values.get("ansible_become", False),
+        timeout=_last(values, TIMEOUTS, args.timeout or TIMEOUT),
+        proxy_jump=args.proxy_jump,
+        proxy_command=args.proxy_command,
+        ssh_config=args.ssh_config,
+        known_hosts=args.known_hosts,
+        accept_new=args.accept_new or False,
     )
 
 
-def _check_names(nodes: Mapping, faults: Faults) -> None:
+def _last(values: dict[str, Any], names: tuple[str, ...], default: Any) -> Any:
+    """Return the value of the last of `names` that has one, as Ansible takes it."""
+    return next((values[name] for name in reversed(names) if name in values), default)
+
+
+def _values(nodes: Mapping, context: Variables, faults: Faults) -> Iterator[tuple[str, Any]]:
+    """Yield the variables that are good, as what they mean."""
+    for name, read in READERS.items():
+        if name not in nodes.entries:
+            continue
+        node = nodes.entries[name]
+        try:
+            yield name, read(name, _value(name, node, context, faults))
+        except Wrong as wrong:
+            faults.add(node.at, str(wrong), wrong.fix)
+        except _Told:
+            pass
+
+
+class _Told(Exception):
+    """A value that is none, and the faults say why."""
+
+
+def _value(name: str, node: Node, context: Variables, faults: Faults) -> Any:
+    if name in SECRETS:
+        return _secret(name, node, context, faults)
+    # `ansible_become: yes` means what it looks like; `ansible_port: 22:22` does not.
+    found = [] if name == "ansible_become" else list(surprises(node))
+    faults.problems.extend(found)
+    value = plain(render(node, context, faults))
+    if found or node.at in faults.at:
+        raise _Told
+    return value
+
+
+def _secret(name: str, node: Node, context: Variables, faults: Faults) -> Any:
+    """Return a password. It is rendered as a variable, because complaints about those never repeat a secret."""
+    try:
+        return context[name]
+    except InvalidInput as error:
+        faults.include(error, node.at)
+        raise _Told from None
+
+
+def _check_become(nodes: Mapping, values: dict[str, Any], faults: Faults) -> None:
+    method, user = values.get("ansible_become_method", "sudo"), values.get("ansible_become_user", "root")
+    if method not in _SUDO:
+        at = nodes.entries["ansible_become_method"].at
+        faults.add(at, f"`ansible_become_method: {shown(method)}` is not supported", "use `sudo`")
+    if user != "root":
+        at = nodes.entries["ansible_become_user"].at
+        faults.add(at, f"`ansible_become_user: {shown(user)}` is not supported", "use `root`, or remove it")
+
+
+def _check_keys(nodes: Mapping, values: dict[str, Any], faults: Faults) -> None:
+    for name in [name for name in KEY_FILES if name in values][-1:]:
+        try:
+            check_key_file(name, values[name])
+        except Wrong as wrong:
+            faults.add(nodes.entries[name].at, str(wrong), wrong.fix)
+
+
+def _arguments(nodes: Mapping, values: dict[str, Any], faults: Faults) -> SshArgs:
+    """Return what the arguments for `ssh` say, in the order in which Ansible gives them to it."""
+    args = SshArgs()
+    for name in (name for name in ARGS if name in values):
+        already = len(args.refused)
+        args.add(values[name])
+        for refused in args.refused[already:]:
+            faults.add(nodes.entries[name].at, f"`{name}` {refused}", refused.fix)
+    return args
+
+
+def check_names(nodes: Mapping, faults: Faults) -> None:
+    """Put into `faults` what `nodes` call by an old name, or by one that is almost right."""
     for name in nodes:
-        if name in _OLD:
-            faults.add(nodes.key_at(name), f"`{name}` is the old name of `{_OLD[name]}`", f"write `{_OLD[name]}`")
+        if name in OLD:
+            faults.add(nodes.key_at(name), f"`{name}` is the old name of `{OLD[name]}`", f"write `{OLD[name]}`")
         elif meant := _meant(name):
             faults.add(nodes.key_at(name), f"unknown variable `{shown(name)}`", f"did you mean `{meant}`?")
 
 
+@lru_cache
 def _meant(name: str) -> str | None:
+    if name in READERS or name in _NOT_HERE or name in _ALSO_ANSIBLES or not name.startswith("ansible_"):
+        return None
     # 0.9 lets `ansible_hostname` pass, which is a fact, and finds `ansible_prot`.
-    close = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.9) if name.startswith("ansible_") else []
-    return close[0] if close and name not in NAMES else None
-
-
-def _wrong(name: str, value: Any) -> tuple[str, str] | None:
-    given = said(value)
-    if name == "ansible_port":
-        number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 6 else value
-        if isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= 65535:
-            return None
-        return f"`ansible_port` must be a port from 1 to 65535, not {given}", "for example `ansible_port: 22`"
-    if not isinstance(value, str) or not value:
-        return f"`{name}` must be text, not {given}", "write a name, or quote it"
-    if name == "ansible_connection":
-        fix = "use `local` or `ssh`"
-        return None if value in ("local", "ssh") else (f"`ansible_connection: {shown(value)}` is not supported", fix)
-    return _wrong_text(name, value)
-
-
-def _wrong_text(name: str, value: str) -> tuple[str, str] | None:
-    said = f"`{name}: {shown(value)}`"
-    if name == "ansible_host" and "@" in value:
-        return f"{said} holds a user", "give the user as `ansible_user`"
-    if any(c.isspace() or not c.isprintable() for c in value) or value.startswith("-"):
-        return f"{said} holds a blank or starts with a dash", "correct it"
-    if name == "ansible_host" and value.count(":") == 1:
-        return f"{said} holds a port", "give the port as `ansible_port`"
-    if name == "ansible_host" and ":" not in value and (reason := wrong_address(value)):
-        return f"`{name}` {reason}", "for example `ansible_host: 10.0.0.11`"
-    return None
+    close = difflib.get_close_matches(name, READERS, n=1, cutoff=0.9)
+    return close[0] if close else None

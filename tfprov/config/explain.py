@@ -4,7 +4,7 @@ import difflib
 import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -35,12 +35,13 @@ class Explainer:
 
         pydantic reports a value that may be of several types once for each of them.
         """
-        meant = self.meant(node)
         by_path: dict[Path, list[ErrorDetails]] = {}
         for item in error.errors(include_url=False):
             by_path.setdefault(tuple(_steps(node, item["loc"])), []).append(item)
         for path, items in by_path.items():
-            if find(node, path)[0].at in told or (items[0]["type"] == "missing" and path[-1] in meant):
+            if find(node, path)[0].at in told or (
+                items[0]["type"] == "missing" and path[-1] in self.meant(node, path[:-1])
+            ):
                 continue
             own = next((item for item in items if item["type"] == "value_error"), items[0])
             single = own["type"] == "value_error" or len(items) == 1
@@ -60,7 +61,7 @@ class Explainer:
             expected = limits["expected"].replace("'", "`")
             return f"`{name}` must be {expected}, not {said(value)}", self.example(path)
         for limit in limits.keys() & _LIMITS.keys():
-            return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:g}, not {shown(value)}", self.example(path)
+            return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:.10g}, not {shown(value)}", self.example(path)
         if kind == "too_short":
             return f"`{name}` must not be empty", self.example(path)
         return self.mistyped(error, path)
@@ -72,7 +73,7 @@ class Explainer:
             return f"`{name}`: {one_line(error['msg'])}", self.example(path)
         if wanted == "text" and isinstance(value, int | float):
             return f"`{name}` must be text, not {said(value)}", f'quote it: "{shown(value)}"'
-        if wanted == "a whole number" and isinstance(value, str) and value.isdigit():
+        if wanted in ("a whole number", "a number") and isinstance(value, str) and value.isdigit():
             fix = f"write {shown(value)} without quotes, or end a template in `| int`"
             return f"`{name}` must be a number, not text", fix
         return f"`{name}` must be {wanted}, not {said(value)}", self.example(path)
@@ -95,18 +96,19 @@ class Explainer:
             return f"did you mean `{close[0]}`?"
         return f"known keys: {', '.join(names)}" if names else self.whole
 
-    def meant(self, node: Mapping) -> set[str]:
-        """Return the keys that were probably meant by unknown ones in `node`."""
-        names = _names(self.model)
-        return {name for key in node if key not in names for name in _close(key, names)}
+    def meant(self, node: Mapping, path: Path = ()) -> set[str]:
+        """Return the keys that were probably meant by unknown ones in what stands at `path` in `node`."""
+        names, here = _names(self.at(path)), find(node, path)[0]
+        keys = here.entries if isinstance(here, Mapping) else {}
+        return {name for key in keys if key not in names for name in _close(key, names)}
 
-    def at(self, path: Path) -> type[BaseModel]:
-        """Return the innermost model on the way of `path`."""
-        model = self.model
+    def at(self, path: Path) -> type[BaseModel] | None:
+        """Return the model of what stands at `path`, or None where keys are the user's own."""
+        model: type[BaseModel] | None = self.model
         for step in path:
-            annotation = model.model_fields[str(step)].annotation if str(step) in model.model_fields else None
-            if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-                model = annotation
+            if isinstance(step, str):
+                field = _names(model).get(step)
+                model = _model_in(field.annotation) if field else None
         return model
 
     def example(self, path: Path) -> str:
@@ -123,7 +125,17 @@ def _close(key: str, names: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(key, list(names), n=1, cutoff=0.7)  # at 0.6, `colour` would mean `cluster`
 
 
-def _names(model: type[BaseModel]) -> dict[str, Any]:
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that `annotation` speaks of: itself, the items of a list, or one that may be left out."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_model_in(inner) for inner in get_args(annotation)) if get_origin(annotation) is not dict else ()
+    return next((model for model in found if model is not None), None)
+
+
+def _names(model: type[BaseModel] | None) -> dict[str, Any]:
+    if model is None:
+        return {}
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 

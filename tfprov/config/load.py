@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfprov.config.groups import read_structure
+from tfprov.config.secrets import discreet, mentions_secret
 from tfprov.config.settings import RoleSettings, resolve
+from tfprov.config.together import processes_here
 from tfprov.config.yaml import MAX_DEPTH, parse, read
 from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
 from tfprov.model.inventory import NAMESPACE, Inventory, overlay
@@ -27,7 +29,7 @@ def load_inventory(path: Path, extra: Sequence[str] = ()) -> Inventory:
 def load(path: Path, extra: Sequence[str] = ()) -> tuple[Inventory, tuple[RoleSettings, ...]]:
     """Read the inventory at `path` and check what it says under `tfprov:`."""
     inventory, problems = _load(path, extra)
-    return inventory, resolve(inventory, problems)
+    return inventory, resolve(inventory, problems, [processes_here])
 
 
 def _load(path: Path, extra: Sequence[str]) -> tuple[Inventory, list[Problem]]:
@@ -82,15 +84,17 @@ def _pairs(option: str) -> Mapping:
     try:
         words = shlex.split(option)
     except ValueError as error:
-        what = f"`{shown(option)}`: {one_line(str(error)).lower()}"
+        what = f"`{shown(discreet(option))}`: {one_line(str(error)).lower()}"
         fix = "close the quote" if "quotation" in what else "remove the backslash at its end"
         raise InvalidInput([Problem(Position("-e"), what, fix)]) from None
-    for word in words or [option]:
+    for number, word in enumerate(words or [option]):
         name, equals, value = word.partition("=")
         path = name.split(".")
         if not equals or len(path) > MAX_DEPTH or not _NAME.fullmatch(path[0]) or "" in path:
             fix = "write `-e name=value`, `-e '{name: value}'` or `-e @file.yml`"
-            raise InvalidInput([Problem(Position("-e"), f"`{shown(word)}` is not a variable", fix)])
+            # What stands behind a password may be the rest of it, when its blanks are not quoted.
+            said = "…" if any(map(mentions_secret, words[:number])) else shown(discreet(word))
+            raise InvalidInput([Problem(Position("-e"), f"`{said}` is not a variable", fix)])
         merged = overlay(merged, _nested(path, value))
     return merged
 

@@ -4,8 +4,6 @@ from typing import Any
 
 import yaml
 
-from tfprov.errors import shown
-
 _PREFIX = "tag:yaml.org,2002:"
 _KINDS = {
     "str": "text",
@@ -24,7 +22,7 @@ _loader: Any = yaml.SafeLoader("")
 
 
 class ScalarError(ValueError):
-    """A scalar that its tag does not fit."""
+    """A scalar that its tag does not fit; says what is amiss with it."""
 
 
 def tag_of(event: Any, *, quoted: bool) -> str:
@@ -51,11 +49,11 @@ def value_of(name: str, text: str) -> Any:
     if name in _TEXT or name == "str":
         return text
     if name == "int" and len(text) > _MAX_BITS:
-        raise ScalarError(f"`{shown(text)}` is too large a number")
+        raise ScalarError("is too large a number")
     try:
         data = yaml.SafeLoader.yaml_constructors[_PREFIX + name](_loader, yaml.ScalarNode(name, text))
     except Exception:  # PyYAML's constructors raise whatever comes: `!!bool maybe` is a KeyError
-        raise ScalarError(f"`{shown(text)}` is not {_KINDS[name]}") from None
+        raise ScalarError(f"is not {_KINDS[name]}") from None
     if isinstance(data, int) and data.bit_length() > _MAX_BITS:
-        raise ScalarError(f"`{shown(text)}` is too large a number")
+        raise ScalarError("is too large a number")
     return data

@@ -1,60 +1,49 @@
 """The variables of every host to checked settings, with each complaint at the line that causes it."""
 
-from collections.abc import Iterator, Sequence
-from collections.abc import Mapping as AbstractMapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from pydantic import ValidationError
 
-from tfprov.config.connection import SSH_PORT, Connection, connection
+from tfprov.config.connection import Connection, connection, connection_of
+from tfprov.config.containers import at_odds, without_gpus
 from tfprov.config.explain import Explainer
+from tfprov.config.known import variables
 from tfprov.config.late import LATE, for_task, render_late
+from tfprov.config.role_settings import RoleSettings
 from tfprov.config.roles import empty_roles, no_roles, strays
 from tfprov.config.surprise import surprises
 from tfprov.config.templates import Faults, Variables, render
-from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.config.together import builders, in_reach, shared, twice
+from tfprov.errors import InvalidInput, Problem, shown
 from tfprov.model.checks import wrong_address
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
-from tfprov.model.node import NOWHERE, Items, Mapping, Node, Scalar, find, plain
-from tfprov.model.settings import SHARED, Settings
+from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain
+from tfprov.model.settings import Settings
 from tfprov.wiring import FLAGS
+
+__all__ = ["RoleSettings", "Rule", "connection_of", "resolve"]
 
 _explainer = Explainer(Settings, NAMESPACE, "see what `tfprov init` writes", inside=False)
 
 
-@dataclass(frozen=True)
-class RoleSettings:
-    """The settings of one role on one host; `node` knows where each was written, `variables` render the late ones."""
-
-    role: str
-    host: str
-    values: Settings
-    node: Mapping
-    variables: Variables
-    address: str
-    local: bool
-    group: Position = NOWHERE
-    """Where the group of the role stands."""
-    where: Position = NOWHERE
-    """Where the host's address comes from: `ansible_host`, or its name."""
-
-    def at(self, *path: str | int) -> Position:
-        """Where the value at `path` is written, or the nearest thing around it."""
-        return find(self.node, path)[1]
+Rule = Callable[[Sequence[RoleSettings]], Iterator[Problem]]
 
 
-def resolve(inventory: Inventory, broken: Sequence[Problem] = ()) -> tuple[RoleSettings, ...]:
+def resolve(
+    inventory: Inventory, broken: Sequence[Problem] = (), rules: Sequence[Rule] = ()
+) -> tuple[RoleSettings, ...]:
     """Return the settings of every role on every host that has one; InvalidInput carries all problems of all hosts.
 
     `broken` are problems of the inventory's structure: with them, nothing is said that could follow from what was
-    left out because of them.
+    left out because of them. `rules` must hold of all roles besides those that always must.
     """
     faults = Faults(list(broken))
     reached: dict[str, Connection] = {}
     found = list(_all(inventory, faults, reached, whole=not broken))
     if not broken:
         faults.problems.extend(_amiss(inventory, found, reached))
+        faults.problems.extend(problem for rule in rules for problem in rule(found))
         if not found and not faults.problems:
             faults.problems.append(no_roles(inventory))
     if faults.problems:
@@ -66,8 +55,10 @@ def _amiss(inventory: Inventory, found: list[RoleSettings], reached: dict[str, C
     """What is wrong with the hosts as a whole."""
     yield from strays(inventory)
     yield from empty_roles(inventory)
-    yield from _shared(found)
-    yield from _twice(reached)
+    yield from shared(found)
+    yield from twice(reached)
+    yield from builders(inventory, found)
+    yield from in_reach(found)
 
 
 def _all(
@@ -79,22 +70,6 @@ def _all(
                 yield _one(inventory, role, host, reached, whole=whole)
             except InvalidInput as error:
                 faults.problems.extend(error.problems)
-
-
-def variables(inventory: Inventory, host: str, nodes: Mapping) -> Variables:
-    """Return what templates can use for `host`: its variables and the names Ansible gives every host."""
-    groups = [name for name in inventory.hosts[host].groups if name != "all"]
-    return Variables(
-        nodes,
-        {
-            "inventory_hostname": host,
-            "inventory_hostname_short": host.split(".", maxsplit=1)[0],
-            "inventory_file": inventory.path,
-            "inventory_dir": str(Path(inventory.path).absolute().parent),
-            "group_names": sorted(groups),
-            "groups": {name: list(inventory.members(name)) for name in inventory.groups},
-        },
-    )
 
 
 def _one(inventory: Inventory, role: str, host: str, reached: dict[str, Connection], *, whole: bool) -> RoleSettings:
@@ -109,6 +84,8 @@ def _one(inventory: Inventory, role: str, host: str, reached: dict[str, Connecti
     if not isinstance(written, Mapping):
         faults.add(written.at, f"`{NAMESPACE}` must be a mapping", "write one setting per line")
         raise InvalidInput(faults.problems)
+    if role == "ps":
+        written = without_gpus(inventory, host, written)
     rendered = _rendered(written, context, faults)
     _try_late(role, rendered, context, faults)
     values = _validated(rendered, faults, whole=whole)
@@ -120,7 +97,7 @@ def _one(inventory: Inventory, role: str, host: str, reached: dict[str, Connecti
         faults.add(way.at, f"the address of {shown(host)} {reason}", "set `address` under `tfprov:`")
     if values is None or faults.problems:
         raise InvalidInput(faults.problems)
-    return RoleSettings(role, host, values, rendered, context, address, way.local, inventory.groups[role].at, way.at)
+    return RoleSettings(role, host, values, rendered, context, address, way, inventory.groups[role].at)
 
 
 def _rendered(written: Mapping, context: Variables, faults: Faults) -> Mapping:
@@ -157,7 +134,7 @@ def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None
         missing = not whole and all(item["type"] == "missing" for item in error.errors())
         faults.problems.extend(() if missing else _explainer.problems(node, error, faults.at))
         return None
-    faults.problems.extend(_reserved(node, values))
+    faults.problems.extend([*_reserved(node, values), *at_odds(node, values, whole=whole)])
     return values
 
 
@@ -174,24 +151,3 @@ def _reserved(node: Mapping, values: Settings) -> Iterator[Problem]:
         if word.partition("=")[0] in ours:
             what = f"`{word.partition('=')[0]}` is set by tfprov for every task"
             yield Problem(find(node, ["command", number])[1], what, "remove it, or set `wiring: tf_config`")
-
-
-def _shared(found: Sequence[RoleSettings]) -> Iterator[Problem]:
-    for name in SHARED:
-        told = set()
-        for other in found:
-            first, value = getattr(found[0].values, name), getattr(other.values, name)
-            if value != first and other.at(name) not in told:
-                told.add(other.at(name))
-                one, two = (f"{role.role} on {role.host}" for role in (other, found[0]))
-                what = f"`{name}` is `{value}` for {one} and `{first}` for {two}"
-                yield Problem(other.at(name), what, "one inventory is one cluster: state it once, for `all`")
-
-
-def _twice(reached: AbstractMapping[str, Connection]) -> Iterator[Problem]:
-    seen: dict[tuple[str, int], Connection] = {}
-    for way in reached.values():
-        first = way if way.local else seen.setdefault((way.address, way.port or SSH_PORT), way)
-        if first is not way:
-            what = f"{way.host} has the address and the SSH port of {first.host} ({way.address}:{way.port or SSH_PORT})"
-            yield Problem(way.at, what, "put one host into both groups, or set `tasks_per_host`")

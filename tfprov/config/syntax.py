@@ -4,6 +4,7 @@ import re
 
 import yaml
 
+from tfprov.config.secrets import discreet, mentions_secret
 from tfprov.errors import Position, Problem, one_line, shown
 
 Place = tuple[int, int]
@@ -42,7 +43,11 @@ def _explain(problem: str, lines: list[str], place: Place, begun: Place) -> tupl
     if unclosed := _unclosed(problem, lines, place, begun):
         return unclosed
     if "could not find expected ':'" in problem:
-        return begun, f"`{shown(_line(lines, begun).strip())}` has no `: ` behind its name", "write `name: value`"
+        return (
+            begun,
+            f"`{_said(lines, begun)}` has no `: ` behind its name",
+            "write `name: value`",
+        )
     if "cannot start any token" in problem:
         return place, *_character(line[place[1] : place[1] + 1])
     if "mapping values are not allowed" in problem:
@@ -71,6 +76,12 @@ def _unclosed(problem: str, lines: list[str], place: Place, begun: Place) -> tup
     if place[0] == begun[0]:
         return place, f"a `,` or `{mark}` is missing here", "add it, or quote the whole value"
     return begun, f"a bracket without its `{mark}`, or a comma missing behind it", f"add `{mark}` or `,`"
+
+
+def _said(lines: list[str], place: Place) -> str:
+    """Return the line at `place` as it may be shown: it could be the rest of a password that begins above it."""
+    above = (line for line in lines[: place[0]] if not line.lstrip().startswith("#"))
+    return "…" if any(map(mentions_secret, above)) else shown(discreet(_line(lines, place).strip()))
 
 
 def _line(lines: list[str], place: Place) -> str:

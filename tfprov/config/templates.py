@@ -17,12 +17,14 @@ from jinja2 import Template, TemplateError, Undefined, UndefinedError
 from jinja2.exceptions import SecurityError
 
 from tfprov.config.sandbox import MAX_OUTPUT, TOO_LARGE, Sandbox
+from tfprov.config.secrets import mentions_secret
 from tfprov.config.yaml import MAX_DEPTH
 from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
 from tfprov.model.inventory import NAMESPACE
 from tfprov.model.node import Items, Mapping, Node, Scalar, plain
 
 _environment = Sandbox()
+_DEFINE = "define it under `vars:` or give it with `-e`"
 _MAX_ELEMENTS = 100_001
 """Of all lists and mappings in a value: as many as the longest range has."""
 
@@ -75,8 +77,20 @@ class Variables(AbstractMapping[str, Any]):
         self._doing.append(name)
         try:
             return plain(render(node, self))
+        except InvalidInput:
+            if not mentions_secret(name):
+                raise
+            raise self._secretly(name, node) from None
         finally:
             self._doing.pop()
+
+    def _secretly(self, name: str, node: Node) -> InvalidInput:
+        """Say that the template of a password fails, and no word of it but the name of a variable that is not there."""
+        asked = re.fullmatch(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}", str(plain(node)))
+        if asked and asked[1] not in self:
+            return InvalidInput([Problem(node.at, f"undefined variable `{asked[1]}`", _DEFINE)])
+        fix = "correct the template, or write `!unsafe` before a password with braces"
+        return InvalidInput([Problem(node.at, f"the template in `{shown(name)}` fails", fix)])
 
     def __iter__(self) -> Iterator[str]:
         return iter({**self._nodes.entries, **self._special})
@@ -196,11 +210,11 @@ def _undefined(error: UndefinedError, variables: AbstractMapping[str, Any]) -> t
         if name[1] in _ANSIBLE_NAMES:
             return f"`{name[1]}` is Ansible's own, and not known here", "write the value out, or give it with `-e`"
         close = difflib.get_close_matches(name[1], list(variables), n=1)
-        fix = f"did you mean `{shown(close[0])}`?" if close else "define it under `vars:` or give it with `-e`"
+        fix = f"did you mean `{shown(close[0])}`?" if close else _DEFINE
         return f"undefined variable `{shown(name[1])}`", fix
     if found := re.fullmatch(r"'?(.*?)'? has no (?:attribute|element) '?(.*?)'?", message, re.DOTALL):
         return f"no `{shown(found[2])}` in {_KINDS.get(found[1], shown(found[1]))}", "correct the name or the number"
-    return f"undefined: {one_line(message)}", "define it under `vars:` or give it with `-e`"
+    return f"undefined: {one_line(message)}", _DEFINE
 
 
 _LATE_NAMES = ("task", "checkpoint_dir", "cluster")

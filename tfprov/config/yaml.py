@@ -12,6 +12,7 @@ import yaml
 
 from tfprov.config import syntax
 from tfprov.config.scalars import ScalarError, is_scalar_tag, short_tag, tag_of, value_of
+from tfprov.config.secrets import mentions_secret
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
@@ -140,12 +141,16 @@ class _Composer:
             self.close()
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
-                raise _invalid(
-                    self.at(event), f"unknown alias `*{shown(event.anchor)}`", "define the anchor before its use"
-                )
+                what = f"unknown alias {self.quoted(f'*{event.anchor}')}"
+                raise _invalid(self.at(event), what, "define the anchor before its use")
             self.add(*self.anchors[event.anchor], None)
         elif isinstance(event, yaml.DocumentStartEvent) and self.document is not None:
             raise _invalid(self.at(event), "a second document", "keep one document per file")
+
+    def quoted(self, text: str) -> str:
+        """Return `text` as messages show it; nothing of it where it belongs to a password."""
+        secret = any(opened.key is not None and mentions_secret(opened.key.text) for opened in self.stack)
+        return "`…`" if secret else f"`{shown(text)}`"
 
     def scalar(self, event: Any) -> Scalar:
         quoted = event.style not in (None, "")  # libyaml says "" for plain, PyYAML's own parser None
@@ -161,11 +166,11 @@ class _Composer:
         try:
             return Scalar(value_of(tag, event.value), at, event.value, quoted)
         except ScalarError as error:
-            raise _invalid(at, str(error), "quote it") from None
+            raise _invalid(at, f"{self.quoted(event.value)} {error}", "quote it") from None
 
     def refuse_tag(self, tag: str, at: Position) -> None:
         name = tag if tag.startswith("!") else f"!!{tag}"
-        raise _invalid(at, f"the tag `{shown(name)}` is not allowed here", "write a plain value")
+        raise _invalid(at, f"the tag {self.quoted(name)} is not allowed here", "write a plain value")
 
     def open(self, event: Any) -> None:
         at = self.at(event)
@@ -233,7 +238,9 @@ class _Composer:
             raise _invalid(node.at, "a key that is not a single value", "write a name")
         if node.text in parent.entries:
             first = parent.keys[node.text].at.line
-            raise _invalid(node.at, f"`{shown(node.text)}` is given twice (first on line {first})", "keep one of them")
+            raise _invalid(
+                node.at, f"{self.quoted(node.text)} is given twice (first on line {first})", "keep one of them"
+            )
         return node
 
     def merged(self, node: Node) -> list[Mapping]:

@@ -1,7 +1,8 @@
 """What a single setting may be: checks that say what is wrong, and where the example would not help, what to do."""
 
 import re
-from ipaddress import ip_address
+from decimal import Decimal
+from ipaddress import IPv4Address, ip_address
 from typing import Any
 
 from pydantic import AfterValidator
@@ -12,6 +13,13 @@ _SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin",
 """Nothing may be put anywhere in these."""
 _SHARED_BY_ALL = ("home", "media", "mnt", "opt", "root", "run", "srv", "tmp", "usr", "var")
 """Nothing may be put directly into these: the chief's directory is emptied with the task."""
+_MEMORY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([bkmg])", re.IGNORECASE)
+_UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+LEAST_MEMORY = 6 << 20
+"""Bytes: Docker starts nothing with less."""
+_MOST_MEMORY = 1 << 50
+"""Bytes: more than any machine has, and few enough for Docker's numbers."""
+_MOST_GPUS = 1024
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*")
 
 
@@ -119,4 +127,100 @@ def address(value: str) -> str:
     """Check an address under which other hosts reach this one."""
     if reason := wrong_address(value):
         raise Wrong(reason)
+    return value
+
+
+def ip_v4(value: str) -> str:
+    """Check an IPv4 address of a machine's own, or the one that stands for all of them."""
+    try:
+        number = IPv4Address(value)
+    except ValueError:
+        raise Wrong(f"must be an IPv4 address of the host, not {_said(value)}") from None
+    if number.is_multicast or number.is_reserved:
+        raise Wrong(f"must be an address that a host can have, not {_said(value)}")
+    return value
+
+
+def is_loopback(value: str) -> bool:
+    """Whether `value` means another machine on every machine."""
+    return value == "localhost" or value.startswith("127.")
+
+
+def bytes_of(text: str) -> int:
+    """Return the bytes that a size in Docker's form means: `512m`, `4g`, `1.5g`. ValueError where it is none."""
+    found = _MEMORY.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no size")
+    return int(Decimal(found[1]) * _UNITS[found[2].lower()])
+
+
+def with_unit(value: Any) -> Any:
+    """Check that an amount of memory is no bare number: `4` would be four bytes."""
+    if isinstance(value, int | float):
+        raise Wrong(f"must be a number and one of the units b, k, m and g, not {_given(value)}")
+    return value
+
+
+def memory(value: str) -> str:
+    """Check an amount of memory."""
+    try:
+        amount = bytes_of(value)
+    except ValueError:
+        raise Wrong(f"must be a number and one of the units b, k, m and g, not {_said(value)}") from None
+    if amount < LEAST_MEMORY:
+        raise Wrong(f"must be at least 6m, not {_said(value)}")
+    if amount > _MOST_MEMORY:
+        raise Wrong(f"must be at most {_MOST_MEMORY >> 30}g, not {_said(value)}")
+    return value
+
+
+def gpus(value: Any) -> Any:
+    """Check a number of GPUs, or the word for all of them."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if value != "all" and not (is_number and 0 <= value <= _MOST_GPUS):
+        raise Wrong(f"must be `all` or a number from 0 to {_MOST_GPUS}, not {_given(value)}")
+    return value
+
+
+def _given(value: object) -> str:
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a mapping"
+    if isinstance(value, str) and value.isdigit():
+        return f'the text "{shown(value)}"'
+    return "nothing" if value is None else _said(str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def dockerfile(value: str) -> str:
+    """Check the path of a Dockerfile in the directory that is built."""
+    if not value.strip():
+        raise Wrong("must not be empty")
+    if value.startswith(("/", "~")) or ".." in value.split("/"):
+        raise Wrong(f"must be a path inside the directory that `build` names, not {_said(value)}")
+    return value
+
+
+def no_short_image(value: Any) -> Any:
+    """Say how an image is written out: `image: repo:tag` is what other tools have."""
+    if not isinstance(value, str) or not value.strip():
+        return value
+    kind = "build" if value.startswith((".", "/", "~")) else "name"
+    raise Wrong(f"must be a mapping, not {_said(value)}", f"write `image: {{{kind}: {shown(value)}}}`")
+
+
+def no_short_mount(value: Any) -> Any:
+    """Say how a mount is written out: `/data:/data:ro` is what Docker has."""
+    if not isinstance(value, str) or ":" not in value:
+        return value
+    source, target, *options = value.split(":")
+    written = "" if options == ["ro"] else ", read_only: false"
+    fix = f"write `{{source: {shown(source)}, target: {shown(target)}{written}}}`"
+    raise Wrong(f"must be a mapping, not {_said(value)}", fix)
+
+
+def host_directory(value: str) -> str:
+    """Check a path on a host."""
+    if not value.startswith("/"):
+        raise Wrong(f"must be an absolute path, not {_said(value)}")
+    if ".." in value.split("/"):
+        raise Wrong("must not contain `..`")
     return value

@@ -1,10 +1,11 @@
 """The `tfprov:` namespace: every setting with its type, default, unit and an example, in this one place."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tfprov.model import checks
+from tfprov.model.reference import reference
 from tfprov.wiring import FLAGS
 
 
@@ -39,6 +40,15 @@ EnvName = Annotated[
         "TF_CONFIG|TFPROV_.*",
     ),
 ]
+ArgName = Annotated[
+    str,
+    checks.named(
+        "a build argument",
+        r"[A-Za-z_][A-Za-z0-9_]*",
+        "use letters, digits and `_`, beginning with a letter",
+        r"(?!)",
+    ),
+]
 Address = Annotated[str, AfterValidator(checks.address)]
 PathText = Annotated[Line, AfterValidator(checks.path)]
 
@@ -60,6 +70,77 @@ class Checkpoints(Strict):
     )
 
 
+class Image(Strict):
+    """What containers are made from: exactly one of `build`, `name` and `archive`, which config checks with its line."""
+
+    build: PathText | None = Field(
+        None,
+        description="A directory with a Dockerfile; the image is built from it. A relative path counts from the file it "
+        "is written in.",
+        examples=["../images/train"],
+    )
+    name: Annotated[Line, AfterValidator(reference)] | None = Field(
+        None,
+        description="An image in a registry, which the hosts' engines pull: `repository[:tag][@sha256:…]`. Only one with "
+        "a digest is the same image tomorrow.",
+        examples=["registry.example.com/train:1.0"],
+    )
+    archive: PathText | None = Field(
+        None,
+        description="A file that `docker save` wrote, or an OCI archive. A relative path counts from the file it is "
+        "written in.",
+        examples=["../train.tar"],
+    )
+    dockerfile: Annotated[Line, AfterValidator(checks.dockerfile)] = Field(
+        "Dockerfile",
+        description="Beside `build`: the path of the Dockerfile inside the directory.",
+        examples=["Dockerfile"],
+    )
+    build_args: dict[ArgName, Value] = Field(
+        default_factory=dict,
+        description="Beside `build`: values for the `ARG`s of the Dockerfile. They can be read in the image's history: "
+        "nothing secret belongs here.",
+        examples=[{"TENSORFLOW": "2.18.0"}],
+    )
+    build_on: Line | None = Field(
+        None,
+        description="Beside `build`: the host of the inventory whose engine builds. It needs no role. Default: the "
+        "controller's own engine.",
+        examples=["node1"],
+    )
+    ca_bundle: PathText | None = Field(
+        None,
+        description="Beside `build`: a file with the certificates (PEM) of a proxy that inspects TLS, trusted during the "
+        "build and left out of the image. Default: the file that PIP_CERT, REQUESTS_CA_BUNDLE or SSL_CERT_FILE names on "
+        "the controller.",
+        examples=["/etc/ssl/certs/proxy.pem"],
+    )
+    pip_conf: PathText | None = Field(
+        None,
+        description="Beside `build`: a pip.conf for the build, such as one that names an index of your own; it is left out "
+        "of the image.",
+        examples=["~/.config/pip/pip.conf"],
+    )
+
+    @property
+    def kind(self) -> Literal["build", "name", "archive"]:
+        """Which of the three it is made from."""
+        return "build" if self.build is not None else "name" if self.name is not None else "archive"
+
+
+class MountSetting(Strict):
+    """A directory or file of the host inside the containers on it."""
+
+    source: Annotated[Line, AfterValidator(checks.host_directory)] = Field(
+        description="An absolute path on the host; it must exist there.", examples=["/data/mnist"]
+    )
+    target: Annotated[Line, AfterValidator(checks.absolute_apart)] = Field(
+        description="Where it is in the container: an absolute path, apart from the checkpoint directory and from /code.",
+        examples=["/data"],
+    )
+    read_only: bool = Field(True, description="Whether tasks may only read it.", examples=[False])
+
+
 class Settings(Strict):
     """What one task's host and groups say about it."""
 
@@ -68,9 +149,15 @@ class Settings(Strict):
         "the same cluster.",
         examples=["linear"],
     )
-    runtime: Literal["process"] = Field(
+    image: Annotated[Image | None, BeforeValidator(checks.no_short_image)] = Field(
+        None,
+        description="The image that containers are made from. With one, tasks run in containers; the same for all.",
+        examples=[{"build": "../images/train"}],
+    )
+    runtime: Literal["docker", "process"] = Field(
         "process",
-        description="What runs a task: `process` is a supervised process of the host itself, without an image.",
+        description="What runs a task: `docker`, a container of `image` on its host's engine; `process`, a supervised "
+        "process of this machine itself, without an image. Default: `docker` where an `image` is given, else `process`.",
         examples=["process"],
     )
     code: PathText | None = Field(
@@ -108,8 +195,20 @@ class Settings(Strict):
     address: Address | None = Field(
         None,
         description="The name or IPv4 address under which the other tasks reach this host. Default: `ansible_host`, else "
-        "the host's name; 127.0.0.1 for `ansible_connection: local`.",
+        "the host's name; for `ansible_connection: local` 127.0.0.1, or where tasks run in containers the address of the "
+        "engine's own network.",
         examples=["10.0.0.11"],
+    )
+    bind: Annotated[Line, AfterValidator(checks.ip_v4)] | None = Field(
+        None,
+        description="The IPv4 address of the host on which the ports of its containers are published. Default: `address`.",
+        examples=["10.0.0.11"],
+    )
+    allow_insecure_network: bool = Field(
+        False,
+        description="Allows `bind: 0.0.0.0`, which publishes ports in all networks of the host. A TensorFlow server asks "
+        "for no password: whoever reaches its port can run code.",
+        examples=[True],
     )
     port: Annotated[Count, Field(ge=1, le=65535)] | None = Field(
         None,
@@ -119,6 +218,29 @@ class Settings(Strict):
     )
     tasks_per_host: Annotated[Count, Field(ge=1, le=1000)] = Field(
         1, description="How many tasks of the role run on each of its hosts.", examples=[2]
+    )
+    memory: Annotated[str, BeforeValidator(checks.with_unit), AfterValidator(checks.memory)] | None = Field(
+        None,
+        description="How much memory a container may use, in Docker's units b, k, m and g (powers of 1024), at least 6m. "
+        "Default: no limit.",
+        examples=["4g"],
+    )
+    cpus: Annotated[float, Field(ge=0.01, le=8192, allow_inf_nan=False)] | None = Field(
+        None, description="How many CPUs a container may use, in cores. Default: no limit.", examples=[2.5]
+    )
+    gpus: Annotated[int | Literal["all"], BeforeValidator(checks.gpus)] = Field(
+        0,
+        description="How many GPUs a container gets, or `all`. A ps gets none unless the group `ps` itself or its host "
+        "says so.",
+        examples=[1],
+    )
+    pids: Annotated[Count, Field(ge=64, le=4194304)] = Field(
+        4096, description="How many processes and threads a container may have.", examples=[4096]
+    )
+    mounts: list[Annotated[MountSetting, BeforeValidator(checks.no_short_mount)]] = Field(
+        default_factory=list,
+        description="Directories of the host inside its containers.",
+        examples=[[{"source": "/data/mnist", "target": "/data"}]],
     )
     restart: Literal["never", "on-failure"] = Field(
         "never",
@@ -143,6 +265,17 @@ class Settings(Strict):
         examples=[120],
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_runtime(cls, values: Any) -> Any:
+        """An image says that tasks run in containers, unless `runtime` says something else."""
+        if not isinstance(values, dict) or "runtime" in values:
+            return values
+        return {**values, "runtime": "process" if values.get("image") is None else "docker"}
 
-SHARED = ("cluster", "runtime", "wiring")
+
+SHARED = ("cluster", "image", "runtime", "wiring")
 """Settings that must be the same for every task of an inventory."""
+
+CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "mounts", "bind", "allow_insecure_network")
+"""Settings that mean something under `runtime: docker` only."""

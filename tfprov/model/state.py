@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from tfprov.errors import HostError
 from tfprov.model.cluster import Task
 
 Spec = Mapping[str, Any]
@@ -22,13 +23,16 @@ class Mount:
 
 @dataclass(frozen=True)
 class Box:
-    """What a Docker container has around its task. `image` is an image id.
+    """What a Docker container has around its task. `image` is what its host's engine knows it by: `tfprov/linear:3f2a…`.
 
     `address` is where its port is published; `memory` is in bytes, `cpus` in cores, and None means no limit; `gpus` is a
-    number, -1 for all.
+    number, -1 for all. `code` is the digest of code that is not in the image, and put into the container before it starts.
+    `files_of` is the task whose checkpoint directory it works on, where that is not its own.
     """
 
     image: str
+    code: str | None = None
+    files_of: str | None = None
     address: str = "127.0.0.1"
     memory: int | None = None
     cpus: float | None = None
@@ -59,10 +63,10 @@ class Container:
     """None under the process runtime."""
 
     @property
-    def code(self) -> str | None:
-        """The digest of the code it runs, or None."""
+    def artifact(self) -> str | None:
+        """What its host must have before it starts: an image by its name there, or code by its digest; None for nothing."""
         code: str | None = self.spec.get("code")
-        return code
+        return self.box.image if self.box else code
 
 
 class State(StrEnum):
@@ -116,19 +120,23 @@ class Observed:
 
 @dataclass(frozen=True)
 class HostState:
-    """Everything of one cluster on one host, and the digests of all the code delivered to it."""
+    """Everything of one cluster on one host, and the artifacts that were delivered to it."""
 
     host: str
     containers: tuple[Observed, ...] = ()
-    codes: frozenset[str] = field(default_factory=frozenset)
+    delivered: frozenset[str] = field(default_factory=frozenset)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """All hosts at one moment; `built` are the digests of the code the controller has packed."""
+    """All hosts at one moment; `built` are the artifacts that the controller has ready to deliver.
+
+    `unreachable` are the hosts that did not say what is there, and why: what they may hold is not among `hosts`.
+    """
 
     hosts: Mapping[str, HostState]
     built: frozenset[str] = field(default_factory=frozenset)
+    unreachable: Mapping[str, HostError] = field(default_factory=dict)
 
     def containers(self) -> list[Observed]:
         """Return every container, on every host."""

@@ -1,0 +1,258 @@
+"""What an inventory says about containers, read in full; and what is sensible although it looks odd."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tfprov.config.groups import read_groups
+from tfprov.config.load import extra_vars
+from tfprov.config.settings import RoleSettings, resolve
+from tfprov.config.yaml import parse
+from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.model.checks import Wrong, bytes_of
+from tfprov.model.inventory import Inventory
+from tfprov.model.node import Items
+from tfprov.model.reference import reference
+from tfprov.model.settings import Image, MountSetting, Settings
+
+FULL = """\
+all:
+  vars:
+    tfprov:
+      cluster: linear
+      image:
+        build: ../images/train
+        dockerfile: gpu.Dockerfile
+        build_args: {TENSORFLOW: 2.18.0, CUDA: 12, DEBUG: false}
+        build_on: builder
+        ca_bundle: /etc/ssl/certs/proxy.pem
+        pip_conf: ~/pip.conf
+      command: [python, linear.py]
+      memory: 4g
+      cpus: 2
+      gpus: all
+      pids: 512
+      mounts:
+        - {source: /data/mnist, target: /data}
+        - {source: /scratch, target: /scratch, read_only: false}
+  children:
+    ps: {hosts: {node1: }, vars: {tfprov: {memory: 512m, cpus: 0.5, mounts: []}}}
+    worker: {hosts: {node2: {tfprov: {bind: 10.0.0.2}}, node3: {tfprov: {gpus: 2}}}}
+  hosts: {builder: }
+"""
+
+
+def inventory(text: str, *extra: str) -> Inventory:
+    read = read_groups(parse(text, "i.yml"), "i.yml")
+    return Inventory(read.path, read.groups, read.hosts, extra_vars(extra))
+
+
+def roles(text: str, *extra: str) -> tuple[RoleSettings, ...]:
+    return resolve(inventory(text, *extra))
+
+
+def one(settings: str, *extra: str, host: str = "node1") -> Settings:
+    """Return the settings of one worker."""
+    tfprov = f"{{cluster: linear, command: [python], {settings}}}"
+    return roles(f"all: {{vars: {{tfprov: {tfprov}}}}}\nworker: {{hosts: {{{host}: }}}}", *extra)[0].values
+
+
+def test_all_that_an_inventory_says_about_containers() -> None:
+    ps, worker, other = (role.values for role in roles(FULL))
+    assert worker.image == Image(
+        build="../images/train",
+        dockerfile="gpu.Dockerfile",
+        build_args={"TENSORFLOW": "2.18.0", "CUDA": 12, "DEBUG": False},
+        build_on="builder",
+        ca_bundle="/etc/ssl/certs/proxy.pem",
+        pip_conf="~/pip.conf",
+    )
+    assert (worker.image.kind, worker.runtime) == ("build", "docker")
+    assert (worker.memory, worker.cpus, worker.gpus, worker.pids, worker.bind) == ("4g", 2, "all", 512, "10.0.0.2")
+    assert worker.mounts == [
+        MountSetting(source="/data/mnist", target="/data", read_only=True),
+        MountSetting(source="/scratch", target="/scratch", read_only=False),
+    ]
+    assert (ps.memory, ps.cpus, ps.gpus, ps.mounts, ps.bind) == ("512m", 0.5, 0, [], None)
+    assert (other.gpus, other.bind) == (2, None)
+
+
+def test_without_limits_there_are_none() -> None:
+    values = one("image: {name: train}")
+    assert (values.memory, values.cpus, values.gpus, values.pids) == (None, None, 0, 4096)
+    assert (values.mounts, values.bind, values.allow_insecure_network) == ([], None, False)
+    assert values.image is not None
+    assert (values.image.dockerfile, values.image.build_args, values.image.build_on) == ("Dockerfile", {}, None)
+    assert (values.image.ca_bundle, values.image.pip_conf) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "extra", "runtime", "kind"),
+    [
+        ("port: 1", (), "process", None),
+        ("image: ", (), "process", None),
+        ("runtime: process", (), "process", None),
+        ("image: {name: train}", (), "docker", "name"),
+        ("image: {build: .}", (), "docker", "build"),
+        ("image: {archive: train.tar}", (), "docker", "archive"),
+        ("image: {name: train}, runtime: docker", (), "docker", "name"),
+        ("image: {name: train, build: null}", (), "docker", "name"),
+        ("image: {build: .}", ("tfprov.image='{build: null, name: train}'",), "docker", "name"),
+        ("image: {build: .}", ("tfprov.image=null", "tfprov.runtime=process"), "process", None),
+        ("port: 1", ("tfprov.image.name='train:2'",), "docker", "name"),
+        ('image: {name: "train:{{ 1 + 1 }}"}', (), "docker", "name"),
+    ],
+)
+def test_an_image_says_what_runs_tasks(settings: str, extra: tuple[str, ...], runtime: str, kind: str | None) -> None:
+    values = one(settings, *extra, host="localhost")
+    assert (values.runtime, values.image and values.image.kind) == (runtime, kind)
+
+
+GPUS = """\
+all:
+  vars: {{tfprov: {{cluster: linear, image: {{name: train}}, command: [python], {all}}}}}
+  children:
+    rack: {{hosts: {{node1: {{tfprov: {{{host}}}}}}}, vars: {{tfprov: {{{rack}}}}}}}
+    ps: {{hosts: {{node1: }}, vars: {{tfprov: {{{ps}}}}}}}
+    worker: {{hosts: {{node1: }}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "extra", "ps", "worker"),
+    [
+        ({}, (), 0, 0),
+        ({"all": "gpus: 1"}, (), 0, 1),
+        ({"rack": "gpus: all"}, (), 0, "all"),
+        ({}, ("tfprov.gpus=1",), 0, 1),
+        ({"all": "gpus: 1", "ps": "gpus: 2"}, (), 2, 1),
+        ({"ps": "gpus: 2"}, (), 2, 0),
+        ({"ps": "gpus: 0", "all": "gpus: 1"}, (), 0, 1),
+        ({"all": "gpus: 1", "host": "gpus: 2"}, (), 2, 2),
+        ({"ps": "gpus: 2"}, ("tfprov.gpus=3",), 3, 3),
+    ],
+)
+def test_a_ps_has_gpus_only_where_they_are_meant_for_it(
+    said: Mapping[str, str], extra: tuple[str, ...], ps: int, worker: int | str
+) -> None:
+    text = GPUS.format(**({"all": "port: 1", "rack": "", "ps": "", "host": ""} | dict(said)))
+    assert [role.values.gpus for role in roles(text, *extra)] == [ps, worker]
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("6m", 6 << 20), ("512M", 512 << 20), ("4g", 4 << 30), ("1.5g", 3 << 29), ("8388608b", 8 << 20), ("0.1k", 102),
+        ("10240K", 10 << 20),
+    ],
+)  # fmt: skip
+def test_a_size_in_dockers_units(text: str, amount: int) -> None:
+    assert bytes_of(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "4", "4gb", "g", " 4g", "4 g", "-4g", "+4g", "1e3m", "٤g", "4.g", ".5g", "4g\n"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match="is no size"):
+        bytes_of(text)
+
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "train", "train:1.0", "library/train", "tensorflow/tensorflow:2.18.0-gpu", f"train@{DIGEST}", f"a/b:c@{DIGEST}",
+        "localhost/train", "localhost:5000/train:latest", "127.0.0.1:5000/a/b/c", "registry.example.com/team_a/train-gpu",
+        "ghcr.io/o/r__x.y-z", "Registry.Example.com:443/train", "[fe80::1]:5000/train", "a--b", "train:_x", "0",
+        f"train@sha512:{'ab' * 64}", "a" * 255,
+    ],
+)  # fmt: skip
+def test_a_name_that_docker_takes(name: str) -> None:
+    assert reference(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", " ", "Train", "train:", "train:.x", f"train:{'x' * 129}", "train@", "train@sha256:ab", f"@{DIGEST}", ":1.0",
+        "a/", "/a", "a//b", "-a", "a-", "a_", "a___b", "a..b", "a b", "http://a/b", "a.b:x/c", "a.b:/c", "a/b:c/d:e",
+        DIGEST, DIGEST.removeprefix("sha256:"), DIGEST.upper(), f"train@{DIGEST.upper()}", "train:1:2", "ä", "a\n", "./a",
+        "~/a", "[::1/a", "UPPER/train", "a" * 256,
+    ],
+)  # fmt: skip
+def test_a_name_that_docker_refuses(name: str) -> None:
+    with pytest.raises(Wrong):
+        reference(name)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "image: {name: train}, bind: 0.0.0.0, allow_insecure_network: true",
+        "image: {name: train}, address: 127.0.0.1",
+        "image: {name: train}, bind: 127.0.0.1",
+        "image: {name: train}, mounts: [{source: /a, target: /data}, {source: /b, target: /data/b}]",
+        "image: {name: train}, mounts: [{source: /a, target: /codes}, {source: /a, target: /checkpoints2}]",
+        "image: {name: train}, mounts: [{source: /, target: /host, read_only: true}]",
+        "image: {name: train}, pids: 64, cpus: 0.01, memory: 6m",
+        "image: {build: ., build_on: node1}",
+        "gpus: 0, mounts: [], allow_insecure_network: false",
+        "memory: null, cpus: null, bind: null",
+        "checkpoints: {dir: /code}",
+    ],
+)
+def test_what_only_looks_odd_is_accepted(settings: str) -> None:
+    assert one(settings)
+
+
+def test_who_reads_files_only_may_be_alone_on_its_machine() -> None:
+    text = """\
+all:
+  vars: {tfprov: {cluster: linear, image: {name: train}, command: [python]}}
+  children:
+    worker: {hosts: {localhost: {tfprov: {address: 127.0.0.1}}}}
+    tensorboard: {hosts: {localhost: }, vars: {tfprov: {bind: 127.0.0.1}}}
+"""
+    assert [role.address for role in roles(text)] == ["127.0.0.1", "127.0.0.1"]
+
+
+def test_behind_different_gateways_one_address_means_different_machines() -> None:
+    text = """\
+all: {vars: {tfprov: {cluster: linear, image: {name: train}, command: [python]}}}
+worker:
+  vars: {ansible_host: 192.168.0.2}
+  hosts:
+    node1: {ansible_ssh_common_args: -J site1, tfprov: {address: node1.site1}}
+    node2: {ansible_ssh_common_args: -J site2, tfprov: {address: node2.site2}}
+"""
+    assert [role.way.proxy_jump for role in roles(text)] == ["site1", "site2"]
+
+
+def test_where_an_image_is_written_is_known() -> None:
+    role = roles(FULL)[1]
+    assert (role.at("image", "build").line, role.at("image", "pip_conf").line) == (6, 11)
+    assert isinstance(role.node.get("mounts"), Items)
+
+
+def test_of_a_broken_inventory_nothing_is_said_that_could_follow() -> None:
+    settings = "{cluster: linear, command: [python], gpus: 1, runtime: docker, bind: 0.0.0.0}"
+    read = inventory(f"all: {{vars: {{tfprov: {settings}}}}}\nworker: {{hosts: {{node1: }}}}")
+    with pytest.raises(InvalidInput) as caught:
+        resolve(read, [Problem(Position("-e"), "`a` is not a variable", "")])
+    assert len(caught.value.problems) == 1
+
+
+def test_the_models_themselves_take_nothing_for_something_else() -> None:
+    wrong: list[dict[str, Any]] = [
+        {"cpus": True},
+        {"gpus": True},
+        {"memory": 4},
+        {"mounts": ({},)},
+        {"image": {"x": 1}},
+    ]
+    for values in wrong:
+        with pytest.raises(ValidationError):
+            Settings.model_validate({"cluster": "linear", **values})

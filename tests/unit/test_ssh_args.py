@@ -1,0 +1,108 @@
+"""Arguments of `ssh` in an inventory mean what they mean to ssh, which is asked for its own reading of them."""
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfprov.config.ssh_args import SshArgs
+
+UNDERSTOOD = [
+    "-J bastion",
+    "-J trainer@bastion:2200,second",
+    "-Jbastion -p 2201 -p 33",
+    "-o ProxyJump=bastion -o ProxyJump=other",
+    "-o ProxyCommand='ssh -W %h:%p -q bastion'",
+    "-oProxyCommand='nc -x proxy %h %p' -l me -o User=other",
+    "-o 'User me' -o Port=2202 -o connecttimeout=7 -o ConnectTimeout=9",
+    '-o "UserKnownHostsFile=/keys/a /keys/b" -o UserKnownHostsFile=/keys/c',
+    "-o StrictHostKeyChecking=accept-new",
+    "-o StrictHostKeyChecking=yes -o StrictHostKeyChecking=accept-new",
+    "-C -o ControlMaster=auto -o ControlPersist=60s -o ControlPath=/tmp/%C -o ServerAliveInterval=30 -qp 2203",
+    "-o ProxyJump=none -o ProxyCommand=nc",
+    "-vvv -T -o LogLevel=ERROR -o BatchMode=yes -o ForwardAgent=no -o TCPKeepAlive=yes",
+    "",
+]
+
+
+def read(*texts: str) -> SshArgs:
+    args = SshArgs()
+    for text in texts:
+        args.add(text)
+    return args
+
+
+def told(args: SshArgs) -> dict[str, str | None]:
+    """Return what was understood in the words of `ssh -G`; None where nothing is said."""
+    strict = {None: None, True: "accept-new", False: "true"}
+    return {
+        "user": args.user,
+        "port": str(args.port) if args.port else None,
+        "proxyjump": args.proxy_jump if args.proxy_jump != "none" else None,
+        "proxycommand": args.proxy_command,
+        "connecttimeout": f"{args.timeout:g}" if args.timeout else None,
+        "userknownhostsfile": " ".join(map(str, args.known_hosts)) or None,
+        "stricthostkeychecking": strict[args.accept_new],
+    }
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="asks OpenSSH's client")
+@pytest.mark.parametrize("text", UNDERSTOOD)
+def test_ssh_reads_them_in_the_same_way(text: str) -> None:
+    def asked(*words: str) -> dict[str, str]:
+        command = ["ssh", "-G", "-F", "none", *words, "10.0.0.1"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        return {line.split(" ", 1)[0]: line.split(" ", 1)[-1] for line in done.stdout.splitlines()}
+
+    args = read(text)
+    assert not args.refused
+    default, ssh = asked(), asked(*shlex.split(text))
+    for name, value in told(args).items():
+        assert ssh.get(name) == (default.get(name) if value is None else value), name
+
+
+def test_keys_and_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("one", "two", "config"):
+        (tmp_path / name).write_text("")
+    args = read(f"-i ~/one -o IdentityFile={tmp_path}/two", "-F ~/config -F /dev/null")
+    assert args.refused == []
+    assert args.key_files == [tmp_path / "one", tmp_path / "two"]
+    assert args.ssh_config == tmp_path / "config"
+
+
+def test_no_file_at_all_is_an_empty_one() -> None:
+    assert read("-F none").ssh_config == Path("/dev/null")
+
+
+def test_the_first_of_several_variables_counts() -> None:
+    args = read("-p 2201", "-p 2202 -J bastion", "-J other")
+    assert (args.port, args.proxy_jump) == (2201, "bastion")
+
+
+@pytest.mark.parametrize(
+    "text", ["-o StrictHostKeyChecking=no", "-o stricthostkeychecking=OFF", "-oStrictHostKeyChecking=no"]
+)
+def test_nobody_is_let_in_unseen(text: str) -> None:
+    args = read(text)
+    assert args.accept_new is None
+    assert "trusts whoever answers" in str(args.refused[0])
+
+
+WORDS = [
+    "-", "--", "-o", "-J", "-i", "-p", "-l", "-F", "-W", "-C", "-4", "-tt", "-oPort", "-oPort=", "Port", "=", " ", "'", '"',
+    "\\", "none", "bastion", "StrictHostKeyChecking", "UserKnownHostsFile", "ProxyCommand", "IdentityFile", "~", "~x/y",
+    "/dev/null", "22", "²", "%h", "\0", "\n", "ConnectTimeout", "a" * 300,
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=8), st.sampled_from(["", " "]))
+def test_whatever_stands_there_is_understood_or_refused(words: list[str], between: str) -> None:
+    args = read(between.join(words))
+    for refused in args.refused:
+        assert str(refused)
+        assert refused.fix

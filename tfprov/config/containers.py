@@ -1,0 +1,104 @@
+"""Settings of containers that do not go together, each at the line that is to be changed."""
+
+from collections.abc import Iterator
+
+from tfprov.errors import Problem, shown
+from tfprov.model.inventory import NAMESPACE, Inventory
+from tfprov.model.node import Mapping, find
+from tfprov.model.settings import CONTAINER_ONLY, Image, Settings
+
+ANYWHERE = "0.0.0.0"  # noqa: S104  it is refused here
+CODE = "/code"
+"""Where the training program lies in every container."""
+
+_KINDS = ("build", "name", "archive")
+_FOR_BUILD = ("dockerfile", "build_args", "build_on", "ca_bundle", "pip_conf")
+
+
+def without_gpus(inventory: Inventory, host: str, written: Mapping) -> Mapping:
+    """Return the settings of a ps without GPUs that are meant for others: its TensorFlow would take all their memory.
+
+    It keeps those that the group `ps` or its host gives it.
+    """
+    for source in (inventory.groups["ps"].vars, inventory.hosts[host].vars):
+        own = source.get(NAMESPACE)
+        if isinstance(own, Mapping) and "gpus" in own.entries:
+            return written
+    return Mapping({k: v for k, v in written.entries.items() if k != "gpus"}, written.at, written.keys)
+
+
+def at_odds(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
+    """Yield what does not go together in `values`, which were read from `node`.
+
+    Unless `whole`, nothing is said that could follow from what was left out.
+    """
+    if values.image is not None:
+        yield from _image(node, values.image, whole=whole)
+    if values.runtime == "docker":
+        yield from _docker(node, values, whole=whole)
+        return
+    if values.image is not None:
+        yield Problem(
+            find(node, ["image"])[1], "`image` is for `runtime: docker`", "remove `runtime: process`, or `image`"
+        )
+    for name in CONTAINER_ONLY if whole else ():
+        if name in node.entries and getattr(values, name):
+            fix = "remove it" if values.image else "give an `image`, or remove it"
+            yield Problem(find(node, [name])[1], f"`{name}` is for `runtime: docker`", fix)
+
+
+def _image(node: Mapping, image: Image, *, whole: bool) -> Iterator[Problem]:
+    given = [name for name in _KINDS if getattr(image, name) is not None]
+    if not given and whole:
+        fix = "for example `image: {build: ../images/train}`"
+        yield Problem(find(node, ["image"])[1], "`image` needs one of build, name, archive", fix)
+    if len(given) > 1:
+        at = max((find(node, ["image", name])[1] for name in given), key=lambda at: (at.file, at.line, at.column))
+        both = f"{'both' if len(given) == 2 else 'all of'} {', '.join(given[:-1])} and {given[-1]}"
+        yield Problem(at, f"`image` has {both}", "keep one, or set the others to null")
+    written = node.get("image")
+    for name in _FOR_BUILD:
+        if given and "build" not in given and isinstance(written, Mapping) and name in written.entries:
+            at = find(node, ["image", name])[1]
+            yield Problem(
+                at, f"`image.{name}` is for an image that is built", f"remove it, or give `build` for `{given[0]}`"
+            )
+
+
+def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
+    if values.image is None and whole:
+        fix = "for example `image: {build: ../images/train}`"
+        yield Problem(find(node, ["runtime"])[1], "`runtime: docker` needs an `image`", fix)
+    if values.bind == ANYWHERE and not values.allow_insecure_network and whole:
+        what = "`bind: 0.0.0.0` is for all networks, and whoever reaches a TensorFlow port can run code"
+        fix = "bind an address of the cluster's network, or set `allow_insecure_network: true`"
+        yield Problem(find(node, ["bind"])[1], what, fix)
+    directory = values.checkpoints.dir
+    if _overlap(directory, CODE):
+        at = find(node, ["checkpoints", "dir"])[1]
+        yield Problem(at, f"`checkpoints.dir` is in the way of the code in {CODE}", "for example `dir: /checkpoints`")
+    yield from _mounts(node, values)
+
+
+def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
+    taken = {"the code": CODE, "the checkpoints": values.checkpoints.dir}
+    seen: set[str] = set()
+    for number, mount in enumerate(values.mounts):
+        at = find(node, ["mounts", number, "target"])[1]
+        name = f"`mounts[{number}].target`"
+        for what, directory in taken.items():
+            if _overlap(mount.target, directory):
+                yield Problem(at, f"{name} is in the way of {what} in {shown(directory)}", "choose another directory")
+        if _parts(mount.target) in seen:
+            yield Problem(at, f"{name} is `{shown(mount.target)}` a second time", "give each mount its own directory")
+        seen.add(_parts(mount.target))
+
+
+def _parts(path: str) -> str:
+    return "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one of two directories is the other, or lies in it."""
+    first, second = f"{_parts(one)}/", f"{_parts(other)}/"
+    return first.startswith(second) or second.startswith(first)

@@ -7,7 +7,9 @@
     │   └── Unreachable         4   the host could not be reached at all
     ├── TaskFailed              1   a TensorFlow task ended badly; carries the last lines of its log
     ├── GatherError             1   a checkpoint could not be brought back whole
-    └── Locked                  3   another run holds the cluster
+    ├── DeliveryError           1   an image could not be made, stored or read
+    ├── Locked                  3   another run holds the cluster
+    └── Several                     more than one of these; 4 when a host could not be reached, else their highest
 
 Messages are one line: where, what, the fix. This module imports nothing of tfprov's.
 """
@@ -90,10 +92,11 @@ class Usage(TfprovError):
 
 
 class HostError(TfprovError):
-    """A host could not do what was asked of it."""
+    """A host could not do what was asked of it; `reason` is the message without the host's name."""
 
     def __init__(self, host: str, what: str, fix: str = "") -> None:
         self.host = host
+        self.reason = f"{what}; {fix}" if fix else what
         super().__init__(f"{host}: {what}", fix)
 
 
@@ -116,7 +119,31 @@ class GatherError(TfprovError):
     """A checkpoint could not be brought back; what was gathered before is untouched."""
 
 
+class DeliveryError(TfprovError):
+    """An image could not be made, stored or read on the controller; what a host could not do is a HostError."""
+
+
 class Locked(TfprovError):
     """Another run is changing this cluster."""
 
     exit_code = 3
+
+
+class Several(TfprovError):
+    """More than one error, in the order in which they are to be told."""
+
+    def __init__(self, errors: Iterable[TfprovError]) -> None:
+        self.errors = tuple(errors)
+        unreachable = any(isinstance(error, Unreachable) for error in self.errors)
+        self.exit_code = Unreachable.exit_code if unreachable else max(error.exit_code for error in self.errors)
+        super().__init__("\n".join(map(str, self.errors)))
+
+
+def together(errors: Iterable[TfprovError]) -> TfprovError:
+    """Return `errors`, of which there is at least one, as one error; each message, and each lost host, is told once."""
+    told: dict[tuple[str, str], TfprovError] = {}
+    for error in errors:
+        for one in error.errors if isinstance(error, Several) else (error,):
+            told.setdefault(("", one.host) if isinstance(one, Unreachable) else ("message", str(one)), one)
+    found = tuple(told.values())
+    return found[0] if len(found) == 1 else Several(found)

@@ -36,12 +36,12 @@ from tfprov.delivery.oci import (
     OCI_INDEX,
     OCI_LAYER,
     OCI_MANIFEST,
-    DeliveryError,
     Image,
     compression,
     digest_of,
     encode,
 )
+from tfprov.errors import DeliveryError
 
 ONE = saved(("app:1", LAYERS))
 TWO = saved(("app:1", LAYERS), ("docker.io/library/other", LAYERS[:2]))

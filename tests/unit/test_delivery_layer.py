@@ -1,24 +1,62 @@
 """The code as a layer: the same image everywhere, and nothing but the code in it."""
 
+import ast
 import gzip
 import io
 import json
+import os
+import shutil
 import stat
+import subprocess
+import sys
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.delivery_images import LAYERS, OciArchive, code, contents, layer_files, link, loaded, settings, tar
+import tfprov
+from tests.unit.delivery_images import (
+    LAYERS,
+    OciArchive,
+    code,
+    contents,
+    entry,
+    layer_files,
+    link,
+    loaded,
+    settings,
+    tar,
+)
 from tfprov.delivery.archive import load
 from tfprov.delivery.code import Code, pack
-from tfprov.delivery.layer import LABEL, append
+from tfprov.delivery.layer import (
+    LABEL,
+    RUNTIME_LABEL,
+    append,
+    append_runtime,
+    code_archive,
+    compose,
+    runtime_digest,
+)
 from tfprov.delivery.layout import Layout
-from tfprov.delivery.oci import DOCKER_LAYER, DOCKER_MANIFEST, OCI_LAYER, OCI_MANIFEST, DeliveryError, digest_of
-from tfprov.errors import Position
+from tfprov.delivery.oci import (
+    DOCKER_LAYER,
+    DOCKER_MANIFEST,
+    OCI_CONFIG,
+    OCI_LAYER,
+    OCI_MANIFEST,
+    Image,
+    digest_of,
+    encode,
+    write_manifest,
+)
+from tfprov.delivery.runtime import runtime
+from tfprov.errors import DeliveryError, Position
 
+SOURCE = Path(tfprov.__file__).parent
 PROGRAM = code(main=b"print(1)", lib__model=b"W = 2")
 
 
@@ -187,3 +225,199 @@ def test_a_second_append_of_the_same_changes_nothing(layout: Layout) -> None:
     before = {path: path.stat().st_ino for path in layout.blobs.directory.iterdir()}
     assert append(layout, base, PROGRAM, "top") == image
     assert {path: path.stat().st_ino for path in layout.blobs.directory.iterdir()} == before
+
+
+# --- the runtime -----------------------------------------------------------------------------------------------------
+
+
+def modules(name: str) -> Iterator[Path]:
+    """Yield the files of a module of tfprov's, given as `tfprov.runtime.task`, with the packages it is in."""
+    path = SOURCE.parent
+    for part in name.split("."):
+        path /= part
+        yield from (found for found in (path.with_suffix(".py"), path / "__init__.py") if found.is_file())
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_the_runtime_is_closed_under_its_imports_and_holds_nothing_else() -> None:
+    found, new = set[Path](), {SOURCE / "__init__.py", *(SOURCE / "runtime").rglob("*.py")}
+    while new := new - found:
+        found |= new
+        names = {name for path in new for name in imports(path) if name.startswith("tfprov")}
+        new = {path for name in names for path in modules(name)}
+    assert set(names_of(runtime().archive)) == {f"tfprov/{path.relative_to(SOURCE)}" for path in found}
+
+
+def names_of(archive: bytes) -> list[str]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        return files.getnames()
+
+
+def test_the_runtime_is_imported_where_nothing_else_is_installed(layout: Layout, tmp_path: Path) -> None:
+    image = append_runtime(layout, loaded(layout), "top")
+    with layout.blobs.open(image.layers[-1]) as file, tarfile.open(fileobj=file) as layer:
+        for member in layer:  # not with a filter, which older Pythons do not have
+            path = tmp_path / "root" / member.name
+            source = layer.extractfile(member) if member.isreg() else None
+            if source:
+                path.write_bytes(source.read())
+            else:
+                path.mkdir(parents=True)
+    program = "import tfprov.runtime, sys; print(tfprov.__file__)"
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        f"import sys; sys.path.append({str(tmp_path / 'root/tfprov')!r}); {program}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(tmp_path / "root/tfprov/tfprov/__init__.py"), done.stderr
+
+
+PACK = """
+import os, sys
+os.umask(int(sys.argv[1], 8))
+from tfprov.delivery.layer import append_runtime, runtime_digest
+from tfprov.delivery.layout import Layout
+from pathlib import Path
+from tests.unit.delivery_images import loaded
+layout = Layout(Path(sys.argv[2]))
+print(runtime_digest(), append_runtime(layout, loaded(layout), "top").id)
+"""
+
+
+def test_the_runtime_is_the_same_from_every_installation(tmp_path: Path) -> None:
+    """Another place, umask, time and mode of the files, compiled or not, seen from another directory."""
+    told = set()
+    for number, umask in enumerate(("022", "077")):
+        root = tmp_path / str(number)
+        for package in ("tfprov", "tests/unit"):
+            shutil.copytree(
+                SOURCE.parent / package, root / package, ignore=shutil.ignore_patterns("__pycache__", "cases")
+            )
+        (root / "tests" / "__init__.py").touch()
+        for path in (root / "tfprov").rglob("*.py"):
+            path.chmod(0o600 if number else 0o755)
+            os.utime(path, (number, number))
+        command = [sys.executable, "-B", "-c", PACK, umask, str(root / "images")]
+        done = subprocess.run(
+            command, cwd=root, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True
+        )
+        told.add(done.stdout)
+    image = append_runtime(layout := Layout(tmp_path / "here"), loaded(layout), "top")
+    assert told == {f"{runtime_digest()} {image.id}\n"}
+
+
+def test_the_runtime_lies_in_a_directory_of_its_own_that_python_looks_into(layout: Layout) -> None:
+    image = append_runtime(layout, loaded(layout), "top")
+    files = layer_files(layout, image)
+    assert {name.partition("/")[0] for name in files} == {"tfprov"}
+    assert {(it.uid, it.gid, it.uname, it.gname, it.mtime) for it in files.values()} == {(0, 0, "", "", 0)}
+    assert {it.mode for it in files.values()} == {0o755, 0o644}
+    found = settings(layout, image)
+    assert found["config"]["Env"] == ["PATH=/bin", "PYTHONPATH=/tfprov"]
+    assert found["config"]["WorkingDir"] == ""
+    assert image.labels == {RUNTIME_LABEL: runtime_digest()}
+
+
+@pytest.mark.parametrize(
+    ("stated", "becomes"),
+    [("/lib", "/tfprov:/lib"), ("", "/tfprov"), (":/a:", "/tfprov:/a"), ("/a:/tfprov:/b", "/tfprov:/a:/b")],
+)
+def test_a_path_that_the_image_has_is_kept(layout: Layout, stated: str, becomes: str) -> None:
+    base = loaded(layout, Env=["A=1", f"PYTHONPATH={stated}", "B=2"])
+    image = append_runtime(layout, base, "top")
+    assert settings(layout, image)["config"]["Env"] == ["A=1", "B=2", f"PYTHONPATH={becomes}"]
+    assert append_runtime(layout, image, "again") == image
+
+
+def older_runtime(layout: Layout, base: Image, kept: Code | None) -> Image:
+    """Return an image as an earlier tfprov made it: the same with another runtime, and with `kept` on it."""
+    image = append(layout, base, code(tfprov__old=b"1"), "old", "/tfprov")
+    config = settings(layout, image)
+    digest = config["config"]["Labels"].pop(LABEL)
+    config["config"]["Labels"][RUNTIME_LABEL] = digest
+    config["config"] |= {"WorkingDir": "", "Env": ["PATH=/bin", "PYTHONPATH=/tfprov"]}
+    config["history"][-1]["created_by"] = f"tfprov runtime {digest}"
+    manifest, document = write_manifest(layout.blobs.write(encode(config), image.config.media_type), image.layers)
+    layout.blobs.write(document, manifest.media_type)
+    old = layout.image(manifest)
+    return append(layout, old, kept, "old") if kept else old
+
+
+@pytest.mark.parametrize("kept", [None, PROGRAM], ids=["alone", "under code"])
+def test_a_new_runtime_takes_the_place_of_the_old_and_leaves_the_code(layout: Layout, kept: Code | None) -> None:
+    base = loaded(layout)
+    renewed = append_runtime(layout, older_runtime(layout, base, kept), "top")
+    assert renewed == compose(layout, base, kept, "expected")
+
+
+@pytest.mark.parametrize("suffix", ["", "+gzip"])
+def test_code_that_came_back_compressed_stays_as_it_is_on_a_new_runtime(layout: Layout, suffix: str) -> None:
+    """An engine may save what it was given in another form."""
+    mine = compose(layout, loaded(layout), PROGRAM, "mine")
+    stored = [layout.blobs.read(layer) for layer in mine.layers]
+    archive = OciArchive()
+    parts = [archive.blob(OCI_LAYER + suffix, gzip.compress(it) if suffix else it) for it in stored]
+    config = archive.blob(OCI_CONFIG, layout.blobs.read(mine.config))
+    document = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "config": entry(config),
+        "layers": list(map(entry, parts)),
+    }
+    archive.name(archive.blob(OCI_MANIFEST, encode(document)))
+    back = load(layout, io.BytesIO(archive.tar()), "back")
+    renewed = append_runtime(layout, back, "top")
+    assert renewed.diff_ids == mine.diff_ids
+    assert renewed.layers[-1] == back.layers[-1].model_copy(update={"media_type": renewed.layers[-1].media_type})
+
+
+def test_base_runtime_and_code_in_this_order(layout: Layout) -> None:
+    base = loaded(layout)
+    image = compose(layout, base, PROGRAM, "whole")
+    assert image.layers[:-2] == base.layers
+    assert [next(iter(layer_files(layout, image, number))) for number in (-2, -1)] == ["tfprov", "code"]
+    assert image.labels == {RUNTIME_LABEL: runtime_digest(), LABEL: PROGRAM.digest}
+    assert image == append(layout, append_runtime(layout, base, "runtime"), PROGRAM, "code")
+    assert compose(layout, image, PROGRAM, "again") == image
+    assert compose(layout, image, None, "code stays") == image
+    assert layout.find("whole") == image
+
+
+def test_an_edit_of_the_code_changes_one_layer(layout: Layout) -> None:
+    first = compose(layout, loaded(layout), PROGRAM, "one")
+    second = compose(layout, first, code(main=b"print(2)"), "two")
+    assert (first.layers[:-1], len(first.layers)) == (second.layers[:-1], len(second.layers))
+    assert first.layers[-1] != second.layers[-1]
+
+
+def test_for_an_image_without_either_both_come_as_one_archive() -> None:
+    archive = code_archive(PROGRAM)
+    assert archive == code_archive(PROGRAM)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        members = {it.name: it for it in files}
+        assert (members["tfprov"].mode, members["code"].mode) == (0o755, 0o755)
+        assert members["code/tfprov"].linkname == "/tfprov/tfprov"
+        assert {(it.uid, it.gid, it.mtime) for it in members.values()} == {(0, 0, 0)}
+        found = files.extractfile("code/lib/model")
+        assert found
+        assert found.read() == b"W = 2"
+    assert {"tfprov/tfprov/wiring.py", "tfprov/tfprov/runtime/task.py", "code/main"} <= members.keys()
+
+
+def test_code_with_a_tfprov_of_its_own_keeps_it() -> None:
+    archive = code_archive(code(tfprov__mine=b"1"))
+    assert [name for name in names_of(archive) if name.startswith("code")] == [
+        "code",
+        "code/tfprov",
+        "code/tfprov/mine",
+    ]

@@ -17,8 +17,8 @@ from tests.unit.delivery_images import LAYERS, code, contents, loaded
 from tfprov.delivery.blobs import CHUNK, stored
 from tfprov.delivery.layer import append
 from tfprov.delivery.layout import Layout
-from tfprov.delivery.oci import DOCKER_LAYER, DeliveryError, digest_of
-from tfprov.errors import Locked
+from tfprov.delivery.oci import DOCKER_LAYER, digest_of
+from tfprov.errors import DeliveryError, Locked
 
 
 @pytest.fixture

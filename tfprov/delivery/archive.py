@@ -16,7 +16,6 @@ from tfprov.delivery.oci import (
     DOCKER_CONFIG,
     INDEXES,
     MANIFESTS,
-    DeliveryError,
     Descriptor,
     Entry,
     Image,
@@ -26,7 +25,7 @@ from tfprov.delivery.oci import (
     layer_type,
     write_manifest,
 )
-from tfprov.errors import shown
+from tfprov.errors import DeliveryError, shown
 
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 _ATTESTATION = "unknown/unknown"

@@ -14,7 +14,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-from tfprov.delivery.oci import MAX_DOCUMENT, DeliveryError, Descriptor, digest_of
+from tfprov.delivery.oci import MAX_DOCUMENT, Descriptor, digest_of
+from tfprov.errors import DeliveryError
 from tfprov.files import sync
 
 CHUNK = 64 * 1024

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfprov.delivery.blobs import Blobs, stored
-from tfprov.delivery.oci import OCI_INDEX, DeliveryError, Descriptor, Image, Index, Manifest, encode, parse
-from tfprov.errors import Locked
+from tfprov.delivery.oci import OCI_INDEX, Descriptor, Image, Index, Manifest, encode, parse
+from tfprov.errors import DeliveryError, Locked
 from tfprov.files import replace
 
 _NAME = "org.opencontainers.image.ref.name"

@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 from typing import IO
 
 from tfprov.delivery.blobs import CHUNK, Blobs, Incoming
-from tfprov.delivery.oci import DeliveryError, Parsed, parse
-from tfprov.errors import LONGEST, one_line, shown
+from tfprov.delivery.oci import Parsed, parse
+from tfprov.errors import LONGEST, DeliveryError, one_line, shown
 
 MAX_MEMBERS = 10_000
 """Far beyond any image (three files a layer, 127 layers an image): a root file system was given instead."""

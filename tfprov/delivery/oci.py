@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tfprov.errors import TfprovError, one_line, shown
+from tfprov.errors import DeliveryError, one_line, shown
 
 MAX_DOCUMENT = 4 * 1024 * 1024
 """Bytes of a manifest or a configuration; registries refuse more, too."""
@@ -33,10 +33,6 @@ _LAYERS = {
     f"{DOCKER_LAYER}.zstd": "zstd",
     f"{OCI_LAYER}+zstd": "zstd",
 }
-
-
-class DeliveryError(TfprovError):
-    """An image could not be stored or brought to where it runs."""
 
 
 class _Document(BaseModel):

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import BinaryIO, Protocol
 
-from tfprov.delivery.oci import DeliveryError
 from tfprov.delivery.registry import Registry, Request, Response, error
+from tfprov.errors import DeliveryError
 
 CHUNK = 128 * 1024
 """Bytes sent at a time: four of paramiko's packets, and small enough that a slow link is not taken for a dead one."""

@@ -1,0 +1,495 @@
+"""Images on their way to hosts: each byte once, over connections that break, and nothing foreign is touched."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.integration.engine import Engine as PrivateEngine
+from tests.integration.images import Images
+from tests.integration.testhost import Host
+from tests.integration.testhosts import Lab
+from tests.unit.delivery_images import code, config, tar
+from tfprov.delivery.build import export
+from tfprov.delivery.code import Code
+from tfprov.delivery.handing import Handing
+from tfprov.delivery.holdings import heeded
+from tfprov.delivery.layer import compose
+from tfprov.delivery.layout import Layout
+from tfprov.delivery.oci import DOCKER_CONFIG, DOCKER_LAYER, Image, write_manifest
+from tfprov.delivery.push import Pushed, forget, present, push
+from tfprov.delivery.saved import saved
+from tfprov.delivery.stages import REPOSITORY, STAGE
+from tfprov.errors import HostError, Unreachable
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.machine import Here, Machine, Remote
+from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh_target import Target
+
+OURS = "tfprov/push-test"
+DOCUMENTS = 8_000
+"""Bytes of manifests, configurations and headers that one pull takes at most."""
+
+
+def machine(host: Host) -> Remote:
+    """Return a test host as delivery sees it."""
+    bed = host.bed
+    target = Target(host.name, host.address, host.port, host.user, (bed.key,), known_hosts=(bed.known_hosts,))
+    return Remote(SSH(target))
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    return Layout(tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="module")
+def tiny(private_engine: PrivateEngine, images: Images, layout: Layout) -> Image:
+    """The small image, in the controller's layout."""
+    engine = Engine.local("here", Path(private_engine.socket))
+    try:
+        return export(engine, str(private_engine.client.images.get(images.tiny()).id), layout, "tiny")
+    finally:
+        engine.close()
+
+
+@pytest.fixture
+def node(lab: Lab) -> Iterator[Host]:
+    """A host that has never seen an image, and of which a test may ask anything."""
+    host = lab.hosts[0]
+    host.forget_images()
+    yield host
+    clean(host)
+
+
+def clean(host: Host) -> None:
+    for image in host.client.images.list():
+        for name in image.tags:
+            if name.startswith(OURS):
+                host.client.images.remove(name, force=True)
+
+
+@pytest.fixture
+def remote(node: Host) -> Iterator[Remote]:
+    made = machine(node)
+    yield made
+    made.close()
+
+
+class Watched:
+    """What a push tells while it goes on."""
+
+    def __init__(self, at: int | None = None, then: Callable[[], object] = lambda: None) -> None:
+        self.told: list[tuple[int, int]] = []
+        self.notes: list[str] = []
+        self._at, self._then = at, then
+
+    def progress(self, sent: int, total: int) -> None:
+        assert 0 < sent <= total
+        assert not self.told or sent > self.told[-1][0]
+        self.told.append((sent, total))
+        if self._at is not None and sent >= self._at:
+            self._at = None
+            self._then()
+
+    @property
+    def sent(self) -> int:
+        return self.told[-1][0] if self.told else 0
+
+
+def brought(to: Machine, layout: Layout, image: Image, tag: str, watched: Watched | None = None) -> Pushed:
+    seen = watched or Watched()
+    pushed = push(to, layout, image, f"{OURS}:{tag}", seen.progress, seen.notes.append, (0, 0, 1))
+    assert pushed.sent == seen.sent
+    return pushed
+
+
+def random_image(layout: Layout, *sizes: int, **changes: Any) -> Image:
+    """Return an image that no host has, with layers of `sizes` bytes."""
+    layers = [tar({f"{number}": os.urandom(size)}) for number, size in enumerate(sizes)]
+    document = json.dumps(json.loads(config(layers)) | changes).encode()
+    blobs = tuple(layout.blobs.write(layer, DOCKER_LAYER) for layer in layers)
+    manifest, written = write_manifest(layout.blobs.write(document, DOCKER_CONFIG), blobs)
+    layout.blobs.write(written, manifest.media_type)
+    return layout.image(manifest)
+
+
+def load(host: Host, layout: Layout, image: Image, name: str) -> None:
+    """Put an image on a host as somebody would who does not know of us."""
+    for _ in host.client.api.load_image(saved(layout, image, name, image.layers)):  # type: ignore[no-untyped-call]
+        pass
+
+
+def names(host: Host) -> set[str]:
+    """Return all names that images have on a host, also those by digest, and `<none>` for an image without a name."""
+    listed = host.client.api.images(all=True)
+    return {name for it in listed for name in [*(it["RepoTags"] or ()), *(it["RepoDigests"] or ())] or ["<none>"]}
+
+
+def tags(host: Host) -> set[str]:
+    return {name for image in host.client.images.list() for name in image.tags}
+
+
+CUT = """
+for process in /proc/[0-9]*; do
+    [ "$(readlink "$process/exe")" = /usr/sbin/sshd ] || continue
+    [ "${process#/proc/}" = "$(cat /run/sshd.pid)" ] || kill -9 "${process#/proc/}"
+done
+"""
+"""Ends every connection to a host, and leaves its sshd."""
+
+
+def program(size: int = 200_000) -> Code:
+    return code(main=b"#!/bin/sh\necho ran\n", data=os.urandom(size))
+
+
+def test_an_image_comes_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, tiny: Image) -> None:
+    image = compose(layout, tiny, program(), f"{OURS}:1")
+    hosts = lab.hosts[:2]
+    machines = [machine(host) for host in hosts]
+    for host in hosts:
+        host.forget_images()
+    with ThreadPoolExecutor(2) as pool:
+        pushed = list(pool.map(partial(brought, layout=layout, image=image, tag="1"), machines))
+    for host, found in zip(hosts, pushed, strict=True):
+        assert (found.way, found.reason) == ("pull", "")
+        assert image.size <= found.sent <= image.size + DOCUMENTS
+        assert names(host) == {f"{OURS}:1"}, "the name it was pulled by is gone"
+        assert host.client.images.get(f"{OURS}:1").id == image.id
+        seen = host.client.containers.run(
+            f"{OURS}:1", ["sh", "-c", "sh main; echo $PYTHONPATH; ls $PYTHONPATH"], remove=True
+        )
+        assert seen == b"ran\n/tfprov\ntfprov\n"
+        clean(host)
+    for made in machines:
+        made.close()
+
+
+def test_what_is_there_is_only_named(node: Host, remote: Remote, layout: Layout, tiny: Image) -> None:
+    image = compose(layout, tiny, program(), "there")
+    brought(remote, layout, image, "1")
+    assert brought(remote, layout, image, "1") == Pushed(0, "there")
+    node.client.images.get(f"{OURS}:1").tag(OURS, "other")
+    node.client.images.remove(f"{OURS}:1")
+    assert brought(remote, layout, image, "2") == Pushed(0, "there")
+    assert tags(node) == {f"{OURS}:other", f"{OURS}:2"}
+
+
+def test_an_edit_of_the_code_sends_its_layer_and_nothing_else(
+    node: Host, remote: Remote, layout: Layout, tiny: Image
+) -> None:
+    brought(remote, layout, compose(layout, tiny, program(), "before"), "1")
+    edited = compose(layout, tiny, program(), "after")
+    watched = Watched()
+    pushed = brought(remote, layout, edited, "1", watched)
+    layer = edited.layers[-1].size
+    assert pushed.way == "pull"
+    assert layer < pushed.sent <= 1.1 * layer + DOCUMENTS
+    assert watched.told[0][1] < 1.1 * layer + DOCUMENTS, "that is what was announced, too"
+    assert present(remote.engine, OURS) == {"1": edited.id}
+
+
+def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(node: Host, remote: Remote, layout: Layout) -> None:
+    """What was loaded or built there, an engine would pull once more: it knows such layers by no digest of ours."""
+    base = random_image(layout, 2_000_000)
+    load(node, layout, base, "foreign/base:1")
+    image = compose(layout, base, program(), "top")
+    pushed = brought(remote, layout, image, "1")
+    assert pushed.way == "load"
+    assert pushed.reason == "it has the lower layers from elsewhere, so that the others went as one archive"
+    assert pushed.sent < 2 * sum(layer.size for layer in image.layers[-2:]) + 2 * DOCUMENTS < image.size
+    assert node.client.images.get(f"{OURS}:1").id == image.id
+    assert tags(node) == {f"{OURS}:1", "foreign/base:1"}
+
+
+def test_a_host_that_forwards_no_ports_gets_it_as_an_archive(node: Host, layout: Layout, tiny: Image) -> None:
+    node.sshd_option("AllowTcpForwarding no")
+    node.wait()
+    strict = machine(node)
+    first = compose(layout, tiny, program(), "first")
+    pushed = brought(strict, layout, first, "1")
+    assert (pushed.way, pushed.reason) == (
+        "load",
+        "its sshd forwards no ports, so the image went as one archive, which is slower",
+    )
+    assert node.client.images.get(f"{OURS}:1").id == first.id
+    edited = compose(layout, tiny, program(), "edited")
+    pushed = brought(strict, layout, edited, "2")
+    assert pushed.sent <= 1.1 * edited.layers[-1].size + DOCUMENTS, "only what is missing"
+    assert names(node) == {f"{OURS}:1", f"{OURS}:2"}
+    strict.close()
+
+
+@pytest.mark.parametrize("forwards", [True, False], ids=["pull", "load"])
+def test_a_connection_that_is_lost_is_made_anew_and_costs_one_stage(node: Host, layout: Layout, forwards: bool) -> None:
+    if not forwards:
+        node.sshd_option("AllowTcpForwarding no")
+        node.wait()
+    image = random_image(layout, *[STAGE + 10_000] * 3, 1000)
+    made = machine(node)
+    watched = Watched(int(2.2 * STAGE), lambda: node.run("sh", "-c", CUT))
+    pushed = brought(made, layout, image, "1", watched)
+    assert pushed.way == ("pull" if forwards else "load")
+    assert watched.notes == ["connection lost; retry 1/3"]
+    assert node.client.images.get(f"{OURS}:1").id == image.id
+    # The engine drops what it got of a stage; what came before stays. Packets that were on their way are counted twice.
+    assert image.size < pushed.sent < image.size + STAGE
+    assert names(node) == {f"{OURS}:1"}, "the stages are gone"
+    made.close()
+
+
+def test_a_host_that_stays_away_is_given_up_without_a_half_image(node: Host, layout: Layout) -> None:
+    image = random_image(layout, 3_000_000)
+    made = machine(node)
+
+    def end() -> None:
+        node.run("sh", "-c", 'kill -9 "$(cat /run/sshd.pid)"')  # the listener first: nobody comes back between the two
+        node.service("sshd", "stop")
+
+    watched = Watched(1_000_000, end)
+    with pytest.raises(Unreachable, match=rf"^node1: {node.address}:22 refused the connection"):
+        brought(made, layout, image, "1", watched)
+    assert watched.notes == [f"connection lost; retry {number}/3" for number in (1, 2, 3)]
+    assert names(node) == set()
+    node.service("sshd", "start")
+    node.wait()
+    assert brought(made, layout, image, "1").way == "pull"
+    assert node.client.images.get(f"{OURS}:1").id == image.id
+    made.close()
+
+
+def test_a_host_that_never_answered_is_not_asked_again(node: Host, layout: Layout) -> None:
+    node.service("sshd", "stop")
+    watched = Watched()
+    with pytest.raises(Unreachable, match="refused the connection"):
+        brought(machine(node), layout, random_image(layout, 1000), "1", watched)
+    assert watched.notes == []
+
+
+def test_too_small_a_disk_is_told_before_anything_is_sent(lab: Lab, layout: Layout) -> None:
+    host = lab.add(disk="24m")
+    made, watched = machine(host), Watched()
+    with pytest.raises(HostError) as caught:
+        brought(made, layout, random_image(layout, 20_000_000), "1", watched)
+    assert str(caught.value).startswith("node5: no room for the image: it needs 46.")
+    assert " MiB is free in /var/lib/docker; free some there" in str(caught.value)
+    assert (watched.told, names(host)) == ([], set())
+    assert brought(made, layout, random_image(layout, 2_000_000), "1").way == "pull"
+    made.close()
+
+
+def test_where_the_room_is_not_known_the_engine_says_that_there_is_none(lab: Lab, layout: Layout) -> None:
+    host = lab.add(disk="24m")
+    host.run("sh", "-c", "mv $(which df) /tmp")
+    made = machine(host)
+    with pytest.raises(HostError, match=r"^node5: no space left on its disk: .*; free some"):
+        brought(made, layout, random_image(layout, 40_000_000), "1")
+    assert names(host) == set()
+    assert brought(made, layout, random_image(layout, 1_000_000), "1").way == "pull"
+    made.close()
+
+
+def test_an_image_for_other_machines_is_refused_before_anything_is_sent(
+    node: Host, remote: Remote, layout: Layout
+) -> None:
+    other = random_image(layout, 1000, architecture="s390x")
+    watched = Watched()
+    with pytest.raises(HostError, match=r"^node1: its engine runs linux/\w+, and the image is for linux/s390x; make"):
+        brought(remote, layout, other, "1", watched)
+    assert (watched.told, names(node)) == ([], set())
+
+
+def test_foreign_images_and_names_stay_as_they_are(node: Host, remote: Remote, layout: Layout, tiny: Image) -> None:
+    foreign = {"foreign/app:1", f"{OURS}-not:1", f"{OURS}/below:1", "push-test:1"}
+    for name in foreign:
+        load(node, layout, tiny, name)
+    for number in range(4):
+        brought(remote, layout, compose(layout, tiny, program(1000), "x"), str(number))
+    assert present(remote.engine, OURS).keys() == {"0", "1", "2", "3"}
+    node.client.containers.create(f"{OURS}:0", ["true"])
+    node.client.containers.create("foreign/app:1", ["true"])
+    forget(remote.engine, OURS, keep=2)
+    assert present(remote.engine, OURS).keys() == {"0", "2", "3"}, "0 is in use"
+    forget(remote.engine, OURS, keep=9)
+    forget(remote.engine, "foreign/none", keep=0)
+    assert present(remote.engine, OURS).keys() == {"0", "2", "3"}
+    node.clean()
+    forget(remote.engine, OURS, keep=0)
+    assert tags(node) == foreign
+    assert {node.client.images.get(name).id for name in foreign} == {tiny.id}
+
+
+def test_what_counts_is_when_an_image_was_last_delivered(
+    node: Host, remote: Remote, layout: Layout, tiny: Image
+) -> None:
+    made = [compose(layout, tiny, program(1000), "x") for _ in range(3)]
+    for number, image in enumerate(made):
+        brought(remote, layout, image, str(number))
+    brought(remote, layout, made[0], "0")
+    forget(remote.engine, OURS, keep=1)
+    assert present(remote.engine, OURS) == {"0": made[0].id}
+
+
+def test_a_tag_that_means_another_image_is_moved(node: Host, remote: Remote, layout: Layout, tiny: Image) -> None:
+    other = random_image(layout, 1000)
+    brought(remote, layout, other, "old")
+    node.client.images.get(f"{OURS}:old").tag(OURS, "1")
+    image = compose(layout, tiny, program(1000), "x")
+    brought(remote, layout, image, "1")
+    assert present(remote.engine, OURS) == {"old": other.id, "1": image.id}
+
+
+def test_names_that_a_killed_run_left_are_removed_by_the_next(node: Host, remote: Remote, layout: Layout) -> None:
+    image = random_image(layout, 1000)
+    handing = Handing(layout, [image], (), lambda size: None)
+    with remote.reverse_forward(handing.serve) as port, remote.engine.errors():
+        name = f"127.0.0.1:{port}/{REPOSITORY}"
+        pulled = remote.engine.api.pull(name, image.manifest.digest, stream=True, decode=True, auth_config={})
+        heeded(remote.engine, pulled)
+    assert f"{name}@{image.manifest.digest}" in names(node)
+    assert brought(remote, layout, image, "1") == Pushed(0, "there")
+    assert names(node) == {f"{OURS}:1"}
+
+
+def test_an_engine_that_does_not_reach_our_loopback_gets_it_as_an_archive(node: Host, layout: Layout) -> None:
+    """As a rootless one, or one in a virtual machine: here it is in another network."""
+    here = Here("here", node._outside / "docker.sock")
+    image = random_image(layout, 500_000, 1000)
+    pushed = brought(here, layout, image, "1")
+    assert (pushed.way, pushed.reason) == (
+        "load",
+        "its engine does not reach the host's loopback, so the image went as one archive, which is slower",
+    )
+    assert node.client.images.get(f"{OURS}:1").id == image.id
+    here.close()
+
+
+LOCALLY = """
+import sys
+from pathlib import Path
+from tests.integration.test_delivery_push import OURS, brought, random_image
+from tfprov.delivery.layout import Layout
+from tfprov.hosts.machine import Here
+
+layout, here = Layout(Path(sys.argv[1])), Here("here", Path(sys.argv[2]))
+print(brought(here, layout, random_image(layout, 500_000), "local").way)
+here.close()
+"""
+
+
+def test_the_engine_of_this_machine_pulls_as_any_other(private_engine: PrivateEngine, tmp_path: Path) -> None:
+    """The tests' engine has a network of its own: whoever is in there sees it as a user sees the machine's."""
+    command = [*private_engine.network.enter, sys.executable, "-c", LOCALLY, str(tmp_path), str(private_engine.socket)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("pull\n", "")
+    private_engine.client.images.remove(f"{OURS}:local")
+
+
+class Claiming:
+    """An engine that says it has layers, and when it comes to it wants them: some keep their layers in other ways."""
+
+    def __init__(self, engine: Engine, diff_ids: Sequence[str]) -> None:
+        self._engine, self._layers = engine, list(diff_ids)
+        self.host, self.errors = engine.host, engine.errors
+
+    @property
+    def api(self) -> Any:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine.api, name)
+
+    def images(self) -> Any:
+        return [*self._engine.api.images(), {"Id": "claimed"}]
+
+    def inspect_image(self, name: str) -> Any:
+        api: Any = self._engine.api
+        return {"Id": name, "RootFS": {"Layers": self._layers}} if name == "claimed" else api.inspect_image(name)
+
+
+class Other:
+    """A machine with another engine."""
+
+    def __init__(self, machine: Machine, engine: Any) -> None:
+        self.host, self.engine = machine.host, cast("Engine", engine)
+        self.reverse_forward, self.run = machine.reverse_forward, machine.run
+        self.serves, self.close = machine.serves, machine.close
+
+
+def test_an_engine_that_wants_all_layers_gets_all(node: Host, remote: Remote, layout: Layout) -> None:
+    image = random_image(layout, 500_000, 1000, 2000)
+    pushed = brought(Other(remote, Claiming(remote.engine, image.diff_ids[:2])), layout, image, "1")
+    assert pushed.way == "load"
+    assert image.size < pushed.sent < 1.5 * image.size
+    assert node.client.images.get(f"{OURS}:1").id == image.id
+
+
+MEMORY = """
+import json, os, sys
+from pathlib import Path
+from tests.integration.test_delivery_push import push, random_image
+from tfprov.delivery.layout import Layout
+from tfprov.delivery.oci import DOCKER_CONFIG, DOCKER_LAYER, write_manifest
+from tfprov.hosts.machine import Remote
+from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh_target import Target
+from tests.unit.delivery_images import config
+import tarfile
+
+directory, key, known, size, *hosts = sys.argv[1:]
+layout = Layout(Path(directory))
+way = {"key_files": (Path(key),), "known_hosts": (Path(known),)}
+machines = [Remote(SSH(Target(*host.split(","), 22, "trainer", **way))) for host in hosts]
+
+def told(sent, total): pass
+
+def memory(kind):  # not getrusage, whose peak begins with that of the process that started this one
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith(kind))
+
+for machine in machines:  # the libraries are loaded, the connections are made
+    push(machine, layout, random_image(layout, 1000), "tfprov/push-test:warm", told)
+
+with layout.blobs.receive() as blob:
+    info = tarfile.TarInfo("data")
+    info.size = int(size)
+    blob.write(info.tobuf())
+    for _ in range(int(size) // 65536):
+        blob.write(os.urandom(65536))
+    blob.write(bytes(1024))
+    layer = blob.keep(DOCKER_LAYER)
+document = json.loads(config([b""]))
+document["rootfs"]["diff_ids"] = [layer.digest]
+manifest, written = write_manifest(layout.blobs.write(json.dumps(document).encode(), DOCKER_CONFIG), (layer,))
+layout.blobs.write(written, manifest.media_type)
+image = layout.image(manifest)
+
+before = memory("VmRSS")
+ways = [push(machine, layout, image, "tfprov/push-test:large", told).way for machine in machines]
+print(json.dumps([ways, before, memory("VmHWM")]))
+for machine in machines:
+    machine.close()
+"""
+
+
+def test_memory_does_not_grow_with_the_image(lab: Lab, tmp_path: Path) -> None:
+    pulling, loading = lab.hosts[:2]
+    loading.sshd_option("AllowTcpForwarding no")
+    loading.wait()
+    arguments = [tmp_path / "images", lab.bed.key, lab.bed.known_hosts, 300 * 1024 * 1024 // 65536 * 65536]
+    hosts = [f"{host.name},{host.address}" for host in (pulling, loading)]
+    command = [sys.executable, "-c", MEMORY, *map(str, arguments), *hosts]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    ways, before, after = json.loads(done.stdout)
+    assert ways == ["pull", "load"]
+    assert after - before < 100 * 1024, f"from {before} to {after} KiB"
+    for host in (pulling, loading):
+        clean(host)

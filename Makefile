@@ -3,6 +3,7 @@ SHELL := /bin/sh
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := build/peers
 INPUTS := pyproject.toml constraints.txt .ci/venv.sh
 
 .PHONY: demo test check bench clean help
@@ -10,7 +11,7 @@ INPUTS := pyproject.toml constraints.txt .ci/venv.sh
 help:
 	@echo "make demo    train a linear model with 1 ps and 2 workers on this machine, and bring its checkpoint back"
 	@echo "make test    all tests, types and style"
-	@echo "make bench   figures, side by side with a peer"
+	@echo "make bench   figures, side by side with peers"
 	@echo "make clean   remove the virtual environment and caches"
 
 demo: $(VENV)/ready-demo
@@ -23,8 +24,16 @@ test: $(VENV)/ready-dev
 	sh .ci/engine.sh
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
-bench: $(VENV)/ready-dev
-	$(BIN)/python -m bench.startup
+# Which parts, and how often: make bench ARGS="noop --rounds 11". Ansible and pyinfra get an environment of their own.
+bench: $(VENV)/ready-dev $(PEERS)/ready
+	sh .ci/engine.sh
+	$(BIN)/python -m bench --peers $(PEERS)/bin $(ARGS)
+
+$(PEERS)/ready: bench/requirements.txt .ci/venv.sh
+	@mkdir -p $(dir $(PEERS))
+	sh .ci/venv.sh "$(PYTHON)" $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+	@touch $@
 
 # The demo needs TensorFlow and not the test tools; a stamp is newer than all that decides what is installed.
 $(VENV)/ready-demo: $(INPUTS)

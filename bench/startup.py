@@ -1,19 +1,19 @@
 """How long tfprov takes when there is nothing to do: `--help`, and `up` of a cluster that runs.
 
-    python -m bench.startup [RUNS]
-
 Each figure is the wall time of a whole process, with a bare `python -c pass` of the same interpreter beside it, so that
-the machine's own share can be told. The goals are 0.25 s for `--help` and 0.5 s for `up`, on a quiet machine.
+the machine's own share can be told.
 """
 
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+
+from .measure import Figure, environment, in_turn, run, say, seconds
+
+GOALS = {"tfprov --help": 0.25, "tfprov up, nothing to do, this machine": 0.5}
+"""Seconds, on a quiet machine."""
 
 INVENTORY = """\
 all:
@@ -29,49 +29,34 @@ all:
 """
 
 
-def timed(command: Sequence[str], env: Mapping[str, str]) -> float:
-    """Return the wall time of `command` in seconds; raises when it fails."""
-    begin = time.perf_counter()
-    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - begin
-
-
-def figures(commands: Mapping[str, Sequence[str]], runs: int, env: Mapping[str, str]) -> dict[str, list[float]]:
-    """Time the commands in turn, so that a machine that slows down slows all of them; the first round does not count."""
-    found: dict[str, list[float]] = {name: [] for name in commands}
-    for turn in range(runs + 1):
-        for name, command in commands.items():
-            seconds = timed(command, env)
-            if turn:
-                found[name].append(seconds)
-    return found
-
-
-def main() -> None:
+def figures(rounds: int) -> list[Figure]:
     """Start a small cluster, measure, take it down."""
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    say(f"processes on this machine, {rounds} rounds")
     tfprov = [sys.executable, "-m", "tfprov"]
     with tempfile.TemporaryDirectory() as directory:
         inventory = Path(directory) / "inventory.yml"
         inventory.write_text(INVENTORY)
-        env = {**os.environ, "XDG_STATE_HOME": f"{directory}/state", "XDG_CACHE_HOME": f"{directory}/cache"}
-        up = [*tfprov, "up", "-i", str(inventory)]
+        own = {"XDG_STATE_HOME": f"{directory}/state", "XDG_CACHE_HOME": f"{directory}/cache"}
+        env = environment(own, Path(directory) / "byte-code")
+        commands = {
+            "python -c pass": [sys.executable, "-c", "pass"],
+            "tfprov --help": [*tfprov, "--help"],
+            "tfprov up, nothing to do, this machine": [*tfprov, "up", "-i", str(inventory)],
+        }
         try:
-            timed(up, env)
-            commands = {
-                "python -c pass": [sys.executable, "-c", "pass"],
-                "tfprov --help": [*tfprov, "--help"],
-                "up, nothing to do": up,
-            }
-            found = figures(commands, runs, env)
+            run(commands["tfprov up, nothing to do, this machine"], env)
+            times = in_turn({name: partial(_timed, command, env) for name, command in commands.items()}, rounds)
         finally:
-            timed([*tfprov, "down", "--discard", "-i", str(inventory)], env)
-    print(f"{'seconds':20} {'min':>7} {'median':>7} {'max':>7}   goal")
-    for name, goal in (("python -c pass", None), ("tfprov --help", 0.25), ("up, nothing to do", 0.5)):
-        seconds = found[name]
-        shown = f"{min(seconds):7.3f} {statistics.median(seconds):7.3f} {max(seconds):7.3f}"
-        print(f"{name:20} {shown}   {f'{goal:.2f}' if goal else ''}")
+            run([*tfprov, "down", "--discard", "-i", str(inventory)], env)
+    bare = seconds(times.pop("python -c pass"))
+    return [
+        Figure(
+            name, seconds(found), f"{bare} python -c pass", None, f"<= {GOALS[name]:.2f} s",
+            statistics.median(found) <= GOALS[name], "the whole process, the interpreter's own start included",
+        )
+        for name, found in times.items()
+    ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    main()
+def _timed(command: list[str], env: dict[str, str]) -> float:
+    return run(command, env).seconds

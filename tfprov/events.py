@@ -65,7 +65,7 @@ _TAILS = tuple(1 << bits for bits in (18, 21, 24, 27))
 _RECENT = 1024
 
 
-def progress(stream: BinaryIO) -> Progress | None:
+def progress(stream: BinaryIO, most: int = _TAILS[-1]) -> Progress | None:
     """Return where training stands by the last records of an event file, or None if they hold no step.
 
     `stream` must be able to seek. The last record wins even where its step is lower: a run that lost its ps goes back
@@ -74,11 +74,11 @@ def progress(stream: BinaryIO) -> Progress | None:
     over; where a length is damaged, the file ends.
 
     Takes 4-15 ms whatever the size of the file, and 0.2 s where large records (10 KB) hold no loss: then 16 MiB are
-    read for it. Looks no further back than 1,024 records or 128 MiB.
+    read for it. Looks no further back than 1,024 records or 128 MiB, or `most` bytes where that is less and each costs.
     """
     size = stream.seek(0, io.SEEK_END)
     found = None
-    for tail in _TAILS:
+    for tail in (tail for tail in _TAILS if tail <= max(most, _TAILS[0])):
         start = max(0, size - tail)
         stream.seek(start)
         data = stream.read(size - start)

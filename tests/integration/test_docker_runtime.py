@@ -3,7 +3,7 @@
 import io
 import socket
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from tests.integration.images import Images
 from tests.unit import test_contract as contract
 from tests.unit.bench import Bench, container, free_port, until
 from tfprov.errors import HostError
+from tfprov.hosts.base import NOTHING
 from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.docker_labels import container_name
 from tfprov.hosts.engine_api import Engine
@@ -42,15 +43,15 @@ class DockerBench(Bench):
         except OSError:
             return False
 
-    def start(self, wanted: Container, run: str = "run-1") -> Container:
+    def start(self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING) -> Container:
         task = wanted.task
         placed = replace(
             wanted,
             task=Task(task.job, task.index, task.role, task.host, self.address, task.port),
             checkpoint_dir="/checkpoints",
-            box=wanted.box or Box(self.image, self.address),
+            box=wanted.box or Box(self.image, address=self.address),
         )
-        self.docker.start(placed, run)
+        self.docker.start(placed, run, restore)
         return placed
 
     def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:
@@ -122,6 +123,23 @@ def test_the_contract_of_a_runtime(bench: DockerBench, law: Callable[..., None])
     law(bench)
 
 
+_WITH_FILES: tuple[Callable[..., None], ...] = (
+    contract.test_restored_files_are_there_before_the_task_starts,
+    contract.test_a_restored_file_takes_the_place_of_its_namesake_alone,
+    contract.test_nothing_starts_where_a_file_cannot_be_restored,
+)
+
+
+@pytest.mark.parametrize("law", _WITH_FILES, ids=lambda law: law.__name__.removeprefix("test_"))
+def test_the_contract_for_restored_files(bench: DockerBench, tmp_path: Path, law: Callable[..., None]) -> None:
+    law(bench, tmp_path)
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+def test_the_end_of_a_file_can_be_read_alone(bench: DockerBench, runs: bool) -> None:
+    contract.test_the_end_of_a_file_can_be_read_alone(bench, runs)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_an_end_is_seen_with_its_exit_code(bench: DockerBench, code: int) -> None:
     bench.run_to_end(code)
@@ -148,7 +166,9 @@ def test_a_container_is_as_closed_as_it_can_be(bench: DockerBench) -> None:
 
 
 def test_limits_and_mounts_are_the_containers(bench: DockerBench) -> None:
-    box = Box(bench.image, bench.address, memory=64 * 1024**2, cpus=0.5, pids=50, mounts=(Mount("/etc", "/data"),))
+    box = Box(
+        bench.image, address=bench.address, memory=64 * 1024**2, cpus=0.5, pids=50, mounts=(Mount("/etc", "/data"),)
+    )
     bench.start(container(box=box))
     config = bench.inspect()["HostConfig"]
     assert (config["Memory"], config["NanoCpus"], config["PidsLimit"]) == (64 * 1024**2, 500_000_000, 50)
@@ -158,7 +178,7 @@ def test_limits_and_mounts_are_the_containers(bench: DockerBench) -> None:
 
 def test_a_task_that_needs_too_much_memory_is_said_to(bench: DockerBench) -> None:
     eats = ["sh", "-c", "x=a; while :; do x=$x$x; done"]
-    bench.start(container(argv=eats, box=Box(bench.image, bench.address, memory=32 * 1024**2)))
+    bench.start(container(argv=eats, box=Box(bench.image, address=bench.address, memory=32 * 1024**2)))
     seen = bench.becomes(State.EXITED)
     assert "out of memory (limit 32m)" in seen.ending
 
@@ -191,6 +211,94 @@ def test_a_link_in_the_checkpoint_directory_is_neither_listed_nor_opened(bench: 
     assert bench.docker.files("worker/0") == {}
     with pytest.raises(HostError, match="not a regular file"):
         bench.docker.open("worker/0", "link")
+
+
+def test_a_program_that_is_not_root_may_replace_what_was_restored(bench: DockerBench, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_bytes(b"old")
+    bench.start(container(), restore={"checkpoint": tmp_path / "checkpoint"})
+    assert bench.docker.execute("worker/0", ["sh", "-c", "[ $(id -u) != 0 ]"]) == 0
+    replaces = "cd /checkpoints && echo newer >beside && mv beside checkpoint && rm checkpoint"
+    assert bench.docker.execute("worker/0", ["sh", "-c", replaces]) == 0
+
+
+def test_a_restore_that_is_cut_off_leaves_no_name_for_what_is_half_there(bench: DockerBench, tmp_path: Path) -> None:
+    for name in ("model.index", "checkpoint"):
+        (tmp_path / name).write_bytes(name.encode())
+    files = {name: tmp_path / name for name in ("model.index", "checkpoint")}
+    bench.start(container(), restore=files)
+    bench.docker.stop("worker/0", 1)
+    torn = {"model.data": tmp_path / "missing", **files}
+    with pytest.raises(HostError, match="missing cannot be sent: No such file"):
+        bench.start(container(), restore=torn)
+    assert bench.see().state is State.CREATED
+    assert bench.docker.files("worker/0")["checkpoint"].size == 0
+    bench.start(container(), restore=files)
+    assert bench.docker.open("worker/0", "checkpoint").read() == b"checkpoint"
+
+
+ODD = "cd /checkpoints; mkdir sub; echo x >sub/file; echo x >'new\nline'; printf x >$(printf 'b\\377d'); mkfifo fifo; "
+ODD += "ln -s /etc/passwd link; ln -s /etc folder; ln -s nowhere dangling; touch $(printf '\\303\\244')"
+REGULAR = {"sub/file": 2, "new\nline": 2, "b\udcffd": 1, "ä": 0}
+
+
+def sizes(bench: DockerBench) -> dict[str, int]:
+    return {name: file.size for name, file in bench.docker.files("worker/0").items()}
+
+
+@pytest.mark.parametrize("with_python", [True, False], ids=["asked", "by archive"])
+def test_only_regular_files_are_listed_whatever_their_names(
+    bench: DockerBench, images: Images, with_python: bool
+) -> None:
+    if with_python:
+        bench.image = str(bench.client.images.get(images.base()).id)
+    bench.start(container(argv=["sleep", "60"]))
+    assert bench.docker.execute("worker/0", ["sh", "-c", ODD]) == 0
+    assert sizes(bench) == REGULAR
+    listed = bench.docker.files("worker/0")
+    bench.docker.stop("worker/0", 1)
+    assert bench.docker.files("worker/0") == listed, "a stopped container says the same, to the second"
+    assert bench.docker.open("worker/0", "new\nline").read() == b"x\n"
+    assert bench.docker.open("worker/0", "ä").read() == b""
+    with pytest.raises(HostError, match="its name is not UTF-8"):
+        bench.docker.open("worker/0", "b\udcffd")
+
+
+@pytest.mark.parametrize("name", ["link", "folder", "dangling", "fifo", "sub", "missing"])
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+def test_what_is_no_regular_file_is_neither_opened_nor_read_from_its_end(
+    bench: DockerBench, name: str, runs: bool
+) -> None:
+    bench.start(container())
+    assert bench.docker.execute("worker/0", ["sh", "-c", ODD]) == 0
+    if not runs:
+        bench.docker.stop("worker/0", 1)
+    for attempt in (lambda: bench.docker.open("worker/0", name), lambda: bench.docker.tail("worker/0", name, 9)):
+        with pytest.raises(HostError, match=r"is not a regular file|no such file"):
+            attempt()
+
+
+WRITES = "cd /checkpoints; while :; do echo more >>grows; echo x >comes; mv comes goes; rm goes; done"
+
+
+def test_a_directory_can_be_listed_and_read_while_it_is_written_to(bench: DockerBench) -> None:
+    bench.start(container(argv=["sh", "-c", WRITES]))
+    bench.save("worker/0", "stays", b"12345")
+    until(lambda: "grows" in sizes(bench))
+    for _ in range(20):
+        found = sizes(bench)
+        assert found["stays"] == 5
+        assert set(found) <= {"stays", "grows", "comes", "goes"}
+        with bench.docker.open("worker/0", "grows") as file:
+            assert len(file.read(found["grows"])) == found["grows"]
+
+
+def test_a_file_that_is_not_read_to_its_end_holds_no_connection(bench: DockerBench) -> None:
+    bench.start(container())
+    bench.save("worker/0", "big", bytes(8 << 20))
+    for _ in range(20):  # more than an SSH connection has sessions
+        with bench.docker.open("worker/0", "big") as file:
+            assert file.read(10) == bytes(10)
+    assert len(bench.docker.tail("worker/0", "big", 3)) == 3
 
 
 def test_a_port_where_nobody_listens_in_the_container_does_not_count(bench: DockerBench) -> None:

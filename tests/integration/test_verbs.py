@@ -179,6 +179,17 @@ def test_a_port_that_is_taken_is_told_with_its_owner(tfprov: Local) -> None:
         owner.listen()
         output = tfprov("up", code=1)
     assert re.search(rf"localhost: port {tfprov.port + 1} for worker/0 is taken by \S+ \(pid {os.getpid()}\)", output)
+    assert "nothing was left half-started: stopped ps/0" in output
+    assert tfprov.processes() == []
+    assert started(tfprov("up")) == ["ps/0", "worker/0", "worker/1"]
+
+
+def test_partial_keeps_what_did_start(tfprov: Local) -> None:
+    tfprov.write(INVENTORY)
+    with socket.socket() as owner:
+        owner.bind(("127.0.0.1", tfprov.port + 1))
+        owner.listen()
+        tfprov("up", "--partial", code=1)
     assert started(tfprov("up")) == ["worker/0"]
 
 

@@ -6,14 +6,14 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tfprov.delivery.code import Code, pack
 from tfprov.errors import Position
-from tfprov.hosts.base import Runtime
+from tfprov.hosts.base import NOTHING, Runtime
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.hosts.process import ProcessRuntime
 from tfprov.model.cluster import Task
@@ -68,8 +68,8 @@ class Bench:
         until(lambda: self.see(task).state is state)
         return self.see(task)
 
-    def start(self, wanted: Container, run: str = "run-1") -> Container:
-        self.runtime.start(wanted, run)
+    def start(self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING) -> Container:
+        self.runtime.start(wanted, run, restore)
         return wanted
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyBench]:
 
 def test_an_untouched_host_has_nothing(bench: AnyBench) -> None:
     seen = bench.runtime.observe()
-    assert (seen.host, seen.containers, seen.codes) == ("h", (), frozenset())
+    assert (seen.host, seen.containers, seen.delivered) == ("h", (), frozenset())
     assert bench.runtime.files("worker/0") == {}
     assert list(bench.runtime.logs("worker/0")) == []
 
@@ -31,7 +31,7 @@ def test_delivered_code_is_seen_and_delivered_once(bench: AnyBench, tmp_path: Pa
     packed = code(tmp_path / "program", main="print('hello')")
     for _ in range(2):
         bench.runtime.deliver(packed.digest, packed.archive)
-        assert bench.runtime.observe().codes == {packed.digest}
+        assert bench.runtime.observe().delivered == {packed.digest}
 
 
 def test_a_started_task_runs_with_the_spec_and_the_run_it_was_given(bench: AnyBench) -> None:
@@ -144,10 +144,10 @@ def test_what_was_delivered_is_cleaned_away_once_no_task_is_left(bench: AnyBench
     bench.runtime.deliver(packed.digest, packed.archive)
     bench.run_to_end(0)
     bench.runtime.clean()
-    assert bench.runtime.observe().codes == {packed.digest}
+    assert bench.runtime.observe().delivered == {packed.digest}
     bench.runtime.remove("worker/0")
     bench.runtime.clean()
-    assert bench.runtime.observe().codes == frozenset()
+    assert bench.runtime.observe().delivered == frozenset()
 
 
 def test_a_task_that_runs_is_not_removed(bench: AnyBench) -> None:
@@ -182,6 +182,56 @@ def test_to_open_what_is_not_there_is_an_error_of_the_host(bench: AnyBench) -> N
     bench.start(container())
     with pytest.raises(HostError, match=r"h: .*missing"):
         bench.runtime.open("worker/0", "missing")
+
+
+def test_restored_files_are_there_before_the_task_starts(bench: AnyBench, tmp_path: Path) -> None:
+    files = {"data": b"\0" * 1000 + b"x", "empty": b"", "checkpoint": b"names the others"}
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    restore = {f"model.{name}" if name != "checkpoint" else name: tmp_path / name for name in files}
+    bench.start(container(), restore=restore)
+    assert {name: file.size for name, file in bench.runtime.files("worker/0").items()} == {
+        "model.data": 1001,
+        "model.empty": 0,
+        "checkpoint": 16,
+    }
+    for name, path in restore.items():
+        with bench.runtime.open("worker/0", name) as file:
+            assert file.read() == path.read_bytes()
+
+
+def test_a_restored_file_takes_the_place_of_its_namesake_alone(bench: AnyBench, tmp_path: Path) -> None:
+    bench.start(container())
+    bench.save("worker/0", "checkpoint", b"a longer one, of before")
+    bench.save("worker/0", "model.ckpt-1.index", b"12345")
+    bench.runtime.stop("worker/0", 5)
+    (tmp_path / "checkpoint").write_bytes(b"new")
+    bench.start(container(), restore={"checkpoint": tmp_path / "checkpoint"})
+    sizes = {name: file.size for name, file in bench.runtime.files("worker/0").items()}
+    assert sizes == {"checkpoint": 3, "model.ckpt-1.index": 5}
+
+
+def test_nothing_starts_where_a_file_cannot_be_restored(bench: AnyBench, tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"h: .*missing"):
+        bench.start(container(), restore={"checkpoint": tmp_path / "missing"})
+    assert all(seen.state is not State.RUNNING for seen in bench.runtime.observe().containers)
+    bench.start(container())
+    assert bench.see().state is State.RUNNING
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+def test_the_end_of_a_file_can_be_read_alone(bench: AnyBench, runs: bool) -> None:
+    data = bytes(range(256)) * 1000
+    bench.start(container())
+    bench.save("worker/0", "events.out", data)
+    bench.save("worker/0", "empty", b"")
+    if not runs:
+        bench.runtime.stop("worker/0", 5)
+    for size in (0, 1, 1000, len(data) - 1, len(data), len(data) + 1, 1 << 40):
+        assert bench.runtime.tail("worker/0", "events.out", size) == data[max(0, len(data) - size) :]
+    assert bench.runtime.tail("worker/0", "empty", 10) == b""
+    with pytest.raises(HostError, match=r"h: .*missing"):
+        bench.runtime.tail("worker/0", "missing", 10)
 
 
 @pytest.mark.parametrize(("tail", "lines"), [(None, ["a", "b", "ä"]), (2, ["b", "ä"]), (0, []), (9, ["a", "b", "ä"])])

@@ -73,7 +73,7 @@ def test_with_tf_config_no_wiring_is_on_the_command_line() -> None:
 
 
 def test_the_code_is_part_of_what_a_task_is() -> None:
-    assert container("worker/0").code == packed("./program").digest
+    assert container("worker/0").artifact == packed("./program").digest
     assert container("worker/0").spec != container("worker/0", FULL, "tfprov.code=./other").spec
 
 

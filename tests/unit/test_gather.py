@@ -11,11 +11,11 @@ from typing import BinaryIO
 import pytest
 
 from tfprov.checkpoint import parse_state
-from tfprov.delivery.store import CodeStore
 from tfprov.engine.context import Context
-from tfprov.engine.gather import gather, unsaved
+from tfprov.engine.gather import gather
 from tfprov.engine.observe import observe
 from tfprov.engine.report import Quiet
+from tfprov.engine.unsaved import unsaved
 from tfprov.engine.verify import Verdict
 from tfprov.errors import GatherError, HostError
 from tfprov.hosts.memory import MemoryRuntime
@@ -47,8 +47,7 @@ class Fixture:
             cluster=Cluster("linear", (CHIEF,)),
             wanted=(),
             runtimes={"h1": self.host},
-            packed={},
-            store=CodeStore(directory / "cache"),
+            artifacts={},
             home=directory / "home",
             target=self.target,
             report=self.report,
@@ -250,13 +249,30 @@ def test_a_full_disk_here_leaves_what_was_gathered_before(chief: Fixture) -> Non
 
 def test_only_what_is_gathered_counts_as_saved(chief: Fixture) -> None:
     (seen,) = observe(chief.context).containers()
-    assert unsaved(chief.context, seen) is None, "nothing was saved, so nothing can be lost"
+
+    def lost_with_it() -> str | None:
+        found = unsaved(chief.context, seen)
+        return found.prefix if found else None
+
+    assert lost_with_it() is None, "nothing was saved, so nothing can be lost"
     chief.saves(100)
-    assert unsaved(chief.context, seen) == "model.ckpt-100"
+    assert lost_with_it() == "model.ckpt-100"
     chief.gather()
-    assert unsaved(chief.context, seen) is None
+    assert lost_with_it() is None
     chief.saves(200)
-    assert unsaved(chief.context, seen) == "model.ckpt-200"
+    assert lost_with_it() == "model.ckpt-200"
+
+
+def test_what_was_gathered_and_set_aside_for_another_run_is_still_saved(chief: Fixture) -> None:
+    chief.saves(100)
+    (seen,) = observe(chief.context).containers()
+    chief.gather()
+    chief.new_run("run-2")
+    chief.saves(50)
+    chief.gather()
+    chief.new_run("run-1")
+    chief.saves(100)
+    assert unsaved(chief.context, seen) is None, "it lies in linear.1"
 
 
 def test_a_checkpoint_without_a_step_is_brought_again_when_it_has_changed(chief: Fixture) -> None:

@@ -2,8 +2,9 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import HostError
+from tfprov.hosts.base import NOTHING
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.plan import KINDS, Plan
 from tfprov.model.state import Container, State
@@ -31,14 +33,14 @@ class Watched(MemoryRuntime):
         super().__init__(host)
         self.all_hosts = all_hosts
 
-    def start(self, container: Container, run: str) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
         for runtime in self.all_hosts.values():
             for other in runtime.observe().containers:
                 if other.state is State.RUNNING:
                     assert other.task != container.task.name, f"{other.task} would run twice"
                     taken = other.spec["endpoint"] == container.task.endpoint
                     assert not taken, f"{container.task.name} needs the port of {other.task}"
-        super().start(container, run)
+        super().start(container, run, restore)
 
 
 def build(inventory: str, left: Left | None = None) -> tuple[Context, Runtimes]:

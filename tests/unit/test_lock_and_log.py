@@ -11,16 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.engine.lock import held
+from tfprov.engine.lock_facts import Facts
+from tfprov.engine.lock_local import held
 from tfprov.errors import Locked
 from tfprov.hosts.logfile import follow, last_lines
+
+UP = Facts.here("up")
 
 
 @contextmanager
 def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom tfprov.engine.lock import held\n"
-        f"with held(Path({str(path)!r}), 'linear', 'run'):\n    print('held', flush=True)\n    sys.stdin.read()"
+        "import sys\nfrom pathlib import Path\nfrom tfprov.engine.lock_facts import Facts\n"
+        "from tfprov.engine.lock_local import held\n"
+        f"with held(Path({str(path)!r}), 'linear', Facts.here('run')):\n    print('held', flush=True)\n"
+        "    sys.stdin.read()"
     )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -34,8 +39,8 @@ def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
 
 def test_a_second_run_is_told_who_holds_the_cluster(tmp_path: Path) -> None:
     with holder(tmp_path / "lock") as process:
-        who = rf"cluster linear is in use by `tfprov run` of .+ \(pid {process.pid}, since"
-        with pytest.raises(Locked, match=who), held(tmp_path / "lock", "linear", "up"):
+        who = rf"cluster linear is in use by `tfprov run` of .+@.+ \(pid {process.pid}, since"
+        with pytest.raises(Locked, match=who), held(tmp_path / "lock", "linear", UP):
             pytest.fail("two at once")
     assert Locked.exit_code == 3
 
@@ -44,26 +49,26 @@ def test_a_holder_that_is_killed_leaves_nothing_to_unlock(tmp_path: Path) -> Non
     with holder(tmp_path / "lock") as process:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        with held(tmp_path / "lock", "linear", "up"):
+        with held(tmp_path / "lock", "linear", UP):
             pass
 
 
 def test_the_lock_is_free_after_its_block_also_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), held(tmp_path / "deep" / "lock", "linear", "up"):
+    with pytest.raises(RuntimeError), held(tmp_path / "deep" / "lock", "linear", UP):
         raise RuntimeError
-    with held(tmp_path / "deep" / "lock", "linear", "up"):
+    with held(tmp_path / "deep" / "lock", "linear", UP):
         pass
 
 
 def test_a_holder_that_has_not_signed_yet_is_another_run(tmp_path: Path) -> None:
     with holder(tmp_path / "lock"):
         (tmp_path / "lock").write_text("{")
-        with pytest.raises(Locked, match="in use by another run"), held(tmp_path / "lock", "linear", "up"):
+        with pytest.raises(Locked, match="in use by another run"), held(tmp_path / "lock", "linear", UP):
             pass
 
 
 def test_two_clusters_have_two_locks(tmp_path: Path) -> None:
-    with held(tmp_path / "one" / "lock", "one", "up"), held(tmp_path / "two" / "lock", "two", "up"):
+    with held(tmp_path / "one" / "lock", "one", UP), held(tmp_path / "two" / "lock", "two", UP):
         pass
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from tfprov.config.groups import read_groups
 from tfprov.config.load import extra_vars
-from tfprov.config.settings import resolve
+from tfprov.config.settings import RoleSettings, resolve
 from tfprov.config.yaml import parse
 from tfprov.delivery.code import Code
 from tfprov.delivery.store import CodeStore
+from tfprov.engine.artifacts import PackedCode
 from tfprov.engine.context import Context
 from tfprov.engine.execute import Outcome, current_run, execute
 from tfprov.engine.observe import observe, plan
@@ -19,7 +20,7 @@ from tfprov.model.cluster import Task
 from tfprov.model.node import Node
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container, Observed, State
-from tfprov.planning.desired import desired
+from tfprov.planning.desired import Boxed, desired
 from tfprov.planning.place import place
 
 Runtimes = dict[str, MemoryRuntime]
@@ -55,18 +56,35 @@ def world(
     cluster = place(roles)
     hosts = runtimes if runtimes is not None else {}
     for role in roles:
-        hosts.setdefault(role.host, MemoryRuntime(role.host))
+        hosts.setdefault(role.host, MemoryRuntime(role.host)).neighbours = hosts
+    shelf = store or MemoryStore()
     codes = {(role.role, role.host): packed(role.values.code) for role in roles if role.values.code}
+    in_docker = roles[0].values.runtime == "docker"
+    boxes = {(role.role, role.host): _boxed(role, codes.get((role.role, role.host))) for role in roles if in_docker}
+    packages = [PackedCode(code, shelf, hosts) for code in codes.values() if not in_docker]
+    images = [PackedCode(image_of(box.reference), shelf, hosts) for box in boxes.values()]
     return Context(
         inventory=read,
         cluster=cluster,
-        wanted=desired(cluster, roles, {key: code.digest for key, code in codes.items()}, checkpoint_dir),
+        wanted=desired(cluster, roles, {key: code.digest for key, code in codes.items()}, checkpoint_dir, boxes),
         runtimes=hosts,
-        packed={code.digest: code for code in codes.values()},
-        store=store or MemoryStore(),
+        artifacts={made.code.digest: made for made in [*packages, *images]},
         home=Path("/nowhere"),
         target=Path("/nowhere"),
     )
+
+
+def _boxed(role: RoleSettings, code: Code | None) -> Boxed:
+    image = role.values.image
+    assert image is not None
+    said = f"{image.kind} {image.build or image.name or image.archive}"
+    key = hashlib.sha256(f"{said} {code.digest if code else None}".encode()).hexdigest()[:32]
+    return Boxed(f"tfprov/{role.values.cluster}:{key}", said, role.values.bind or role.address)
+
+
+def image_of(reference: str) -> Code:
+    """Return an image as a host in memory takes it: bytes under a name."""
+    return Code(reference, reference, b"image")
 
 
 def packed(name: str) -> Code:
@@ -107,9 +125,11 @@ def as_left(container: Container, host: str, state: str) -> Observed:
 def leave(context: Context, hosts: Runtimes, host: str, container: Container, state: str) -> None:
     """Have a container there in `state`, with the code it would have been started from."""
     runtime = hosts.setdefault(host, MemoryRuntime(host))
-    if container.code is not None:
-        context.store.put(context.packed[container.code])
-        runtime.codes[container.code] = context.packed[container.code].archive
+    if container.artifact is not None:
+        made = context.artifacts[container.artifact]
+        assert isinstance(made, PackedCode)
+        made.build()
+        runtime.codes[container.artifact] = made.code.archive
     runtime.puts(as_left(container, host, state))
 
 

@@ -2,72 +2,95 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tfprov.cli.options import change_options, context_of, exit_code_of_training, inventory_options, json_option
+from tfprov.cli.options import (
+    change_options,
+    context_of,
+    exit_code_of_training,
+    inventory_options,
+    json_option,
+    partial_option,
+    resume_option,
+)
 from tfprov.cli.output import Printer
 from tfprov.config.playbooks import read_playbook
-from tfprov.engine import lock
 from tfprov.engine.context import Context
 from tfprov.engine.forecast import forecast
 from tfprov.engine.gather import check_target, gather
-from tfprov.engine.observe import observe, plan
+from tfprov.engine.lock import Lock
+from tfprov.engine.observe import locate, missing, observe, plan
 from tfprov.engine.playbook import Options, play
+from tfprov.engine.report import Quiet
 from tfprov.engine.steps import tell
 from tfprov.engine.verify import verify
-from tfprov.errors import Usage
+from tfprov.errors import Usage, together
 from tfprov.paths import shipped
 from tfprov.planning.text import NOTHING, lines, summary
 
 
 @click.command("plan")
 @json_option
+@resume_option
 @change_options
 def plan_command(as_json: bool, **options: Any) -> None:
     """Nothing is changed. A task is restarted only where a field of it differs, and the field is named."""
     printer = Printer(live=False)
     context = context_of(options, printer)
     if as_json:
+        context = replace(context, report=Quiet())
         click.echo(json.dumps(plan(context, observe(context)).to_json(), indent=2))
     else:
         _tell_plan(context, printer)
 
 
 @click.command("up")
+@partial_option
+@resume_option
 @change_options
-def up_command(**options: Any) -> None:
-    """A second run changes nothing. Tasks keep running after the command has ended."""
+def up_command(partial: bool, **options: Any) -> None:
+    """A second run changes nothing. Tasks keep running after the command has ended.
+
+    All or nothing: what was started is taken back when not all of it comes up, unless you say `--partial`.
+    """
     with Printer() as printer:
         context = context_of(options, printer)
         check_target(context)
         if not _tell_plan(context, printer):
             return
-        _play(context, printer, Options("up"))
+        _play(context, printer, Options("up", partial=partial))
 
 
 @click.command("run")
+@partial_option
+@resume_option
 @change_options
-def run_command(**options: Any) -> None:
+def run_command(partial: bool, **options: Any) -> None:
     """Ctrl-C takes the cluster down too, after the chief has saved."""
     with Printer() as printer:
         context = context_of(options, printer)
         check_target(context)
         _tell_plan(context, printer)
         with exit_code_of_training():
-            _play(context, printer, Options("run"))
+            _play(context, printer, Options("run", partial=partial))
 
 
 @click.command("down")
 @click.option("--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back.")
 @change_options
 def down_command(discard: bool, **options: Any) -> None:
-    """What holds a checkpoint that could not be gathered is stopped, but kept."""
+    """What holds a checkpoint that could not be gathered is stopped, but kept; so is what cannot be reached."""
     with Printer() as printer:
-        context = context_of(options, printer)
-        if not observe(context).containers():
+        context = replace(context_of(options, printer), tolerant=True)
+        seen = observe(context)
+        if not seen.containers():
+            context.forget_empty(seen)
+            if lost := missing(context):
+                raise together(lost)
             printer.note(f"{NOTHING}: {context.cluster.name} is not there")
             return
         _play(context, printer, Options("down", discard=discard))
@@ -79,9 +102,9 @@ def gather_command(**options: Any) -> None:
     """A second gather copies nothing. Nothing that was gathered is ever replaced by something older."""
     with Printer() as printer:
         context = context_of(options, printer)
-        context.runtime_of(context.cluster.chief.name, observe(context))
-        with lock.held(context.home / "lock", context.cluster.name, "gather"):
-            seen = observe(context)
+        locate(context, context.cluster.chief.name)
+        with Lock(context, "gather", tolerant=True):
+            seen = observe(context, tolerant=True)
             gathered = gather(context, verify, seen)
             tell(context, gathered)
             if gathered.newest is None:
@@ -93,8 +116,10 @@ def gather_command(**options: Any) -> None:
 @click.option("--show", is_flag=True, help="Print the playbook instead of playing it.")
 @click.option("-C", "--check", is_flag=True, help="Say what each step would do, and change nothing.")
 @click.option("-t", "--tags", multiple=True, help="Only plays and steps with one of these tags.")
+@partial_option
+@resume_option
 @change_options
-def play_command(playbook: str, show: bool, check: bool, tags: Sequence[str], **options: Any) -> None:
+def play_command(playbook: str, show: bool, check: bool, tags: Sequence[str], partial: bool, **options: Any) -> None:
     """PLAYBOOK is a file, or the name of one that ships with tfprov: up, run, down."""
     path = _playbook(playbook)
     plays = read_playbook(path)
@@ -109,7 +134,7 @@ def play_command(playbook: str, show: bool, check: bool, tags: Sequence[str], **
     with Printer() as printer:
         context = context_of(options, printer)
         printer.align([container.task.name for container in context.wanted])
-        play(context, plays, Options(f"play {playbook}", wanted, check))
+        play(context, plays, Options(f"play {playbook}", wanted, check, partial=partial))
 
 
 def _playbook(name: str) -> Path:

@@ -12,10 +12,11 @@ from typing import NoReturn
 import click
 
 from tfprov import __version__
-from tfprov.errors import INTERRUPTED, TfprovError
+from tfprov.errors import INTERRUPTED, Several, TfprovError
 
 VERBS = {
     "init": ("project", "Write a commented inventory and a program to start from."),
+    "check": ("preflight", "Look whether every host can do its part, before anything is brought to it."),
     "plan": ("change", "Show what `up` would do, and why."),
     "up": ("change", "Build, deliver, start, and wait until every task serves."),
     "run": ("change", "Up, follow the training, gather, down; ends with the chief's exit code."),
@@ -25,6 +26,7 @@ VERBS = {
     "exec": ("watch", "Run a command beside a task."),
     "gather": ("change", "Bring back new checkpoints and event files, whole and verified."),
     "down": ("change", "Gather once more, stop everything in order, and remove it."),
+    "image": ("images", "Build, deliver, list and prune images on their own."),
     "play": ("change", "Play a playbook, or show one that ships with tfprov."),
 }
 """Every verb: the module it is in, and its line of help. Here, so that `tfprov --help` imports none of them."""
@@ -93,6 +95,8 @@ def _run(argv: list[str]) -> int:
         return _fail(f"error: no verb; see `{error.ctx.command_path if error.ctx else 'tfprov'} --help`", 2)
     except click.ClickException as error:
         return _fail(_one_line(error), 2)
+    except Several as error:
+        return max(_fail(str(one), error.exit_code) for one in error.errors)
     except TfprovError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:

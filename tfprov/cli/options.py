@@ -9,15 +9,16 @@ import click
 
 from tfprov.cli.output import Printer
 from tfprov.engine.context import DEFAULT_FORKS, Context
-from tfprov.engine.prepare import prepare
+from tfprov.engine.prepare import Wishes, prepare
 from tfprov.errors import TaskFailed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def inventory_options(command: F) -> F:
-    """Add `-i`, `-e` and `-v`."""
+    """Add `-i`, `-e`, `-v` and `--accept-new`."""
     for option in (
+        click.option("--accept-new", is_flag=True, help="Trust the keys of hosts that known_hosts does not have yet."),
         click.option("-v", "--verbose", count=True, help="Say more; -vv shows where an internal error comes from."),
         click.option("-e", "--extra-vars", "extra", multiple=True, metavar="VARS", help="key=value, YAML, or @FILE."),
         click.option(
@@ -54,16 +55,22 @@ def exit_code_of_training() -> Iterator[None]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data for programs.")
+resume_option = click.option(
+    "--resume", is_flag=True, help="A training that starts goes on from the newest gathered checkpoint."
+)
+partial_option = click.option("--partial", is_flag=True, help="Keep what did start when something else did not.")
 
 
 def context_of(options: dict[str, Any], report: Printer | None = None) -> Context:
     """Return the context that a verb's options describe."""
     if not options["inventory"].strip():
         raise click.UsageError("`-i` names no file; for example `-i inventory.yml`")
-    return prepare(
-        Path(options["inventory"]),
-        options["extra"],
-        report or Printer(),
+    wishes = Wishes(
         limit=options.get("limit"),
         forks=options.get("forks") or DEFAULT_FORKS,
+        accept_new=bool(options.get("accept_new")),
+        resume=bool(options.get("resume")),
     )
+    context = prepare(Path(options["inventory"]), options["extra"], report or Printer(), wishes)
+    click.get_current_context().call_on_close(context.close)
+    return context

@@ -7,12 +7,17 @@ from typing import Any
 
 from tfprov.events import Progress
 from tfprov.model.plan import Action
-from tfprov.planning.reconcile import short
+from tfprov.planning.reconcile import noun
+from tfprov.planning.text import readable
 
 _COLOURS = ("36", "33", "35", "32", "34", "96", "93", "95")
 """ANSI colours of the tasks' prefixes, in turn."""
 _PLAIN_PROGRESS = 5.0
 """Seconds between two lines of progress in a pipe."""
+
+
+_SHOWN = 1_000_000
+"""Bytes between two looks of the live line at what was sent."""
 
 
 class Printer:
@@ -23,7 +28,8 @@ class Printer:
         self.live = terminal if live is None else live
         self.colour = terminal if colour is None else colour
         self.lock = threading.RLock()
-        self.running: dict[str, float] = {}
+        self.running: dict[str, Action] = {}
+        self.sent: dict[str, tuple[int, int]] = {}
         self.prefixes: dict[str, str] = {}
         self.width = 0
         self.last: Progress | None = None
@@ -53,12 +59,20 @@ class Printer:
         """Show what is under way on the live line."""
         if self.line is None:
             return
-        text = ", ".join(self.running) or (progress_line(self.last) if self.last else "")
+        text = ", ".join(self.under_way(action) for action in self.running.values()) or (
+            progress_line(self.last) if self.last else ""
+        )
         if text:
             self.line.update(text)
             self.line.start()
         else:
             self.line.stop()
+
+    def under_way(self, action: Action) -> str:
+        """Return what is being done, with how far it is."""
+        sent, total = self.sent.get(action.host, (0, 0)) if action.kind == "deliver" else (0, 0)
+        share = f" {100 * sent // total}% of {readable(total)}" if total else ""
+        return describe(action) + share
 
     def print(self, text: str) -> None:
         """Write one line above the live one."""
@@ -74,14 +88,16 @@ class Printer:
     def started(self, action: Action) -> None:
         """See Reporter."""
         with self.lock:
-            self.running[describe(action)] = time.monotonic()
+            self.running[describe(action)] = action
             self.show()
 
     def done(self, action: Action) -> None:
         """See Reporter."""
         with self.lock:
             self.running.pop(describe(action), None)
-            self.print(f"{self.paint('ok', '32')}       {describe(action)}")
+            sent, _ = self.sent.pop(action.host, (0, 0)) if action.kind == "deliver" else (0, 0)
+            size = f" ({readable(sent)} sent)" if sent else ""
+            self.print(f"{self.paint('ok', '32')}       {describe(action)}{size}")
 
     def failed(self, action: Action, error: Exception) -> None:
         """See Reporter."""
@@ -112,6 +128,14 @@ class Printer:
                 self.told_at = time.monotonic()
                 self.print(progress_line(progress))
 
+    def transferred(self, host: str, sent: int, total: int) -> None:
+        """See Reporter."""
+        with self.lock:
+            before, _ = self.sent.get(host, (0, 0))
+            self.sent[host] = sent, total
+            if sent // _SHOWN != before // _SHOWN or sent == total:
+                self.show()
+
     # -- words --------------------------------------------------------------------------------------------------------
 
     def align(self, tasks: list[str]) -> None:
@@ -133,9 +157,9 @@ class Printer:
 def describe(action: Action) -> str:
     """Return an action in words: `start ps/0 on localhost`."""
     if action.kind == "build":
-        return f"build code {short(action.subject)}"
+        return f"build {noun(action.subject)}"
     if action.kind == "deliver":
-        return f"deliver code {short(action.subject)} to {action.host}"
+        return f"deliver {noun(action.subject)} to {action.host}"
     return f"{action.kind} {action.subject} on {action.host}"
 
 

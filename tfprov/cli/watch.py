@@ -3,16 +3,21 @@
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from tfprov.cli.options import change_options, context_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, duration, progress_line, table
-from tfprov.engine.follow import follow, log_lines
-from tfprov.engine.observe import observe
+from tfprov.engine.follow import follow
+from tfprov.engine.logs import log_lines
+from tfprov.engine.observe import locate, needs, observe
+from tfprov.engine.report import Quiet
 from tfprov.engine.status import Row, Status, status
 from tfprov.engine.waiting import wait_serving
+from tfprov.errors import together
+from tfprov.model.state import Observation
 
 
 @click.command("wait")
@@ -25,7 +30,7 @@ def wait_command(condition: str, timeout: float | None, **options: Any) -> None:
         if timeout is not None and timeout != timeout:  # noqa: PLR0124  nan is no number of seconds
             raise click.UsageError("`--timeout nan` is not a number of seconds")
         context = context_of(options, printer)
-        context.runtime_of(context.cluster.chief.name, observe(context))
+        locate(context, context.cluster.chief.name)
         if condition == "serving":
             wait_serving(context, timeout)
         else:
@@ -40,12 +45,11 @@ def wait_command(condition: str, timeout: float | None, **options: Any) -> None:
 def status_command(as_json: bool, **options: Any) -> None:
     """Step, steps/s and loss are what the chief last wrote into its event file."""
     context = context_of(options)
-    found = status(context, time.time())
-    if as_json:
-        click.echo(json.dumps(found.to_json(), indent=2))
-        return
-    for line in _status_lines(found):
+    found = status(replace(context, report=Quiet()) if as_json else context, time.time())
+    for line in [json.dumps(found.to_json(), indent=2)] if as_json else _status_lines(found):
         click.echo(line)
+    if found.unreachable:
+        raise together(found.unreachable.values())
 
 
 def _status_lines(found: Status) -> list[str]:
@@ -72,19 +76,18 @@ def logs_command(tasks: Sequence[str], follows: bool, tail: int | None, **option
     """All tasks, or only those named, such as `worker/1`. Each line has its task in front."""
     with Printer() as printer:
         context = context_of(options, printer)
-        seen = observe(context)
-        for task in tasks:
-            context.runtime_of(task, seen)
-        chosen = list(tasks) or [observed.task for observed in seen.containers()]
-        printer.align(chosen)
+        seen = Observation({}) if tasks else observe(context, tolerant=True)
+        found = [locate(context, task)[1] for task in tasks] or seen.containers()
+        printer.align([observed.task for observed in found])
         if follows:
-            for task, line in log_lines(context, chosen, tail=tail):
+            for task, line in log_lines(context, found, tail=tail):
                 printer.log(task, line)
-            return
-        for task in chosen:
-            runtime, _ = context.runtime_of(task, seen)
-            for line in runtime.logs(task, tail=tail):
-                printer.log(task, line)
+        else:
+            for observed in found:
+                for line in context.runtimes[observed.host].logs(observed.task, tail=tail):
+                    printer.log(observed.task, line)
+        if lost := [error for host, error in seen.unreachable.items() if needs(context, host)]:
+            raise together(lost)
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -97,7 +100,7 @@ def exec_command(task: str, command: Sequence[str], **options: Any) -> int:
     For example `tfprov exec worker/0 -- ls -l`.
     """
     context = context_of(options)
-    runtime, _ = context.runtime_of(task, observe(context))
+    runtime, _ = locate(context, task)
     argv = command[1:] if command[0] == "--" else command
     if not argv:
         raise click.UsageError("no command; for example `tfprov exec worker/0 -- ls -l`")

@@ -3,15 +3,20 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tfprov.delivery.code import Code
-from tfprov.delivery.store import CodeStore
+from tfprov.config.connection import Connection
+from tfprov.engine.artifacts import Artifact
+from tfprov.engine.record import Record
 from tfprov.engine.report import Quiet, Reporter
-from tfprov.errors import Usage
+from tfprov.errors import HostError, Usage
 from tfprov.hosts.base import Runtime
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container, Observation, Observed
+
+if TYPE_CHECKING:  # it brings the SSH library and the docker SDK, which the process runtime can do without
+    from tfprov.hosts.machine import Machine
 
 DEFAULT_FORKS = 32
 """Hosts worked on at the same time; Ansible's default is 5, which leaves most of a cluster waiting."""
@@ -25,14 +30,26 @@ class Context:
     cluster: Cluster
     wanted: tuple[Container, ...]
     runtimes: Mapping[str, Runtime]
-    packed: Mapping[str, Code]
-    store: CodeStore
+    artifacts: Mapping[str, Artifact]
     home: Path
     target: Path
     report: Reporter = field(default_factory=Quiet)
     forks: int = DEFAULT_FORKS
     hosts: frozenset[str] | None = None
     """The hosts that may be changed (`--limit`, a play's `hosts:`); None for all, also those not in the inventory."""
+    machines: "Mapping[str, Machine]" = field(default_factory=dict)
+    """Every host with a Docker engine; none under the process runtime."""
+    left: frozenset[str] = frozenset()
+    """The hosts that are not in the inventory any more, and may still have something of the cluster on them."""
+    record: Record | None = None
+    """Where the hosts are noted to which something is brought; `ways` is how each of the inventory is reached."""
+    ways: Mapping[str, Connection] = field(default_factory=dict)
+    resume: bool = False
+    """Whether a training that starts goes on from the newest gathered checkpoint."""
+    tolerant: bool = False
+    """Whether to work with the hosts that can be reached: taking down what is there must not wait for one that is not."""
+    missed: dict[str, HostError] = field(default_factory=dict)
+    """The hosts that could not be asked and without which it goes on; filled as it turns out, so that each is told once."""
 
     def limited(self, hosts: Iterable[str]) -> "Context":
         """Return this context with only those of its hosts that are among `hosts`."""
@@ -42,6 +59,25 @@ class Context:
     def allows(self, host: str) -> bool:
         """Whether `host` may be changed."""
         return self.hosts is None or host in self.hosts
+
+    def ready(self) -> frozenset[str]:
+        """Return the artifacts that need not be made before they are delivered."""
+        return frozenset(key for key, artifact in self.artifacts.items() if artifact.ready)
+
+    def remember(self) -> None:
+        """Note the hosts that something is about to be brought to."""
+        if self.record is not None:
+            self.record.add({host: way for host, way in self.ways.items() if self.allows(host)})
+
+    def forget_empty(self, seen: Observation) -> None:
+        """Forget the hosts on which `seen` shows nothing of the cluster any more."""
+        if self.record is not None:
+            self.record.drop(state.host for state in seen.hosts.values() if not state.containers)
+
+    def close(self) -> None:
+        """End all connections."""
+        for machine in self.machines.values():
+            machine.close()
 
     def container(self, task: str) -> Container | None:
         """Return the wanted container of the task called `task`, or None."""
@@ -58,12 +94,16 @@ class Context:
         return self.observed(self.cluster.chief.name, seen)
 
     def runtime_of(self, task: str, seen: Observation) -> tuple[Runtime, Observed]:
-        """Return where `task` is, and its container; Usage when the cluster has no such task or it is not there."""
+        """Return where `task` is, and its container.
+
+        Usage when the cluster has no such task or it is not there; the host's own error when that cannot be known.
+        """
         observed = self.observed(task, seen)
+        wanted = self.container(task)
+        if observed is None and wanted is not None and wanted.task.host in seen.unreachable:
+            raise seen.unreachable[wanted.task.host]
         if observed is None:
             names = ", ".join(container.task.name for container in self.wanted)
-            what = (
-                f"{task} is not there" if self.container(task) else f"no task `{task}` in cluster {self.cluster.name}"
-            )
-            raise Usage(what, "start it with `tfprov up`" if self.container(task) else f"its tasks are {names}")
+            what = f"{task} is not there" if wanted else f"no task `{task}` in cluster {self.cluster.name}"
+            raise Usage(what, "start it with `tfprov up`" if wanted else f"its tasks are {names}")
         return self.runtimes[observed.host], observed

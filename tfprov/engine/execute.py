@@ -7,7 +7,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
-from tfprov.errors import TfprovError
+from tfprov.engine.resume import restoring, resuming
+from tfprov.engine.runs import known_run
+from tfprov.errors import TfprovError, together
 from tfprov.model.plan import Action, Plan
 from tfprov.model.state import Observation
 
@@ -24,19 +26,19 @@ class Outcome:
     skipped: list[Action] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raise the first error, if there is one."""
-        for error in self.failed.values():
-            raise error
+        """Raise the errors, if there are any, together."""
+        if self.failed:
+            raise together(self.failed.values())
 
 
 def current_run(context: Context, seen: Observation) -> str:
     """Return the id of the training that is under way, or a new one.
 
     It is what tells one training's checkpoints from another's: step 2000 of yesterday is not step 2000 of today. The
-    training is where the chief's checkpoints are: a chief that starts on another host starts another training.
+    training is where the chief's checkpoints are: a chief that starts on another host starts another training, unless
+    it goes on from what was gathered. Raises as `resuming` does.
     """
-    chief = context.cluster.chief
-    known = next((c.run for c in seen.containers() if (c.task, c.host) == (chief.name, chief.host)), "")
+    known = (resuming(context, seen) if context.resume else None) or known_run(context, seen)
     return known or time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + secrets.token_hex(3)
 
 
@@ -68,6 +70,7 @@ def execute(context: Context, plan: Plan, run: str) -> Outcome:
                 continue
             for future in finished:
                 _settle(context, running.pop(future), future, outcome)
+    outcome.failed = {action.id: outcome.failed[action.id] for action in plan.actions if action.id in outcome.failed}
     for action in waiting:
         outcome.skipped.append(action)
         context.report.skipped(action)
@@ -98,11 +101,11 @@ def _perform(context: Context, action: Action, run: str) -> None:
 
 
 def _build(context: Context, action: Action, _run: str) -> None:
-    context.store.put(context.packed[action.subject])
+    context.artifacts[action.subject].build()
 
 
 def _deliver(context: Context, action: Action, _run: str) -> None:
-    context.runtimes[action.host].deliver(action.subject, context.store.get(action.subject))
+    context.artifacts[action.subject].deliver(action.host)
 
 
 def _stop(context: Context, action: Action, _run: str) -> None:
@@ -117,7 +120,8 @@ def _remove(context: Context, action: Action, _run: str) -> None:
 def _start(context: Context, action: Action, run: str) -> None:
     container = context.container(action.subject)
     assert container is not None, "a plan starts only what is wanted"
-    context.runtimes[action.host].start(container, run)
+    with restoring(context, container.task, run) as files:
+        context.runtimes[action.host].start(container, run, files)
 
 
 _VERBS: Mapping[str, Callable[[Context, Action, str], None]] = {

@@ -1,7 +1,8 @@
 """Bring the chief's checkpoints and event files to the controller: whole, verified, and only what is new.
 
-Everything is written into `.part/` first, fsynced, read back where TensorFlow is there to do it, and renamed into place;
-the `checkpoint` file and the manifest follow last. A gather that is cut off leaves what was there before, whole.
+Where the program's saver has left a checkpoint of the chief with a ps, it is brought from there. Everything
+is written into `.part/` first, fsynced, read back where TensorFlow is there to do it, and renamed into place; the
+`checkpoint` file and the manifest follow last. A gather that is cut off leaves what was there before, whole.
 """
 
 import re
@@ -11,21 +12,21 @@ from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from pathlib import Path
 
-from tfprov.checkpoint import Checkpoint, checkpoint_state, checkpoints, parse_state, relative
+from tfprov.checkpoint import checkpoint_state, checkpoints
 from tfprov.engine import manifest as manifests
 from tfprov.engine.context import Context
 from tfprov.engine.manifest import Manifest, Saved
 from tfprov.engine.observe import observe
+from tfprov.engine.shards import REMEDY, Survey, Whole, survey, unmerged
 from tfprov.engine.staging import Staging
+from tfprov.engine.unsaved import is_new
 from tfprov.engine.verify import Verdict
-from tfprov.errors import GatherError, HostError
+from tfprov.errors import GatherError
 from tfprov.files import replace, sync
-from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed
 
 _TRIES = 3
 """Listings taken before giving up: the chief removes old checkpoints while they are copied."""
-_CHUNK = 1024 * 1024
 _STATE = "checkpoint"
 _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
@@ -51,14 +52,14 @@ def gather(
 
     GatherError when what is there is not whole, with what was gathered before untouched.
     """
-    found = source or context.chief(seen or observe(context))
+    found = source or context.chief(seen := seen or observe(context))
     chief = found.task if found else context.cluster.chief.name
     target = context.target
     before = check_target(context)
     if found is None:
         context.report.note(f"nothing to gather: {chief} is not there")
         return Gathered(target, before.newest if before else None)
-    work = _Gather(context, context.runtimes[found.host], chief, found.run)
+    work = _Gather(context, found, lambda: seen or observe(context))
     try:
         return work.run(before, verify)
     except OSError as error:
@@ -80,40 +81,26 @@ def check_target(context: Context) -> Manifest | None:
     return before
 
 
-def unsaved(context: Context, found: Observed) -> str | None:
-    """Return the newest whole checkpoint a container holds when it was not gathered yet, else None."""
-    listing = context.runtimes[found.host].files(found.task)
-    whole = [checkpoint for checkpoint in checkpoints(listing) if checkpoint.whole]
-    if not whole:
-        return None
-    try:
-        saved = manifests.read(context.target)
-    except GatherError:  # nobody can say any more that it is safe
-        return whole[-1].prefix
-    kept = saved if saved is not None and saved.run == found.run else None
-    return whole[-1].prefix if _is_new(whole[-1], kept, listing) else None
-
-
 class _Gather:
-    def __init__(self, context: Context, runtime: Runtime, chief: str, run: str) -> None:
-        self.context, self.runtime, self.chief, self.run_id = context, runtime, chief, run
+    def __init__(self, context: Context, chief: Observed, look: Callable[[], Observation]) -> None:
+        self.context, self.observed, self.look = context, chief, look
+        self.chief = chief.task
         self.target = context.target
-        self.staging = Staging(runtime, chief, self.target / ".part")
+        self.staging = Staging(self.target / ".part")
         self.damaged = ""
 
     def run(self, before: Manifest | None, verify: Verify) -> Gathered:
-        named = self.named_by_chief()
-        listing = self.runtime.files(self.chief)
-        self.explain(named, listing)
-        kept = before if before is not None and before.run == self.run_id else None
-        new, listing = self.fetch_new(kept, listing)
-        others = self.others(listing, kept)
+        found = survey(self.context, self.observed, self.look)
+        self.explain(found)
+        kept = before if before is not None and before.run == self.observed.run else None
+        new, found = self.fetch_new(kept, found)
+        others = self.others(found, kept)
         foreign = before is not None and kept is None
         if not new and (not others or foreign):  # an earlier run's checkpoints give way to checkpoints only
             return Gathered(self.target, before.newest if before else None)
         if foreign and before is not None:
             self.set_aside(before)
-        after = kept or Manifest(self.context.cluster.name, self.run_id)
+        after = kept or Manifest(self.context.cluster.name, self.observed.run)
         if (
             kept is None
         ):  # first, so that a gather that is cut off from here on leaves a directory that is known as ours
@@ -121,7 +108,7 @@ class _Gather:
             after.write(self.target)
         saved = self.accept(new, verify)
         for name in others:
-            if self.staging.fetch([name], listing):
+            if self.staging.fetch({name: found.chief}):
                 self.staging.place([name], self.target)
         return self.finish(after, saved)
 
@@ -131,77 +118,91 @@ class _Gather:
         if self.target.is_dir() and not any(self.target.iterdir()):
             self.target.rmdir()
 
-    def named_by_chief(self) -> list[str]:
-        """Return the prefixes in the chief's `checkpoint` file; read first, so that what it names was complete by then."""
-        try:
-            with self.runtime.open(self.chief, _STATE) as file:
-                return [relative(path) for path in parse_state(file.read(_CHUNK).decode(errors="surrogateescape"))]
-        except HostError:  # nothing was saved yet
-            return []
-
-    def explain(self, named: Sequence[str], listing: Mapping[str, File]) -> None:
+    def explain(self, found: Survey) -> None:
         """Say why the checkpoint that the chief calls its newest is not taken, when it is not whole."""
-        found = {checkpoint.prefix: checkpoint for checkpoint in checkpoints(listing)}
-        if not named or (named[0] in found and found[named[0]].whole):
+        if not found.named:
+            if not found.whole and (torn := unmerged(self.context, found, self.look())):
+                raise GatherError(torn)
             return
-        lacks = found[named[0]].missing if named[0] in found else (f"{named[0]}.index", "all its shards")
-        what = f"{self.chief}'s checkpoint {named[0]} lacks {', '.join(lacks)}"
-        fix = "save with tfprov.runtime, or with a Saver(sharded=False) on the chief"
-        if not any(checkpoint.whole for checkpoint in found.values()):
+        newest = found.named[0]
+        if found.find(newest):
+            return
+        what, fix = f"{self.chief}'s checkpoint {newest} ", REMEDY
+        if newest in found.doubtful:
+            what, fix = f"{what}is not taken: {found.doubtful[newest]}", "what there is of it stays where it is"
+        else:
+            what += _lacks(newest, found)
+        if not found.whole:
             raise GatherError(what, fix)
         self.context.report.note(f"{what}; {fix}")
 
-    def fetch_new(
-        self, kept: Manifest | None, listing: Mapping[str, File]
-    ) -> tuple[list[Checkpoint], Mapping[str, File]]:
+    def fetch_new(self, kept: Manifest | None, found: Survey) -> tuple[list[Whole], Survey]:
         """Copy every whole checkpoint that is newer than what is kept into the staging directory.
 
-        One that vanishes meanwhile was removed by the chief, which keeps only its newest ones: then the listing is
-        taken again. GatherError when the newest cannot be had although it stays.
+        One that vanishes meanwhile was removed by the chief, which keeps only its newest ones: then the directories are
+        listed again. GatherError when the newest cannot be had although it stays.
         """
         for _ in range(_TRIES):
             self.staging.clean()
-            wanted = [c for c in checkpoints(listing) if c.whole and _is_new(c, kept, listing)]
-            fetched = [checkpoint for checkpoint in wanted if self.staging.fetch(checkpoint.files, listing)]
+            wanted = [one for one in found.whole if is_new(one, kept)]
+            # The newest first: while the older ones are copied the chief may remove them, and it is what matters most.
+            fetched = [one for one in reversed(wanted) if self.staging.fetch(one.files())][::-1]
             if fetched == wanted:
-                return fetched, listing
-            listing = self.runtime.files(self.chief)
+                return fetched, found
+            found = survey(self.context, self.observed, self.look)
         if wanted[-1] not in fetched:
             raise GatherError(
-                f"{self.chief}'s checkpoint {wanted[-1].prefix} could not be copied: {self.staging.trouble}"
+                f"{self.chief}'s checkpoint {wanted[-1].checkpoint.prefix} could not be copied: {self.staging.trouble}"
             )
-        return fetched, listing
+        return fetched, found
 
-    def accept(self, fetched: Sequence[Checkpoint], verify: Verify) -> list[Saved]:
+    def accept(self, fetched: Sequence[Whole], verify: Verify) -> list[Saved]:
         """Verify what is staged and move the good ones into place; a damaged one is left out and told."""
-        verdicts = verify([self.staging.directory / checkpoint.prefix for checkpoint in fetched]) if fetched else {}
+        prefixes = [self.staging.directory / one.checkpoint.prefix for one in fetched]
+        verdicts = verify(prefixes) if prefixes else {}
         saved = []
-        for checkpoint in fetched:
+        for one in fetched:
+            checkpoint = one.checkpoint
             verdict = verdicts.get(checkpoint.prefix)
             if verdict is not None and verdict.error:
                 self.damaged = f"{self.chief}'s checkpoint {checkpoint.prefix} is damaged: {verdict.error}"
                 self.context.report.note(self.damaged)
                 continue
-            self.staging.place(sorted(checkpoint.files, key=lambda name: name.endswith(".index")), self.target)
-            saved.append(Saved(checkpoint.prefix, checkpoint.step, verdict.tensors if verdict else None))
+            self.staging.place(one.files(), self.target)
+            tensors = verdict.tensors if verdict else None
+            saved.append(Saved(checkpoint.prefix, checkpoint.step, tensors, from_ps=one.from_ps))
+        good = {one.prefix for one in saved}
+        self.tell_origin([one for one in fetched if one.checkpoint.prefix in good][-1:])
         return saved
 
-    def others(self, listing: Mapping[str, File], kept: Manifest | None) -> list[str]:
+    def tell_origin(self, newest: Sequence[Whole]) -> None:
+        """Say when files were not where the user would look for them."""
+        for one in newest:
+            if one.place is not one.chief:
+                shards = sum(".data-" in name for name in one.checkpoint.files)
+                what = f"its index and {shards} shard{'s' if shards != 1 else ''} came from {one.place.task}"
+                why = "the program's saver writes each ps's part on that ps's host"
+                self.context.report.note(f"{one.checkpoint.prefix}: {what} ({why})")
+
+    def others(self, found: Survey, kept: Manifest | None) -> list[str]:
         """Return the names of the event files, and of all else the program put there, that are new or have changed."""
+        listing = found.chief.files
         parts = {name for checkpoint in checkpoints(listing) for name in checkpoint.files}
-        found = []
-        for name, file in sorted(listing.items()):
-            if name in parts or name in (_STATE, manifests.NAME) or _LEFTOVER.search(name) or not _is_plain(name):
-                continue
-            before = kept.files.get(name) if kept else None
-            if before is None or (before.size, before.modified) != (file.size, file.modified):
-                found.append(name)
-        return found
+        parts |= {f"{prefix}.meta" for prefix in found.named}
+        return [
+            name
+            for name, file in sorted(listing.items())
+            if name not in parts
+            and name not in (_STATE, manifests.NAME)
+            and not _LEFTOVER.search(name)
+            and _is_plain(name)
+            and (kept is None or kept.has_changed(name, file))
+        ]
 
     def set_aside(self, before: Manifest) -> None:
         """Keep an earlier run's checkpoints under a name of their own: step 2000 of two runs is not the same."""
         number = 1
-        while (aside := self.target.with_name(f"{self.target.name}.{number}")).exists():
+        while (aside := manifests.aside(self.target, number)).exists():
             number += 1
         beside = self.target.with_name(f".{self.target.name}.part")
         shutil.rmtree(beside, ignore_errors=True)
@@ -234,17 +235,12 @@ class _Gather:
         return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
 
 
-def _is_new(checkpoint: Checkpoint, kept: Manifest | None, listing: Mapping[str, File]) -> bool:
-    """Whether a checkpoint is newer than all that is kept; one without a step is new when its files have changed."""
-    if kept is None:
-        return True
-    if checkpoint.step >= 0:
-        return kept.newest is None or checkpoint.step > kept.newest.step
-    before = [kept.files.get(name) for name in checkpoint.files]
-    return any(
-        entry is None or (entry.size, entry.modified) != (listing[name].size, listing[name].modified)
-        for name, entry in zip(checkpoint.files, before, strict=True)
-    )
+def _lacks(prefix: str, found: Survey) -> str:
+    """Say what of a checkpoint is not with the chief."""
+    has = next((one for one in checkpoints(found.chief.files) if one.prefix == prefix), None)
+    if has is not None and has.torn:
+        return f"is torn: {has.torn}"
+    return f"lacks {', '.join(has.missing if has else (f'{prefix}.index', 'all its shards'))}"
 
 
 def _is_plain(name: str) -> bool:

@@ -1,50 +1,116 @@
-"""One run at a time changes a cluster. The kernel frees the lock with its holder: there is nothing to unlock."""
+"""One run at a time changes a cluster. The lock is freed with its holder: there is nothing to unlock.
 
-import fcntl
-import getpass
-import json
-import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+It has two halves, taken in this order: a file on the controller, and a file on the cluster's first host, for others who
+work on the same cluster from elsewhere. Under the process runtime, whose hosts are this machine, there is only the first.
+"""
 
-from tfprov.errors import Locked
+import secrets
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from tfprov.engine.context import Context
+from tfprov.engine.lock_facts import Facts
+from tfprov.engine.lock_host import DIRECTORY, Holds, HostLock, Shell
+from tfprov.engine.lock_local import held
+from tfprov.errors import Unreachable
 
 
-@contextmanager
-def held(path: Path, cluster: str, verb: str) -> Iterator[None]:
-    """Hold the lock at `path` for the time of the block; Locked names who has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+def way_to(context: Context, host: str) -> Holds:
+    """Return how a command is held on `host`, which is one of the machines of `context`."""
+    from tfprov.hosts.machine import Remote  # noqa: PLC0415  who has machines has imported it; others need not
+
+    machine = context.machines[host]
+    return machine.ssh if isinstance(machine, Remote) else Shell(host)
+
+
+class Lock:
+    """The lock of the cluster of `context`, for one run of `verb`; nothing is held before `take`.
+
+    With `tolerant`, the first host that can be reached stands in for the first one: taking a cluster down, and bringing
+    its checkpoints home, must not wait for a host that is lost. `way` says how a command is held on a host, and
+    `directory` where the lock file lies on it.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        verb: str,
+        *,
+        tolerant: bool = False,
+        way: Callable[[Context, str], Holds] = way_to,
+        directory: str = DIRECTORY,
+    ) -> None:
+        self._context, self._tolerant, self._way, self._directory = context, tolerant, way, directory
+        self._facts, self._token = Facts.here(verb), secrets.token_hex(8)
+        self._local = ExitStack()
+        self._is_held = False
+        self._on_host: HostLock | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it was taken, and not let go since."""
+        return self._is_held
+
+    def take(self, *, tolerant: bool = False) -> None:
+        """Take it, or make sure that it is still there: one that was lost with its connection is taken again.
+
+        Locked names who has it; Unreachable, unless `tolerant`, when the host of the lock cannot be reached.
+        """
+        if self._is_held and (self._on_host is None or self._on_host.alive):
+            return
+        if self._on_host is not None:
+            self._context.report.note(f"the lock on {self._on_host.host} was lost with its connection; taking it again")
+            self._on_host.free()
+            self._on_host = None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Locked(f"cluster {cluster} is in use by {_holder(descriptor)}", "wait for it, or stop it") from None
-        _sign(descriptor, verb)
-        yield
-    finally:
-        os.close(descriptor)
+            self._take(tolerant or self._tolerant)
+        except BaseException:
+            self.free()
+            raise
 
+    def free(self) -> None:
+        """Let it go; a second time does nothing."""
+        if self._on_host is not None:
+            self._on_host.free()
+            self._on_host = None
+        self._local.close()
+        self._is_held = False
 
-def _sign(descriptor: int, verb: str) -> None:
-    """Write who holds the lock: for people, the lock itself does not depend on it."""
-    facts = {"verb": verb, "pid": os.getpid(), "user": _user(), "since": time.strftime("%H:%M:%S")}
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(facts).encode(), 0)
+    def _take(self, tolerant: bool) -> None:
+        cluster = self._context.cluster.name
+        if not self._is_held:
+            self._local.enter_context(held(self._context.home / "lock", cluster, self._facts))
+            self._is_held = True
+        passed: list[str] = []
+        for host in self._hosts()[: None if tolerant else 1]:
+            try:
+                self._on_host = self._taken(host, tolerant)
+                break
+            except Unreachable as error:
+                if not tolerant:
+                    raise
+                self._context.missed[host] = error
+                passed.append(host)
+        if passed:
+            where = f"on {self._on_host.host}" if self._on_host is not None else "on this machine only"
+            self._context.report.note(f"{', '.join(passed)} cannot be reached: the lock is held {where}")
 
+    def _hosts(self) -> list[str]:
+        hosts = dict.fromkeys(task.host for task in self._context.cluster.tasks)
+        return [host for host in hosts if host in self._context.machines]
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container may run as a uid without a name
-        return str(os.getuid())
+    def _taken(self, host: str, tolerant: bool) -> HostLock:
+        known = self._context.missed.get(host)
+        if tolerant and isinstance(known, Unreachable):
+            raise known
+        way = self._way(self._context, host)
+        lock = HostLock(way, self._context.cluster.name, self._facts, self._token, self._directory)
+        lock.take()
+        return lock
 
+    def __enter__(self) -> "Lock":
+        self.take()
+        return self
 
-def _holder(descriptor: int) -> str:
-    try:
-        facts = json.loads(os.pread(descriptor, 4096, 0))
-        return "`tfprov {verb}` of {user} (pid {pid}, since {since})".format(**facts)
-    except (ValueError, KeyError, TypeError):
-        return "another run"
+    def __exit__(self, *_: object) -> None:
+        self.free()

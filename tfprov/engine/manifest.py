@@ -6,19 +6,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tfprov.checkpoint import NO_STEP
 from tfprov.errors import GatherError
 from tfprov.files import replace
+from tfprov.hosts.base import File
 
 NAME = "manifest.json"
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A gathered checkpoint. `tensors` is how many were read back, None where TensorFlow was not there to read them."""
+    """A gathered checkpoint. `tensors` is how many were read back, None where TensorFlow was not there to read them.
+
+    `from_ps` says that its index and shards lay with a ps, where that program's TensorFlow looks for them.
+    """
 
     prefix: str
     step: int
     tensors: int | None = None
+    from_ps: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,16 @@ class Manifest:
     def newest(self) -> Saved | None:
         """The checkpoint with the highest step, or None."""
         return max(self.checkpoints, key=lambda saved: saved.step, default=None)
+
+    @property
+    def step(self) -> int:
+        """The highest step, or less than any when nothing was gathered yet."""
+        return self.newest.step if self.newest else NO_STEP - 1
+
+    def has_changed(self, name: str, file: File) -> bool:
+        """Whether a file on a host is not the one that was gathered."""
+        entry = self.files.get(name)
+        return entry is None or (entry.size, entry.modified) != (file.size, file.modified)
 
     def write(self, directory: Path) -> None:
         """Replace the manifest in `directory`."""
@@ -70,6 +86,11 @@ def read(directory: Path) -> Manifest | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GatherError(f"{directory / NAME} cannot be read: {error}", "move the directory away") from None
+
+
+def aside(directory: Path, number: int) -> Path:
+    """Return where what lies in `directory` is kept when another run takes its place, for the `number`-th time."""
+    return directory.with_name(f"{directory.name}.{number}")
 
 
 def _decoded(data: Mapping[str, Any]) -> Manifest:

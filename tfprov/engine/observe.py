@@ -1,22 +1,86 @@
-"""What the hosts say now."""
+"""What the hosts say now, and what is made of the hosts that say nothing."""
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from tfprov.engine.context import Context
+from tfprov.errors import HostError, Unreachable, together
+from tfprov.hosts.base import Runtime
 from tfprov.model.plan import CONTROLLER, Plan
-from tfprov.model.state import Observation
+from tfprov.model.state import HostState, Observation, Observed
 from tfprov.planning.reconcile import reconcile
 
 
-def observe(context: Context) -> Observation:
-    """Ask every host for its state; raises the first HostError."""
-    runtimes = list(context.runtimes.values())
-    with ThreadPoolExecutor(max_workers=max(1, min(context.forks, len(runtimes)))) as pool:
-        states = list(pool.map(lambda runtime: runtime.observe(), runtimes))
-    return Observation({state.host: state for state in states}, context.store.digests())
+def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] | None = None) -> Observation:
+    """Ask every host, or only `hosts`, for its state; raises the errors of all hosts that do not tell it, together.
+
+    A host that is not needed (see `needs`) is passed over with a note. So is every host with `tolerant`, or in a tolerant
+    context: then `unreachable` says which they are. One that was passed over is not asked again, because each try can
+    cost the whole time limit of a connection; with `tolerant` alone, it is.
+    """
+    chosen = [host for host in context.runtimes if hosts is None or host in hosts]
+    known = {h: e for h, e in context.missed.items() if h in chosen and (context.tolerant or not needs(context, h))}
+    states, failed = _ask([context.runtimes[host] for host in chosen if host not in known], context.forks)
+    vital = [error for host, error in failed.items() if needs(context, host)]
+    if vital and not (tolerant or context.tolerant):
+        raise together(vital)
+    for host, error in failed.items():
+        if context.tolerant or not needs(context, host):
+            context.missed[host] = error
+            _tell_unneeded(context, error)
+    return Observation(states, context.ready(), known | failed)
+
+
+def _ask(runtimes: Collection[Runtime], forks: int) -> tuple[dict[str, HostState], dict[str, HostError]]:
+    """Return what every host says, and the errors of those that do not, in the order of `runtimes`."""
+    with ThreadPoolExecutor(max_workers=max(1, min(forks, len(runtimes)))) as pool:
+        answers = dict(zip((runtime.host for runtime in runtimes), pool.map(_state, runtimes), strict=True))
+    states = {host: answer for host, answer in answers.items() if isinstance(answer, HostState)}
+    return states, {host: answer for host, answer in answers.items() if isinstance(answer, HostError)}
+
+
+def _state(runtime: Runtime) -> HostState | HostError:
+    try:
+        return runtime.observe()
+    except HostError as error:
+        return error
+
+
+def needs(context: Context, host: str) -> bool:
+    """Whether a verb cannot do its work without knowing what is on `host`.
+
+    What left the inventory, and what `--limit` leaves out, can stay as it is; but the chief decides what is to be done.
+    """
+    return host not in context.left and (context.allows(host) or host == context.cluster.chief.host)
+
+
+def _tell_unneeded(context: Context, error: HostError) -> None:
+    """Say that it goes on without the host of `error`, where nobody else will say so."""
+    cannot = "cannot be reached" if isinstance(error, Unreachable) else "does not say what runs on it"
+    if error.host in context.left:
+        context.report.note(f"{error.host} left the inventory and {cannot}: what runs there stays ({error.reason})")
+    elif not needs(context, error.host):
+        context.report.note(f"{error.host} is left out and {cannot}: {error.reason}")
+
+
+def missing(context: Context) -> list[HostError]:
+    """Return the errors of the hosts that something should have been done on, and could not be reached for it."""
+    return [e for host, e in context.missed.items() if host not in context.left and context.allows(host)]
+
+
+def locate(context: Context, task: str) -> tuple[Runtime, Observed]:
+    """Return where `task` is, and its container; as `Context.runtime_of`, but only the hosts that are needed are asked."""
+    wanted = context.container(task)
+    if wanted is not None:
+        seen = observe(context, hosts={wanted.task.host})
+        if any(container.task == task for container in seen.containers()):
+            return context.runtime_of(task, seen)
+    return context.runtime_of(task, observe(context, tolerant=True))
 
 
 def plan(context: Context, seen: Observation) -> Plan:
-    """Return what `up` would do now, on the hosts that may be changed."""
+    """Return what `up` would do now, on the hosts that may be changed; raises when one of them did not tell its state."""
+    if unknown := [error for host, error in seen.unreachable.items() if needs(context, host)]:
+        raise together(unknown)
     whole = reconcile(context.cluster.name, context.wanted, seen)
     return whole.only(lambda action: action.host == CONTROLLER or context.allows(action.host))

@@ -1,88 +1,135 @@
 """Play playbooks: plays in order, their steps in order, and the `always` plays also after a failure or Ctrl-C."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from tfprov.config.patterns import match
-from tfprov.engine import lock
 from tfprov.engine.context import Context
+from tfprov.engine.lock import Lock
+from tfprov.engine.observe import missing, observe
 from tfprov.engine.steps import RUN, check
-from tfprov.errors import InvalidInput, Problem, TfprovError, Usage
+from tfprov.engine.undo import take_back
+from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, together
 from tfprov.model.playbook import Play, Step, WaitFor
+from tfprov.model.state import Observation
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to play. `verb` is what the lock tells others; `discard` removes checkpoints that were not gathered."""
+    """How to play. `verb` is what the lock tells others; `discard` removes checkpoints that were not gathered.
+
+    With `partial`, what did start is kept when something else did not.
+    """
 
     verb: str = "play"
     tags: frozenset[str] = field(default_factory=frozenset)
     check: bool = False
     discard: bool = False
-
-
-class _Holder:
-    """Holds the cluster's lock while something may change, and lets it go while the training just runs.
-
-    So that `tfprov down` and `tfprov gather` work in another terminal while `tfprov run` follows the training.
-    """
-
-    def __init__(self, context: Context, verb: str) -> None:
-        self.context, self.verb, self.stack = context, verb, ExitStack()
-        self.is_held = False
-        self.interrupted = False
-
-    def take(self) -> None:
-        if not self.is_held:
-            self.stack.enter_context(lock.held(self.context.home / "lock", self.context.cluster.name, self.verb))
-            self.is_held = True
-
-    def free(self) -> None:
-        self.stack.close()
-        self.is_held = False
+    partial: bool = False
 
 
 def play(context: Context, plays: Iterable[Play], options: Options) -> None:
-    """Play `plays`; raises the first error (or Ctrl-C) once the `always` plays behind it have run.
+    """Play `plays`; raises what went wrong once the `always` plays behind it have run.
 
     A second Ctrl-C leaves at once.
     """
     plays = list(plays)
     for one in plays:
         _hosts(context, one)  # so that a pattern that matches nothing is told before anything is done
-    first: BaseException | None = None
-    holder = _Holder(context, options.verb)
+    errors: list[BaseException] = []
+    player = _Player(context, options, Lock(context, options.verb))
     try:
         for one in plays:
-            if first is not None and not one.always:
-                continue
-            for error in _play(context, one, options, holder):
-                first = first or error
+            if not errors or one.always:
+                errors.extend(player.play(one))
     finally:
-        holder.free()
-    if first is not None:
-        raise first
+        player.lock.free()
+    if errors:
+        raise _verdict(context, errors)
 
 
-def _play(context: Context, one: Play, options: Options, holder: _Holder) -> Iterator[BaseException]:
-    """Run the steps of a play and yield what went wrong: at most one error, or all of them in an `always` play."""
-    if not _applies(context, one.when):
-        return
-    context = _hosts(context, one)
-    for step in one.steps:
-        if not _applies(context, step.when) or not _tagged(options.tags, one.tags | step.tags):
-            continue
+def _verdict(context: Context, errors: Sequence[BaseException]) -> BaseException:
+    """Return what to end with: Ctrl-C, or how the training itself ended, where that came first; else all errors."""
+    failures = [error for error in errors if isinstance(error, TfprovError)]
+    if not isinstance(errors[0], KeyboardInterrupt | TaskFailed):
+        return together(failures)
+    for error in failures:
+        if str(error) != str(errors[0]):
+            context.report.note(str(error))
+    return errors[0]
+
+
+@dataclass
+class _Player:
+    """Plays one play after the other, and holds the cluster's lock while something may change.
+
+    It lets the lock go while the training just runs, so that `tfprov down` and `tfprov gather` work in another terminal
+    while `tfprov run` follows the training.
+    """
+
+    context: Context
+    options: Options
+    lock: Lock
+    interrupted: bool = False
+
+    def play(self, one: Play) -> Iterator[BaseException]:
+        """Run the steps of a play and yield what went wrong: at most one error, or all of them in an `always` play."""
+        if not _applies(self.context, one.when):
+            return
+        context = replace(_hosts(self.context, one), tolerant=one.always)
+        before: Observation | None = None
+        for step in one.steps:
+            if not _applies(context, step.when) or not _tagged(self.options.tags, one.tags | step.tags):
+                continue
+            try:
+                self.see_to_the_lock(context, step)
+                if before is None and step.module == "start" and not (self.options.partial or self.options.check):
+                    before = observe(context)
+                self.run(context, step)
+            except (TfprovError, KeyboardInterrupt) as error:
+                yield self.noted(error)
+                if before is not None and isinstance(error, TfprovError) and _starts(step):
+                    yield from self.take_back(context, before)
+                if not one.always:
+                    return
+        if one.always and (lost := missing(context)):
+            yield together(lost)
+
+    def noted(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
+        """Return the error, unless it is the second Ctrl-C, which leaves at once."""
+        if isinstance(error, KeyboardInterrupt):
+            if self.interrupted:
+                raise error
+            self.interrupted = True
+        return error
+
+    def see_to_the_lock(self, context: Context, step: Step) -> None:
+        """Hold the lock before a step that changes something, and let it go before one that just follows."""
+        if self.options.check:
+            return
+        if not isinstance(step.arguments, WaitFor) or (step.arguments.condition == "serving" and self.lock.is_held):
+            self.lock.take(tolerant=context.tolerant)
+        elif step.arguments.condition == "done":
+            self.lock.free()
+
+    def run(self, context: Context, step: Step) -> None:
+        """Run a step, or say what it would do."""
+        if self.options.check:
+            check(context, step)
+        else:
+            RUN[step.module](context, step.arguments, self.options.discard)
+
+    def take_back(self, context: Context, before: Observation) -> Iterator[BaseException]:
+        """Take back what the play has started; yield what goes wrong with that."""
         try:
-            _step(context, step, options, holder)
+            self.lock.take(tolerant=True)
+            take_back(context, before)
         except (TfprovError, KeyboardInterrupt) as error:
-            if isinstance(error, KeyboardInterrupt):
-                if holder.interrupted:
-                    raise
-                holder.interrupted = True
-            yield error
-            if not one.always:
-                return
+            yield self.noted(error)
+
+
+def _starts(step: Step) -> bool:
+    return step.module == "start" or (isinstance(step.arguments, WaitFor) and step.arguments.condition == "serving")
 
 
 def _hosts(context: Context, one: Play) -> Context:
@@ -93,18 +140,6 @@ def _hosts(context: Context, one: Play) -> Context:
         return context.limited(match(context.inventory, one.hosts))
     except Usage as error:
         raise InvalidInput([Problem(one.at, str(error))]) from None
-
-
-def _step(context: Context, step: Step, options: Options, holder: _Holder) -> None:
-    if options.check:
-        check(context, step)
-        return
-    if isinstance(step.arguments, WaitFor):
-        if step.arguments.condition == "done":
-            holder.free()
-    else:
-        holder.take()
-    RUN[step.module](context, step.arguments, options.discard)
 
 
 def _applies(context: Context, roles: Iterable[str]) -> bool:

@@ -1,9 +1,19 @@
-"""How far the chief has got, from the event files it writes."""
+"""How far the chief has got, from the end of the event file it writes."""
+
+import io
+from functools import partial
+from typing import Any, BinaryIO, cast
 
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
 from tfprov.events import Progress, progress
+from tfprov.hosts.base import Runtime
 from tfprov.model.state import Observation
+
+_MOST = 2 * 1024 * 1024
+"""Bytes looked at: this is asked every second, perhaps over a slow line; a quarter of a megabyte does for most files."""
+_SLACK = 1024 * 1024
+"""Bytes that a file may grow by, between its listing and its reading."""
 
 
 def read_progress(context: Context, seen: Observation) -> Progress | None:
@@ -13,11 +23,50 @@ def read_progress(context: Context, seen: Observation) -> Progress | None:
         return None
     runtime = context.runtimes[found.host]
     try:
-        events = [(file.modified, name) for name, file in runtime.files(found.task).items() if ".tfevents." in name]
-        for _, name in sorted(events, reverse=True):
-            with runtime.open(found.task, name) as stream:
-                if (read := progress(stream)) is not None:
-                    return read
+        listed = runtime.files(found.task).items()
+        events = [(file.modified, name, file.size) for name, file in listed if ".tfevents." in name]
+        for _, name, size in sorted(events, reverse=True):
+            if (read := progress(tail_of(runtime, found.task, name, size), _MOST)) is not None:
+                return read
     except HostError:  # a file that is removed between the listing and the reading
         return None
     return None
+
+
+def tail_of(runtime: Runtime, task: str, name: str, size: int) -> BinaryIO:
+    """Return a file of `size` bytes for a reader that wants its end: only that is fetched from the host.
+
+    Where the file has grown since it was listed, what is read from its middle is as much, and later.
+    """
+    return cast(BinaryIO, _Tail(runtime, task, name, size))
+
+
+class _Tail(io.RawIOBase):
+    def __init__(self, runtime: Runtime, task: str, name: str, size: int) -> None:
+        self._fetch = partial(runtime.tail, task, name)
+        self._size, self._at = size, 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place; nothing is fetched for that."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` from here on; all up to the end at once, so that no part of it is of another time."""
+        count = min(len(buffer), max(0, self._size - self._at))
+        if not count:
+            return 0
+        # From its beginning a file is the same however much it has grown.
+        data = self._fetch(self._size - self._at if self._at else self._size + _SLACK)[:count]
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

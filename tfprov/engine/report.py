@@ -30,6 +30,9 @@ class Reporter(Protocol):
     def progress(self, progress: Progress) -> None:
         """The chief got further."""
 
+    def transferred(self, host: str, sent: int, total: int) -> None:
+        """So many bytes of `total` have been sent to `host`, since its delivery began."""
+
 
 class Quiet:
     """A Reporter that tells nobody."""
@@ -53,4 +56,7 @@ class Quiet:
         """See Reporter."""
 
     def progress(self, progress: Progress) -> None:
+        """See Reporter."""
+
+    def transferred(self, host: str, sent: int, total: int) -> None:
         """See Reporter."""

@@ -7,46 +7,46 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tfprov.engine.manifest import Entry
+from tfprov.engine.shards import Place
 from tfprov.errors import HostError
-from tfprov.hosts.base import File, Runtime
 
 _CHUNK = 1024 * 1024
 """Bytes copied at a time."""
 
 
 class Staging:
-    """Files of `task`, copied below `directory`; `entries` describes each, and `trouble` says why the last one failed."""
+    """Files copied below `directory`; `entries` describes each, and `trouble` says why the last one failed."""
 
-    def __init__(self, runtime: Runtime, task: str, directory: Path) -> None:
-        self.runtime, self.task, self.directory = runtime, task, directory
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.entries: dict[str, Entry] = {}
         self.copied = self.size = 0
         self.trouble = ""
 
-    def fetch(self, names: Iterable[str], listing: Mapping[str, File]) -> bool:
-        """Copy all of `names`; False when one of them cannot be had."""
+    def fetch(self, files: Mapping[str, Place]) -> bool:
+        """Copy each of `files` from where it lies; False when one of them cannot be had."""
         try:
-            for name in names:
-                self._copy(name, listing[name])
+            for name, source in files.items():
+                self._copy(name, source)
         except HostError as error:
             self.trouble = str(error)
             return False
         return True
 
-    def _copy(self, name: str, expected: File) -> None:
+    def _copy(self, name: str, source: Place) -> None:
         """Copy as much of a file as was listed: an event file that grows meanwhile is complete up to there."""
-        to = self.directory / name
+        to, expected = self.directory / name, source.files[name]
         to.parent.mkdir(parents=True, exist_ok=True)
         digest, left = hashlib.sha256(), expected.size
-        with self.runtime.open(self.task, name) as source, to.open("wb") as sink:
-            while left and (chunk := source.read(min(_CHUNK, left))):
+        with source.runtime.open(source.task, name) as stream, to.open("wb") as sink:
+            while left and (chunk := stream.read(min(_CHUNK, left))):
                 sink.write(chunk)
                 digest.update(chunk)
                 left -= len(chunk)
             sink.flush()
             os.fsync(sink.fileno())
         if left:
-            raise HostError(self.runtime.host, f"{name} became shorter while it was copied")
+            raise HostError(source.runtime.host, f"{name} became shorter while it was copied")
         self.entries[name] = Entry(digest.hexdigest(), expected.size, expected.modified)
         self.copied += 1
         self.size += expected.size

@@ -7,16 +7,16 @@ from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.follow import follow
 from tfprov.engine.gather import Gathered, gather
-from tfprov.engine.holders import holders, unsaved_among
+from tfprov.engine.holders import holders, savers, unsaved_among
 from tfprov.engine.observe import observe, plan
 from tfprov.engine.verify import verify
 from tfprov.engine.waiting import wait_serving
-from tfprov.errors import GatherError, HostError
+from tfprov.errors import GatherError, HostError, TfprovError, together
 from tfprov.model.plan import Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor
-from tfprov.model.state import Observed
+from tfprov.model.state import Observation, Observed
 from tfprov.planning.reconcile import teardown
-from tfprov.planning.text import lines
+from tfprov.planning.text import lines, readable
 
 _KINDS = {"build": ("build",), "deliver": ("deliver",), "start": ("stop", "remove", "start")}
 
@@ -28,7 +28,12 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
         part = _part(context, module)
         if module == "start" and _save_what_goes(context, part):
             part = _part(context, module)
-        execute(context, part, current_run(context, observe(context))).check()
+        if part and module != "build":
+            context.remember()
+        starts = any(action.kind == "start" for action in part.actions)
+        execute(context, part, current_run(context, observe(context)) if starts else "").check()
+        if module == "start":
+            context.forget_empty(observe(context))
 
     return run
 
@@ -38,16 +43,19 @@ def _part(context: Context, module: str) -> Plan:
 
 
 def _save_what_goes(context: Context, part: Plan) -> bool:
-    """Gather from a former chief that the plan removes; return whether anything was stopped for that."""
+    """Gather what the plan would remove with a former chief, or with a ps; return whether anything was stopped for that."""
     gone = {(action.subject, action.host) for action in part.actions if action.kind == "remove"}
     seen = observe(context)
     held = unsaved_among(context, seen, lambda holder: (holder.task, holder.host) in gone)
     if not held:
         return False
-    stops = part.only(lambda action: action.kind == "stop" and (action.subject, action.host) in held)
-    execute(context, stops, "").check()
-    for holder, _ in held.values():
-        tell(context, gather(context, verify, source=holder))
+    chiefs = savers(context, seen, held)
+    ends = {*held, *((chief.task, chief.host) for chief in chiefs)}  # a chief that is to end may save once more
+    execute(
+        context, part.only(lambda action: action.kind == "stop" and (action.subject, action.host) in ends), ""
+    ).check()
+    for chief in chiefs:
+        tell(context, gather(context, verify, source=chief))
     return True
 
 
@@ -65,8 +73,11 @@ def _gather(context: Context, _arguments: Any, discard: bool) -> None:
     sources = [holder for holder in holders(context, seen) if context.allows(holder.host)]
     for source in sources:
         tell(context, gather(context, verify, source=source))
+    chief = context.cluster.chief
     if not sources:
-        context.report.note(f"nothing to gather: {context.cluster.chief.name} is not there")
+        lost = chief.host in seen.unreachable
+        what = f"{chief.host} with {chief.name} cannot be reached" if lost else f"{chief.name} is not there"
+        context.report.note(f"nothing to gather: {what}")
 
 
 def tell(context: Context, gathered: Gathered) -> None:
@@ -83,28 +94,45 @@ def tell(context: Context, gathered: Gathered) -> None:
         context.report.note(f"nothing new to gather: {gathered.directory} has {gathered.newest.prefix}")
 
 
-def readable(size: float) -> str:
-    """Return a number of bytes in the unit that leaves one to three digits before the point."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
-
-
 def _stop(context: Context, arguments: Stop, discard: bool) -> None:
-    seen = observe(context)
-    chosen = _chosen(context, arguments)
-    held = unsaved_among(context, seen, chosen) if arguments.remove and not discard else {}
+    errors = _stop_all(context, arguments, discard)
+    if context.tolerant and any(isinstance(error, HostError) for error in errors):
+        # A host that is lost meanwhile must not keep the others up: once more, without it.
+        errors = _stop_all(context, arguments, discard)
+    if errors:
+        raise together(errors)
+
+
+def _stop_all(context: Context, arguments: Stop, discard: bool) -> list[TfprovError]:
+    """Stop, and remove, what can be; return what went wrong."""
+    seen, chosen = observe(context), _chosen(context, arguments)
+    try:
+        held = unsaved_among(context, seen, chosen) if arguments.remove and not discard else {}
+    except HostError as error:
+        return [error]
     whole = teardown(context.cluster.name, seen, chosen, remove=arguments.remove)
     part = whole.only(lambda action: action.kind != "remove" or (action.subject, action.host) not in held)
-    execute(context, part, "").check()
+    errors = [*execute(context, part, "").failed.values()]
+    if arguments.remove:
+        errors += _clean(context, seen)
+    fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
+    return errors + [
+        GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", fix)
+        for holder, prefix in held.values()
+    ]
+
+
+def _clean(context: Context, seen: Observation) -> list[HostError]:
+    """Clean the hosts on which nothing is left; return what went wrong."""
+    errors = []
     for host, runtime in context.runtimes.items():
-        if arguments.remove and context.allows(host):
-            runtime.clean()
-    for holder, prefix in held.values():
-        fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
-        raise GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", fix)
+        if context.allows(host) and host not in seen.unreachable:
+            try:
+                runtime.clean()
+            except HostError as error:
+                errors.append(error)
+    context.forget_empty(observe(context))
+    return errors
 
 
 def _chosen(context: Context, arguments: Stop) -> Callable[[Observed], bool]:
@@ -118,8 +146,9 @@ def _chosen(context: Context, arguments: Stop) -> Callable[[Observed], bool]:
 
 
 def _command(context: Context, arguments: Command, _discard: bool) -> None:
+    lost = observe(context).unreachable
     for host, runtime in context.runtimes.items():
-        if not context.allows(host):
+        if not context.allows(host) or host in lost:
             continue
         code, output = runtime.command(arguments.argv)
         for line in output.splitlines():

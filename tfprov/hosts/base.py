@@ -2,10 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, Protocol
 
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, HostState
+
+NOTHING: Mapping[str, Path] = MappingProxyType({})
+"""No files to restore."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,11 @@ class Runtime(Protocol):
     def deliver(self, digest: str, archive: bytes) -> None:
         """Bring packed code to the host; a second time changes nothing."""
 
-    def start(self, container: Container, run: str) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
         """Start `container` in place of any earlier one of its task; its checkpoint directory stays. `run` labels it.
+
+        `restore` are local files, by the name that each gets in the checkpoint directory before the task starts. The last
+        of them is taken to name the others: where it is whole, they are.
 
         Raises when the task is running: at most one container per task, ever.
         """
@@ -51,7 +59,10 @@ class Runtime(Protocol):
         """Return the regular files in the task's checkpoint directory, by their path relative to it; links are left out."""
 
     def open(self, task: str, name: str) -> BinaryIO:
-        """Open one of `files` for reading."""
+        """Open one of `files` for reading. Reading, too, raises HostError when the host is lost meanwhile."""
+
+    def tail(self, task: str, name: str, size: int) -> bytes:
+        """Return the last `size` bytes of one of `files`, or all of a shorter one, as it is now."""
 
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
         """Yield the lines of the task's log, from `tail` lines before its end; with `follow`, until the task ends."""

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts import docker_exec, docker_files
-from tfprov.hosts.base import File
-from tfprov.hosts.docker_labels import CLUSTER, STOPPED, TASK, container_name, creation, volume_name
+from tfprov.hosts import docker_archive, docker_exec, docker_files
+from tfprov.hosts.base import NOTHING, File
+from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation, volume_name
 from tfprov.hosts.docker_state import observed
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.logfile import split
@@ -18,25 +19,33 @@ Serves = Callable[[str, int], bool]
 """Whether something serves on an address and port, asked from the host itself."""
 Run = Callable[[Sequence[str]], tuple[int, str]]
 """Runs a program on the host; returns its exit code and what it printed."""
+Codes = Callable[[str], bytes]
+"""Returns code, by its digest, as an archive to put into a container at `/`."""
+
+
+DEFAULT_DIRECTORY = "/checkpoints"
+"""Where a container's checkpoints are when no label says it."""
 
 
 class DockerRuntime:
-    """Tasks of `cluster` on the host of `engine`; `serves` and `run` reach the host itself."""
+    """Tasks of `cluster` on the host of `engine`; `serves` and `run` reach the host itself, `codes` what images lack."""
 
-    def __init__(self, engine: Engine, cluster: str, serves: Serves, run: Run, directory: str = "/checkpoints") -> None:
-        self.host, self.engine, self.cluster, self.directory = engine.host, engine, cluster, directory
-        self._serves, self._run = serves, run
+    def __init__(self, engine: Engine, cluster: str, serves: Serves, run: Run, codes: Codes | None = None) -> None:
+        self.host, self.engine, self.cluster = engine.host, engine, cluster
+        self._serves, self._run, self._codes = serves, run, codes
 
     def checkpoint_dir(self, task: str) -> str:
         """See Runtime."""
-        return self.directory
+        found = self._find(task)
+        return _directory(found) if found else DEFAULT_DIRECTORY
 
     def observe(self) -> HostState:
         """See Runtime."""
         containers = [observed(facts, self.host) for facts in self._inspected(f"{CLUSTER}={self.cluster}")]
         with self.engine.errors():
             images = self.engine.api.images(name=f"tfprov/{self.cluster}")
-        return HostState(self.host, tuple(containers), frozenset(image["Id"] for image in images))
+        delivered = frozenset(name for image in images for name in image["RepoTags"] or ())
+        return HostState(self.host, tuple(containers), delivered)
 
     def _inspected(self, *labels: str) -> list[dict[str, Any]]:
         with self.engine.errors():
@@ -53,7 +62,7 @@ class DockerRuntime:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         return found
 
-    def start(self, container: Container, run: str) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
         """See Runtime."""
         task, box = container.task.name, container.box
         assert box is not None, "a container of the docker runtime has an image"
@@ -63,9 +72,14 @@ class DockerRuntime:
             api = self.engine.api
             if before is not None:
                 api.remove_container(before["Id"])
-            api.create_volume(volume_name(self.cluster, task), labels={CLUSTER: self.cluster, TASK: task})
+            owner = box.files_of or task
+            api.create_volume(volume_name(self.cluster, owner), labels={CLUSTER: self.cluster, TASK: owner})
             made = api.create_container(**creation(api, container, box, self.cluster, run))
-            api.put_archive(made["Id"], "/", docker_files.directory_for_all(container.checkpoint_dir))
+            api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
+            if restore:
+                api.put_archive(made["Id"], container.checkpoint_dir, docker_archive.of_files(self.host, restore))
+            if box.code and self._codes:
+                api.put_archive(made["Id"], "/", self._codes(box.code))
             api.start(made["Id"])
 
     def _idle(self, task: str, complaint: str) -> dict[str, Any] | None:
@@ -116,13 +130,18 @@ class DockerRuntime:
         if (found := self._find(task)) is None:
             return {}
         with self.engine.errors():
-            return docker_files.listing(self.engine.api, self.host, found, self.directory)
+            return docker_files.listing(self.engine, found, _directory(found))
 
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
         found = self._need(task)
+        return docker_files.read(self.engine, found["Id"], f"{_directory(found)}/{name}")
+
+    def tail(self, task: str, name: str, size: int) -> bytes:
+        """See Runtime."""
+        found = self._need(task)
         with self.engine.errors():
-            return docker_files.read(self.engine.api, self.host, found["Id"], f"{self.directory}/{name}")
+            return docker_files.tail(self.engine, found, f"{_directory(found)}/{name}", size)
 
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
         """See Runtime."""
@@ -147,3 +166,7 @@ class DockerRuntime:
         found = self._need(task)
         with self.engine.errors():
             return docker_exec.run(self.engine.api, found["Id"], argv, os.write)
+
+
+def _directory(facts: Mapping[str, Any]) -> str:
+    return (facts["Config"]["Labels"] or {}).get(DIRECTORY) or DEFAULT_DIRECTORY

@@ -1,16 +1,23 @@
-"""A task's checkpoint directory through the engine's archive API: works for any user id, and for stopped containers."""
+"""A task's checkpoint directory through the engine's archive API: works for any user id, and for stopped containers.
+
+Where the container runs, a program inside it answers what an archive could only answer with every byte there is.
+"""
 
 import io
 import json
+import os
 import tarfile
-from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO, cast
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, Any, BinaryIO, cast
 
 import docker
 
 from tfprov.errors import HostError
 from tfprov.hosts import docker_exec
 from tfprov.hosts.base import File
+from tfprov.hosts.engine_api import Engine
 
 _LIST = (
     "import json, os, stat, sys\n"
@@ -26,59 +33,144 @@ _LIST = (
 )
 """Lists regular files inside the container, with times to the second as an archive has them: a training image has
 Python, and a listing by archive would bring every byte."""
+_FIND = """find "$1" -type f -exec sh -c '
+for name; do status=$(stat -c "%s %Y" "$name" 2>/dev/null) && printf "%s %s\\0" "$status" "$name"; done; :' sh {} +"""
+"""The same for an image without Python: a process for each file, but what an archive brings of a directory that is
+written to meanwhile breaks off."""
+_PYTHON = ("python3", "-I", "-S", "-c")
+"""Without the program's own directory and packages, in which anything may be called `json`."""
+_TAIL = '[ -f "$1" ] && [ ! -L "$1" ] || exit 66; exec tail -c "$2" "$1"'
+"""Prints the end of a regular file; wherever there is a shell, there is `tail`."""
+_END = 1024
+"""Zero bytes that end an archive; one without them was cut off."""
+_REST = 64 * 1024
+"""Bytes that are read for nothing, so that a connection can be used again."""
 
 
-def listing(api: docker.APIClient, host: str, facts: Mapping[str, Any], directory: str) -> dict[str, File]:
+def listing(engine: Engine, facts: Mapping[str, Any], directory: str) -> dict[str, File]:
     """Return the regular files below `directory` of a container, by their relative path."""
-    if facts["State"]["Running"] and (told := _told(api, facts["Id"], directory)) is not None:
-        return {name: File(size, modified) for name, (size, modified) in told.items()}
-    return dict(_headers(api, host, facts["Id"], directory))
+    if facts["State"]["Running"]:
+        for ask in (_told_by_python, _told_by_shell):
+            if (told := ask(engine.api, facts["Id"], directory)) is not None:
+                return told
+    return dict(_headers(engine, facts["Id"], directory))
 
 
-def _told(api: docker.APIClient, container: str, directory: str) -> dict[str, tuple[int, float]] | None:
+def _told_by_python(api: docker.APIClient, container: str, directory: str) -> dict[str, File] | None:
     """Ask the task's own Python; None where there is none, or where the task has ended meanwhile."""
-    told: list[bytes] = []
+    said = _said(api, container, [*_PYTHON, _LIST, directory])
     try:
-        argv = ["python3", "-c", _LIST, directory]
-        code = docker_exec.run(api, container, argv, lambda where, data: told.append(data) if where == 1 else None)
-        found: dict[str, tuple[int, float]] | None = json.loads(b"".join(told)) if code == 0 else None
+        found = json.loads(said or b"")
+        return {name: File(int(size), float(modified)) for name, (size, modified) in found.items()}
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def _told_by_shell(api: docker.APIClient, container: str, directory: str) -> dict[str, File] | None:
+    """Ask `find` and `stat`; None where they are not, or where the task has ended meanwhile."""
+    said = _said(api, container, ["sh", "-c", _FIND, "sh", directory])
+    if said is None:
+        return None
+    try:
+        entries = [entry.split(b" ", 2) for entry in said.split(b"\0")[:-1]]
+        top = f"{directory.rstrip('/')}/"
+        return {os.fsdecode(path).removeprefix(top): File(int(size), float(time)) for size, time, path in entries}
+    except ValueError:
+        return None
+
+
+def _said(api: docker.APIClient, container: str, argv: list[str]) -> bytes | None:
+    """Return what a program inside a container prints; None when it cannot be run there, or fails."""
+    said: list[bytes] = []
+    try:
+        code = docker_exec.run(api, container, argv, lambda where, data: said.append(data) if where == 1 else None)
     except docker.errors.APIError:
         return None
-    return found
+    return b"".join(said) if code == 0 else None
 
 
-def _headers(api: docker.APIClient, host: str, container: str, directory: str) -> Iterator[tuple[str, File]]:
+def _headers(engine: Engine, container: str, directory: str) -> Iterator[tuple[str, File]]:
     """List by reading the whole directory as an archive: for a container that does not run, or has no Python."""
     top = directory.rstrip("/").rpartition("/")[2]
-    with _archive(api, host, container, directory) as archive:
-        for member in archive:
-            if member.isreg():
-                yield member.name.removeprefix(f"{top}/"), File(member.size, float(member.mtime))
+    with _Chunks(engine, _archive(engine, container, directory)) as chunks:
+        with _damage(engine.host, directory), tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
+            for member in archive:
+                if member.isreg():
+                    yield member.name.removeprefix(f"{top}/"), File(member.size, float(member.mtime))
+        if not chunks.ended(archive.offset):  # what was not listed would be taken for what is not there
+            raise HostError(engine.host, f"the listing of {directory} broke off", "run this again")
 
 
-def read(api: docker.APIClient, host: str, container: str, path: str) -> BinaryIO:
+def read(engine: Engine, container: str, path: str) -> BinaryIO:
     """Open one file of a container. It must be a regular file: a link could lead anywhere."""
-    archive = _archive(api, host, container, path)
-    member = archive.next()
-    content = archive.extractfile(member) if member is not None and member.isreg() else None
-    if content is None:
-        raise HostError(host, f"{path} is not a regular file")
-    return cast(BinaryIO, content)
+    with ExitStack() as stack:
+        chunks = stack.enter_context(_Chunks(engine, _archive(engine, container, path)))
+        with _damage(engine.host, path):
+            archive = stack.enter_context(tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|"))
+            member = archive.next()
+            if member is None and not _is_text(path):  # the engine sends it only with the whole directory
+                raise HostError(engine.host, f"{path!a} cannot be read: its name is not UTF-8")
+            content = archive.extractfile(member) if member is not None and member.isreg() else None
+        if content is None:
+            raise HostError(engine.host, f"{path} is not a regular file")
+        stack.pop_all()
+    return cast(BinaryIO, io.BufferedReader(_Member(engine.host, path, chunks, content)))
 
 
-def _archive(api: docker.APIClient, host: str, container: str, path: str) -> tarfile.TarFile:
+def _is_text(path: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in path)
+
+
+def tail(engine: Engine, facts: Mapping[str, Any], path: str, size: int) -> bytes:
+    """Return the last `size` bytes of a file: only they are moved where the container runs and has a shell."""
+    if facts["State"]["Running"]:
+        said = _said(engine.api, facts["Id"], ["sh", "-c", _TAIL, "sh", path, str(size)])
+        if said is not None:
+            return said
+    with read(engine, facts["Id"], path) as file:
+        return last(file, size)
+
+
+def last(file: BinaryIO, size: int) -> bytes:
+    """Return the last `size` bytes of what can only be read from its beginning; holds little more in memory."""
+    chunks: deque[bytes] = deque()
+    held = 0
+    while chunk := file.read(_REST):
+        chunks.append(chunk)
+        held += len(chunk)
+        while chunks and held - len(chunks[0]) >= size:
+            held -= len(chunks.popleft())
+    return b"".join(chunks)[max(0, held - size) :]
+
+
+def _archive(engine: Engine, container: str, path: str) -> Iterator[bytes]:
+    """Ask for `path` as an archive; its name is given as bytes, because it need not be UTF-8."""
     try:
-        chunks, _ = api.get_archive(container, path)
-    except docker.errors.NotFound:
-        raise HostError(host, f"no such file: {path}") from None
-    return tarfile.open(fileobj=io.BufferedReader(_Stream(chunks)), mode="r|")
+        with engine.errors():
+            chunks, _ = engine.api.get_archive(container, cast(str, os.fsencode(path)))
+    except HostError as error:
+        if isinstance(error.__cause__, docker.errors.NotFound):
+            raise HostError(engine.host, f"no such file: {path}") from None
+        raise
+    return cast(Iterator[bytes], chunks)
 
 
-class _Stream(io.RawIOBase):
-    """An iterator of bytes as a file."""
+@contextmanager
+def _damage(host: str, path: str) -> Iterator[None]:
+    """Turn what is wrong with an archive into an error of the host: the file shrank, or the engine gave up on it."""
+    try:
+        yield
+    except tarfile.TarError as error:
+        raise HostError(host, f"{path} could not be read to its end: {error}", "run this again") from None
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks, self._rest = chunks, b""
+
+class _Chunks(io.RawIOBase):
+    """What the engine sends, as a file; reading it raises nothing but HostError."""
+
+    def __init__(self, engine: Engine, chunks: Iterator[bytes]) -> None:
+        self._engine, self._chunks = engine, chunks
+        self._rest = self._last = b""
+        self._read = 0
 
     def readable(self) -> bool:
         """It is."""
@@ -86,17 +178,52 @@ class _Stream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` with what comes next."""
-        self._rest = self._rest or next(self._chunks, b"")
+        if not self._rest:
+            with self._engine.errors():
+                self._rest = next(self._chunks, b"")
+            self._last = (self._last + self._rest[-_END:])[-_END:]
+            self._read += len(self._rest)
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
 
+    def ended(self, offset: int) -> bool:
+        """Read what is left; whether an archive whose last member ends at `offset` has its end as well."""
+        while self.read(_REST):
+            pass
+        return self._read >= offset + _END and self._last == bytes(_END)
 
-def directory_for_all(path: str) -> bytes:
-    """Return an archive that makes `path` writable for whoever the image runs as; a fresh volume belongs to root."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        info = tarfile.TarInfo(path.strip("/"))
-        info.type, info.mode = tarfile.DIRTYPE, 0o1777
-        archive.addfile(info)
-    return buffer.getvalue()
+    def close(self) -> None:
+        """Let go of the connection, which can be used again when little is left in it."""
+        if self.closed:
+            return
+        left = _REST
+        with suppress(HostError):
+            while left > 0 and (data := self.read(left)):
+                left -= len(data)
+        close: Callable[[], None] = getattr(self._chunks, "close", lambda: None)
+        close()
+        super().close()
+
+
+class _Member(io.RawIOBase):
+    """The one file in an archive; reading it raises nothing but HostError."""
+
+    def __init__(self, host: str, path: str, chunks: _Chunks, content: IO[bytes]) -> None:
+        self._host, self._path, self._chunks, self._content = host, path, chunks, content
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` with what comes next."""
+        with _damage(self._host, self._path):
+            data = self._content.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._chunks.close()
+        super().close()

@@ -5,13 +5,17 @@ from typing import Any
 
 import docker
 
+from tfprov.hosts.order import RUN as RUN_VARIABLE
 from tfprov.model.state import Box, Container
 
 CLUSTER, TASK, HOST = "tfprov.cluster", "tfprov.task", "tfprov.host"
-SPEC, RUN = "tfprov.spec", "tfprov.run"
+SPEC, RUN, DIRECTORY = "tfprov.spec", "tfprov.run", "tfprov.checkpoints"
 
 STOPPED = "-stopped"
 """Ends the name of a container that tfprov stopped: the engine keeps no trace of who ended a task, and labels are fixed."""
+
+CODE = "/code"
+"""Where the code of a container lies, be it in its image or put there."""
 
 _LOG = {"max-size": "10m", "max-file": "2"}
 """As much as the process runtime keeps."""
@@ -31,7 +35,8 @@ def labels(container: Container, cluster: str, run: str) -> dict[str, str]:
     """Return the labels that make a container ours, and from which it is read back."""
     task = container.task
     spec = json.dumps(container.spec, sort_keys=True)
-    return {CLUSTER: cluster, TASK: task.name, HOST: task.host, SPEC: spec, RUN: run}
+    told = {SPEC: spec, RUN: run, DIRECTORY: container.checkpoint_dir}
+    return {CLUSTER: cluster, TASK: task.name, HOST: task.host, **told}
 
 
 def creation(api: docker.APIClient, container: Container, box: Box, cluster: str, run: str) -> dict[str, Any]:
@@ -42,10 +47,12 @@ def creation(api: docker.APIClient, container: Container, box: Box, cluster: str
         "image": box.image,
         "command": list(container.argv),
         "entrypoint": [],  # an image's own entry point would get the program as its arguments
-        "environment": {"PYTHONUNBUFFERED": "1", **container.env, "TFPROV_RUN": run},
+        "environment": {"PYTHONUNBUFFERED": "1", **container.env, RUN_VARIABLE: run},
         "name": container_name(cluster, task.name),
         "hostname": task.name.replace("/", "-"),
         "labels": labels(container, cluster, run),
+        "stop_timeout": container.stop_grace,
+        **({"working_dir": CODE} if box.code else {}),
         "ports": ports,
         "host_config": _host_config(api, container, box, cluster),
     }
@@ -56,7 +63,8 @@ def _host_config(api: docker.APIClient, container: Container, box: Box, cluster:
     policy: dict[str, str | int] = {"Name": "no"}
     if container.restart == "on-failure":
         policy = {"Name": "on-failure", "MaximumRetryCount": container.max_restarts}
-    mounts = [docker.types.Mount(container.checkpoint_dir, volume_name(cluster, task.name), type="volume")]
+    volume = volume_name(cluster, box.files_of or task.name)
+    mounts = [docker.types.Mount(container.checkpoint_dir, volume, type="volume")]
     mounts += [docker.types.Mount(m.target, m.source, type="bind", read_only=m.read_only) for m in box.mounts]
     made: dict[str, Any] = api.create_host_config(
         # On the address of the cluster only: whoever reaches a TensorFlow port can run code.

@@ -8,10 +8,11 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import File
+from tfprov.hosts.base import NOTHING, File
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, HostState, Observed, State
 
@@ -34,7 +35,8 @@ class MemoryRuntime:
 
     `refuses` maps such a call to the reason with which it fails; `unstartable` maps a task to why its program cannot be
     run; `silent` are the tasks that run without answering; `answer` is what commands print and end with; `now` is the
-    host's clock, in seconds.
+    host's clock, in seconds. `trouble` is raised by everything that is asked of the host, as when it cannot be reached.
+    `neighbours` are the other hosts by name, and `walled` the tasks that a firewall keeps from being reached from here.
     """
 
     def __init__(self, host: str) -> None:
@@ -44,6 +46,9 @@ class MemoryRuntime:
         self.refuses: dict[str, str] = {}
         self.unstartable: dict[str, str] = {}
         self.silent: set[str] = set()
+        self.trouble: HostError | None = None
+        self.neighbours: Mapping[str, MemoryRuntime] = {}
+        self.walled: set[str] = set()
         self.answer: Callable[[Sequence[str]], tuple[int, str]] = lambda _argv: (0, "")
         self.codes: dict[str, bytes] = {}
         self._places: dict[str, _Place] = {}
@@ -53,6 +58,7 @@ class MemoryRuntime:
 
     def observe(self) -> HostState:
         """See Runtime."""
+        self._check_trouble()
         places = sorted(self._places.values(), key=lambda place: place.observed.task)
         return HostState(self.host, tuple(place.observed for place in places), frozenset(self.codes))
 
@@ -61,13 +67,14 @@ class MemoryRuntime:
         self._called("deliver", digest)
         self.codes.setdefault(digest, archive)
 
-    def start(self, container: Container, run: str) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
         """See Runtime."""
         task = container.task
         self._called("start", task.name)
         self._check_free(container)
-        if container.code is not None and container.code not in self.codes:
+        if container.artifact is not None and container.artifact not in self.codes:
             raise HostError(self.host, f"the code of {task.name} is not there", "deliver it first")
+        restored = {name: (self._read(path), self.now) for name, path in restore.items()}
         self._started += 1
         # Through JSON, as every runtime keeps it: what does not survive that would differ for ever.
         spec = json.loads(json.dumps(container.spec))
@@ -80,6 +87,13 @@ class MemoryRuntime:
             )
         place = self._places.setdefault(task.name, _Place(observed))
         place.observed, place.container = observed, container
+        place.files.update(restored)
+
+    def _read(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise HostError(self.host, f"{path} cannot be read: {error.strerror}") from None
 
     def _check_free(self, container: Container) -> None:
         task = container.task
@@ -108,6 +122,7 @@ class MemoryRuntime:
 
     def clean(self) -> None:
         """See Runtime."""
+        self._check_trouble()
         if not self._places:
             self.codes.clear()
 
@@ -117,33 +132,49 @@ class MemoryRuntime:
 
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
+        self._check_trouble()
         place = self._places.get(task)
         return {name: File(len(data), modified) for name, (data, modified) in place.files.items()} if place else {}
 
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
+        self._check_trouble()
         place = self._places.get(task)
         if place is None or name not in place.files:
             raise HostError(self.host, f"no such file: {self.checkpoint_dir(task)}/{name}")
         return io.BytesIO(place.files[name][0])
 
+    def tail(self, task: str, name: str, size: int) -> bytes:
+        """See Runtime."""
+        with self.open(task, name) as file:
+            data = file.read()
+        return data[max(0, len(data) - size) :]
+
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
         """See Runtime; `follow` ends with what is there, because nobody could add to it meanwhile."""
+        self._check_trouble()
         lines = list(self._places[task].log) if task in self._places else []
         return iter(lines if tail is None else lines[max(0, len(lines) - tail) :])
 
     def serves(self, task: Task) -> bool:
         """See Runtime."""
+        self._check_trouble()
+        return task.name not in self.walled and self.neighbours.get(task.host, self).listens(task)
+
+    def listens(self, task: Task) -> bool:
+        """Whether the task answers whoever can reach this host."""
         place = self._places.get(task.name)
         runs = place is not None and place.observed.state is State.RUNNING
         return runs and task.serves and task.name not in self.silent
 
     def command(self, argv: Sequence[str]) -> tuple[int, str]:
         """See Runtime."""
+        self._check_trouble()
         return self.answer(argv)
 
     def execute(self, task: str, argv: Sequence[str]) -> int:
         """See Runtime."""
+        self._check_trouble()
         if task not in self._places:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         return self.answer(argv)[0]
@@ -189,7 +220,12 @@ class MemoryRuntime:
         )
 
     def _called(self, verb: str, subject: str) -> None:
+        self._check_trouble()
         call = f"{verb} {subject}"
         if call in self.refuses:
             raise HostError(self.host, self.refuses[call])
         self.calls.append(call)
+
+    def _check_trouble(self) -> None:
+        if self.trouble is not None:
+            raise self.trouble

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import File
+from tfprov.files import sync
+from tfprov.hosts.base import NOTHING, File
 from tfprov.hosts.logfile import follow as followed
 from tfprov.hosts.logfile import last_lines
 from tfprov.hosts.order import RUN, order
@@ -106,7 +107,7 @@ class ProcessRuntime:
         beside.rename(final)
 
     @_mapped
-    def start(self, container: Container, run: str) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
         """See Runtime."""
         task, directory = container.task, self.task_dir(container.task.name)
         observed = self._observed(directory)
@@ -116,6 +117,7 @@ class ProcessRuntime:
             fix = "stop it, or choose another `port`"
             raise HostError(self.host, f"port {task.port} for {task.name} is taken by {owner}", fix)
         self._prepare(directory, container)
+        _restore(restore, directory.checkpoints)
         (directory.path / "state.json").unlink(missing_ok=True)
         directory.write("order.json", order(container, run))
         self._supervise(directory, task.name)
@@ -124,10 +126,12 @@ class ProcessRuntime:
         directory.checkpoints.mkdir(parents=True, exist_ok=True)
         if directory.work.exists():
             shutil.rmtree(directory.work)
-        if container.code is None:
+        if container.artifact is None:
             directory.work.mkdir()
         else:  # a copy of its own: what a program writes beside itself must not change what the next task runs
-            shutil.copytree(self.root / "code" / container.code.removeprefix("sha256:"), directory.work, symlinks=True)
+            shutil.copytree(
+                self.root / "code" / container.artifact.removeprefix("sha256:"), directory.work, symlinks=True
+            )
 
     def _supervise(self, directory: TaskDir, task: str) -> None:
         command = [sys.executable, "-m", "tfprov.hosts.supervisor", str(directory.path)]
@@ -212,6 +216,14 @@ class ProcessRuntime:
         return (self.task_dir(task).checkpoints / name).open("rb")
 
     @_mapped
+    def tail(self, task: str, name: str, size: int) -> bytes:
+        """See Runtime."""
+        with self.open(task, name) as file:
+            end = file.seek(0, os.SEEK_END)
+            start = file.seek(max(0, end - size))
+            return file.read(end - start)
+
+    @_mapped
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
         """See Runtime."""
         directory = self.task_dir(task)
@@ -242,6 +254,17 @@ class ProcessRuntime:
             return subprocess.run(list(argv), env=running["env"], cwd=directory.work, check=False).returncode
         except FileNotFoundError:
             raise HostError(self.host, f"no such command: {argv[0]}") from None
+
+
+def _restore(files: Mapping[str, Path], directory: Path) -> None:
+    """Copy each file beside its place, and move it there once it is on the disk."""
+    for name, path in files.items():
+        beside = directory / f"{name}.part"
+        shutil.copyfile(path, beside)
+        sync(beside)
+        beside.replace(directory / name)
+    if files:
+        sync(directory)
 
 
 def _complete(directory: Path) -> list[Path]:

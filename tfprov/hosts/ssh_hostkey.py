@@ -11,6 +11,19 @@ from tfprov.hosts.known_hosts import Entry, Verdict, fingerprint, judge, kinds, 
 from tfprov.hosts.ssh_config import SSH_PORT, Hop
 
 
+class UnknownKey(Unreachable):
+    """A server shows a key (`kind` and `data`) that no file knows; it was sent nothing, and the connection is closed."""
+
+    def __init__(self, hop: Hop, kind: str, data: bytes, what: str, fix: str) -> None:
+        super().__init__(hop.label, what, fix)
+        self.hop, self.kind, self.data = hop, kind, data
+
+    @property
+    def shows(self) -> str:
+        """Return the key as people compare it."""
+        return f"{self.kind} {fingerprint(self.data)}"
+
+
 @dataclass(frozen=True)
 class HostKeys(paramiko.MissingHostKeyPolicy):
     """Decides over the key of one hop. The client is given no keys of its own, so paramiko asks here every time."""
@@ -39,7 +52,7 @@ class HostKeys(paramiko.MissingHostKeyPolicy):
         if verdict is Verdict.UNKNOWN and self.accept_new:
             verdict, entry = self._record(kind, data)
         if verdict is not Verdict.KNOWN:
-            self._refuse(verdict, entry, f"{kind} {fingerprint(data)}")
+            self._refuse(verdict, entry, kind, data)
 
     def _record(self, kind: str, data: bytes) -> tuple[Verdict, Entry | None]:
         try:
@@ -48,13 +61,16 @@ class HostKeys(paramiko.MissingHostKeyPolicy):
             what = f"its key could not be recorded: {error.strerror}: {error.filename}"
             raise Unreachable(self.hop.label, what) from error
 
-    def _refuse(self, verdict: Verdict, entry: Entry | None, shows: str) -> NoReturn:
+    def _refuse(self, verdict: Verdict, entry: Entry | None, kind: str, data: bytes) -> NoReturn:
         file, name = self.hop.known_hosts[0], listed(self.hop.known_as, self.hop.port)
+        shows = f"{kind} {fingerprint(data)}"
         scan = f"ssh-keyscan {_port(self.hop)}{self.hop.address} >> {file}"
-        compare = f"compare it with `ssh-keygen -lf /etc/ssh/ssh_host_{_short(shows)}_key.pub` on the host"
+        compare = comparison(kind)
         if entry is None:
-            what, fix = f"unknown host key {shows}", f"{compare}, then run `{scan}`, or this again with --accept-new"
-        elif verdict is Verdict.CHANGED:
+            what = f"unknown host key {shows}"
+            fix = f"{compare}, then run `tfprov check --trust` (or `{scan}`), or this again with --accept-new"
+            raise UnknownKey(self.hop, kind, data, what, fix)
+        if verdict is Verdict.CHANGED:
             what = f"THE HOST KEY HAS CHANGED: {shows}, but {entry.place} has {entry.kind} {fingerprint(entry.key)}"
             remove = f"ssh-keygen -R '{name}' -f {entry.file}"
             fix = f"someone may be in between; if the host was set up anew, {compare}, then run `{remove}`"
@@ -70,10 +86,11 @@ def _port(hop: Hop) -> str:
     return "" if hop.port == SSH_PORT else f"-p {hop.port} "
 
 
-def _short(shows: str) -> str:
-    """Return the word for a kind of key in the names of sshd's files: `ssh-ed25519` is `ed25519`."""
-    kind = shows.split(maxsplit=1)[0]
-    return "ecdsa" if kind.startswith("ecdsa") else kind.removeprefix("ssh-")
+def comparison(kind: str) -> str:
+    """Say how to find out on a host whether a key of its is the one that was shown."""
+    # `ssh-ed25519` is `ed25519` in the names of sshd's files.
+    short = "ecdsa" if kind.startswith("ecdsa") else kind.removeprefix("ssh-")
+    return f"compare it with `ssh-keygen -lf /etc/ssh/ssh_host_{short}_key.pub` on the host"
 
 
 def known_first(known: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:

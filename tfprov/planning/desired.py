@@ -1,38 +1,64 @@
 """Tasks to containers: what should run, in full, so that it can be compared with what runs."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tfprov.config.late import for_task, render_late
 from tfprov.config.settings import RoleSettings
 from tfprov.config.templates import Faults
 from tfprov.errors import InvalidInput, Problem
+from tfprov.model.checks import bytes_of
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.node import Scalar, find, plain
-from tfprov.model.state import Container
+from tfprov.model.state import Box, Container, Mount
 from tfprov.wiring import to_flags, to_tf_config
 
 _TENSORBOARD = ("tensorboard", "--logdir={dir}", "--host={address}", "--port={port}")
+_SAID = 16
+"""Hex digits of the hash that stands for the value of an environment variable in a label."""
+
+Place = tuple[str, str]
+"""A role and a host."""
+
+
+@dataclass(frozen=True)
+class Boxed:
+    """The image of a role on a host. `reference` is its name there, `label` what it is made from, in a few words.
+
+    `address` is the host's address on which ports are published; `code` is code that is not in the image.
+    """
+
+    reference: str
+    label: str
+    address: str
+    code: str | None = None
 
 
 def desired(
     cluster: Cluster,
     roles: Sequence[RoleSettings],
-    code: Mapping[tuple[str, str], str],
+    code: Mapping[Place, str],
     checkpoint_dir: Callable[[Task], str],
+    boxes: Mapping[Place, Boxed] | None = None,
 ) -> tuple[Container, ...]:
     """Return the container of every task.
 
-    `code` maps (role, host) to the digest of its code; `checkpoint_dir` says where a task finds its checkpoint directory,
-    which depends on the runtime. InvalidInput carries the templates that fail for some task.
+    `code` has the digest of the code and, under the docker runtime, `boxes` the image of each role on each host;
+    `checkpoint_dir` says where a task finds its checkpoint directory, which depends on the runtime. InvalidInput carries
+    the templates that fail for some task.
     """
     settings = {(role.role, role.host): role for role in roles}
     problems: list[Problem] = []
     containers = []
     for task in cluster.tasks:
-        role = settings[task.role, task.host]
+        place = task.role, task.host
+        role, boxed = settings[place], (boxes or {}).get(place)
         try:
-            containers.append(_container(cluster, task, role, code.get((task.role, task.host)), checkpoint_dir(task)))
+            directory = checkpoint_dir(task)
+            made = _container(cluster, task, role, code=code.get(place), directory=directory, boxed=boxed)
+            containers.append(made)
         except InvalidInput as error:
             problems.extend(error.problems)
     if problems:
@@ -40,10 +66,13 @@ def desired(
     return tuple(containers)
 
 
-def _container(cluster: Cluster, task: Task, role: RoleSettings, code: str | None, directory: str) -> Container:
+def _container(  # noqa: PLR0913  one task, seen from all sides
+    cluster: Cluster, task: Task, role: RoleSettings, *, code: str | None, directory: str, boxed: Boxed | None
+) -> Container:
     values, wiring = role.values, cluster.wiring(task)
     late = _late(cluster, task, role, directory)
-    command = [str(word) for word in late["command"]] if late["command"] else _tensorboard(task, directory)
+    listens = "0.0.0.0" if boxed else task.address  # noqa: S104  in a container; the host publishes on one address
+    command = [str(word) for word in late["command"]] if late["command"] else _tensorboard(task, directory, listens)
     flags, env = _flags(role, late["flags"]), {name: _text(value) for name, value in late["env"].items()}
     by_flags = values.wiring == "flags" and task.role != "tensorboard"
     told = to_flags(wiring) if by_flags else []
@@ -54,10 +83,12 @@ def _container(cluster: Cluster, task: Task, role: RoleSettings, code: str | Non
             "code": code,
             "command": command,
             "flags": flags,
-            "env": env,
+            # Labels can be read by whoever may use the engine, and an environment often holds secrets.
+            "env": {name: _hashed(cluster.name, name, value) for name, value in env.items()} if boxed else env,
             # A tensorboard is told nothing about the cluster: a worker more or less is no reason to restart it.
             "wiring": _wiring(cluster, task, values.wiring) if task.role != "tensorboard" else {},
             "endpoint": task.endpoint,
+            **(_around(role, boxed) if boxed else {}),
         },
         argv=(
             *command,
@@ -77,7 +108,42 @@ def _container(cluster: Cluster, task: Task, role: RoleSettings, code: str | Non
         start_timeout=values.start_timeout,
         stop_grace=values.stop_grace,
         ready=values.ready,
+        box=_box(cluster, task, role, boxed) if boxed else None,
     )
+
+
+def _around(role: RoleSettings, boxed: Boxed) -> dict[str, Any]:
+    """Return what a container has besides its program; what is not set is left out, so a new default restarts nothing."""
+    values = role.values
+    stated = {
+        "memory": values.memory,
+        "cpus": values.cpus,
+        "gpus": values.gpus or None,
+        "pids": values.pids,
+        "mounts": [mount.model_dump() for mount in values.mounts] or None,
+        "bind": boxed.address,
+    }
+    return {"image": boxed.label, **{key: value for key, value in stated.items() if value is not None}}
+
+
+def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: Boxed) -> Box:
+    values = role.values
+    return Box(
+        image=boxed.reference,
+        code=boxed.code,
+        # An evaluator and a tensorboard work on the chief's files.
+        files_of=None if task.trains else cluster.chief.name,
+        address=boxed.address,
+        memory=bytes_of(values.memory) if values.memory else None,
+        cpus=float(values.cpus) if values.cpus else None,
+        gpus=-1 if values.gpus == "all" else values.gpus,
+        pids=values.pids,
+        mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in values.mounts),
+    )
+
+
+def _hashed(cluster: str, name: str, value: str) -> str:
+    return hashlib.sha256(f"{cluster}/{name}={value}".encode()).hexdigest()[:_SAID]
 
 
 def _wiring(cluster: Cluster, task: Task, style: str) -> dict[str, Any]:
@@ -110,5 +176,5 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _tensorboard(task: Task, directory: str) -> list[str]:
-    return [word.format(dir=directory, address=task.address, port=task.port) for word in _TENSORBOARD]
+def _tensorboard(task: Task, directory: str, address: str) -> list[str]:
+    return [word.format(dir=directory, address=address, port=task.port) for word in _TENSORBOARD]

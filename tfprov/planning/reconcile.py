@@ -42,6 +42,11 @@ def teardown(cluster: str, seen: Observation, chosen: Callable[[Observed], bool]
     return Plan(cluster, ordered(actions, {}))
 
 
+def supplies(cluster: str, wanted: Sequence[Container], seen: Observation) -> Plan:
+    """Return the plan that brings every host what its tasks need, whether they are to start now or not."""
+    return Plan(cluster, ordered(list(_deliveries(wanted, seen)), {}))
+
+
 def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return the dotted names of the fields that differ, each with both values where they are short and no secret."""
     found = []
@@ -67,8 +72,17 @@ def _shown(value: Any) -> str:
 
 
 def short(digest: str | None) -> str:
-    """Return the first 12 hex digits of a digest, as Docker shows them."""
-    return digest.removeprefix("sha256:")[:12] if isinstance(digest, str) else "none"
+    """Return the first 12 hex digits of a digest, or of an image's tag, as Docker shows them."""
+    return digest.rpartition(":")[2][:12] if isinstance(digest, str) else "none"
+
+
+_CODE = "sha256:"
+"""Begins the name of code; an image's begins with its repository."""
+
+
+def noun(artifact: str) -> str:
+    """Return what an artifact is, in words: `code 3f2a9c01d2e4`, or `image …`."""
+    return f"{'code' if artifact.startswith(_CODE) else 'image'} {short(artifact)}"
 
 
 def _removals(wanted: Sequence[Container], seen: Observation) -> Iterator[Action]:
@@ -154,13 +168,15 @@ def _changes(container: Container, current: Observed) -> tuple[str, ...]:
 
 
 def _deliveries(starting: Sequence[Container], seen: Observation) -> Iterator[Action]:
-    """Bring code to the hosts that lack it; only what has to be brought has to be packed."""
-    for digest in dict.fromkeys(container.code for container in starting if container.code):
-        hosts = dict.fromkeys(container.task.host for container in starting if container.code == digest)
-        lacking = [host for host in hosts if host not in seen.hosts or digest not in seen.hosts[host].codes]
-        if lacking and digest not in seen.built:
-            yield Action("build", CONTROLLER, digest, ("not packed yet",))
-        yield from (Action("deliver", host, digest, ("not there",)) for host in lacking)
+    """Bring images and code to the hosts that lack them; only what has to be brought has to be built."""
+    for artifact in dict.fromkeys(container.artifact for container in starting if container.artifact):
+        hosts = dict.fromkeys(container.task.host for container in starting if container.artifact == artifact)
+        lacking = [host for host in hosts if host not in seen.hosts or artifact not in seen.hosts[host].delivered]
+        if lacking and artifact not in seen.built:
+            yield Action(
+                "build", CONTROLLER, artifact, ("not packed yet" if artifact.startswith(_CODE) else "not built yet",)
+            )
+        yield from (Action("deliver", host, artifact, ("not there",)) for host in lacking)
 
 
 def _endpoints(actions: Sequence[Action], wanted: Sequence[Container], seen: Observation) -> dict[str, str]:

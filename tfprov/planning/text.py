@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from tfprov.model.cluster import Cluster, job_counts
 from tfprov.model.plan import Action, Plan
 from tfprov.model.state import Container
-from tfprov.planning.reconcile import short
+from tfprov.planning.reconcile import noun
 
 NOTHING = "nothing to do"
 
@@ -43,10 +43,19 @@ def lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
 def _row(action: Action, verb: str, endpoints: Mapping[str, str]) -> tuple[str, str, str, str]:
     if action.kind in ("build", "deliver"):
         where = "" if action.kind == "build" else f"to {action.host}"
-        return verb, f"code {short(action.subject)}", where, _because(action)
+        return verb, noun(action.subject), where, _because(action)
     endpoint = endpoints.get(action.subject, "") if action.kind == "start" else ""
     return verb, action.subject, f"on {action.host} {endpoint}".rstrip(), _because(action)
 
 
 def _because(action: Action) -> str:
     return f"({', '.join(action.causes)})"
+
+
+def readable(size: float) -> str:
+    """Return a number of bytes in the unit that leaves one to three digits before the point."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

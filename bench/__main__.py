@@ -1,0 +1,71 @@
+"""All figures in one table, peers beside tfprov on the same hosts.
+
+    python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [noop] [delivery]
+
+The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
+"""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from tests.integration import engine
+
+from . import delivery, noop, startup
+from .bed import bed
+from .measure import Figure, machine, say, table
+
+PARTS = ("startup", "noop", "delivery")
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Figures, side by side with peers.")
+    parser.add_argument("parts", nargs="*", metavar="|".join(PARTS), help="what to measure; all, when nothing is said")
+    parser.add_argument(
+        "--peers", type=Path, default=Path("build/peers/bin"), help="where ansible-playbook and pyinfra are"
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="deliver an image of a few MB: a look whether it all works"
+    )
+    parser.add_argument("--rounds", type=int, default=7, help="of the cheap figures; %(default)s")
+    parser.add_argument("--deliveries", type=int, default=2, help="rounds of first deliveries; %(default)s")
+    given = parser.parse_args()
+    if wrong := set(given.parts) - set(PARTS):
+        parser.error(f"unknown: {', '.join(sorted(wrong))}")
+    signal.signal(signal.SIGTERM, _interrupted)
+    print(f"at the start: {machine()}")
+    figures = _figures(given, given.parts or PARTS)
+    print(f"at the end: {machine()}\n\n{table(figures)}")
+
+
+def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") -> list[Figure]:
+    found: list[Figure] = []
+    if "startup" in parts:
+        found += startup.figures(given.rounds)
+    if not {"noop", "delivery"} & set(parts):
+        return found
+    if reason := engine.unavailable():
+        say(f"not measured, noop and delivery: {reason}")
+        return found
+    with bed() as made:
+        if "noop" in parts:
+            found += noop.figures(made, given.peers.resolve(), given.rounds)
+        if "delivery" in parts:
+            made.lab.restore()
+            found += delivery.figures(made, given.deliveries, small=given.small)
+    return found
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    """SIGTERM ends a measurement as Ctrl-C does: what was started is removed."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted; everything is removed")

@@ -1,0 +1,169 @@
+"""Whole commands, timed from outside, and what was found, as a table."""
+
+import contextlib
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HEAD = ("what", "tfprov", "peer", "ratio", "goal", "met")
+_LOOK = 0.05
+"""Seconds between two looks at a process's memory; each reads the highest so far, so only the very end is missed."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command went: `seconds` of wall time, `peak` bytes of its own memory, and what it printed."""
+
+    seconds: float
+    peak: int
+    output: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A line of the table: cells, and what they include; `met` is None where there is no goal."""
+
+    what: str
+    ours: str
+    peer: str = ""
+    ratio: float | None = None
+    goal: str = ""
+    met: bool | None = None
+    includes: str = ""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What stands in the columns of HEAD."""
+        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
+        return self.what, self.ours, self.peer, ratio, self.goal, {None: "", True: "yes", False: "no"}[self.met]
+
+
+def environment(variables: Mapping[str, str], byte_code: Path) -> dict[str, str]:
+    """Return this environment with `variables`; byte code is kept in `byte_code`, as that of an installation is.
+
+    The uncounted runs fill it; a source tree, or a machine that keeps none, would compile everything each time.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**inherited, **variables, "PYTHONPYCACHEPREFIX": str(byte_code)}
+
+
+def run(command: Sequence[str], env: Mapping[str, str], directory: Path | None = None) -> Ran:
+    """Run a command to its end; RuntimeError with what it printed when it fails."""
+    return together([command], env, directory)
+
+
+def together(commands: Sequence[Sequence[str]], env: Mapping[str, str], directory: Path | None = None) -> Ran:
+    """Start all `commands` at once and wait for the last; `peak` is that of the largest."""
+    with contextlib.ExitStack() as stack:
+        printed = stack.enter_context(tempfile.TemporaryFile())
+        begin = time.perf_counter()
+        processes = [
+            stack.enter_context(
+                _ended(
+                    subprocess.Popen(
+                        list(command), env=env, cwd=directory, stdin=subprocess.DEVNULL, stdout=printed,
+                        stderr=subprocess.STDOUT, start_new_session=True,
+                    )
+                )
+            )
+            for command in commands
+        ]  # fmt: skip
+        peaks = stack.enter_context(_watched([process.pid for process in processes]))
+        codes = [process.wait() for process in processes]
+        end = time.perf_counter()
+        printed.seek(0)
+        output = printed.read().decode(errors="replace")
+        if any(codes):
+            raise RuntimeError(f"{commands}: exit codes {codes}:\n{output[-3000:]}")
+        return Ran(end - begin, max(peaks.values(), default=0), output)
+
+
+@contextmanager
+def _ended(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
+    """A command has a session of its own: when we are interrupted, everything it started ends with it."""
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextmanager
+def _watched(pids: Sequence[int]) -> Iterator[dict[int, int]]:
+    """Yield the highest memory use so far of each process, in bytes; those that have ended keep what was seen last."""
+    peaks: dict[int, int] = {}
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(_LOOK):
+            for pid in pids:
+                with contextlib.suppress(OSError):
+                    if found := re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()):
+                        peaks[pid] = 1024 * int(found[1])
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield peaks
+    finally:
+        over.set()
+        thread.join()
+
+
+def in_turn(contenders: Mapping[str, Callable[[], float]], rounds: int, unheeded: int = 1) -> dict[str, list[float]]:
+    """Let the contenders run in turn, so that a machine that slows down slows all of them; each returns its seconds.
+
+    The first `unheeded` rounds do not count. Who comes first changes from round to round.
+    """
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    names = list(contenders)
+    for turn in range(unheeded + rounds):
+        for name in names:
+            taken = contenders[name]()
+            if turn >= unheeded:
+                found[name].append(taken)
+        names = names[1:] + names[:1]
+    return found
+
+
+def seconds(times: Sequence[float]) -> str:
+    """Return the median, and behind it the least."""
+    return f"{statistics.median(times):.2f} s (min {min(times):.2f})"
+
+
+def compared(what: str, ours: Sequence[float], peer: Sequence[float], most: float | None, includes: str) -> Figure:
+    """Return the ratio of the medians of two contenders' seconds; the goal is that it is at most `most`."""
+    ratio = statistics.median(ours) / statistics.median(peer)
+    goal, met = ("", None) if most is None else (f"<= {most:.2f}", ratio <= most)
+    return Figure(what, seconds(ours), seconds(peer), ratio, goal, met, includes)
+
+
+def machine() -> str:
+    """Return what a reader must know of the machine: figures of a busy one mean little."""
+    return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Return the figures under HEAD, and below them what each includes."""
+    rows = [HEAD, *(figure.cells for figure in figures)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    included = [f"* {figure.what}: {figure.includes}" for figure in figures if figure.includes]
+    return "\n".join([*lines, "", *included])
+
+
+def say(text: str) -> None:
+    """Tell whoever waits what is being done; the figures themselves go to the standard output."""
+    print(f"-- {text} ({machine()})", file=sys.stderr, flush=True)

@@ -1,0 +1,402 @@
+"""`tfprov check` against hosts in containers: what it finds, and that nothing of it stays."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .images import Images
+from .local import until
+from .remote import Cluster, cluster, standin
+from .testhost import Host
+from .testhosts import Lab
+
+SERVER = (
+    "import socket, threading; server = socket.create_server(('0.0.0.0', 2222)); "
+    "[threading.Timer(5, server.accept()[0].close).start() for _ in iter(int, 1)]"
+)
+"""Waits to be spoken to, as a TensorFlow server does."""
+PORT = 2222
+
+
+@pytest.fixture(scope="module")
+def archives(images: Images, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An image with Python, and one without, as `docker save` writes them."""
+    found = {}
+    for name, image in (("base", images.base()), ("tiny", images.tiny())):
+        found[name] = tmp_path_factory.mktemp("archive") / f"{name}.tar"
+        with found[name].open("wb") as file:
+            file.writelines(images.engine.client.images.get(image).save(named=image))
+    return found
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A cache for all tests here: an image is put together once."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def remote(lab: Lab, tmp_path: Path, cache: str) -> Iterator[Cluster]:
+    for made in cluster(lab, tmp_path):
+        made.env["XDG_CACHE_HOME"] = cache
+        yield made
+
+
+@pytest.fixture
+def three(remote: Cluster, archives: dict[str, Path]) -> Cluster:
+    """A ps and two workers on three hosts, of an image with Python."""
+    return written(remote, archives["base"])
+
+
+def written(remote: Cluster, archive: Path, **settings: Any) -> Cluster:
+    one, two, three, _ = remote.lab.hosts
+    whole = {"image": {"archive": str(archive)}, "command": ["python3", "-c", SERVER], "stop_grace": 0, **settings}
+    remote.write({"ps": [one], "worker": [two, three]}, whole)
+    return remote
+
+
+def check(remote: Cluster, *arguments: str, code: int = 0) -> dict[str, Any]:
+    """Return what `check --json` says; what is told on the standard error comes before it."""
+    printed = remote("check", "--json", *arguments, code=code)
+    found: dict[str, Any] = json.loads(printed[printed.index("{\n") :])
+    return found
+
+
+def told(found: dict[str, Any], host: str, kind: str = "") -> list[tuple[str, str]]:
+    """Return verdict and words of what was found on a host, of one kind of check or of all."""
+    return [
+        (it["verdict"], f"{it['what']}; {it['fix']}" if it["fix"] else it["what"])
+        for it in found["hosts"][host]
+        if it["check"] == kind or not kind
+    ]
+
+
+def bad(found: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return everything that is not fine: host, check and words."""
+    return [
+        (host, it["check"], it["what"])
+        for host, findings in found["hosts"].items()
+        for it in findings
+        if it["verdict"] not in ("ok", "note")
+    ]
+
+
+def outcomes(found: dict[str, Any]) -> dict[tuple[str, str], str]:
+    return {(cell["from"], cell["task"]): cell["outcome"] for cell in found["matrix"]}
+
+
+def images_on(lab: Lab) -> list[set[str]]:
+    return [{str(image.id) for image in host.client.images.list(all=True)} for host in lab.hosts]
+
+
+def delivered(three: Cluster) -> Cluster:
+    """Return the cluster with its image on all hosts, which was checked: everything is fine."""
+    found = check(three, "--deliver")
+    assert bad(found) == []
+    return three
+
+
+def test_hosts_that_are_as_they_should_be(three: Cluster) -> None:
+    found = check(three, "--deliver")
+    assert bad(found) == []
+    assert set(found["hosts"]) == {"node1", "node2", "node3"}
+    tasks = ("ps/0", "worker/0", "worker/1")
+    assert outcomes(found) == {(f"node{n}", task): "ok" for n in (1, 2, 3) for task in tasks}
+    before = images_on(three.lab)
+    again = three("check")
+    assert images_on(three.lab) == before
+    assert all(ids == [] for ids in three.containers().values())
+    assert re.search(r"^reach +ok +all 3 +SSH as trainer$", again, re.MULTILINE)
+    assert re.search(r"^engine +ok +all 3 +Docker \S+ \(API [\d.]+\), overlay2$", again, re.MULTILINE)
+    assert re.search(r"^ports +ok +all 3 +2222 free$", again, re.MULTILINE)
+    assert re.search(r"^node3 +ok +ok +ok$", again, re.MULTILINE)
+    assert again.endswith("3 hosts looked at, 9 of 9 addresses reached: nothing is in the way\n")
+
+
+def test_an_image_that_is_not_there_is_no_fault_and_leaves_addresses_untried(three: Cluster) -> None:
+    for host in three.lab.hosts:
+        host.forget_images()
+    printed = three("check")
+    brings = "`tfprov image deliver` brings it, or `tfprov check --deliver`"
+    assert re.search(rf"^image +note +all 3 +not there yet; {brings}$", printed, re.MULTILINE)
+    assert f"note     not tried: node1, node2, node3: the image is not there: {brings}\n" in printed
+    assert "FROM" not in printed, "a table without a single try says nothing"
+    assert all(ids == [] for ids in three.containers().values())
+    assert all(not names for names in images_on(three.lab))
+
+
+def test_a_firewall_between_two_hosts_is_found(three: Cluster) -> None:
+    delivered(three)
+    one, two, *_ = three.lab.hosts
+    two.disturbed = one.disturbed = True
+    two.run(
+        "iptables",
+        "-w",
+        "-t",
+        "raw",
+        "-I",
+        "PREROUTING",
+        "-s",
+        one.address,
+        "-p",
+        "tcp",
+        "--dport",
+        str(PORT),
+        "-j",
+        "DROP",
+    )
+    one.run("iptables", "-w", "-I", "DOCKER-USER", "-s", two.address, "-p", "tcp", "-j", "REJECT")
+    printed = three("check", code=1)
+    dropped = (
+        f"node1 does not reach worker/0 at {two.address}:2222: no answer; a firewall drops it: open port 2222 on node2"
+    )
+    refused = f"node2 does not reach ps/0 at {one.address}:2222: refused; open port 2222 on node1, or correct `address`"
+    assert f"failed   {dropped}" in printed
+    assert f"failed   {refused}" in printed
+    assert "7 of 9 addresses reached: 2 failed" in printed
+    assert all(ids == [] for ids in three.containers().values())
+
+
+def test_a_host_that_cannot_be_reached_has_one_line_and_the_others_are_looked_at(three: Cluster) -> None:
+    delivered(three)
+    three.lab.hosts[1].service("sshd", "stop")
+    found = check(three, code=4)
+    ((verdict, words),) = told(found, "node2")
+    assert verdict == "failed"
+    assert re.fullmatch(r"[\d.]+:22 refused the connection; start sshd there, or correct `ansible_port`", words)
+    assert [it for it in bad(found) if it[0] != "node2"] == []
+    tried = outcomes(found)
+    assert {pair for pair, outcome in tried.items() if outcome == "ok"} == {
+        (host, task) for host in ("node1", "node3") for task in ("ps/0", "worker/1")
+    }
+    assert tried["node1", "worker/0"] == "-"
+
+
+def test_everything_that_is_wrong_with_a_host_is_told_at_once(three: Cluster) -> None:
+    delivered(three)
+    host = three.lab.hosts[2]
+    host.hide_docker()
+    skewed = "#!/bin/sh\nexec /bin/date -d '+90 seconds' \"$@\"\n"
+    host.run("sh", "-c", 'printf "%s" "$0" >/usr/local/bin/date && chmod 755 /usr/local/bin/date', skewed)
+    found = check(three, code=1)
+    assert [verdict for verdict, _ in told(found, "node3", "reach")] == ["ok"]
+    ((verdict, words),) = told(found, "node3", "engine")
+    assert (verdict, words) == (
+        "failed",
+        "Docker is not installed; install it there (Debian: `apt-get install docker.io`)",
+    )
+    ((verdict, words),) = told(found, "node3", "clock")
+    assert verdict == "warning"
+    assert re.fullmatch(r"(89|90|91) s ahead of this machine; set it there, .*", words)
+    assert {host for host, *_ in bad(found)} == {"node3"}
+
+
+def test_who_has_a_port_is_named(three: Cluster, images: Images) -> None:
+    delivered(three)
+    one, two, *_ = three.lab.hosts
+    three.lab.load(images.tiny(), [two])
+    one.disturbed = True
+    one.run("sh", "-c", "nc -lk 2222 >/dev/null 2>&1 & sleep 0.5")
+    two.client.containers.run(
+        images.tiny(), ["sleep", "600"], name="theirs", detach=True, ports={"2222/tcp": (two.address, PORT)}
+    )
+    found = check(three, code=1)
+    fix = "stop it, or choose another `port`"
+    assert told(found, "node1", "ports") == [("failed", f"{one.address}:2222 is taken by another program; {fix}")]
+    assert told(found, "node2", "ports") == [("failed", f"{two.address}:2222 is taken by the container theirs; {fix}")]
+    assert told(found, "node3", "ports") == [("ok", "2222 free")]
+    assert [it["outcome"] for it in found["matrix"] if it["task"] == "ps/0"] == ["-", "-", "-"]
+    assert [made.name for made in two.client.containers.list()] == ["theirs"]
+
+
+def test_containers_with_our_names_or_our_labels(three: Cluster, images: Images) -> None:
+    delivered(three)
+    one, two, *_ = three.lab.hosts
+    three.lab.load(images.tiny(), [one, two])
+    one.client.containers.create(images.tiny(), name="tfprov-lab-ps-0")
+    two.client.containers.create(images.tiny(), labels={"tfprov.cluster": "lab", "tfprov.task": "worker/7"})
+    found = check(three, code=1)
+    ((verdict, words),) = told(found, "node1", "containers")
+    assert verdict == "failed"
+    assert re.fullmatch(r"the container tfprov-lab-ps-0 \(\w{12}\) is not ours, .*; rename it, or .*", words)
+    ((verdict, words),) = told(found, "node2", "containers")
+    assert (verdict, words) == ("note", "worker/7 is here and is not wanted here: `tfprov up` removes it")
+    assert [len(ids) for ids in three.containers().values()] == [1, 1, 0, 0]
+
+
+def test_tasks_that_run_answer_for_themselves(three: Cluster) -> None:
+    three("up")
+    before = three.containers()
+    found = check(three)
+    assert bad(found) == []
+    assert told(found, "node2", "ports") == [("ok", "2222 held by worker/0")]
+    assert set(outcomes(found).values()) == {"ok"}
+    assert three.containers() == before
+    three.lab.hosts[1].client.containers.list()[0].exec_run(["true"])
+
+
+def test_a_wrong_address_is_found(remote: Cluster, archives: dict[str, Path]) -> None:
+    one, two, *_ = remote.lab.hosts
+    written(remote, archives["base"])
+    delivered(remote)
+    # node2 listens where it should, and the others are sent to node1.
+    text = remote.inventory.read_text()
+    other = f"{{tfprov: {{address: {one.address}, bind: {two.address}, port: 2223}}}}"
+    assert "node2:" in text
+    remote.inventory.write_text(text.replace("node2:\n", f"node2:\n          tfprov: {other[9:-1]}\n"))
+    found = check(remote, code=1)
+    assert {pair for pair, outcome in outcomes(found).items() if outcome == "refused"} == {
+        (f"node{n}", "worker/0") for n in (1, 2, 3)
+    }
+
+
+def test_an_image_without_python_lets_the_host_try(remote: Cluster, archives: dict[str, Path]) -> None:
+    one, two, three, _ = remote.lab.hosts
+    settings = {**standin(archives["tiny"]), "command": ["sh", "task.sh"]}
+    remote.write({"ps": [one], "worker": [two, three]}, settings)
+    idle = check(remote, "--deliver")
+    assert set(outcomes(idle).values()) == {"-"}
+    assert told(idle, "node1", "network") == [
+        ("note", "the image has no python3, so the host itself tried the addresses")
+    ]
+    remote("up")
+    running = check(remote)
+    assert set(outcomes(running).values()) == {"ok"}
+    assert [len(ids) for ids in remote.containers().values()] == [1, 1, 1, 0]
+
+
+def test_another_run_that_holds_the_cluster_is_not_disturbed(three: Cluster) -> None:
+    delivered(three)
+    with (three.directory / "state" / "tfprov" / "clusters" / "lab" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = check(three)
+        assert bad(found) == []
+        assert set(outcomes(found).values()) == {"-"}
+        assert "was not tried: cluster lab is in use by" in found["matrix"][0]["what"]
+        assert "is in use by" in three("check", "--deliver", code=3)
+    three("up")
+    with (three.directory / "state" / "tfprov" / "clusters" / "lab" / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert set(outcomes(check(three)).values()) == {"ok"}, "tasks that run answer for themselves"
+
+
+def test_only_some_hosts(three: Cluster) -> None:
+    delivered(three)
+    three.lab.hosts[2].service("sshd", "stop")
+    found = check(three, "-l", "node1,node2")
+    assert set(found["hosts"]) == {"node1", "node2"}
+    assert outcomes(found) == {(f"node{n}", task): "ok" for n in (1, 2) for task in ("ps/0", "worker/0")}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
+def test_nothing_is_left_of_a_check_that_was_cut_off(three: Cluster, number: signal.Signals) -> None:
+    delivered(three)
+    one, two, *_ = three.lab.hosts
+    two.disturbed = True
+    two.run(
+        "iptables",
+        "-w",
+        "-t",
+        "raw",
+        "-I",
+        "PREROUTING",
+        "-s",
+        one.address,
+        "-p",
+        "tcp",
+        "--dport",
+        str(PORT),
+        "-j",
+        "DROP",
+    )
+    process = three.start("check")
+    until(lambda: all(three.containers()[f"node{n}"] for n in (1, 2, 3)), "the stand-ins to be there")
+    process.send_signal(number)
+    assert process.wait(30) == (130 if number is signal.SIGINT else -signal.SIGKILL)
+    if number is signal.SIGKILL:
+        assert any(three.containers().values()), "nobody could remove them"
+        three("check", code=1)
+    assert all(ids == [] for ids in three.containers().values())
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+def answering(three: Cluster, answer: str, *arguments: str) -> tuple[int, str]:
+    """Run `check` at a terminal on which `answer` is typed, and return its exit code and what it printed."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer.encode())
+    try:
+        done = subprocess.run(
+            three.command("check", "--trust", *arguments),
+            env=three.env, cwd=three.directory, text=True, stdin=theirs, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=120, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "Traceback" not in done.stdout
+    return done.returncode, done.stdout
+
+
+def forget(lab: Lab, host: Host) -> str:
+    """Take the key of a host out of known_hosts; return its fingerprint."""
+    known = lab.bed.known_hosts
+    lines = known.read_text().splitlines(keepends=True)
+    known.write_text("# mine\n" + "".join(line for line in lines if not line.startswith(f"{host.address} ")))
+    return host.run("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key").split()[1]
+
+
+def test_an_unknown_key_is_trusted_after_a_yes(three: Cluster) -> None:
+    delivered(three)
+    one, known = three.lab.hosts[0], three.lab.bed.known_hosts
+    shown = forget(three.lab, one)
+    before = known.read_text()
+    code, printed = answering(three, "y\n")
+    assert code == 0, printed
+    assert printed.count("[y/N]") == 1
+    assert f"node1 ({one.address}:22) shows a key that is not known yet:\n  ssh-ed25519 {shown}\n" in printed
+    assert known.read_text() == f"{before}{one.address} {' '.join(one.public_key.split()[:2])}\n"
+    assert bad(check(three)) == []
+
+
+def test_an_unknown_key_is_not_trusted_after_a_no(three: Cluster) -> None:
+    delivered(three)
+    one, known = three.lab.hosts[0], three.lab.bed.known_hosts
+    shown = forget(three.lab, one)
+    before = known.read_text()
+    code, printed = answering(three, "n\n")
+    assert code == 4
+    assert printed.count("[y/N]") == 1
+    assert re.search(
+        rf"^reach +failed +node1 +unknown host key ssh-ed25519 {re.escape(shown)}; compare", printed, re.MULTILINE
+    )
+    assert known.read_text() == before
+
+
+def test_nobody_is_asked_where_nobody_can_answer(three: Cluster) -> None:
+    shown = forget(three.lab, three.lab.hosts[0])
+    before = three.lab.bed.known_hosts.read_text()
+    printed = three("check", "--trust", code=2)
+    assert printed.startswith(f"error: answer needed: is ssh-ed25519 {shown} the key of node1")
+    assert "--accept-new" in printed
+    assert three.lab.bed.known_hosts.read_text() == before
+
+
+def test_a_key_that_has_changed_is_never_asked_about(three: Cluster) -> None:
+    three.lab.hosts[0].change_key()
+    before = three.lab.bed.known_hosts.read_text()
+    code, printed = answering(three, "y\ny\n")
+    assert code == 4
+    assert "[y/N]" not in printed
+    assert re.search(r"^reach +failed +node1 +THE HOST KEY HAS CHANGED", printed, re.MULTILINE)
+    assert three.lab.bed.known_hosts.read_text() == before

@@ -1,0 +1,316 @@
+"""Several controllers and hosts that are lost, in the lab: who holds the lock, and what is done without whom."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.images import Images
+from tests.integration.local import until
+from tests.integration.remote import Cluster, cluster, standin
+from tests.integration.testhost import Host
+from tests.integration.testhosts import Lab
+from tfprov.engine.lock_facts import Facts
+from tfprov.engine.lock_host import HostLock
+from tfprov.errors import HostError, Locked, Unreachable
+from tfprov.hosts import ssh_pulse
+from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh_target import Target
+
+ME = Facts.here("up")
+LOCK = "/tmp/.tfprov-linear.lock"
+
+
+def target(host: Host, user: str) -> Target:
+    return Target(host.name, host.address, user=user, key_files=(host.bed.key,), known_hosts=(host.bed.known_hosts,))
+
+
+Locks = Callable[..., HostLock]
+
+KILL = """for p in /proc/[0-9]*; do
+    case $(tr "\\0" " " <$p/cmdline) in "sshd: trainer"*) kill -9 ${p#/proc/};; esac
+done"""
+"""Ends the connections of the user trainer, on the host, without a word to the other side."""
+
+
+@pytest.fixture
+def locks(lab: Lab) -> Iterator[Locks]:
+    """Makes locks of the cluster `linear` on node1, each of a user with a connection of its own."""
+    host = lab.hosts[0]
+    host.disturbed = True  # what lies in its /tmp is not for the next test
+    with ExitStack() as stack:
+
+        def make(user: str = "trainer", token: str = "", facts: Facts = ME) -> HostLock:
+            ssh = stack.enter_context(SSH(target(host, user)))
+            return HostLock(ssh, "linear", facts, token or f"{user}-{id(ssh)}")
+
+        yield make
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("trainer", "root"), ("root", "trainer"), ("admin", "trainer"), ("trainer", "trainer")]
+)
+def test_users_of_one_host_exclude_each_other(locks: Locks, first: str, second: str) -> None:
+    holder = locks(first, facts=Facts("run", "anna", "laptop", 4711, "12:03:05"))
+    holder.take()
+    refused = locks(second)
+    with pytest.raises(Locked, match=r"in use by `tfprov run` of anna@laptop \(pid 4711, since 12:03:05\), says node1"):
+        refused.take()
+    holder.free()
+    refused.take()
+    with pytest.raises(Locked, match=rf"`tfprov up` of {ME.user}@{ME.controller} \(pid {ME.pid}, "):
+        locks(first).take()
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from typing import Any
+from tfprov.engine.lock_facts import Facts
+from tfprov.engine.lock_host import HostLock
+from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh_target import Target
+name, address, key, known = sys.argv[1:]
+ssh = SSH(Target(name, address, user="trainer", key_files=(Path(key),), known_hosts=(Path(known),)))
+lock = HostLock(ssh, "linear", Facts.here("run"), "theirs")
+lock.take()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_controller_that_is_killed_leaves_nothing_to_unlock(locks: Locks, lab: Lab) -> None:
+    host = lab.hosts[0]
+    command = [sys.executable, "-c", HOLDER, host.name, host.address, str(host.bed.key), str(host.bed.known_hosts)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        other = locks("root")
+        with pytest.raises(Locked, match=rf"`tfprov run` of .+ \(pid {process.pid},"):
+            other.take()
+        process.kill()
+        process.wait()
+        until(lambda: _is_free(other), "the lock is free", 10)
+
+
+def _is_free(lock: HostLock) -> bool:
+    try:
+        lock.take()
+    except Locked:
+        return False
+    return True
+
+
+def test_a_connection_that_is_cut_frees_the_lock_and_is_noticed(locks: Locks, lab: Lab) -> None:
+    holder, host = locks("trainer"), lab.hosts[0]
+    holder.take()
+    host.run("sh", "-c", f"{KILL} 2>/dev/null; true")
+    until(lambda: not holder.alive, "the holder knows", 10)
+    until(lambda: _is_free(locks("root")), "the lock is free", 10)
+
+
+def test_a_run_whose_network_failed_gets_its_own_lock_back(
+    locks: Locks, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_pulse, "INTERVAL", 0.5)
+    monkeypatch.setattr(ssh_pulse, "SILENCE", 1.0)
+    host = lab.hosts[0]
+    living = Facts("run", "anna", "laptop", 4711, "12:03:05")
+    holder = locks("trainer", "ours", living)
+    holder.take()
+    # This connection alone, and for good: as for somebody who comes back with another address.
+    ways = [
+        ("-I", "INPUT", "-p", "tcp", "--sport", port_of(holder)),
+        ("-I", "OUTPUT", "-p", "tcp", "--dport", port_of(holder)),
+    ]
+    for way in ways:
+        host.run("iptables", "-w", *way, "-j", "DROP")
+    until(lambda: not holder.alive, "the holder knows", 20)
+    with pytest.raises(Locked, match="anna@laptop"):
+        locks("trainer", "theirs").take()
+    again = locks("trainer", "ours", living)
+    again.take()
+    assert again.alive
+
+
+def port_of(lock: HostLock) -> str:
+    """Return the port from which the connection of `lock` was made."""
+    assert isinstance(lock._way, SSH)
+    return str(lock._way.open().transport.sock.getsockname()[1])
+
+
+def test_a_host_without_flock_and_one_that_is_not_there_are_named(locks: Locks, lab: Lab) -> None:
+    host = lab.hosts[0]
+    host.run("mv", "/usr/bin/flock", "/usr/bin/flock.hidden")
+    with pytest.raises(HostError, match="node1: there is no `flock`, which the lock needs; install util-linux there"):
+        locks().take()
+    lost = locks("root")
+    host.service("sshd", "stop")
+    host.stop()
+    with pytest.raises(Unreachable, match="node1: "):
+        lost.take()
+
+
+def test_what_lies_in_the_way_of_the_lock_is_left_alone(locks: Locks, lab: Lab) -> None:
+    host = lab.hosts[0]
+    host.run("ln", "-s", "/etc/passwd", LOCK)
+    before = host.run("cat", "/etc/passwd")
+    with pytest.raises(HostError, match=f"{LOCK} is not a file that can be locked"):
+        locks("root").take()
+    assert host.run("cat", "/etc/passwd") == before
+
+
+# --- whole commands --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def archive(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny image as `docker save` writes it."""
+    path = tmp_path_factory.mktemp("archive") / "tiny.tar"
+    with path.open("wb") as file:
+        file.writelines(images.engine.client.images.get(images.tiny()).save(named=images.tiny()))
+    return path
+
+
+@pytest.fixture
+def three(lab: Lab, archive: Path, tmp_path: Path) -> Iterator[Cluster]:
+    """A ps and two workers on three hosts, training for a long time."""
+    for made in cluster(lab, tmp_path):
+        write(made, archive)
+        yield made
+
+
+def write(made: Cluster, archive: Path, **settings: Any) -> None:
+    one, two, other, _ = made.lab.hosts
+    made.write({"ps": [one], "worker": [two, other]}, {**standin(archive), **settings})
+
+
+def errors(printed: str) -> list[str]:
+    return [line for line in printed.splitlines() if line.startswith("error: ")]
+
+
+def test_two_controllers_exclude_each_other(three: Cluster, archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Cluster(three.lab, tmp_path / "other")
+    write(other, archive)
+    write(three, archive, start_timeout=120, command=["sleep", "1000"], flags={}, wiring="tf_config")
+    process = three.start("up")
+    until(lambda: sum(map(len, three.containers().values())) == 3, "the tasks run", 120)
+    for verb in ("up", "down"):
+        (line,) = errors(other(verb, code=3))
+        said = (
+            rf"cluster lab is in use by `tfprov up` of \S+@\S+ \(pid {process.pid}, since .*\), says node1; wait for it"
+        )
+        assert re.search(said, line), line
+    process.kill()
+    process.wait()
+    other("down", "--discard")
+    assert not any(three.containers().values())
+
+
+def test_one_lost_host_is_one_line_and_nothing_is_started_anywhere(three: Cluster) -> None:
+    three.lab.hosts[2].service("sshd", "stop")
+    printed = three("up", code=4)
+    assert len(errors(printed)) == 1
+    assert errors(printed)[0].startswith("error: node3: ")
+    assert not any(three.containers().values())
+    three.lab.hosts[1].service("sshd", "stop")
+    assert [line.split(":")[1] for line in errors(three("up", code=4))] == [" node2", " node3"]
+
+
+def test_a_lost_host_keeps_nobody_from_looking_or_taking_down(three: Cluster) -> None:
+    three("up")
+    host = three.lab.hosts[2]
+    host.service("sshd", "stop")
+    printed = three("status", code=4)
+    assert re.search(r"^worker/1 +unreachable ", printed, re.MULTILINE)
+    assert re.search(r"^worker/0 +running ", printed, re.MULTILINE)
+    assert [line[:14] for line in errors(printed)] == ["error: node3: "]
+    told = three("status", "--json", code=4)
+    data = json.loads(told[: told.rindex("}") + 1])
+    assert [task["state"] for task in data["tasks"]] == ["running", "running", "unreachable"]
+    assert "up: worker/0" in three("logs", "worker/0")
+    three("exec", "worker/0", "--", "true")
+    assert "gathered into" in three("gather")
+    printed = three("down", code=4)
+    assert [line[:14] for line in errors(printed)] == ["error: node3: "]
+    assert [len(ids) for ids in three.containers().values()] == [0, 0, 1, 0]
+    host.service("sshd", "start")
+    three("down")
+    assert not any(three.containers().values())
+
+
+def test_without_the_first_host_the_lock_is_held_on_the_next(three: Cluster) -> None:
+    three("up")
+    three.lab.hosts[0].service("sshd", "stop")
+    assert errors(three("up", code=4))
+    printed = three("down", code=4)
+    assert "node1 cannot be reached: the lock is held on node2" in printed
+    assert [len(ids) for ids in three.containers().values()] == [1, 0, 0, 0]
+
+
+def test_a_worker_that_cannot_reach_its_ps_is_named_and_nothing_is_left(three: Cluster, archive: Path) -> None:
+    one, _, other, _ = three.lab.hosts
+    write(
+        three,
+        archive,
+        start_timeout=15,
+        command=["sh", "-c", "nc -ll -p 2222 -e /bin/cat"],
+        flags={},
+        wiring="tf_config",
+    )
+    one.disturbed = True
+    one.run(
+        "iptables",
+        "-w",
+        "-t",
+        "raw",
+        "-I",
+        "PREROUTING",
+        "-s",
+        other.address,
+        "-p",
+        "tcp",
+        "--dport",
+        "2222",
+        "-j",
+        "DROP",
+    )
+    printed = three("up", code=1)
+    peer = rf"worker/1: cannot reach ps/0 at {one.address}:2222 from node3 after 15 s; does a firewall stand between them\?"
+    assert re.search(peer, printed), printed
+    assert re.search("nothing was left half-started: stopped ps/0, worker/0, worker/1", printed)
+    assert not any(three.containers().values())
+
+
+def test_a_training_is_followed_past_a_host_that_is_lost(three: Cluster, archive: Path) -> None:
+    write(three, archive, flags={"train_steps": 300, "step_seconds": 0.1})
+    process = three.start("run")
+    assert process.stdout is not None
+    host = three.lab.hosts[2]
+    lines: list[str] = []
+
+    def read_to(text: str) -> None:
+        for line in process.stdout or ():
+            lines.append(line)
+            if text in line:
+                return
+        pytest.fail(f"never said: {text}:\n{''.join(lines)}")
+
+    read_to("worker/0 | step 5")
+    host.disturbed = True
+    host.service("sshd", "stop")
+    host.run("sh", "-c", f"{KILL} 2>/dev/null; true")
+    read_to("node3 cannot be reached since ")
+    host.service("sshd", "start")
+    read_to("node3 is back after ")
+    rest, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, rest
+    assert "done: step=300" in rest
+    assert not any(three.containers().values())

@@ -1,0 +1,72 @@
+"""The files of a container on another machine: put there, read and listed through one SSH connection."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.engine import Engine as PrivateEngine
+from tests.integration.images import Images
+from tests.integration.sshd import Sshd, program, sshd
+from tests.integration.test_docker_runtime import DockerBench
+from tests.integration.test_ssh import target
+from tests.integration.test_ssh_engine import docker_command
+from tests.unit.bench import container
+from tfprov.errors import HostError
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.ssh import SSH
+
+pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
+BIG = 24 << 20
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with sshd(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture
+def ssh(server: Sshd) -> Iterator[SSH]:
+    with SSH(target(server)) as connected:
+        yield connected
+
+
+@pytest.fixture
+def remote(engine: PrivateEngine, images: Images, ssh: SSH) -> Iterator[DockerBench]:
+    """The docker runtime through SSH; worker/0 has a large file in its checkpoint directory."""
+    bench = DockerBench(engine, images.tiny())
+    bench.docker.engine, near = Engine.over(ssh, docker_command(engine)), bench.docker.engine
+    try:
+        bench.start(container())
+        bench.save("worker/0", "big", bytes(BIG))
+        yield bench
+    finally:
+        bench.docker.engine.close()
+        bench.docker.engine = near
+        bench.close()
+
+
+def test_large_files_go_there_and_come_back(remote: DockerBench, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 50_000
+    (tmp_path / "data").write_bytes(data)
+    remote.docker.stop("worker/0", 0)
+    remote.start(container(), restore={"model.data": tmp_path / "data"})
+    with remote.docker.open("worker/0", "model.data") as file:
+        assert file.read() == data
+    assert remote.docker.tail("worker/0", "model.data", 1000) == data[-1000:]
+
+
+def test_files_that_are_not_read_to_their_end_leave_sessions_for_others(remote: DockerBench) -> None:
+    for _ in range(15):  # sshd gives ten sessions to a connection
+        with remote.docker.open("worker/0", "big") as file:
+            assert file.read(10) == bytes(10)
+    assert remote.docker.files("worker/0")["big"].size == BIG
+
+
+def test_a_connection_that_is_lost_while_a_file_is_read_is_an_error_of_the_host(remote: DockerBench, ssh: SSH) -> None:
+    with remote.docker.open("worker/0", "big") as file:
+        assert file.read(10) == bytes(10)
+        ssh.close()
+        with pytest.raises(HostError):
+            list(iter(lambda: file.read(1 << 20), b""))

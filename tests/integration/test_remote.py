@@ -1,0 +1,318 @@
+"""The main job, on hosts in containers: over SSH, in Docker, with a program that stands in for TensorFlow."""
+
+import json
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .images import STANDIN, Images
+from .local import until
+from .remote import Cluster, cluster, standin
+from .testhost import Host
+from .testhosts import Lab
+
+
+@pytest.fixture(scope="module")
+def archive(images: Images, private_engine: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny image as `docker save` writes it."""
+    del private_engine
+    directory = tmp_path_factory.mktemp("archive")
+    path = directory / "tiny.tar"
+    with path.open("wb") as file:
+        file.writelines(images.engine.client.images.get(images.tiny()).save(named=images.tiny()))
+    return path
+
+
+@pytest.fixture
+def remote(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
+    yield from cluster(lab, tmp_path)
+
+
+@pytest.fixture
+def three(remote: Cluster, archive: Path) -> Cluster:
+    """A ps and two workers on three hosts, training for a long time."""
+    one, two, three, _ = remote.lab.hosts
+    remote.write({"ps": [one], "worker": [two, three]}, standin(archive))
+    return remote
+
+
+def running(three: Cluster) -> list[str]:
+    """Return the names of all containers that run, on all hosts whose engine answers."""
+    hosts = [host for host in three.lab.hosts if host.engine_answers()]
+    return [str(made.name) for host in hosts for made in host.client.containers.list()]
+
+
+def up(three: Cluster) -> str:
+    return three("up")
+
+
+def test_a_run_trains_brings_the_checkpoint_back_and_leaves_nothing(three: Cluster, archive: Path) -> None:
+    one, two, *rest = three.lab.hosts
+    three.write({"ps": [one], "worker": [two, rest[0]]}, standin(archive, train_steps=8))
+    foreign = [host.client.containers.create("foreign:1", "true", name="foreign") for host in _with_foreign(three.lab)]
+    volume = one.client.volumes.create("tfprov-is-mine-too")
+    printed = three("run")
+    assert "done: step=8" in printed
+    gathered = three.directory / "checkpoints" / "lab"
+    assert (gathered / "checkpoint").read_text().startswith('model_checkpoint_path: "model.ckpt-8"')
+    assert (gathered / "model.ckpt-8.index").read_bytes() == (STANDIN / "weights.index").read_bytes()
+    assert sorted(made for ids in three.containers().values() for made in ids) == sorted(
+        str(made.id) for made in foreign
+    )
+    assert [found.name for found in one.client.volumes.list()] == [volume.name]
+    assert all(host.client.images.get("foreign:1") for host in three.lab.hosts)
+
+
+def _with_foreign(lab: Lab) -> Iterator[Host]:
+    for host in lab.hosts:
+        host.client.api.import_image_from_data(b"\0" * 1024, repository="foreign", tag="1")
+        yield host
+
+
+def test_a_second_up_changes_nothing(three: Cluster) -> None:
+    up(three)
+    before = three.containers()
+    assert "nothing to do" in three("up")
+    assert three.containers() == before
+    assert [len(ids) for ids in before.values()] == [1, 1, 1, 0]
+
+
+def test_a_killed_container_is_named_and_only_it_returns(three: Cluster) -> None:
+    up(three)
+    before = three.containers()
+    killed = three.lab.hosts[2]
+    killed.client.containers.get("tfprov-lab-worker-1").kill()
+    until(lambda: three.tasks()["worker/1"]["state"] == "failed", "the worker is dead")
+    planned = three("plan")
+    assert "killed by SIGKILL" in planned
+    up(three)
+    after = three.containers()
+    assert {name for name in after if after[name] != before[name]} == {killed.name}
+    assert len(after[killed.name]) == 1
+
+
+def test_after_an_edit_of_the_code_only_its_layer_travels(three: Cluster, archive: Path, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    shutil.copytree(STANDIN, code)
+    one, two, other, _ = three.lab.hosts
+    settings = {**standin(archive), "code": str(code)}
+    three.write({"ps": [one], "worker": [two, other]}, settings)
+    for host in three.lab.hosts:
+        host.forget_images()
+    first = up(three)
+    (code / "notes.txt").write_text("one more file\n" * 5000)
+    edited = up(three)
+    assert "restart" in edited
+    assert "code: " in edited
+    assert max(_sent(edited)) < 200_000 < min(_sent(first))
+    assert len(_sent(edited)) == 3
+
+
+def _sent(printed: str) -> list[float]:
+    units = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+    return [float(size) * units[unit] for size, unit in re.findall(r"\(([\d.]+) (\w+) sent\)", printed)]
+
+
+def test_every_task_of_a_cluster_runs_the_same_image(three: Cluster) -> None:
+    up(three)
+    hosts = three.lab.hosts[:3]
+    assert len({made.attrs["Image"] for host in hosts for made in host.client.containers.list()}) == 1
+
+
+def test_what_the_labels_say_holds_no_secret(three: Cluster, archive: Path) -> None:
+    one, two, *_ = three.lab.hosts
+    three.write({"ps": [one], "worker": [two]}, {**standin(archive), "env": {"TOKEN": "s3cret"}})
+    printed = up(three)
+    (made,) = two.client.containers.list()
+    assert "TOKEN=s3cret" in made.attrs["Config"]["Env"]
+    assert "s3cret" not in json.dumps(made.attrs["Config"]["Labels"]) + printed
+
+
+def test_two_at_once_the_second_is_told_who_is_first(three: Cluster) -> None:
+    three.write(
+        {"ps": [three.lab.hosts[0]], "worker": [three.lab.hosts[1]]},
+        {**_settings(three), "command": ["sh", "-c", "sleep 600"], "start_timeout": 60},
+    )
+    first = three.start("up")
+    until(lambda: three.containers()["node1"], "the first has begun")
+    printed = three("up", "-e", "tfprov.flags.train_steps=7", code=3)
+    assert f"pid {first.pid}" in printed
+    assert "`tfprov up`" in printed
+    first.send_signal(signal.SIGINT)
+    first.wait(60)
+
+
+def _settings(made: Cluster) -> dict[str, object]:
+    import yaml  # noqa: PLC0415
+
+    found: dict[str, object] = yaml.safe_load(made.inventory.read_text())["all"]["vars"]["tfprov"]
+    return found
+
+
+def test_whenever_the_controller_is_killed_the_next_run_converges(three: Cluster) -> None:
+    for host in three.lab.hosts:
+        host.forget_images()
+    for tenths in range(4, 40, 3):
+        process = three.start("up")
+        time.sleep(tenths / 10)
+        process.kill()
+        process.wait()
+    up(three)
+    assert [len(ids) for ids in three.containers().values()] == [1, 1, 1, 0]
+    assert {task["state"] for task in three.tasks().values()} == {"running"}
+    assert "nothing to do" in three("up")
+
+
+def test_a_gather_that_is_killed_is_made_good_by_the_next(three: Cluster) -> None:
+    up(three)
+    until(lambda: "saved" in three("logs", "worker/0"), "a checkpoint")
+    for tenths in (3, 5, 7, 9, 11):
+        process = three.start("gather")
+        time.sleep(tenths / 10)
+        process.kill()
+        process.wait()
+    three("gather")
+    gathered = three.directory / "checkpoints" / "lab"
+    manifest = json.loads((gathered / "manifest.json").read_text())
+    newest = manifest["checkpoints"][-1]["prefix"]
+    assert (gathered / f"{newest}.index").read_bytes() == (STANDIN / "weights.index").read_bytes()
+    assert not [path for path in gathered.rglob("*") if path.name.endswith(".part")]
+
+
+def test_a_host_that_left_the_inventory_is_still_taken_down(three: Cluster, archive: Path) -> None:
+    up(three)
+    one, two, *_ = three.lab.hosts
+    three.write({"ps": [one], "worker": [two]}, standin(archive))
+    assert "not in the inventory" in three("status")
+    three("down")
+    assert not any(three.containers().values())
+    assert json.loads((three.directory / "state/tfprov/clusters/lab/hosts.json").read_text()) == {}
+
+
+def test_a_training_goes_on_on_other_hosts(three: Cluster, archive: Path) -> None:
+    up(three)
+    until(lambda: "step 12" in three("logs", "worker/0"), "some steps")
+    three("down")
+    _, _, one, two = three.lab.hosts
+    three.write({"ps": [one], "worker": [two]}, standin(archive))
+    printed = three("up", "--resume")
+    assert re.search(r"goes on from step \d+", printed)
+    made = two.client.containers.get("tfprov-lab-worker-0")
+    listed = made.exec_run(["ls", "/checkpoints"]).output
+    assert isinstance(listed, bytes)
+    gathered = sorted((three.directory / "checkpoints" / "lab").glob("model.ckpt-*.index"))
+    newest = max(gathered, key=lambda path: int(re.findall(r"\d+", path.name)[0]))
+    assert newest.name in listed.decode()
+
+
+@pytest.mark.parametrize("fault", ["unknown", "changed", "auth", "sshd", "docker", "port"])
+def test_one_host_at_fault_is_named_in_one_line_and_nothing_is_left_half_started(three: Cluster, fault: str) -> None:
+    bad = three.lab.hosts[2]
+    before = three.containers()
+    code, said = _break(three, fault)
+    printed = three("up", code=code)
+    told = [line for line in printed.splitlines() if bad.name in line and re.search(said, line)]
+    assert told, printed
+    assert not running(three)
+    assert not any(before.values())
+
+
+def _break(three: Cluster, fault: str) -> tuple[int, str]:
+    """Do it to the third host; return the exit code of `up` and what is said of the host."""
+    bad = three.lab.hosts[2]
+    known = three.lab.bed.known_hosts
+    if fault == "unknown":
+        lines = [line for line in known.read_text().splitlines() if not line.startswith(f"{bad.address} ")]
+        known.write_text("\n".join([*lines, ""]))
+        return 4, r"unknown host key ssh-ed25519 SHA256:\S+; .*--accept-new"
+    if fault == "changed":
+        bad.change_key()
+        return 4, r"THE HOST KEY HAS CHANGED.*ssh-keygen -R"
+    if fault == "auth":
+        bad.disturbed = True
+        bad.run("sh", "-c", ": >/etc/ssh/authorized_keys")
+        return 4, r"refused|denied|does not accept"
+    if fault == "sshd":
+        bad.service("sshd", "stop")
+        return 4, r"refused the connection; start sshd there"
+    if fault == "docker":
+        bad.hide_docker()
+        return 1, r"Docker is not installed; install it there"
+    bad.disturbed = True
+    bad.run("sh", "-c", f"nc -lk {bad.address} 2222 >/dev/null 2>&1 & sleep 0.3")
+    return 1, r"port 2222 is taken; stop what listens there"
+
+
+def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(three: Cluster, archive: Path) -> None:
+    small = three.lab.add(disk="3m")
+    one, two, *_ = three.lab.hosts
+    three.write({"ps": [one], "worker": [two, small]}, standin(archive))
+    printed = three("up", code=1)
+    assert re.search(rf"{small.name}: no room for the image: it needs .* is free in ", printed)
+    assert not any(three.containers().values())
+
+
+def test_a_host_that_forbids_forwarding_is_served_and_told_why_it_is_slower(three: Cluster) -> None:
+    slow = three.lab.hosts[2]
+    slow.forget_images()
+    slow.sshd_option("AllowTcpForwarding no")
+    printed = up(three)
+    assert re.search(rf"{slow.name}: .*forward", printed)
+    assert [len(ids) for ids in three.containers().values()] == [1, 1, 1, 0]
+
+
+def test_a_worker_that_ends_at_once_takes_the_start_back(three: Cluster, archive: Path) -> None:
+    one, two, other, _ = three.lab.hosts
+    three.write(
+        {"ps": [one], "worker": [two, other]},
+        standin(archive),
+        role_settings={"worker": {"command": ["sh", "-c", "echo no such data; exit 3"]}},
+    )
+    printed = three("up", code=1)
+    assert re.search(r"worker/\d: exited with code 3", printed)
+    assert "no such data" in printed
+    assert not running(three)
+    three("up", "--partial", code=1)
+    assert any(three.containers().values())
+    three("down", "--discard")
+
+
+def test_with_sudo_the_user_needs_no_docker_group(three: Cluster, archive: Path) -> None:
+    one, two, *_ = three.lab.hosts
+    three.write({"ps": [one], "worker": [two]}, standin(archive), user="admin", ansible_become=True)
+    up(three)
+    assert {task["state"] for task in three.tasks().values()} == {"running"}
+    three.write({"ps": [one], "worker": [two]}, standin(archive), user="plain")
+    printed = three("status", code=1)
+    assert "add the user to the group `docker`" in printed
+
+
+def test_a_command_runs_beside_a_task_and_on_the_hosts(three: Cluster) -> None:
+    up(three)
+    assert '"job": "worker"' not in three("exec", "worker/1", "--", "true")
+    assert "worker/1" in three("exec", "worker/1", "--", "sh", "-c", "echo $TFPROV_TASK")
+    three("exec", "worker/1", "--", "sh", "-c", "exit 5", code=5)
+    assert "up: ps/0" in three("logs", "ps/0")
+
+
+def test_a_reboot_of_a_host_is_seen_and_made_good(three: Cluster) -> None:
+    up(three)
+    three.lab.hosts[2].restart()
+    assert three.tasks()["worker/1"]["state"] == "failed"
+    up(three)
+    assert {task["state"] for task in three.tasks().values()} == {"running"}
+
+
+def test_a_foreign_container_of_our_name_is_not_touched(three: Cluster, archive: Path) -> None:
+    up(three)
+    three("down")
+    two = three.lab.hosts[1]
+    image = two.client.images.list()[0]
+    theirs = two.client.containers.create(image, "true", name="tfprov-lab-worker-0")
+    assert "is not ours" in three("up", code=1)
+    assert [made.id for made in two.client.containers.list(all=True)] == [theirs.id]

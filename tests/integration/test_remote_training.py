@@ -1,0 +1,87 @@
+"""TensorFlow for real, each task in a container of its own host, over SSH."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .images import Images
+from .remote import Cluster, cluster, training
+from .testhosts import Lab
+
+pytestmark = pytest.mark.tensorflow
+
+READ = """
+import sys, json
+import tensorflow as tf
+path = tf.train.latest_checkpoint(sys.argv[1])
+reader = tf.train.load_checkpoint(path)
+print(json.dumps({name: reader.get_tensor(name).tolist() for name in reader.get_variable_to_shape_map()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The controller's cache: the image is exported into it once for all tests here."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def remote(lab: Lab, images: Images, tmp_path: Path, cache: Path) -> Iterator[Cluster]:
+    images.train()  # so that the build below finds every layer made
+    for made in cluster(lab, tmp_path):
+        made.env["XDG_CACHE_HOME"] = str(cache)
+        yield made
+
+
+def restored(directory: Path) -> dict[str, float]:
+    """Read every tensor of the newest checkpoint in `directory`, as a user's program would."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(directory)], capture_output=True, text=True, check=True, timeout=120
+    )
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_three_hosts_train_and_the_checkpoint_comes_back_whole(remote: Cluster, images: Images) -> None:
+    one, two, three, _ = remote.lab.hosts
+    remote.write({"ps": [one], "worker": [two, three]}, training(remote.directory, images.train_arguments()))
+    printed = remote("run", timeout=600)
+    assert "done: step=" in printed
+    tensors = restored(remote.directory / "checkpoints" / "lab")
+    assert tensors["W"] == pytest.approx(2, abs=0.1)
+    assert tensors["global_step"] >= 2000
+    assert not any(remote.containers().values())
+    manifest = json.loads((remote.directory / "checkpoints/lab/manifest.json").read_text())
+    assert manifest["checkpoints"][-1]["tensors"] == len(tensors)
+
+
+def test_the_textbooks_shards_are_fetched_from_one_ps(remote: Cluster, images: Images) -> None:
+    one, two, three, _ = remote.lab.hosts
+    settings = training(remote.directory, images.train_arguments(), "textbook.py")
+    settings["flags"] |= {"checkpoint_dir": "{{ checkpoint_dir }}"}
+    remote.write({"ps": [one], "worker": [two, three]}, settings)
+    printed = remote("run", timeout=600)
+    assert "ps/0" in next(line for line in printed.splitlines() if "came from" in line)
+    assert restored(remote.directory / "checkpoints" / "lab")["W"] == pytest.approx(2, abs=0.1)
+    assert not any(remote.containers().values())
+
+
+def test_the_textbooks_saver_with_two_ps_is_explained_and_nothing_broken_is_called_whole(
+    remote: Cluster, images: Images
+) -> None:
+    one, two, three, four = remote.lab.hosts
+    settings = training(remote.directory, images.train_arguments(), "textbook.py")
+    settings["flags"] |= {"checkpoint_dir": "{{ checkpoint_dir }}"}
+    remote.write({"ps": [one, four], "worker": [two, three]}, settings)
+    done = subprocess.run(
+        remote.command("run"), env=remote.env, cwd=remote.directory, capture_output=True, text=True, timeout=600,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert any("sharded=False" in line and "ps/0" in line and "ps/1" in line for line in said.splitlines()), said
+    assert not list((remote.directory / "checkpoints").glob("lab/*.index"))

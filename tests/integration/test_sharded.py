@@ -1,0 +1,91 @@
+"""The textbook's program with TensorFlow's default saver, its tasks in directories of their own as on hosts of their own.
+
+`../checkpoints` is every task's own checkpoint directory, seen from where it works: so the ps writes its variables on
+"its" disk, as it does on another machine, and not on the chief's.
+"""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.local import Local, local, until
+from tests.integration.test_training import read_back
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("tensorflow")]
+
+INVENTORY = """
+all:
+  vars:
+    tfprov:
+      cluster: textbook
+      code: PROGRAMS
+      command: [python, textbook.py]
+      flags: {train_steps: 300, checkpoint_dir: ../checkpoints}
+      env: {TF_CPP_MIN_LOG_LEVEL: "2"}
+      port: PORT
+  children:
+    ps: {hosts: {localhost: }}
+    worker: {hosts: {localhost: }}
+"""
+ORIGIN = "its index and 1 shard came from ps/0 (the program's saver writes each ps's part on that ps's host)"
+TORN = "worker/0: the saver left its shards on ps/0 and ps/1 and could not merge them across hosts; save with"
+
+
+@pytest.fixture
+def tfprov(tmp_path: Path) -> Iterator[Local]:
+    yield from local(tmp_path)
+
+
+def test_shards_that_lie_with_the_ps_are_gathered_restore_and_are_gone_on_from(tfprov: Local) -> None:
+    tfprov.write(INVENTORY)
+    output = tfprov("run")
+    assert f"model.ckpt-300: {ORIGIN}" in output
+    assert "model.ckpt-300 (3 tensors read)" in output
+    target = tfprov.directory / "checkpoints" / "textbook"
+    manifest = json.loads((target / "manifest.json").read_text())
+    assert manifest["checkpoints"][-1] == {"prefix": "model.ckpt-300", "step": 300, "tensors": 3, "from_ps": True}
+    assert read_back(target)["global_step"] == 300
+    assert tfprov.processes() == []
+
+    assert "`--resume` would go on from step 300" in tfprov("plan")
+    tfprov.write(INVENTORY.replace("train_steps: 300", "train_steps: 500"))
+    output = tfprov("run", "--resume")
+    assert "the training goes on from step 300 (gathered)" in output
+    assert not re.search(r"worker/0 \| step 200\b", output)
+    assert re.search(r"worker/0 \| step 400\b", output)
+    after = json.loads((target / "manifest.json").read_text())
+    assert after["run"] == manifest["run"], "it is the same training"
+    assert [saved["step"] for saved in after["checkpoints"]][-2:] == [300, 500]
+    assert read_back(target)["global_step"] == 500
+    assert [path.name for path in target.parent.iterdir()] == ["textbook"]
+
+
+def test_a_chief_that_is_killed_gets_its_checkpoint_from_where_it_was_gathered_to(tfprov: Local) -> None:
+    tfprov.write(INVENTORY.replace("train_steps: 300", "train_steps: 1000000"))
+    tfprov("up")
+    until(lambda: (p := tfprov.progress()) and p["step"] > 100, "100 steps")
+    os.kill(int(tfprov.pids()["worker/0"]), signal.SIGKILL)
+    until(lambda: tfprov.tasks()["worker/0"]["state"] == "failed", "the chief is seen to be dead")
+    assert "worker/0 cannot go on by itself" in tfprov("plan")
+    assert "is not gathered; run `tfprov gather` first" in tfprov("up", "--resume", code=1)
+    assert ORIGIN in tfprov("gather")
+    tfprov("up", "--resume")
+    until(lambda: (p := tfprov.progress()) and p["step"] > 100, "100 steps more")
+    tfprov("down")
+
+
+def test_the_shards_of_two_ps_that_cannot_be_merged_are_explained(tfprov: Local) -> None:
+    tfprov.write(
+        INVENTORY.replace("ps: {hosts: {localhost: }", "ps: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}")
+    )
+    tfprov("up")
+    until(lambda: tfprov.tasks()["worker/0"]["state"] == "failed", "its first save fails", seconds=120)
+    assert TORN in tfprov("gather", code=1)
+    assert not (tfprov.directory / "checkpoints").exists()
+    assert TORN in tfprov("down", code=1)
+    assert tfprov.processes() == []

@@ -1,0 +1,69 @@
+"""From checked settings to a Context, for clusters whose tasks are containers on machines with a Docker engine."""
+
+import os
+
+from tfprov.config.connection import Connection
+from tfprov.config.settings import RoleSettings, connection_of
+from tfprov.delivery.store import CodeStore
+from tfprov.engine import fleet
+from tfprov.engine.context import Context
+from tfprov.engine.images import put_into
+from tfprov.engine.packing import all_problems, pack_all
+from tfprov.engine.prepare import Given, target_of
+from tfprov.engine.record import Record
+from tfprov.engine.supply import Supplier
+from tfprov.model.inventory import Inventory
+from tfprov.paths import cache_home
+from tfprov.planning.desired import desired
+from tfprov.planning.place import place
+
+
+def docked(given: Given) -> Context:
+    """Return the context; InvalidInput with all that is wrong, HostError when this machine's own engine does not run."""
+    inventory, roles, home, wishes = given.inventory, given.roles, given.home, given.wishes
+    present = {role.host: role.way for role in roles}
+    recorded = {host: way for host, way in Record(home).read().items() if host not in present}
+    found = fleet.machines(
+        {**present, **recorded, **_builders(inventory, roles, present)}, os.environ, accept_new=wishes.accept_new
+    )
+    roles = fleet.addressed(roles, found)
+    store = CodeStore(cache_home() / "code")
+    supplier = Supplier(found, given.report, os.environ, store)
+    cluster, codes, addresses, source = all_problems(
+        lambda: place(roles),
+        lambda: pack_all(roles),
+        lambda: fleet.published(roles),
+        lambda: supplier.source(roles[0]),
+    )
+    stock = source.stock(roles, codes, addresses)
+    settings = {(role.role, role.host): role.values for role in roles}
+    digests = {place: code.digest for place, code in codes.items()}
+    hosts = {host: machine for host, machine in found.items() if host in present or host in recorded}
+    return Context(
+        inventory=inventory,
+        cluster=cluster,
+        wanted=desired(
+            cluster, roles, digests, lambda task: settings[task.role, task.host].checkpoints.dir, stock.boxes
+        ),
+        runtimes=fleet.runtimes(hosts, cluster.name, put_into(store, {c.digest: c for c in codes.values()})),
+        artifacts=stock.artifacts,
+        home=home,
+        target=target_of(cluster, roles),
+        report=given.report,
+        forks=wishes.forks,
+        hosts=given.limit,
+        machines=found,
+        left=frozenset(recorded),
+        resume=wishes.resume,
+        record=Record(home),
+        ways=present,
+    )
+
+
+def _builders(
+    inventory: Inventory, roles: tuple[RoleSettings, ...], present: dict[str, Connection]
+) -> dict[str, Connection]:
+    """Return the way to the host that builds, where it has no role of its own."""
+    image = roles[0].values.image
+    host = image.build_on if image else None
+    return {host: connection_of(inventory, host)} if host and host not in present else {}

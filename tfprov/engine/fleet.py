@@ -1,0 +1,113 @@
+"""The machines of a cluster in Docker: from what the inventory says of them to connections, addresses and runtimes."""
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from tfprov.config.connection import Connection
+from tfprov.config.settings import RoleSettings
+from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
+from tfprov.hosts.docker import DockerRuntime
+from tfprov.hosts.engine_api import LOCAL, Engine
+from tfprov.hosts.machine import Here, Machine, Remote
+from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh_target import Target
+
+_USER_CONFIG = Path("~/.ssh/config")
+
+
+def machines(ways: Mapping[str, Connection], environ: Mapping[str, str], *, accept_new: bool) -> dict[str, Machine]:
+    """Return the machine behind every way, by host; nothing is connected yet."""
+    return {host: _machine(way, environ, accept_new=accept_new) for host, way in ways.items()}
+
+
+def _machine(way: Connection, environ: Mapping[str, str], *, accept_new: bool) -> Machine:
+    if way.local:
+        return Here(way.host, engine_socket(environ))
+    target = Target(
+        name=way.host,
+        address=way.address,
+        port=way.port,
+        user=way.user,
+        key_files=way.key_files,
+        password=way.password,
+        become=way.become,
+        proxy_jump=way.proxy_jump,
+        proxy_command=way.proxy_command,
+        ssh_config=way.ssh_config or _USER_CONFIG.expanduser(),
+        known_hosts=way.known_hosts,
+        accept_new=accept_new or way.accept_new,
+        connect_timeout=way.timeout,
+    )
+    return Remote(SSH(target))
+
+
+def engine_socket(environ: Mapping[str, str]) -> Path:
+    """Return the socket of this machine's engine: what DOCKER_HOST names, else Docker's own place."""
+    stated = environ.get("DOCKER_HOST", "")
+    if stated and not stated.startswith("unix://"):
+        fix = "unset it, or name a unix socket, such as unix:///var/run/docker.sock"
+        raise Usage(f"DOCKER_HOST is {shown(stated)}: only a unix socket is used", fix)
+    return Path(stated.removeprefix("unix://")) if stated else LOCAL
+
+
+def runtimes(
+    found: Mapping[str, Machine], cluster: str, codes: Callable[[str], bytes] | None = None
+) -> dict[str, DockerRuntime]:
+    """Return the docker runtime of every machine."""
+    return {
+        host: DockerRuntime(machine.engine, cluster, machine.serves, lambda argv, m=machine: m.run(argv), codes)  # type: ignore[misc]
+        for host, machine in found.items()
+    }
+
+
+def addressed(roles: Sequence[RoleSettings], found: Mapping[str, Machine]) -> tuple[RoleSettings, ...]:
+    """Give the roles of this machine an address at which its containers reach each other.
+
+    Inside a container 127.0.0.1 is the container itself; the gateway of Docker's bridge is this machine.
+    """
+    gateways: dict[str, str] = {}
+    result = []
+    for role in roles:
+        inside = role.local and role.values.address is None
+        if inside and role.host not in gateways:
+            gateways[role.host] = _gateway(found[role.host].engine)
+        result.append(replace(role, address=gateways[role.host]) if inside else role)
+    return tuple(result)
+
+
+def _gateway(engine: Engine) -> str:
+    with engine.errors():
+        facts: dict[str, Any] = engine.api.inspect_network("bridge")
+    gateway = next((entry["Gateway"] for entry in facts["IPAM"]["Config"] or () if entry.get("Gateway")), None)
+    if gateway is None:
+        fix = "set `address` under `tfprov:` to an address of this machine"
+        raise HostError(engine.host, "its Docker engine has no bridge network", fix)
+    return str(gateway)
+
+
+def published(roles: Sequence[RoleSettings]) -> dict[str, str]:
+    """Return the address on which each host publishes its ports; InvalidInput for a name that has none."""
+    found: dict[str, str] = {}
+    problems = []
+    for role in roles:
+        if role.host in found:
+            continue
+        try:
+            found[role.host] = role.values.bind or _resolved(role.address)
+        except OSError:
+            fix = "set `bind` to the address that the host has in the cluster's network"
+            problems.append(Problem(role.where, f"no address found for {shown(role.address)}", fix))
+    if problems:
+        raise InvalidInput(problems)
+    return found
+
+
+def _resolved(address: str) -> str:
+    try:
+        return str(ip_address(address))
+    except ValueError:
+        return str(socket.getaddrinfo(address, None, socket.AF_INET)[0][4][0])

@@ -1,0 +1,207 @@
+"""The images of a cluster: what `image:` and `code:` say, as artifacts that are built once and brought to every host.
+
+An image is known by a key over all it is made from (the build context and arguments, or the archive, or the name; the
+code; tfprov's own runtime), so a plan can be made before anything is built, and from any controller. On hosts, and in the
+controller's layout, it is called `tfprov/CLUSTER:KEY`.
+"""
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tfprov.delivery.archive import load
+from tfprov.delivery.build import Recipe, build, export
+from tfprov.delivery.code import Code
+from tfprov.delivery.layer import code_archive, compose
+from tfprov.delivery.layout import Layout
+from tfprov.delivery.oci import Image
+from tfprov.delivery.pull import pull
+from tfprov.delivery.push import forget, push
+from tfprov.delivery.store import CodeStore
+from tfprov.engine.report import Reporter
+from tfprov.errors import DeliveryError, HostError
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.machine import Machine
+
+KEPT = 4
+"""Images of a cluster that stay on a host besides those it needs, for the way back; each holds only layers of its own."""
+
+BASE = "tfprov-base"
+"""Begins the names of images without code, in the controller's layout."""
+
+
+def reference(cluster: str, *parts: object) -> str:
+    """Return the name, on every host, of the image that is made from `parts`: plain values that say all about it."""
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return f"tfprov/{cluster}:{key}"
+
+
+@dataclass
+class Workshop:
+    """Where images are made: the layout they are kept in, the hosts they go to, and whoever is told about it."""
+
+    layout: Layout
+    machines: Mapping[str, Machine]
+    report: Reporter
+    names: set[str] = field(default_factory=set)
+    """The images of the inventory, by their names on hosts: none of them is in another's way."""
+    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """Let one at a time do what is called `name`: two images from one base must not build it twice."""
+        with self._lock:
+            lock = self._locks.setdefault(name, threading.Lock())
+        with lock:
+            yield
+
+    def repository(self, reference: str) -> str:
+        """Return what comes before the tag."""
+        return reference.rpartition(":")[0]
+
+
+@dataclass(frozen=True)
+class Base:
+    """An image without the code: `name` in the layout, and how it is made when it is not there."""
+
+    name: str
+    make: Callable[[Layout, str], Image]
+
+    def get(self, workshop: Workshop) -> Image:
+        """Return it, made now where that is needed."""
+        with workshop.alone(self.name):
+            return workshop.layout.find(self.name) or self.make(workshop.layout, self.name)
+
+
+@dataclass(frozen=True)
+class Layered:
+    """An image that the controller has: its base, tfprov's runtime and the code, brought layer by layer."""
+
+    reference: str
+    base: Base
+    code: Code | None
+    workshop: Workshop
+
+    @property
+    def ready(self) -> bool:
+        """See Artifact."""
+        return self.workshop.layout.find(self.reference) is not None
+
+    def build(self) -> None:
+        """See Artifact."""
+        self.image()
+
+    def image(self) -> Image:
+        """Return it, made now where that is needed: also when somebody has tidied the cache meanwhile."""
+        layout = self.workshop.layout
+        with self.workshop.alone(self.reference), layout.in_use():
+            found = layout.find(self.reference)
+            return found or compose(layout, self.base.get(self.workshop), self.code, self.reference)
+
+    def deliver(self, host: str) -> None:
+        """See Artifact."""
+        workshop, report = self.workshop, self.workshop.report
+        machine = workshop.machines[host]
+        pushed = push(
+            machine,
+            workshop.layout,
+            self.image(),
+            self.reference,
+            lambda sent, total: report.transferred(host, sent, total),
+            lambda text: report.note(f"{host}: {text}"),
+        )
+        if pushed.reason:
+            report.note(f"{host}: {pushed.reason}")
+        with suppress(HostError):  # the images that are not needed any more are a matter of tidiness
+            forget(machine.engine, workshop.repository(self.reference), KEPT + len(workshop.names))
+
+
+@dataclass(frozen=True)
+class Named:
+    """An image that every host pulls from a registry; the code is put into each container beside it."""
+
+    reference: str
+    name: str
+    code: Code | None
+    store: CodeStore
+    workshop: Workshop
+
+    @property
+    def ready(self) -> bool:
+        """See Artifact."""
+        return self.code is None or self.code.digest in self.store.digests()
+
+    def build(self) -> None:
+        """See Artifact."""
+        if self.code is not None:
+            self.store.put(self.code)
+
+    def deliver(self, host: str) -> None:
+        """See Artifact. A tag can mean another image a moment later: who comes first decides for all."""
+        machine, note = self.workshop.machines[host], self.workshop.report.note
+        with self.workshop.alone(self.reference):
+            chosen = self._chosen()
+            if chosen is None:
+                pull(machine.engine, self.name, self.reference, lambda text: note(f"{host}: {text}"))
+                return
+        pull(machine.engine, chosen, self.reference, lambda text: note(f"{host}: {text}"))
+
+    def _chosen(self) -> str | None:
+        """Return the digest form of what the first host with the image has; None when no host has it."""
+        for machine in self.workshop.machines.values():
+            with suppress(HostError):
+                if found := _digest_form(machine.engine, self.reference, self.name):
+                    return found
+        return None
+
+
+def _digest_form(engine: Engine, reference: str, name: str) -> str | None:
+    with engine.errors():
+        if not engine.api.images(name=reference):
+            return None
+        facts: dict[str, Any] = engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+    bare = name.partition("@")[0]
+    repository = bare.rpartition(":")[0] if ":" in bare.rpartition("/")[2] else bare
+    found = [digest for digest in facts.get("RepoDigests") or () if digest.partition("@")[0].endswith(repository)]
+    return f"{repository}@{found[0].partition('@')[2]}" if found else None
+
+
+def built(recipe: Recipe, engine: Callable[[], Engine], report: Reporter) -> Base:
+    """Return the base that `recipe` describes, built on what `engine` returns and exported once."""
+
+    def make(layout: Layout, name: str) -> Image:
+        on = engine()
+        report.note(f"building {recipe.context.source} on {on.host}")
+        made = build(on, recipe, recipe.key, lambda line: report.log(on.host, line))
+        report.note(f"exporting the image from {on.host}")
+        return export(on, made, layout, name)
+
+    return Base(f"{BASE}/build:{recipe.key}", make)
+
+
+def archived(path: Path, digest: str) -> Base:
+    """Return the base in the archive at `path`, whose content has `digest`."""
+
+    def make(layout: Layout, name: str) -> Image:
+        try:
+            with path.open("rb") as stream:
+                return load(layout, stream, name, where=str(path))
+        except OSError as error:
+            raise DeliveryError(f"{path}: {error.strerror}") from None
+
+    return Base(f"{BASE}/archive:{digest.removeprefix('sha256:')}", make)
+
+
+def put_into(store: CodeStore, codes: Mapping[str, Code]) -> Callable[[str], bytes]:
+    """Return what gives a container the code (by digest) and the runtime that its image does not have."""
+
+    def archive(digest: str) -> bytes:
+        return code_archive(codes[digest] if digest in codes else Code("", digest, store.get(digest)))
+
+    return archive

@@ -1,0 +1,218 @@
+"""Which checkpoints of the chief are whole, wherever their files lie: its program's saver may have left them with a ps.
+
+TensorFlow's default saver is sharded: every ps writes its variables on its own disk, and one of them merges the parts
+into an index and shards, so that both end on that one ps, and only `checkpoint` and the `.meta` files on the chief. With
+two ps on two hosts the merge does not find the other's part, and the program dies of it (both measured).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfprov.checkpoint import NO_STEP, Checkpoint, checkpoints, parse_state, relative, step_of
+from tfprov.engine.context import Context
+from tfprov.errors import HostError
+from tfprov.hosts.base import File, Runtime
+from tfprov.model.state import Observation, Observed, State
+
+REMEDY = "save with tfprov.runtime, or with a Saver(sharded=False) on the chief"
+_STATE = "checkpoint"
+_STATE_LIMIT = 1024 * 1024
+"""Bytes of a `checkpoint` file that are read: its names are short, and few."""
+_UNMERGED = re.compile(r"((?P<prefix>[^/]+)_temp(?:_[0-9a-f]+)?)/part-[0-9]{5}-of-[0-9]{5}\.(?:index|data-.+)")
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """The checkpoint directory of a container, as it was listed."""
+
+    runtime: Runtime
+    holder: Observed
+    files: Mapping[str, File]
+
+    @property
+    def task(self) -> str:
+        """The task whose directory it is."""
+        return self.holder.task
+
+    def __str__(self) -> str:
+        return f"{self.holder.task} on {self.holder.host}"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole checkpoint: its index and shards all lie in `place`, and its `.meta`, if there is one, with the chief."""
+
+    checkpoint: Checkpoint
+    place: Place
+    chief: Place
+
+    @property
+    def from_ps(self) -> bool:
+        """Whether its index and shards lie with a ps."""
+        return self.place.task.startswith("ps/")
+
+    def files(self) -> dict[str, Place]:
+        """Return where each of its files lies, in an order in which they can be put in place: the index last."""
+        names = sorted(self.checkpoint.files, key=lambda name: name.endswith(".index"))
+        return {name: self.chief if name.endswith(".meta") else self.place for name in names}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What there is of the chief's checkpoints.
+
+    `named` are the prefixes in its `checkpoint` file, the newest first; `whole` ascends by step. `doubtful` are those that
+    may be whole and cannot be taken, with the reason, and `held_by` the containers that have something of each.
+    """
+
+    chief: Place
+    named: tuple[str, ...] = ()
+    whole: tuple[Whole, ...] = ()
+    doubtful: Mapping[str, str] = field(default_factory=dict)
+    held_by: Mapping[str, tuple[Observed, ...]] = field(default_factory=dict)
+
+    def find(self, prefix: str) -> Whole | None:
+        """Return the whole checkpoint called `prefix`, or None."""
+        return next((one for one in self.whole if one.checkpoint.prefix == prefix), None)
+
+
+def survey(context: Context, chief: Observed, seen: Callable[[], Observation]) -> Survey:
+    """Look at the chief's directory and, where its newest checkpoints lack parts, at those of the ps of its run.
+
+    Its `checkpoint` file is read first, so that what it names was complete by then, with whoever has it.
+    """
+    runtime = context.runtimes[chief.host]
+    named = _named(runtime, chief.task)
+    place = Place(runtime, chief, runtime.files(chief.task))
+    whole = [Whole(one, place, place) for one in checkpoints(place.files) if one.whole]
+    lacking = [prefix for prefix in named if all(one.checkpoint.prefix != prefix for one in whole)]
+    if not lacking:
+        return Survey(place, named, tuple(whole))
+    now = seen()
+    places, silent = ps_places(context, chief, now), _silent(context, now)
+    doubtful: dict[str, str] = {}
+    held_by: dict[str, tuple[Observed, ...]] = {}
+    for prefix in lacking:
+        found = assemble(prefix, place, places)
+        if found is None and silent:
+            found = f"it may lie with {silent}"
+        if isinstance(found, Whole):
+            whole.append(found)
+        elif found is not None:
+            doubtful[prefix] = found
+        held_by[prefix] = tuple(one.holder for one in places if _parts(prefix, one))
+    whole.sort(key=lambda one: (one.checkpoint.step, one.checkpoint.prefix))
+    return Survey(place, named, tuple(whole), doubtful, held_by)
+
+
+def ps_places(context: Context, chief: Observed, seen: Observation) -> list[Place]:
+    """Return the directories of the ps that train with `chief`; another run's shards can have the same names."""
+    found = [one for one in seen.containers() if one.task.startswith("ps/") and one.run == chief.run]
+    places = (Place(context.runtimes[ps.host], ps, context.runtimes[ps.host].files(ps.task)) for ps in found)
+    return sorted(places, key=lambda place: (place.task, place.holder.host))
+
+
+def assemble(prefix: str, chief: Place, places: Sequence[Place]) -> Whole | str | None:
+    """Return the checkpoint whose index and shards lie with a ps; why it is not taken, or None when there is none.
+
+    All of them must lie with one ps, because that is how TensorFlow leaves them: what could be put together from two
+    directories was written at two times. Two ps may have it, if there is nothing in which they differ.
+    """
+    offers = {place: parts for place in places if (parts := _parts(prefix, place))}
+    if differing := _differing(offers):
+        return differing
+    meta = [name for name in (f"{prefix}.meta",) if name in chief.files]
+    for place, parts in offers.items():
+        if (found := _checkpoint(prefix, [*parts, *meta])).whole:
+            return Whole(found, place, chief)
+    if len(offers) > 1 and _checkpoint(prefix, [name for parts in offers.values() for name in parts]).whole:
+        return f"its parts lie apart, with {_listed(map(str, offers))}"
+    return None
+
+
+def explain_torn(context: Context, seen: Observation) -> str | None:
+    """Say in one line what the program's saver did that no restart can mend; None when it did nothing of the kind.
+
+    For a chief that has ended badly: the program's own error is long and names a file. Never raises for a host.
+    """
+    chief = context.chief(seen)
+    if chief is None:
+        return None
+    try:
+        found = survey(context, chief, lambda: seen)
+        return unmerged(context, found, seen) or _out_of_reach(found)
+    except HostError:
+        return None
+
+
+def unmerged(context: Context, found: Survey, seen: Observation) -> str | None:
+    """Say that shards which were to be merged lie on several hosts: TensorFlow merges them on one of them."""
+    chief = found.chief.holder
+    newest = max((one.checkpoint.step for one in found.whole), default=NO_STEP - 1)
+    saves: dict[str, set[str]] = {}
+    for place in [found.chief, *ps_places(context, chief, seen)]:
+        for name, file in place.files.items():
+            part = _UNMERGED.fullmatch(name)
+            if part and step_of(part["prefix"]) > newest and _is_of(place.holder, file):
+                saves.setdefault(part[1], set()).add(place.task)
+    torn = [tasks for tasks in saves.values() if len(tasks) > 1]
+    if not torn:
+        return None
+    what = f"the saver left its shards on {_listed(sorted(torn[-1]))} and could not merge them across hosts"
+    return f"{chief.task}: {what}; {REMEDY}"
+
+
+def _out_of_reach(found: Survey) -> str | None:
+    newest = found.find(found.named[0]) if found.named else None
+    chief = found.chief.holder
+    if newest is None or not newest.from_ps or chief.state is State.RUNNING:
+        return None
+    what = f"its checkpoint {newest.checkpoint.prefix} lies with {newest.place.task}, where it cannot restore it"
+    return f"{chief.task}: {what}; gather it and start with `--resume`, or {REMEDY}"
+
+
+def _named(runtime: Runtime, chief: str) -> tuple[str, ...]:
+    try:
+        with runtime.open(chief, _STATE) as file:
+            text = file.read(_STATE_LIMIT).decode(errors="surrogateescape")
+    except HostError:  # nothing was saved yet
+        return ()
+    return tuple(dict.fromkeys(filter(None, map(relative, parse_state(text)))))
+
+
+def _parts(prefix: str, place: Place) -> dict[str, File]:
+    """Return the index and shards of `prefix` in a directory."""
+    names = _checkpoint(prefix, place.files).files
+    return {name: place.files[name] for name in names if not name.endswith(".meta")}
+
+
+def _checkpoint(prefix: str, names: Iterable[str]) -> Checkpoint:
+    nothing = Checkpoint(prefix, step_of(prefix), (), (f"{prefix}.index",))
+    return next((found for found in checkpoints(names) if found.prefix == prefix), nothing)
+
+
+def _differing(offers: Mapping[Place, Mapping[str, File]]) -> str | None:
+    first: dict[str, tuple[Place, File]] = {}
+    for place, parts in offers.items():
+        for name, file in parts.items():
+            other, seen = first.setdefault(name, (place, file))
+            if seen.size != file.size:
+                return f"{other} and {place} have different files called {name}"
+    return None
+
+
+def _silent(context: Context, seen: Observation) -> str:
+    """Return the ps whose hosts did not say what they have, in words; nothing when all did."""
+    tasks = [task for task in context.cluster.tasks if task.job == "ps" and task.host in seen.unreachable]
+    return _listed(f"{task.name} on {task.host}, which cannot be reached" for task in tasks)
+
+
+def _is_of(holder: Observed, file: File) -> bool:
+    """Whether a file was written since its task started, both by the clock of its host, which tells whole seconds."""
+    return holder.started_at is None or file.modified + 1 >= holder.started_at
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = [*names] or [""]
+    return f"{', '.join(others)} and {last}" if others else last

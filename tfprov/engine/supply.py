@@ -1,0 +1,143 @@
+"""What the inventory says of images, as artifacts: nothing is built here, only read and named."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfprov.config.settings import RoleSettings
+from tfprov.delivery.build import Recipe, proxies
+from tfprov.delivery.code import Code
+from tfprov.delivery.context import pack_context
+from tfprov.delivery.filestamp import digest_of_file
+from tfprov.delivery.layer import runtime_digest
+from tfprov.delivery.layout import Layout
+from tfprov.delivery.store import CodeStore
+from tfprov.engine import images
+from tfprov.engine.artifacts import Artifact
+from tfprov.engine.beside import beside_file
+from tfprov.engine.fleet import engine_socket
+from tfprov.engine.report import Reporter
+from tfprov.errors import InvalidInput, Problem
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.machine import Machine
+from tfprov.model.settings import Image
+from tfprov.paths import cache_home
+from tfprov.planning.desired import Boxed, Place
+
+CONTROLLER = "this machine"
+"""How messages call the controller's own engine."""
+_CERTIFICATES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+"""Variables that name the certificates programs on the controller trust; where they are needed, a build needs them too."""
+
+
+@dataclass(frozen=True)
+class Stock:
+    """The images of a cluster: the artifact of each by its name, and what each role on each host runs."""
+
+    artifacts: Mapping[str, Artifact]
+    boxes: Mapping[Place, Boxed]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the images of a cluster come from: `said` in a few words, `parts` in full; `make` names one with its code.
+
+    With `beside`, code is put into each container, and not into the image.
+    """
+
+    said: str
+    parts: tuple[str, ...]
+    workshop: images.Workshop
+    make: Callable[[str, Code | None], Artifact]
+    beside: bool = False
+
+    def stock(self, roles: Sequence[RoleSettings], codes: Mapping[Place, Code], addresses: Mapping[str, str]) -> Stock:
+        """Return the images of `roles`: each may have code of its own, and all come from this source."""
+        artifacts: dict[str, Artifact] = {}
+        boxes = {}
+        for role in roles:
+            code = codes.get((role.role, role.host))
+            digest = code.digest if code else None
+            name = images.reference(role.values.cluster, *self.parts, runtime_digest(), digest)
+            artifacts[name] = self.make(name, code)
+            self.workshop.names.add(name)
+            beside = digest if self.beside else None
+            boxes[role.role, role.host] = Boxed(name, self.said, addresses[role.host], beside)
+        return Stock(artifacts, boxes)
+
+
+@dataclass(frozen=True)
+class Supplier:
+    """Reads what an inventory says of images; InvalidInput carries what is wrong there."""
+
+    machines: Mapping[str, Machine]
+    report: Reporter
+    environ: Mapping[str, str]
+    store: CodeStore
+
+    def source(self, role: RoleSettings) -> "Source":
+        """Return what `role` says under `image:`, which is the same for all roles, with its content read."""
+        image = role.values.image
+        assert image is not None, "checked with the settings: the docker runtime has an image"
+        workshop = images.Workshop(Layout(cache_home() / "images"), self.machines, self.report)
+        if image.kind == "name":
+            name = str(image.name)
+
+            def named(made: str, code: Code | None) -> Artifact:
+                return images.Named(made, name, code, self.store, workshop)
+
+            return Source(name, (image.kind, name), workshop, named, beside=True)
+        if image.kind == "archive":
+            path = beside_file(role, "image", "archive")
+            key = self._archive(role, path).removeprefix("sha256:")
+            base = images.archived(path, key)
+        else:
+            recipe = self._recipe(role, image)
+            key = recipe.key
+            base = images.built(recipe, lambda: self._engine(image), self.report)
+
+        def layered(made: str, code: Code | None) -> Artifact:
+            return images.Layered(made, base, code, workshop)
+
+        return Source(f"{image.kind} {key[:12]}", (image.kind, key), workshop, layered)
+
+    def _archive(self, role: RoleSettings, path: Path) -> str:
+        if not path.is_file():
+            reason = "is not a file" if path.exists() else "does not exist"
+            fix = "make it with `docker save -o FILE IMAGE`"
+            raise InvalidInput([Problem(role.at("image", "archive"), f"`image.archive`: {path} {reason}", fix)])
+        try:
+            return digest_of_file(path, cache_home() / "archives.json")
+        except OSError as error:
+            what = f"`image.archive`: {error.strerror}: {error.filename}"
+            raise InvalidInput([Problem(role.at("image", "archive"), what, "make it readable")]) from None
+
+    def _recipe(self, role: RoleSettings, image: Image) -> Recipe:
+        context = pack_context(beside_file(role, "image", "build"), role.at("image", "build"), image.dockerfile)
+        stated = next((self.environ[name] for name in _CERTIFICATES if self.environ.get(name)), None)
+        certificates = _read(role, "ca_bundle") if image.ca_bundle else _optional(stated)
+        arguments = {name: _text(value) for name, value in image.build_args.items()}
+        settings = _read(role, "pip_conf") if image.pip_conf else None
+        return Recipe(context, arguments, certificates, settings, proxies(self.environ))
+
+    def _engine(self, image: Image) -> Engine:
+        if image.build_on is not None:
+            return self.machines[image.build_on].engine
+        return Engine.local(CONTROLLER, engine_socket(self.environ))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _read(role: RoleSettings, name: str) -> bytes:
+    path = beside_file(role, "image", name)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        what = f"`image.{name}`: {error.strerror}: {path}"
+        raise InvalidInput([Problem(role.at("image", name), what, "correct the path")]) from None
+
+
+def _optional(path: str | None) -> bytes | None:
+    return Path(path).read_bytes() if path and Path(path).is_file() else None

@@ -1,0 +1,111 @@
+"""Looking at all hosts again and again, for as long as a training takes: one that does not answer holds nobody up."""
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from tfprov.engine.context import Context
+from tfprov.engine.observe import needs
+from tfprov.errors import HostError, Unreachable
+from tfprov.model.state import HostState, Observation
+
+_ANSWER = 1.0
+"""Seconds a look waits for a slow host before it goes on with what was last known of it."""
+
+
+@dataclass
+class Silence:
+    """A host that does not say what is on it: since when, as `time.monotonic()` and by the clock on the wall."""
+
+    error: HostError
+    since: float
+    clock: str
+    told: bool = False
+
+
+@dataclass
+class Reach:
+    """Which hosts are silent. What there is to tell is returned once: when a host is lost, and when it is back."""
+
+    silent: dict[str, Silence] = field(default_factory=dict)
+
+    def update(self, answered: Mapping[str, object], failed: Mapping[str, HostError], now: float) -> list[str]:
+        """Take in one look, at `now`, and return what there is to tell about it.
+
+        The first failure of a host is not told: a connection that was lost is made anew by the next look.
+        """
+        notes = [note for host in answered if (note := self._back(host, now))]
+        for host, error in failed.items():
+            if host not in self.silent:
+                self.silent[host] = Silence(error, now, time.strftime("%H:%M:%S"))
+                continue
+            silence = self.silent[host]
+            silence.error = error
+            if not silence.told:
+                silence.told = True
+                cannot = "cannot be reached" if isinstance(error, Unreachable) else "does not say what runs on it"
+                notes.append(f"{host} {cannot} since {silence.clock}: {error.reason}")
+        return notes
+
+    def _back(self, host: str, now: float) -> str:
+        silence = self.silent.pop(host, None)
+        return f"{host} is back after {now - silence.since:.0f} s" if silence is not None and silence.told else ""
+
+    def seconds(self, host: str, now: float) -> float:
+        """Return for how many seconds `host` has been silent at `now`; 0.0 when it is not."""
+        return now - self.silent[host].since if host in self.silent else 0.0
+
+
+class Watch:
+    """Looks at the hosts of `context`; `now` is the clock. Leave it with `close`, or as a context manager.
+
+    In what `look` returns, a host that has not answered yet at all is neither among `hosts` nor `unreachable`.
+    """
+
+    def __init__(self, context: Context, now: Callable[[], float] = time.monotonic) -> None:
+        self._context, self._now = context, now
+        self._pool = ThreadPoolExecutor(max_workers=max(1, min(context.forks, len(context.runtimes))))
+        self._asked: dict[str, Future[HostState]] = {}
+        self._states: dict[str, HostState] = {}
+        self._reach = Reach()
+
+    def look(self) -> Observation:
+        """Return what the hosts say now, or have said last when they take long; tells who is lost and who is back."""
+        given_up = {host for host in self._context.missed if not needs(self._context, host)}
+        for host, runtime in self._context.runtimes.items():
+            if host not in self._asked and host not in given_up:
+                self._asked[host] = self._pool.submit(runtime.observe)
+        done, _ = wait(self._asked.values(), timeout=_ANSWER)
+        answered, failed = self._take([host for host, future in self._asked.items() if future in done])
+        for note in self._reach.update(answered, failed, self._now()):
+            self._context.report.note(note)
+        self._states = {host: state for host, state in (self._states | answered).items() if host not in failed}
+        silent = {host: silence.error for host, silence in self._reach.silent.items()}
+        states = {host: state for host, state in self._states.items() if host not in silent}
+        return Observation(states, unreachable=silent)
+
+    def _take(self, hosts: list[str]) -> tuple[dict[str, HostState], dict[str, HostError]]:
+        answered: dict[str, HostState] = {}
+        failed: dict[str, HostError] = {}
+        for host in hosts:
+            try:
+                answered[host] = self._asked.pop(host).result()
+            except HostError as error:
+                failed[host] = error
+        return answered, failed
+
+    def check(self, host: str, patience: float) -> None:
+        """Raise the error of `host` when it has been silent for longer than `patience` seconds."""
+        if self._reach.seconds(host, self._now()) > patience:
+            raise self._reach.silent[host].error
+
+    def close(self) -> None:
+        """Ask nobody any more; does not wait for those who have not answered."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -41,8 +41,8 @@ class Record:
 
     def drop(self, hosts: Iterable[str]) -> None:
         """Forget hosts on which nothing of the cluster is left."""
-        before = self.read()
-        after = {host: way for host, way in before.items() if host not in set(hosts)}
+        before, gone = self.read(), frozenset(hosts)
+        after = {host: way for host, way in before.items() if host not in gone}
         if after != before:
             self._write(after)
 

@@ -53,7 +53,7 @@ def status_command(as_json: bool, **options: Any) -> None:
 
 
 def _status_lines(found: Status) -> list[str]:
-    head = ("TASK", "STATE", "UPTIME", "RESTARTS", "HOST", "ADDRESS", "PID", "")
+    head = ("TASK", "STATE", "UPTIME", "RESTARTS", "HOST", "ADDRESS", "ID", "")
     lines = table([head, *(_cells(row, found.chief) for row in found.rows)])
     if found.progress is not None:
         age = max(0.0, time.time() - found.progress.wall_time)

@@ -16,7 +16,7 @@ from tfprov.model.plan import Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor
 from tfprov.model.state import Observation, Observed
 from tfprov.planning.reconcile import teardown
-from tfprov.planning.text import lines, readable
+from tfprov.planning.text import counted, lines, readable
 
 _KINDS = {"build": ("build",), "deliver": ("deliver",), "start": ("stop", "remove", "start")}
 
@@ -83,11 +83,11 @@ def _gather(context: Context, _arguments: Any, discard: bool) -> None:
 def tell(context: Context, gathered: Gathered) -> None:
     """Say what a gather brought."""
     if gathered.files:
-        what = f"{gathered.files} files, {readable(gathered.size)}"
+        what = f"{counted(gathered.files, 'file')}, {readable(gathered.size)}"
         if gathered.new:
             newest = gathered.new[-1]
             read = "TensorFlow is not installed here, so its tensors were not read"
-            tensors = f"{newest.tensors} tensors read" if newest.tensors is not None else read
+            tensors = f"{counted(newest.tensors, 'tensor')} read" if newest.tensors is not None else read
             what = f"{newest.prefix} ({tensors}); {what}"
         context.report.note(f"gathered into {gathered.directory}: {what}")
     elif gathered.newest:

@@ -59,3 +59,8 @@ def readable(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 tensor`, `3 tensors`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

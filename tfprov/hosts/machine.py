@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from tfprov.errors import HostError
 from tfprov.hosts.engine_api import DOCKER, LOCAL, Engine
-from tfprov.hosts.foreign import ForwardingForbidden
+from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden
 from tfprov.hosts.probe import stays_open
 from tfprov.hosts.ssh import SSH
 
@@ -89,6 +89,11 @@ class Remote:
         try:
             with self.ssh.local_forward(address, port) as through:
                 return _answers("127.0.0.1", through)
+        except ConnectionLost:
+            # No answer within the time of a connection, as where a firewall drops packets; unless it is the host itself
+            # that is gone, which opening it anew tells.
+            self.ssh.open()
+            return False
         except ForwardingForbidden:
             script = 'exec 3<>"/dev/tcp/$0/$1" && { IFS= read -r -t 1 -n 1 -u 3; [ $? -ne 1 ]; }'
             return self.ssh.run(["timeout", "3", "bash", "-c", script, address, str(port)]).code == 0

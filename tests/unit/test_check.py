@@ -146,6 +146,14 @@ def test_room_on_the_disk(
     assert words in str(said)
 
 
+def test_two_images_on_one_disk_need_room_for_both() -> None:
+    other = replace(container(WORKER), box=Box("tfprov/linear:2", address="10.0.0.11"))
+    facts = HostFacts("h1", "", replace(SYSTEM, free=4 * GIB), None, BARE)
+    part = Part((container(PS), other), {IMAGE: 3 * GIB, "tfprov/linear:2": 2 * GIB})
+    (said,) = (it for it in judge(facts, part, CLUSTER) if it.check == "disk")
+    assert said.what == "only 4.0 GiB free in /var/lib/docker, and the image needs 5.0 GiB"
+
+
 def test_memory() -> None:
     big, small = container(PS, memory=10 * GIB), container(WORKER, memory=5 * GIB)
     assert judged("memory", big, small) == [(Verdict.OK, "16.0 GiB in all")]

@@ -35,10 +35,7 @@ _NAMED = 4
 @json_option
 @change_options
 def check_command(deliver: bool, trust: bool, as_json: bool, **options: Any) -> int:
-    """Nothing is changed, but for --deliver and --trust. Containers that try the addresses are removed again.
-
-    Ends with 1 when something failed, and with 4 when a host cannot be reached; warnings do not count.
-    """
+    """Containers that try the addresses are removed again. Ends with 1 when something failed, 4 when a host is lost."""
     with _Aside(live=False) if as_json else Printer() as printer:
         context = context_of(options, printer)
         checked = _check(context, deliver=deliver, trust=trust)

@@ -5,9 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfprov.model.inventory import ROLES
 from tfprov.model.plan import KINDS, Action
+from tfprov.wiring import OUTSIDE
 
 _STOP_ORDER = ("chief", "evaluator", "tensorboard", "worker", "ps")
 """The chief saves when it is stopped, and needs its ps for that."""
+_REMOVE_ORDER = ("evaluator", "tensorboard", "chief", "worker", "ps")
+"""An evaluator and a tensorboard have the chief's files open, which go with the chief."""
 
 
 def ordered(actions: Sequence[Action], endpoints: Mapping[str, str]) -> tuple[Action, ...]:
@@ -21,7 +24,7 @@ def ordered(actions: Sequence[Action], endpoints: Mapping[str, str]) -> tuple[Ac
 
 
 def _rank(action: Action) -> tuple[int, int]:
-    order = _STOP_ORDER if action.kind in ("stop", "remove") else ROLES
+    order = {"stop": _STOP_ORDER, "remove": _REMOVE_ORDER}.get(action.kind, ROLES)
     job = _job(action)
     return KINDS.index(action.kind), order.index(job) if job in order else 0
 
@@ -54,6 +57,7 @@ class _Index:
                 self.delivered_to[action.host].append(action)
             if action.kind == "stop" and action.id in endpoints:
                 self.freeing[endpoints[action.id]].append(action)
+        self.readers = [remove for remove in self.of_kind["remove"] if _job(remove) in OUTSIDE]
         self.ps_stops = [stop for stop in self.of_kind["stop"] if _is_ps(stop)]
         self.ps_starts = [start for start in self.of_kind["start"] if _is_ps(start)]
 
@@ -66,6 +70,8 @@ class _Index:
                 yield from (stop for stop in self.of_kind["stop"] if not _is_ps(stop))
             case "remove":
                 yield from (stop for stop in self.of_subject["stop", action.subject] if stop.host == action.host)
+                if _job(action) not in OUTSIDE:
+                    yield from (one for one in self.readers if one.host == action.host)
             case "start":
                 yield from self._before_start(action)
 

@@ -165,9 +165,9 @@ def _edits(delivery: Delivery, rounds: int) -> list[Figure]:
 
     times = in_turn({"tfprov": ours, _PEER: lambda: delivery.load_after_edit().seconds}, rounds, unheeded=0)
     small = _bytes(delivery, "bytes of an edit, the programs alone", printed[-1], None)
-    (delivery.code / "vocabulary").write_bytes(random.randbytes(10**6))
+    (delivery.code / "vocabulary").write_bytes(random.randbytes(500_000))
     delivery.up_after_edit()
-    large = _bytes(delivery, "bytes of an edit, with 1 MB of data", delivery.up_after_edit().output, 1.1)
+    large = _bytes(delivery, "bytes of an edit, with 500 kB of data", delivery.up_after_edit().output, 1.1)
     delivery.tfprov("down", "--discard")
     median = statistics.median(times["tfprov"])
     goal = Figure(

@@ -15,9 +15,10 @@ from tests.integration.images import Images
 from tests.integration.test_delivery_push import machine
 from tests.integration.testhosts import Lab
 from tests.unit.test_code import write
-from tfprov.delivery.build import LABEL, SHOWN, Recipe, build, export
+from tfprov.delivery.build import LABEL, SHOWN, build, export
 from tfprov.delivery.context import pack_context
 from tfprov.delivery.layout import Layout
+from tfprov.delivery.recipe import Recipe
 from tfprov.errors import HostError, Position
 from tfprov.hosts.engine_api import Engine
 

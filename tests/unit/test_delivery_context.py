@@ -9,9 +9,10 @@ import pytest
 
 from tests.integration.images import train_context
 from tests.unit.test_code import write
-from tfprov.delivery.build import Recipe, proxies, sent
+from tfprov.delivery.build import sent
 from tfprov.delivery.code import MAX_BYTES, pack
 from tfprov.delivery.context import BuildContext, pack_context
+from tfprov.delivery.recipe import Recipe, proxies
 from tfprov.errors import InvalidInput, Position
 
 AT = Position("inventory.yml", 5, 7)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tfprov.config.templates import Variables, render_text
+from tfprov.config.rendering import render_text
+from tfprov.config.templates import Variables
 from tfprov.config.yaml import parse
 from tfprov.errors import InvalidInput, Position
 from tfprov.model.node import Mapping

@@ -1,36 +1,19 @@
-"""Verbs that change a cluster, and `plan`, which says what they would change."""
+"""`plan` and `up`: what is to be done, and doing it. With nothing to do, nothing is imported that does it."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
 
-from tfprov.cli.options import (
-    change_options,
-    context_of,
-    exit_code_of_training,
-    inventory_options,
-    json_option,
-    partial_option,
-    resume_option,
-)
+from tfprov.cli.options import change_options, context_of, json_option, partial_option, resume_option
 from tfprov.cli.output import Printer
-from tfprov.config.playbooks import read_playbook
 from tfprov.engine.context import Context
-from tfprov.engine.forecast import forecast
-from tfprov.engine.gather import check_target, gather
-from tfprov.engine.lock import Lock
-from tfprov.engine.observe import locate, missing, observe, plan
-from tfprov.engine.playbook import Options, play
+from tfprov.engine.observe import observe, plan
 from tfprov.engine.report import Quiet
-from tfprov.engine.steps import tell
-from tfprov.engine.verify import verify
-from tfprov.errors import Usage, together
-from tfprov.paths import shipped
-from tfprov.planning.text import NOTHING, lines, summary
+from tfprov.model.plan import Plan
+from tfprov.model.state import Observation
+from tfprov.planning.text import NOTHING, summary
 
 
 @click.command("plan")
@@ -44,8 +27,10 @@ def plan_command(as_json: bool, **options: Any) -> None:
     if as_json:
         context = replace(context, report=Quiet())
         click.echo(json.dumps(plan(context, observe(context)).to_json(), indent=2))
-    else:
-        _tell_plan(context, printer)
+    elif (todo := _todo(context, printer)) is not None:
+        from tfprov.cli.playing import tell_plan  # noqa: PLC0415  see above
+
+        tell_plan(context, printer, *todo)
 
 
 @click.command("up")
@@ -59,108 +44,16 @@ def up_command(partial: bool, **options: Any) -> None:
     """
     with Printer() as printer:
         context = context_of(options, printer)
-        check_target(context)
-        if not _tell_plan(context, printer):
-            return
-        _play(context, printer, Options("up", partial=partial))
+        if (todo := _todo(context, printer)) is not None:
+            from tfprov.cli.playing import bring_up  # noqa: PLC0415  see above
+
+            bring_up(context, printer, *todo, partial=partial)
 
 
-@click.command("run")
-@partial_option
-@resume_option
-@change_options
-def run_command(partial: bool, **options: Any) -> None:
-    """Ctrl-C takes the cluster down too, after the chief has saved."""
-    with Printer() as printer:
-        context = context_of(options, printer)
-        check_target(context)
-        _tell_plan(context, printer)
-        with exit_code_of_training():
-            _play(context, printer, Options("run", partial=partial))
-
-
-@click.command("down")
-@click.option("--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back.")
-@change_options
-def down_command(discard: bool, **options: Any) -> None:
-    """What holds a checkpoint that could not be gathered is stopped, but kept; so is what cannot be reached."""
-    with Printer() as printer:
-        context = replace(context_of(options, printer), tolerant=True)
-        seen = observe(context)
-        if not seen.containers():
-            context.forget_empty(seen)
-            if lost := missing(context):
-                raise together(lost)
-            printer.note(f"{NOTHING}: {context.cluster.name} is not there")
-            return
-        _play(context, printer, Options("down", discard=discard))
-
-
-@click.command("gather")
-@inventory_options
-def gather_command(**options: Any) -> None:
-    """A second gather copies nothing. Nothing that was gathered is ever replaced by something older."""
-    with Printer() as printer:
-        context = context_of(options, printer)
-        locate(context, context.cluster.chief.name)
-        with Lock(context, "gather", tolerant=True):
-            seen = observe(context, tolerant=True)
-            gathered = gather(context, verify, seen)
-            tell(context, gathered)
-            if gathered.newest is None:
-                printer.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
-
-
-@click.command("play")
-@click.argument("playbook")
-@click.option("--show", is_flag=True, help="Print the playbook instead of playing it.")
-@click.option("-C", "--check", is_flag=True, help="Say what each step would do, and change nothing.")
-@click.option("-t", "--tags", multiple=True, help="Only plays and steps with one of these tags.")
-@partial_option
-@resume_option
-@change_options
-def play_command(playbook: str, show: bool, check: bool, tags: Sequence[str], partial: bool, **options: Any) -> None:
-    """PLAYBOOK is a file, or the name of one that ships with tfprov: up, run, down."""
-    path = _playbook(playbook)
-    plays = read_playbook(path)
-    if show:
-        click.echo(path.read_text(), nl=False)
-        return
-    wanted = frozenset(tag for group in tags for tag in group.split(","))
-    known = frozenset(tag for one in plays for tag in one.tags.union(*(step.tags for step in one.steps)))
-    if wanted and not wanted & known:
-        what = f"nothing in {playbook} has the tag `{', '.join(sorted(wanted))}`"
-        raise Usage(what, f"its tags are {', '.join(sorted(known))}" if known else "it has no tags at all")
-    with Printer() as printer:
-        context = context_of(options, printer)
-        printer.align([container.task.name for container in context.wanted])
-        play(context, plays, Options(f"play {playbook}", wanted, check, partial=partial))
-
-
-def _playbook(name: str) -> Path:
-    ours = shipped("playbooks") / f"{name}.yml"
-    if Path(name).is_file() or not ours.is_file():
-        if not Path(name).exists():
-            known = ", ".join(sorted(path.stem for path in shipped("playbooks").glob("*.yml")))
-            raise Usage(f"no playbook `{name}`", f"give a file, or one of {known}")
-        return Path(name)
-    return ours
-
-
-def _tell_plan(context: Context, printer: Printer) -> bool:
+def _todo(context: Context, printer: Printer) -> tuple[Plan, Observation] | None:
+    """Return the plan and what it was made from; None, and a line that says so, when there is nothing to do."""
     seen = observe(context)
-    found = plan(context, seen)
-    if not found:
-        printer.note(f"{summary(context.cluster)}: {NOTHING}")
-        return False
-    printer.note(summary(context.cluster))
-    for line in lines(found, context.wanted):
-        printer.note(f"  {line}")
-    if (consequence := forecast(context, found, seen)) is not None:
-        printer.note(consequence)
-    return True
-
-
-def _play(context: Context, printer: Printer, options: Options) -> None:
-    printer.align([container.task.name for container in context.wanted])
-    play(context, read_playbook(shipped("playbooks") / f"{options.verb}.yml"), options)
+    if found := plan(context, seen):
+        return found, seen
+    printer.note(f"{summary(context.cluster)}: {NOTHING}")
+    return None

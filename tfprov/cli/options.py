@@ -1,5 +1,6 @@
 """Options that several verbs share, with Ansible's letters, and the way from them to a Context."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,4 +74,6 @@ def context_of(options: dict[str, Any], report: Printer | None = None) -> Contex
     )
     context = prepare(Path(options["inventory"]), options["extra"], report or Printer(), wishes)
     click.get_current_context().call_on_close(context.close)
+    gc.freeze()
+    gc.enable()
     return context

@@ -4,20 +4,19 @@ What is built is the recipe's context and arguments. How it is built (certificat
 machine, and neither changes the recipe's key nor stays in the image.
 """
 
-import hashlib
 import io
 import re
 import tarfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
 from tfprov.delivery.archive import load
-from tfprov.delivery.context import OURS, BuildContext
+from tfprov.delivery.context import OURS
 from tfprov.delivery.holdings import inspected
 from tfprov.delivery.layout import Layout
-from tfprov.delivery.oci import Image, encode
+from tfprov.delivery.oci import Image
+from tfprov.delivery.recipe import Recipe
 from tfprov.errors import HostError, one_line, shown
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.engine_errors import explain
@@ -34,33 +33,6 @@ _STEP = re.compile(r"Step (?P<number>\d+/\d+) : (?P<instruction>.*)")
 _FAILED = re.compile(r"The command '.*' returned a non-zero code: (?P<code>\d+)", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NOT_OUTPUT = (" ---> ", "Removing intermediate container ")
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What an image is built from: a context and build arguments.
-
-    `ca_bundle` (certificates in PEM) and `pip_conf` are in the context as `.tfprov/ca.crt` and `.tfprov/pip.conf`;
-    `proxies` are arguments that every build may use, and that engines leave out of the image.
-    """
-
-    context: BuildContext
-    args: Mapping[str, str]
-    ca_bundle: bytes | None = None
-    pip_conf: bytes | None = None
-    proxies: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def key(self) -> str:
-        """The sha256, in hex, of what decides the image's content: equal keys need no second build."""
-        return hashlib.sha256(encode([self.context.digest, self.context.dockerfile, dict(self.args)])).hexdigest()
-
-
-def proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxy settings of an environment, in capitals and in small letters, as build arguments."""
-    names = [name for pair in zip(_PROXIES, map(str.lower, _PROXIES), strict=True) for name in pair]
-    return {name: environ[name] for name in names if environ.get(name)}
 
 
 def build(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]) -> str:

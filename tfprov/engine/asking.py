@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tfprov.delivery.holdings import layers_held
 from tfprov.delivery.oci import Image
 from tfprov.delivery.room import room_needed
+from tfprov.engine.artifacts import Artifact, Later
 from tfprov.engine.box_findings import Part, architectures, judge, strays
 from tfprov.engine.check import gone, lost
 from tfprov.engine.context import Context
@@ -72,7 +73,7 @@ class Asked:
     def _compared(self) -> dict[str, Finding]:
         left = self.context.left
         engines = {host: facts.engine for host, facts in self.facts.items() if facts.engine and host not in left}
-        artifacts = [self.context.artifacts[name] for name in _names(self.context)]
+        artifacts = [_made(self.context.artifacts[name]) for name in _names(self.context)]
         made = [image.platform for artifact in artifacts if (image := _image(artifact)) is not None]
         there = [platform for engine in engines.values() for platform in engine.images.values()]
         pulled = any(isinstance(artifact, Named) for artifact in artifacts)
@@ -120,12 +121,17 @@ def _needed(context: Context, facts: HostFacts) -> Iterator[tuple[str, int]]:
     assert facts.engine is not None, "asked only of hosts with one"
     counted: set[str] = set()
     for name in Part(_wanted(context, facts.host)).images:
-        artifact = context.artifacts[name]
+        artifact = _made(context.artifacts[name])
         if name not in facts.engine.images and isinstance(artifact, Layered) and (image := _image(artifact)):
             held = layers_held(context.machines[facts.host].engine, image.diff_ids)
             layers = [layer for layer in image.layers[held:] if layer.digest not in counted]
             counted |= {layer.digest for layer in layers}
             yield name, room_needed(artifact.workshop.layout, [[layer] for layer in layers])
+
+
+def _made(artifact: Artifact) -> Artifact:
+    """Return what is behind an artifact that is put together when it is first needed."""
+    return artifact.once.get() if isinstance(artifact, Later) else artifact
 
 
 def _image(artifact: object) -> Image | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfprov.config.connection import Connection
-from tfprov.engine.artifacts import Artifact
+from tfprov.engine.artifacts import Artifact, Ready
 from tfprov.engine.record import Record
 from tfprov.engine.report import Quiet, Reporter
 from tfprov.errors import HostError, Usage
@@ -60,9 +60,9 @@ class Context:
         """Whether `host` may be changed."""
         return self.hosts is None or host in self.hosts
 
-    def ready(self) -> frozenset[str]:
+    def ready(self) -> Ready:
         """Return the artifacts that need not be made before they are delivered."""
-        return frozenset(key for key, artifact in self.artifacts.items() if artifact.ready)
+        return Ready(self.artifacts)
 
     def remember(self) -> None:
         """Note the hosts that something is about to be brought to."""

@@ -1,13 +1,14 @@
 """From checked settings to a Context, for clusters whose tasks are containers on machines with a Docker engine."""
 
 import os
+from collections.abc import Callable, Mapping
 
 from tfprov.config.connection import Connection
 from tfprov.config.settings import RoleSettings, connection_of
+from tfprov.delivery.code import Code
 from tfprov.delivery.store import CodeStore
 from tfprov.engine import fleet
 from tfprov.engine.context import Context
-from tfprov.engine.images import put_into
 from tfprov.engine.packing import all_problems, pack_all
 from tfprov.engine.prepare import Given, target_of
 from tfprov.engine.record import Record
@@ -67,3 +68,14 @@ def _builders(
     image = roles[0].values.image
     host = image.build_on if image else None
     return {host: connection_of(inventory, host)} if host and host not in present else {}
+
+
+def put_into(store: CodeStore, codes: Mapping[str, Code]) -> Callable[[str], bytes]:
+    """Return what gives a container the code (by digest) and the runtime that its image does not have."""
+
+    def archive(digest: str) -> bytes:
+        from tfprov.delivery.layer import code_archive  # noqa: PLC0415  most images have their code in them
+
+        return code_archive(codes[digest] if digest in codes else Code("", digest, store.get(digest)))
+
+    return archive

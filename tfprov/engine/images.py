@@ -5,8 +5,6 @@ code; tfprov's own runtime), so a plan can be made before anything is built, and
 controller's layout, it is called `tfprov/CLUSTER:KEY`.
 """
 
-import hashlib
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.delivery.archive import load
-from tfprov.delivery.build import Recipe, build, export
+from tfprov.delivery.build import build, export
 from tfprov.delivery.code import Code
-from tfprov.delivery.layer import code_archive, compose
+from tfprov.delivery.layer import compose
 from tfprov.delivery.layout import Layout
 from tfprov.delivery.oci import Image
 from tfprov.delivery.pull import pull
 from tfprov.delivery.push import forget, push
+from tfprov.delivery.recipe import Recipe
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.report import Reporter
+from tfprov.engine.supply import Makes
 from tfprov.errors import DeliveryError, HostError
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.machine import Machine
@@ -35,12 +35,6 @@ BASE = "tfprov-base"
 """Begins the names of images without code, in the controller's layout."""
 
 
-def reference(cluster: str, *parts: object) -> str:
-    """Return the name, on every host, of the image that is made from `parts`: plain values that say all about it."""
-    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
-    return f"tfprov/{cluster}:{key}"
-
-
 @dataclass
 class Workshop:
     """Where images are made: the layout they are kept in, the hosts they go to, and whoever is told about it."""
@@ -48,7 +42,7 @@ class Workshop:
     layout: Layout
     machines: Mapping[str, Machine]
     report: Reporter
-    names: set[str] = field(default_factory=set)
+    names: set[str]
     """The images of the inventory, by their names on hosts: none of them is in another's way."""
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -61,9 +55,36 @@ class Workshop:
         with lock:
             yield
 
-    def repository(self, reference: str) -> str:
-        """Return what comes before the tag."""
-        return reference.rpartition(":")[0]
+    def named(self, name: str, store: CodeStore) -> Makes:
+        """Return what makes artifacts of the image `name` in a registry."""
+        return lambda reference, code: Named(reference, name, code, store, self)
+
+    def archived(self, path: Path, digest: str) -> Makes:
+        """Return what makes artifacts of the image in the archive at `path`, whose content has `digest`."""
+
+        def make(layout: Layout, name: str) -> Image:
+            try:
+                with path.open("rb") as stream:
+                    return load(layout, stream, name, where=str(path))
+            except OSError as error:
+                raise DeliveryError(f"{path}: {error.strerror}") from None
+
+        return self._layered(Base(f"{BASE}/archive:{digest}", make))
+
+    def built(self, recipe: Recipe, engine: Callable[[], Engine]) -> Makes:
+        """Return what makes artifacts of the image of `recipe`, built on what `engine` returns and exported once."""
+
+        def make(layout: Layout, name: str) -> Image:
+            on = engine()
+            self.report.note(f"building {recipe.context.source} on {on.host}")
+            made = build(on, recipe, recipe.key, lambda line: self.report.log(on.host, line))
+            self.report.note(f"exporting the image from {on.host}")
+            return export(on, made, layout, name)
+
+        return self._layered(Base(f"{BASE}/build:{recipe.key}", make))
+
+    def _layered(self, base: "Base") -> Makes:
+        return lambda reference, code: Layered(reference, base, code, self)
 
 
 @dataclass(frozen=True)
@@ -119,7 +140,7 @@ class Layered:
         if pushed.reason:
             report.note(f"{host}: {pushed.reason}")
         with suppress(HostError):  # the images that are not needed any more are a matter of tidiness
-            forget(machine.engine, workshop.repository(self.reference), KEPT + len(workshop.names))
+            forget(machine.engine, self.reference.rpartition(":")[0], KEPT + len(workshop.names))
 
 
 @dataclass(frozen=True)
@@ -170,38 +191,3 @@ def _digest_form(engine: Engine, reference: str, name: str) -> str | None:
     repository = bare.rpartition(":")[0] if ":" in bare.rpartition("/")[2] else bare
     found = [digest for digest in facts.get("RepoDigests") or () if digest.partition("@")[0].endswith(repository)]
     return f"{repository}@{found[0].partition('@')[2]}" if found else None
-
-
-def built(recipe: Recipe, engine: Callable[[], Engine], report: Reporter) -> Base:
-    """Return the base that `recipe` describes, built on what `engine` returns and exported once."""
-
-    def make(layout: Layout, name: str) -> Image:
-        on = engine()
-        report.note(f"building {recipe.context.source} on {on.host}")
-        made = build(on, recipe, recipe.key, lambda line: report.log(on.host, line))
-        report.note(f"exporting the image from {on.host}")
-        return export(on, made, layout, name)
-
-    return Base(f"{BASE}/build:{recipe.key}", make)
-
-
-def archived(path: Path, digest: str) -> Base:
-    """Return the base in the archive at `path`, whose content has `digest`."""
-
-    def make(layout: Layout, name: str) -> Image:
-        try:
-            with path.open("rb") as stream:
-                return load(layout, stream, name, where=str(path))
-        except OSError as error:
-            raise DeliveryError(f"{path}: {error.strerror}") from None
-
-    return Base(f"{BASE}/archive:{digest.removeprefix('sha256:')}", make)
-
-
-def put_into(store: CodeStore, codes: Mapping[str, Code]) -> Callable[[str], bytes]:
-    """Return what gives a container the code (by digest) and the runtime that its image does not have."""
-
-    def archive(digest: str) -> bytes:
-        return code_archive(codes[digest] if digest in codes else Code("", digest, store.get(digest)))
-
-    return archive

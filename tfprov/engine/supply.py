@@ -1,19 +1,20 @@
 """What the inventory says of images, as artifacts: nothing is built here, only read and named."""
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfprov.config.settings import RoleSettings
-from tfprov.delivery.build import Recipe, proxies
 from tfprov.delivery.code import Code
 from tfprov.delivery.context import pack_context
 from tfprov.delivery.filestamp import digest_of_file
-from tfprov.delivery.layer import runtime_digest
-from tfprov.delivery.layout import Layout
+from tfprov.delivery.recipe import Recipe, proxies
+from tfprov.delivery.runtime import runtime
 from tfprov.delivery.store import CodeStore
-from tfprov.engine import images
-from tfprov.engine.artifacts import Artifact
+from tfprov.engine.artifacts import Artifact, Later, Once
 from tfprov.engine.beside import beside_file
 from tfprov.engine.fleet import engine_socket
 from tfprov.engine.report import Reporter
@@ -24,10 +25,19 @@ from tfprov.model.settings import Image
 from tfprov.paths import cache_home
 from tfprov.planning.desired import Boxed, Place
 
+if TYPE_CHECKING:
+    from tfprov.engine.images import Workshop
+
 CONTROLLER = "this machine"
 """How messages call the controller's own engine."""
 _CERTIFICATES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 """Variables that name the certificates programs on the controller trust; where they are needed, a build needs them too."""
+
+
+def reference(cluster: str, *parts: object) -> str:
+    """Return the name, on every host, of the image that is made from `parts`: plain values that say all about it."""
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return f"tfprov/{cluster}:{key}"
 
 
 @dataclass(frozen=True)
@@ -38,32 +48,38 @@ class Stock:
     boxes: Mapping[Place, Boxed]
 
 
+Makes = Callable[[str, Code | None], Artifact]
+"""Returns the artifact of an image, by its name on hosts, with its code."""
+
+
 @dataclass(frozen=True)
 class Source:
-    """Where the images of a cluster come from: `said` in a few words, `parts` in full; `make` names one with its code.
+    """Where the images of a cluster come from: `said` in a few words, `parts` in full; `makes` makes one with its code.
 
-    With `beside`, code is put into each container, and not into the image.
+    With `beside`, code is put into each container, and not into the image. `names` collects the images' names.
     """
 
     said: str
     parts: tuple[str, ...]
-    workshop: images.Workshop
-    make: Callable[[str, Code | None], Artifact]
+    names: set[str]
+    makes: Once[Makes]
     beside: bool = False
 
     def stock(self, roles: Sequence[RoleSettings], codes: Mapping[Place, Code], addresses: Mapping[str, str]) -> Stock:
         """Return the images of `roles`: each may have code of its own, and all come from this source."""
-        artifacts: dict[str, Artifact] = {}
         boxes = {}
+        found: dict[str, Code | None] = {}
         for role in roles:
             code = codes.get((role.role, role.host))
             digest = code.digest if code else None
-            name = images.reference(role.values.cluster, *self.parts, runtime_digest(), digest)
-            artifacts[name] = self.make(name, code)
-            self.workshop.names.add(name)
-            beside = digest if self.beside else None
-            boxes[role.role, role.host] = Boxed(name, self.said, addresses[role.host], beside)
-        return Stock(artifacts, boxes)
+            name = reference(role.values.cluster, *self.parts, runtime().digest, digest)
+            found[name] = code
+            boxes[role.role, role.host] = Boxed(name, self.said, addresses[role.host], digest if self.beside else None)
+        self.names.update(found)
+        return Stock({name: self._later(name, code) for name, code in found.items()}, boxes)
+
+    def _later(self, name: str, code: Code | None) -> Artifact:
+        return Later(Once(lambda: self.makes.get()(name, code)))
 
 
 @dataclass(frozen=True)
@@ -75,31 +91,31 @@ class Supplier:
     environ: Mapping[str, str]
     store: CodeStore
 
-    def source(self, role: RoleSettings) -> "Source":
+    def source(self, role: RoleSettings) -> Source:
         """Return what `role` says under `image:`, which is the same for all roles, with its content read."""
         image = role.values.image
         assert image is not None, "checked with the settings: the docker runtime has an image"
-        workshop = images.Workshop(Layout(cache_home() / "images"), self.machines, self.report)
+        names: set[str] = set()
         if image.kind == "name":
             name = str(image.name)
-
-            def named(made: str, code: Code | None) -> Artifact:
-                return images.Named(made, name, code, self.store, workshop)
-
-            return Source(name, (image.kind, name), workshop, named, beside=True)
+            makes = Once(lambda: self._workshop(names).named(name, self.store))
+            return Source(name, (image.kind, name), names, makes, beside=True)
         if image.kind == "archive":
             path = beside_file(role, "image", "archive")
             key = self._archive(role, path).removeprefix("sha256:")
-            base = images.archived(path, key)
+            makes = Once(lambda: self._workshop(names).archived(path, key))
         else:
             recipe = self._recipe(role, image)
             key = recipe.key
-            base = images.built(recipe, lambda: self._engine(image), self.report)
+            makes = Once(lambda: self._workshop(names).built(recipe, lambda: self._engine(image)))
+        return Source(f"{image.kind} {key[:12]}", (image.kind, key), names, makes)
 
-        def layered(made: str, code: Code | None) -> Artifact:
-            return images.Layered(made, base, code, workshop)
+    def _workshop(self, names: set[str]) -> "Workshop":
+        # Here, because what makes and moves images takes a while to import, and a run with nothing to do needs none of it.
+        from tfprov.delivery.layout import Layout  # noqa: PLC0415
+        from tfprov.engine.images import Workshop  # noqa: PLC0415
 
-        return Source(f"{image.kind} {key[:12]}", (image.kind, key), workshop, layered)
+        return Workshop(Layout(cache_home() / "images"), self.machines, self.report, names)
 
     def _archive(self, role: RoleSettings, path: Path) -> str:
         if not path.is_file():

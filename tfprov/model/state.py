@@ -1,5 +1,6 @@
 """What should run, and what runs: the two sides that `reconcile` compares."""
 
+from collections.abc import Container as AnyContainer
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -135,7 +136,7 @@ class Observation:
     """
 
     hosts: Mapping[str, HostState]
-    built: frozenset[str] = field(default_factory=frozenset)
+    built: AnyContainer[str] = field(default_factory=frozenset)
     unreachable: Mapping[str, HostError] = field(default_factory=dict)
 
     def containers(self) -> list[Observed]:

@@ -1,0 +1,140 @@
+"""Verbs that play playbooks, and `gather`."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tfprov.cli.options import (
+    change_options,
+    context_of,
+    exit_code_of_training,
+    inventory_options,
+    partial_option,
+    resume_option,
+)
+from tfprov.cli.output import Printer
+from tfprov.config.playbooks import read_playbook
+from tfprov.engine.context import Context
+from tfprov.engine.forecast import forecast
+from tfprov.engine.gather import check_target, gather
+from tfprov.engine.lock import Lock
+from tfprov.engine.observe import locate, missing, observe, plan
+from tfprov.engine.playbook import Options, play
+from tfprov.engine.steps import tell
+from tfprov.engine.verify import verify
+from tfprov.errors import Usage, together
+from tfprov.model.plan import Plan
+from tfprov.model.state import Observation
+from tfprov.paths import shipped
+from tfprov.planning.text import NOTHING, lines, summary
+
+
+@click.command("run")
+@partial_option
+@resume_option
+@change_options
+def run_command(partial: bool, **options: Any) -> None:
+    """Ctrl-C takes the cluster down too, after the chief has saved."""
+    with Printer() as printer:
+        context = context_of(options, printer)
+        check_target(context)
+        seen = observe(context)
+        tell_plan(context, printer, plan(context, seen), seen)
+        with exit_code_of_training():
+            play_ours(context, printer, Options("run", partial=partial))
+
+
+@click.command("down")
+@click.option("--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back.")
+@change_options
+def down_command(discard: bool, **options: Any) -> None:
+    """What holds a checkpoint that could not be gathered is stopped, but kept; so is what cannot be reached."""
+    with Printer() as printer:
+        context = replace(context_of(options, printer), tolerant=True)
+        seen = observe(context)
+        if not seen.containers():
+            context.forget_empty(seen)
+            if lost := missing(context):
+                raise together(lost)
+            printer.note(f"{NOTHING}: {context.cluster.name} is not there")
+            return
+        play_ours(context, printer, Options("down", discard=discard))
+
+
+@click.command("gather")
+@inventory_options
+def gather_command(**options: Any) -> None:
+    """A second gather copies nothing. Nothing that was gathered is ever replaced by something older."""
+    with Printer() as printer:
+        context = context_of(options, printer)
+        locate(context, context.cluster.chief.name)
+        with Lock(context, "gather", tolerant=True):
+            seen = observe(context, tolerant=True)
+            gathered = gather(context, verify, seen)
+            tell(context, gathered)
+            if gathered.newest is None:
+                printer.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
+
+
+@click.command("play")
+@click.argument("playbook")
+@click.option("--show", is_flag=True, help="Print the playbook instead of playing it.")
+@click.option("-C", "--check", is_flag=True, help="Say what each step would do, and change nothing.")
+@click.option("-t", "--tags", multiple=True, help="Only plays and steps with one of these tags.")
+@partial_option
+@resume_option
+@change_options
+def play_command(playbook: str, show: bool, check: bool, tags: Sequence[str], partial: bool, **options: Any) -> None:
+    """PLAYBOOK is a file, or the name of one that ships with tfprov: up, run, down."""
+    path = _playbook(playbook)
+    plays = read_playbook(path)
+    if show:
+        click.echo(path.read_text(), nl=False)
+        return
+    wanted = frozenset(tag for group in tags for tag in group.split(","))
+    known = frozenset(tag for one in plays for tag in one.tags.union(*(step.tags for step in one.steps)))
+    if wanted and not wanted & known:
+        what = f"nothing in {playbook} has the tag `{', '.join(sorted(wanted))}`"
+        raise Usage(what, f"its tags are {', '.join(sorted(known))}" if known else "it has no tags at all")
+    with Printer() as printer:
+        context = context_of(options, printer)
+        printer.align([container.task.name for container in context.wanted])
+        play(context, plays, Options(f"play {playbook}", wanted, check, partial=partial))
+
+
+def _playbook(name: str) -> Path:
+    ours = shipped("playbooks") / f"{name}.yml"
+    if Path(name).is_file() or not ours.is_file():
+        if not Path(name).exists():
+            known = ", ".join(sorted(path.stem for path in shipped("playbooks").glob("*.yml")))
+            raise Usage(f"no playbook `{name}`", f"give a file, or one of {known}")
+        return Path(name)
+    return ours
+
+
+def bring_up(context: Context, printer: Printer, found: Plan, seen: Observation, *, partial: bool) -> None:
+    """Say what `up` does, and do it."""
+    check_target(context)
+    tell_plan(context, printer, found, seen)
+    play_ours(context, printer, Options("up", partial=partial))
+
+
+def tell_plan(context: Context, printer: Printer, found: Plan, seen: Observation) -> None:
+    """Say what will be done, why, and what becomes of the training."""
+    if not found:
+        printer.note(f"{summary(context.cluster)}: {NOTHING}")
+        return
+    printer.note(summary(context.cluster))
+    for line in lines(found, context.wanted):
+        printer.note(f"  {line}")
+    if (consequence := forecast(context, found, seen)) is not None:
+        printer.note(consequence)
+
+
+def play_ours(context: Context, printer: Printer, options: Options) -> None:
+    """Play the playbook that is called as the verb."""
+    printer.align([container.task.name for container in context.wanted])
+    play(context, read_playbook(shipped("playbooks") / f"{options.verb}.yml"), options)

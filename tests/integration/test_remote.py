@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from .images import STANDIN, Images
 from .local import until
@@ -148,8 +149,6 @@ def test_two_at_once_the_second_is_told_who_is_first(three: Cluster) -> None:
 
 
 def _settings(made: Cluster) -> dict[str, object]:
-    import yaml  # noqa: PLC0415
-
     found: dict[str, object] = yaml.safe_load(made.inventory.read_text())["all"]["vars"]["tfprov"]
     return found
 
@@ -316,3 +315,32 @@ def test_a_foreign_container_of_our_name_is_not_touched(three: Cluster, archive:
     theirs = two.client.containers.create(image, "true", name="tfprov-lab-worker-0")
     assert "is not ours" in three("up", code=1)
     assert [made.id for made in two.client.containers.list(all=True)] == [theirs.id]
+
+
+def test_an_image_of_a_registry_gets_the_code_beside_it(three: Cluster, archive: Path, images: Images) -> None:
+    one, two, *_ = three.lab.hosts
+    three.lab.load(images.tiny(), [one, two])  # as if pulled from a registry before
+    three.write({"ps": [one], "worker": [two]}, {**standin(archive), "image": {"name": images.tiny()}})
+    up(three)
+    assert {task["state"] for task in three.tasks().values()} == {"running"}
+    listed = three("exec", "worker/0", "--", "sh", "-c", "ls /code; ls /tfprov/tfprov; pwd")
+    assert {"task.sh", "wiring.py", "/code"} <= set(listed.split())
+    assert "nothing to do" in three("up")
+
+
+def test_an_image_is_built_on_a_host_where_the_inventory_says_so(
+    three: Cluster, archive: Path, images: Images, tmp_path: Path
+) -> None:
+    one, two, _, builder = three.lab.hosts
+    three.lab.load(images.tiny(), [builder])
+    context = tmp_path / "image"
+    context.mkdir()
+    (context / "made").write_text("made here\n")
+    (context / "Dockerfile").write_text(f"FROM {images.tiny()}\nCOPY made /made\n")
+    image = {"build": str(context), "build_on": builder.name}
+    three.write({"ps": [one], "worker": [two]}, {**standin(archive), "image": image})
+    settings = yaml.safe_load(three.inventory.read_text())
+    settings["all"]["hosts"] = {builder.name: builder.variables()}
+    three.inventory.write_text(yaml.safe_dump(settings))
+    assert f"building {context} on {builder.name}" in up(three)
+    assert "made here" in three("exec", "worker/0", "--", "cat", "/made")

@@ -344,3 +344,16 @@ def test_an_image_is_built_on_a_host_where_the_inventory_says_so(
     three.inventory.write_text(yaml.safe_dump(settings))
     assert f"building {context} on {builder.name}" in up(three)
     assert "made here" in three("exec", "worker/0", "--", "cat", "/made")
+
+
+def test_docker_on_this_machine_needs_neither_ssh_nor_an_address(three: Cluster, archive: Path) -> None:
+    settings = {**standin(archive, train_steps=6), "cluster": "here", "checkpoints": {"to": str(three.directory)}}
+    tasks = {"worker": {"hosts": {"localhost": None}, "vars": {"tfprov": {"tasks_per_host": 2}}}}
+    children = {"ps": {"hosts": {"localhost": None}}, **tasks}
+    three.inventory.write_text(yaml.safe_dump({"all": {"vars": {"tfprov": settings}, "children": children}}))
+    assert "done: step=6" in three("run")
+    assert (three.directory / "here" / "model.ckpt-6.index").exists()
+    client = three.lab.engine.client
+    assert not client.containers.list(all=True, filters={"label": "tfprov.cluster=here"})
+    for name in {tag for image in client.images.list("tfprov/here") for tag in image.tags}:
+        client.images.remove(name)

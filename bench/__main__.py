@@ -17,6 +17,7 @@ from . import delivery, noop, startup
 from .bed import bed
 from .measure import Figure, machine, say, table
 
+_CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
 PARTS = ("startup", "noop", "delivery")
 
 
@@ -38,7 +39,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupted)
     print(f"at the start: {machine()}")
     figures = _figures(given, given.parts or PARTS)
-    print(f"at the end: {machine()}\n\n{table(figures)}")
+    print(f"at the end: {machine()}\n\n{table(figures)}\n\n{_CPU}")
 
 
 def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") -> list[Figure]:

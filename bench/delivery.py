@@ -8,8 +8,8 @@ import os
 import random
 import re
 import shutil
-import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.integration.remote import PROGRAMS, training
@@ -18,7 +18,7 @@ from tests.integration.testhosts import each
 from tfprov.delivery.layout import Layout
 
 from .bed import Bed
-from .measure import Figure, Ran, compared, in_turn, run, say, seconds, together
+from .measure import Figure, Ran, compared, in_turn, median, run, say, seconds, together
 
 _PEER = "docker save | ssh HOST docker load"
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -112,29 +112,28 @@ def figures(bed: Bed, rounds: int, *, small: bool = False) -> list[Figure]:
     build = delivery.tfprov("image", "build")
     found = [
         Figure(
-            "export into the layout, once for an image", seconds([build.seconds]),
+            "export into the layout, once for an image", seconds([build]),
             includes="`tfprov image build`: the engine's build, of which it has every layer; export; the code's layer",
         )
     ]  # fmt: skip
     peaks: list[int] = []
     for number in (1, 3):
-        found += _first(delivery, delivery.hosts[:number], rounds, build.seconds, peaks)
+        found += _first(delivery, delivery.hosts[:number], rounds, build, peaks)
     found.append(_memory(peaks))
     return found + _edits(delivery, rounds + 1)
 
 
-def _first(delivery: Delivery, hosts: Sequence[Host], rounds: int, build: float, peaks: list[int]) -> list[Figure]:
+def _first(delivery: Delivery, hosts: Sequence[Host], rounds: int, build: Ran, peaks: list[int]) -> list[Figure]:
     say(f"first delivery to {len(hosts)}, {rounds} rounds")
 
-    def ours() -> float:
-        ran = delivery.deliver(hosts)
-        peaks.append(ran.peak)
-        return ran.seconds
-
-    times = in_turn({"tfprov": ours, _PEER: lambda: delivery.load_anew(hosts).seconds}, rounds, unheeded=0)
+    runs = {"tfprov": lambda: delivery.deliver(hosts), _PEER: lambda: delivery.load_anew(hosts)}
+    times = in_turn(runs, rounds, unheeded=0)
+    peaks += [ran.peak for ran in times["tfprov"]]
     where = "1 host" if len(hosts) == 1 else f"{len(hosts)} hosts at once"
     both = f"hosts that have no image; peer: `{_PEER}`, one pipe a host"
-    with_export = [build + time for time in times["tfprov"]]
+    with_export = [
+        replace(ran, seconds=ran.seconds + build.seconds, cpu=ran.cpu + build.cpu) for ran in times["tfprov"]
+    ]
     return [
         compared(f"first delivery, {where}", times["tfprov"], times[_PEER], 0.85, f"`tfprov image deliver`; {both}"),
         compared(
@@ -156,25 +155,18 @@ def _edits(delivery: Delivery, rounds: int) -> list[Figure]:
     delivery.tfprov("up")
     delivery.load(delivery.image, delivery.hosts)
     say(f"after an edit, {rounds} rounds")
-    printed: list[str] = []
-
-    def ours() -> float:
-        ran = delivery.up_after_edit()
-        printed.append(ran.output)
-        return ran.seconds
-
-    times = in_turn({"tfprov": ours, _PEER: lambda: delivery.load_after_edit().seconds}, rounds, unheeded=0)
-    small = _bytes(delivery, "bytes of an edit, the programs alone", printed[-1], None)
+    times = in_turn({"tfprov": delivery.up_after_edit, _PEER: delivery.load_after_edit}, rounds, unheeded=0)
+    small = _bytes(delivery, "bytes of an edit, the programs alone", times["tfprov"][-1].output, None)
     (delivery.code / "vocabulary").write_bytes(random.randbytes(500_000))
     delivery.up_after_edit()
     large = _bytes(delivery, "bytes of an edit, with 500 kB of data", delivery.up_after_edit().output, 1.1)
     delivery.tfprov("down", "--discard")
-    median = statistics.median(times["tfprov"])
     goal = Figure(
-        "after an edit, until tasks run", seconds(times["tfprov"]), goal=f"<= {_EDIT:.2f} s", met=median <= _EDIT,
+        "after an edit, until tasks run", seconds(times["tfprov"]), goal=f"<= {_EDIT:.2f} s",
+        met=median(times["tfprov"]) <= _EDIT,
         includes="one file of `code:` changed; `tfprov up`: layer, delivery, stop, start, until 1 ps and 2 workers run",
     )  # fmt: skip
-    beside = f"peer: `{_PEER}` to the 3 hosts, which have the lower layers; without its build, and without a restart"
+    beside = f"`{_PEER}` to the 3 hosts, which have the lower layers; without its build, and without a restart"
     return [goal, compared("the same, beside the peer", times["tfprov"], times[_PEER], 0.1, beside), small, large]
 
 
@@ -185,4 +177,6 @@ def _bytes(delivery: Delivery, what: str, printed: str, most: float | None) -> F
     ratio = max(sent) / layer
     goal, met = ("", None) if most is None else (f"<= {most:.2f}", ratio <= most)
     includes = "all that tfprov sent to a host (layer, configuration, manifest, headers) beside the code's layer itself"
-    return Figure(what, f"{max(sent) / 1000:.1f} kB a host", f"layer {layer / 1000:.1f} kB", ratio, goal, met, includes)
+    return Figure(
+        what, f"{max(sent) / 1000:.1f} kB a host", f"layer {layer / 1000:.1f} kB", ratio, goal, met, includes=includes
+    )

@@ -15,23 +15,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-HEAD = ("what", "tfprov", "peer", "ratio", "goal", "met")
+HEAD = ("what", "tfprov", "peer", "ratio", "goal", "met", "CPU")
 _LOOK = 0.05
 """Seconds between two looks at a process's memory; each reads the highest so far, so only the very end is missed."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command went: `seconds` of wall time, `peak` bytes of its own memory, and what it printed."""
+    """How a command went: `seconds` of wall time, `cpu` seconds, `peak` bytes of its own memory, and what it printed.
+
+    CPU time is that of the controller and of all hosts together, whose containers are our descendants.
+    """
 
     seconds: float
+    cpu: float
     peak: int
     output: str
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A line of the table: cells, and what they include; `met` is None where there is no goal."""
+    """A line of the table, and what it includes. `met` is None without a goal; `cpu` is the ratio of CPU times."""
 
     what: str
     ours: str
@@ -39,13 +43,18 @@ class Figure:
     ratio: float | None = None
     goal: str = ""
     met: bool | None = None
+    cpu: float | None = None
     includes: str = ""
 
     @property
     def cells(self) -> tuple[str, ...]:
         """What stands in the columns of HEAD."""
-        ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
-        return self.what, self.ours, self.peer, ratio, self.goal, {None: "", True: "yes", False: "no"}[self.met]
+        met = {None: "", True: "yes", False: "no"}[self.met]
+        return self.what, self.ours, self.peer, _ratio(self.ratio), self.goal, met, _ratio(self.cpu)
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 def environment(variables: Mapping[str, str], byte_code: Path) -> dict[str, str]:
@@ -66,6 +75,7 @@ def together(commands: Sequence[Sequence[str]], env: Mapping[str, str], director
     """Start all `commands` at once and wait for the last; `peak` is that of the largest."""
     with contextlib.ExitStack() as stack:
         printed = stack.enter_context(tempfile.TemporaryFile())
+        before = _spent()
         begin = time.perf_counter()
         processes = [
             stack.enter_context(
@@ -85,7 +95,23 @@ def together(commands: Sequence[Sequence[str]], env: Mapping[str, str], director
         output = printed.read().decode(errors="replace")
         if any(codes):
             raise RuntimeError(f"{commands}: exit codes {codes}:\n{output[-3000:]}")
-        return Ran(end - begin, max(peaks.values(), default=0), output)
+        return Ran(end - begin, _spent() - before, max(peaks.values(), default=0), output)
+
+
+def _spent() -> float:
+    """Return the CPU seconds of all our descendants so far; what has ended is counted with its parent."""
+    times: dict[int, float] = {}
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name, in brackets, may have anything in it; what follows are the state, the parent and so on.
+            words = path.read_text().rpartition(")")[2].split()
+            parents[int(path.parent.name)] = int(words[1])
+            times[int(path.parent.name)] = sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(times[pid] for pid in ours)
 
 
 @contextmanager
@@ -121,32 +147,38 @@ def _watched(pids: Sequence[int]) -> Iterator[dict[int, int]]:
         thread.join()
 
 
-def in_turn(contenders: Mapping[str, Callable[[], float]], rounds: int, unheeded: int = 1) -> dict[str, list[float]]:
-    """Let the contenders run in turn, so that a machine that slows down slows all of them; each returns its seconds.
+def in_turn(contenders: Mapping[str, Callable[[], Ran]], rounds: int, unheeded: int = 1) -> dict[str, list[Ran]]:
+    """Let the contenders run in turn, so that a machine that slows down slows all of them.
 
     The first `unheeded` rounds do not count. Who comes first changes from round to round.
     """
-    found: dict[str, list[float]] = {name: [] for name in contenders}
+    found: dict[str, list[Ran]] = {name: [] for name in contenders}
     names = list(contenders)
     for turn in range(unheeded + rounds):
         for name in names:
-            taken = contenders[name]()
+            ran = contenders[name]()
             if turn >= unheeded:
-                found[name].append(taken)
+                found[name].append(ran)
         names = names[1:] + names[:1]
     return found
 
 
-def seconds(times: Sequence[float]) -> str:
+def median(runs: Sequence[Ran]) -> float:
+    """Return the median of their seconds."""
+    return statistics.median(ran.seconds for ran in runs)
+
+
+def seconds(runs: Sequence[Ran]) -> str:
     """Return the median, and behind it the least."""
-    return f"{statistics.median(times):.2f} s (min {min(times):.2f})"
+    return f"{median(runs):.2f} s (min {min(ran.seconds for ran in runs):.2f})"
 
 
-def compared(what: str, ours: Sequence[float], peer: Sequence[float], most: float | None, includes: str) -> Figure:
-    """Return the ratio of the medians of two contenders' seconds; the goal is that it is at most `most`."""
-    ratio = statistics.median(ours) / statistics.median(peer)
+def compared(what: str, ours: Sequence[Ran], peer: Sequence[Ran], most: float | None, includes: str) -> Figure:
+    """Return the ratio of the medians of two contenders; the goal is that that of their seconds is at most `most`."""
+    ratio = median(ours) / median(peer)
+    cpu = statistics.median(ran.cpu for ran in ours) / statistics.median(ran.cpu for ran in peer)
     goal, met = ("", None) if most is None else (f"<= {most:.2f}", ratio <= most)
-    return Figure(what, seconds(ours), seconds(peer), ratio, goal, met, includes)
+    return Figure(what, seconds(ours), seconds(peer), ratio, goal, met, cpu, includes)
 
 
 def machine() -> str:
@@ -160,8 +192,9 @@ def table(figures: Sequence[Figure]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    included = [f"* {figure.what}: {figure.includes}" for figure in figures if figure.includes]
-    return "\n".join([*lines, "", *included])
+    texts = dict.fromkeys(figure.includes for figure in figures if figure.includes)
+    named = {text: [figure.what for figure in figures if figure.includes == text] for text in texts}
+    return "\n".join([*lines, "", *(f"* {'; '.join(names)}: {text}" for text, names in named.items())])
 
 
 def say(text: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.integration.images import STANDIN
 
 from .bed import Bed
-from .measure import Figure, compared, in_turn, run, say, seconds
+from .measure import Figure, Ran, compared, in_turn, run, say, seconds
 
 _COMMAND = ["sh", "-c", "exec sleep 100000"]
 
@@ -64,7 +64,7 @@ class Contenders:
         self.env = bed.env
         self.sockets = self.directory / "cp"
 
-    def tfprov(self) -> Callable[[], float]:
+    def tfprov(self) -> Callable[[], Ran]:
         """Return what runs `tfprov up`: one ps and three workers."""
         settings = {
             "image": {"archive": str(self.bed.archive(self.image))},
@@ -74,9 +74,9 @@ class Contenders:
         }
         roles = {"ps": self.bed.hosts[:1], "worker": self.bed.hosts[1:]}
         cluster = self.bed.cluster(self.directory, roles, settings)
-        return lambda: run(cluster.command("up"), cluster.env, self.directory).seconds
+        return lambda: run(cluster.command("up"), cluster.env, self.directory)
 
-    def ansible(self, *, warm: bool) -> Callable[[], float]:
+    def ansible(self, *, warm: bool) -> Callable[[], Ran]:
         """Return what plays the playbook; `warm` leaves it the SSH connections of its last run, which it keeps for 60 s."""
         inventory = {"all": {"hosts": {host.name: host.variables() for host in self.bed.hosts}}}
         (self.directory / "ansible.yml").write_text(json.dumps(inventory))
@@ -85,10 +85,10 @@ class Contenders:
         (self.directory / "ansible.cfg").write_text(_ANSIBLE.format(flags=self.bed.ssh_flags, sockets=self.sockets))
         command = [str(self.peers / "ansible-playbook"), "-i", "ansible.yml", "playbook.yml"]
 
-        def play() -> float:
+        def play() -> Ran:
             if not warm:
                 self.hang_up()
-            return run(command, self._env(), self.directory).seconds
+            return run(command, self._env(), self.directory)
 
         return play
 
@@ -99,7 +99,7 @@ class Contenders:
                 ["ssh", "-F", "/dev/null", "-S", str(socket), "-O", "exit", "host"], capture_output=True, check=False
             )
 
-    def pyinfra(self) -> Callable[[], float]:
+    def pyinfra(self) -> Callable[[], Ran]:
         """Return what runs pyinfra's deploy."""
         hosts = [
             (host.address, {"ssh_user": host.user, "ssh_key": str(self.bed.lab.bed.key)}) for host in self.bed.hosts
@@ -109,7 +109,7 @@ class Contenders:
         deploy = _PYINFRA.format(image=self.image, command="sh -c 'exec sleep 100000'")
         (self.directory / "deploy.py").write_text(deploy)
         command = [str(self.peers / "pyinfra"), "-y", "hosts.py", "deploy.py"]
-        return lambda: run(command, self._env(), self.directory).seconds
+        return lambda: run(command, self._env(), self.directory)
 
     def containers(self) -> set[str]:
         """Return the ids of all containers of all hosts."""

@@ -4,13 +4,12 @@ Each figure is the wall time of a whole process, with a bare `python -c pass` of
 the machine's own share can be told.
 """
 
-import statistics
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 
-from .measure import Figure, environment, in_turn, run, say, seconds
+from .measure import Figure, environment, in_turn, median, run, say, seconds
 
 GOALS = {"tfprov --help": 0.25, "tfprov up, nothing to do, this machine": 0.5}
 """Seconds, on a quiet machine."""
@@ -45,18 +44,14 @@ def figures(rounds: int) -> list[Figure]:
         }
         try:
             run(commands["tfprov up, nothing to do, this machine"], env)
-            times = in_turn({name: partial(_timed, command, env) for name, command in commands.items()}, rounds)
+            times = in_turn({name: partial(run, command, env) for name, command in commands.items()}, rounds)
         finally:
             run([*tfprov, "down", "--discard", "-i", str(inventory)], env)
     bare = seconds(times.pop("python -c pass"))
     return [
         Figure(
-            name, seconds(found), f"{bare} python -c pass", None, f"<= {GOALS[name]:.2f} s",
-            statistics.median(found) <= GOALS[name], "the whole process, the interpreter's own start included",
+            name, seconds(found), f"{bare} python -c pass", goal=f"<= {GOALS[name]:.2f} s",
+            met=median(found) <= GOALS[name], includes="the whole process, the interpreter's own start included",
         )
         for name, found in times.items()
     ]  # fmt: skip
-
-
-def _timed(command: list[str], env: dict[str, str]) -> float:
-    return run(command, env).seconds

@@ -1,5 +1,7 @@
 """What a plan means for the training that is under way: the step it goes on from."""
 
+from collections.abc import Mapping
+
 from tfprov.checkpoint import NO_STEP, step_of
 from tfprov.engine.context import Context
 from tfprov.engine.holders import holders
@@ -8,6 +10,7 @@ from tfprov.engine.resume import Resume, decide, newest, nothing
 from tfprov.engine.shards import Survey, survey
 from tfprov.engine.unsaved import unsaved
 from tfprov.errors import GatherError
+from tfprov.hosts.base import File
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation, Observed, State
 
@@ -50,7 +53,7 @@ def _of_new_chief(context: Context, seen: Observation, former: Observed | None) 
 def _of_chief(context: Context, plan: Plan, seen: Observation, chief: Observed) -> str | None:
     look = survey(context, chief, lambda: seen)
     own = [one.checkpoint.step for one in look.whole if not one.from_ps]
-    resume, was = _newest(context), _was(context, seen)
+    resume, was = _newest(context), _was(context, seen, look.chief.files)
     if context.resume and resume is not None and decide(resume, chief, look) is None:
         resume.check()
         return f"the training goes on from {_step(resume.saved.step)} (gathered){was}"
@@ -84,8 +87,8 @@ def _newest(context: Context) -> Resume | None:
         return None
 
 
-def _was(context: Context, seen: Observation) -> str:
-    progress = read_progress(context, seen)
+def _was(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> str:
+    progress = read_progress(context, seen, files)
     return f" (it is at {progress.step})" if progress else ""
 
 

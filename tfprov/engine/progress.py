@@ -1,13 +1,14 @@
 """How far the chief has got, from the end of the event file it writes."""
 
 import io
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, BinaryIO, cast
 
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
 from tfprov.events import Progress, progress
-from tfprov.hosts.base import Runtime
+from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation
 
 _MOST = 2 * 1024 * 1024
@@ -16,14 +17,14 @@ _SLACK = 1024 * 1024
 """Bytes that a file may grow by, between its listing and its reading."""
 
 
-def read_progress(context: Context, seen: Observation) -> Progress | None:
-    """Return the chief's progress, or None while it has written none."""
+def read_progress(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> Progress | None:
+    """Return the chief's progress, or None while it has written none; `files` are in its directory, if that is known."""
     found = context.chief(seen)
     if found is None:
         return None
     runtime = context.runtimes[found.host]
     try:
-        listed = runtime.files(found.task).items()
+        listed = (runtime.files(found.task) if files is None else files).items()
         events = [(file.modified, name, file.size) for name, file in listed if ".tfevents." in name]
         for _, name, size in sorted(events, reverse=True):
             if (read := progress(tail_of(runtime, found.task, name, size), _MOST)) is not None:

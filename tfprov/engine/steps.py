@@ -25,27 +25,30 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
     """Build, deliver and start are the same: what the plan says now, as far as it is this module's."""
 
     def run(context: Context, _arguments: Any, _discard: bool) -> None:
-        part = _part(context, module)
-        if module == "start" and _save_what_goes(context, part):
-            part = _part(context, module)
+        seen = observe(context)
+        part = _part(context, seen, module)
+        if module == "start" and _save_what_goes(context, part, seen):
+            seen = observe(context)
+            part = _part(context, seen, module)
         if part and module != "build":
             context.remember()
         starts = any(action.kind == "start" for action in part.actions)
-        execute(context, part, current_run(context, observe(context)) if starts else "").check()
+        execute(context, part, current_run(context, seen) if starts else "").check()
         if module == "start":
             context.forget_empty(observe(context))
 
     return run
 
 
-def _part(context: Context, module: str) -> Plan:
-    return plan(context, observe(context)).only(lambda action: action.kind in _KINDS[module])
+def _part(context: Context, seen: Observation, module: str) -> Plan:
+    return plan(context, seen).only(lambda action: action.kind in _KINDS[module])
 
 
-def _save_what_goes(context: Context, part: Plan) -> bool:
+def _save_what_goes(context: Context, part: Plan, seen: Observation) -> bool:
     """Gather what the plan would remove with a former chief, or with a ps; return whether anything was stopped for that."""
     gone = {(action.subject, action.host) for action in part.actions if action.kind == "remove"}
-    seen = observe(context)
+    if not gone:  # to ask who holds what takes a look into every chief's directory
+        return False
     held = unsaved_among(context, seen, lambda holder: (holder.task, holder.host) in gone)
     if not held:
         return False
@@ -171,7 +174,7 @@ RUN: Mapping[str, Callable[[Context, Any, bool], None]] = {
 def check(context: Context, step: Step) -> None:
     """Say what a step would do, without doing it."""
     if step.module in _KINDS:
-        part = plan(context, observe(context)).only(lambda action: action.kind in _KINDS[step.module])
+        part = _part(context, observe(context), step.module)
         for line in lines(part, context.wanted):
             context.report.note(f"{step.module}: would {line}" if part else f"{step.module}: {line}")
     elif isinstance(step.arguments, Stop):

@@ -33,6 +33,7 @@ class DockerRuntime:
     def __init__(self, engine: Engine, cluster: str, serves: Serves, run: Run, codes: Codes | None = None) -> None:
         self.host, self.engine, self.cluster = engine.host, engine, cluster
         self._serves, self._run, self._codes = serves, run, codes
+        self._bare: set[str] = set()
 
     def checkpoint_dir(self, task: str) -> str:
         """See Runtime."""
@@ -73,9 +74,11 @@ class DockerRuntime:
             if before is not None:
                 api.remove_container(before["Id"])
             owner = box.files_of or task
-            api.create_volume(volume_name(self.cluster, owner), labels={CLUSTER: self.cluster, TASK: owner})
+            volume = volume_name(self.cluster, owner)
+            api.create_volume(volume, labels={CLUSTER: self.cluster, TASK: owner})
             made = api.create_container(**creation(api, container, box, self.cluster, run))
-            api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
+            if before is None or not self._has_used(before, volume):
+                api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
             if restore:
                 api.put_archive(made["Id"], container.checkpoint_dir, docker_archive.of_files(self.host, restore))
             if box.code and self._codes:
@@ -87,6 +90,11 @@ class DockerRuntime:
         if found is not None and observed(found, self.host).state is State.RUNNING:
             raise HostError(self.host, f"{task} {complaint} (container {found['Id'][:12]})", "stop it first")
         return found
+
+    def _has_used(self, facts: Mapping[str, Any], volume: str) -> bool:
+        """Whether a container was started with `volume`, which was made writable before that."""
+        mounted = any(mount.get("Name") == volume for mount in facts["Mounts"])
+        return mounted and observed(facts, self.host).started_at is not None
 
     def _check_name(self, name: str) -> None:
         """A container that has our name but not our labels is somebody's, and not touched."""
@@ -130,7 +138,7 @@ class DockerRuntime:
         if (found := self._find(task)) is None:
             return {}
         with self.engine.errors():
-            return docker_files.listing(self.engine, found, _directory(found))
+            return docker_files.listing(self.engine, found, _directory(found), self._bare)
 
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""

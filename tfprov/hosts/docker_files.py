@@ -47,13 +47,19 @@ _REST = 64 * 1024
 """Bytes that are read for nothing, so that a connection can be used again."""
 
 
-def listing(engine: Engine, facts: Mapping[str, Any], directory: str) -> dict[str, File]:
-    """Return the regular files below `directory` of a container, by their relative path."""
+def listing(engine: Engine, facts: Mapping[str, Any], directory: str, bare: set[str]) -> dict[str, File]:
+    """Return the regular files below `directory` of a container, by their relative path.
+
+    `bare` are containers whose Python did not tell: it is not asked a second time.
+    """
+    container: str = facts["Id"]
     if facts["State"]["Running"]:
-        for ask in (_told_by_python, _told_by_shell):
-            if (told := ask(engine.api, facts["Id"], directory)) is not None:
-                return told
-    return dict(_headers(engine, facts["Id"], directory))
+        if container not in bare and (told := _told_by_python(engine.api, container, directory)) is not None:
+            return told
+        bare.add(container)
+        if (told := _told_by_shell(engine.api, container, directory)) is not None:
+            return told
+    return dict(_headers(engine, container, directory))
 
 
 def _told_by_python(api: docker.APIClient, container: str, directory: str) -> dict[str, File] | None:

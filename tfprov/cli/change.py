@@ -23,7 +23,7 @@ from tfprov.planning.text import NOTHING, summary
 def plan_command(as_json: bool, **options: Any) -> None:
     """Nothing is changed. A task is restarted only where a field of it differs, and the field is named."""
     printer = Printer(live=False)
-    context = context_of(options, printer)
+    context = context_of(options, printer, everywhere=True)
     if as_json:
         context = replace(context, report=Quiet())
         click.echo(json.dumps(plan(context, observe(context)).to_json(), indent=2))
@@ -43,7 +43,7 @@ def up_command(partial: bool, **options: Any) -> None:
     All or nothing: what was started is taken back when not all of it comes up, unless you say `--partial`.
     """
     with Printer() as printer:
-        context = context_of(options, printer)
+        context = context_of(options, printer, everywhere=True)
         if (todo := _todo(context, printer)) is not None:
             from tfprov.cli.playing import bring_up  # noqa: PLC0415  see above
 

@@ -62,8 +62,8 @@ resume_option = click.option(
 partial_option = click.option("--partial", is_flag=True, help="Keep what did start when something else did not.")
 
 
-def context_of(options: dict[str, Any], report: Printer | None = None) -> Context:
-    """Return the context that a verb's options describe."""
+def context_of(options: dict[str, Any], report: Printer | None = None, *, everywhere: bool = False) -> Context:
+    """Return the context that a verb's options describe; `everywhere` for a verb that needs every host."""
     if not options["inventory"].strip():
         raise click.UsageError("`-i` names no file; for example `-i inventory.yml`")
     wishes = Wishes(
@@ -71,6 +71,7 @@ def context_of(options: dict[str, Any], report: Printer | None = None) -> Contex
         forks=options.get("forks") or DEFAULT_FORKS,
         accept_new=bool(options.get("accept_new")),
         resume=bool(options.get("resume")),
+        everywhere=everywhere,
     )
     context = prepare(Path(options["inventory"]), options["extra"], report or Printer(), wishes)
     click.get_current_context().call_on_close(context.close)

@@ -3,30 +3,24 @@
 import os
 from collections.abc import Callable, Mapping
 
-from tfprov.config.connection import Connection
-from tfprov.config.settings import RoleSettings, connection_of
 from tfprov.delivery.code import Code
 from tfprov.delivery.store import CodeStore
 from tfprov.engine import fleet
 from tfprov.engine.context import Context
 from tfprov.engine.packing import all_problems, pack_all
 from tfprov.engine.prepare import Given, target_of
+from tfprov.engine.reach import Reach
 from tfprov.engine.record import Record
 from tfprov.engine.supply import Supplier
-from tfprov.model.inventory import Inventory
 from tfprov.paths import cache_home
 from tfprov.planning.desired import desired
 from tfprov.planning.place import place
 
 
-def docked(given: Given) -> Context:
+def docked(given: Given, reach: Reach) -> Context:
     """Return the context; InvalidInput with all that is wrong, HostError when this machine's own engine does not run."""
     inventory, roles, home, wishes = given.inventory, given.roles, given.home, given.wishes
-    present = {role.host: role.way for role in roles}
-    recorded = {host: way for host, way in Record(home).read().items() if host not in present}
-    found = fleet.machines(
-        {**present, **recorded, **_builders(inventory, roles, present)}, os.environ, accept_new=wishes.accept_new
-    )
+    found = fleet.machines(reach, os.environ)
     roles = fleet.addressed(roles, found)
     store = CodeStore(cache_home() / "code")
     supplier = Supplier(found, given.report, os.environ, store)
@@ -39,7 +33,7 @@ def docked(given: Given) -> Context:
     stock = source.stock(roles, codes, addresses)
     settings = {(role.role, role.host): role.values for role in roles}
     digests = {place: code.digest for place, code in codes.items()}
-    hosts = {host: machine for host, machine in found.items() if host in present or host in recorded}
+    hosts = {host: machine for host, machine in found.items() if host not in reach.builder}
     return Context(
         inventory=inventory,
         cluster=cluster,
@@ -54,20 +48,11 @@ def docked(given: Given) -> Context:
         forks=wishes.forks,
         hosts=given.limit,
         machines=found,
-        left=frozenset(recorded),
+        left=frozenset(reach.recorded),
         resume=wishes.resume,
         record=Record(home),
-        ways=present,
+        ways=reach.present,
     )
-
-
-def _builders(
-    inventory: Inventory, roles: tuple[RoleSettings, ...], present: dict[str, Connection]
-) -> dict[str, Connection]:
-    """Return the way to the host that builds, where it has no role of its own."""
-    image = roles[0].values.image
-    host = image.build_on if image else None
-    return {host: connection_of(inventory, host)} if host and host not in present else {}
 
 
 def put_into(store: CodeStore, codes: Mapping[str, Code]) -> Callable[[str], bytes]:

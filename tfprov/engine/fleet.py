@@ -7,42 +7,20 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from tfprov.config.connection import Connection
 from tfprov.config.settings import RoleSettings
+from tfprov.engine.reach import Reach
 from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
 from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.engine_api import LOCAL, Engine
 from tfprov.hosts.machine import Here, Machine, Remote
-from tfprov.hosts.ssh import SSH
-from tfprov.hosts.ssh_target import Target
-
-_USER_CONFIG = Path("~/.ssh/config")
 
 
-def machines(ways: Mapping[str, Connection], environ: Mapping[str, str], *, accept_new: bool) -> dict[str, Machine]:
-    """Return the machine behind every way, by host; nothing is connected yet."""
-    return {host: _machine(way, environ, accept_new=accept_new) for host, way in ways.items()}
-
-
-def _machine(way: Connection, environ: Mapping[str, str], *, accept_new: bool) -> Machine:
-    if way.local:
-        return Here(way.host, engine_socket(environ))
-    target = Target(
-        name=way.host,
-        address=way.address,
-        port=way.port,
-        user=way.user,
-        key_files=way.key_files,
-        password=way.password,
-        become=way.become,
-        proxy_jump=way.proxy_jump,
-        proxy_command=way.proxy_command,
-        ssh_config=way.ssh_config or _USER_CONFIG.expanduser(),
-        known_hosts=way.known_hosts,
-        accept_new=accept_new or way.accept_new,
-        connect_timeout=way.timeout,
-    )
-    return Remote(SSH(target))
+def machines(found: Reach, environ: Mapping[str, str]) -> dict[str, Machine]:
+    """Return the machine of every host; nothing is asked of it yet."""
+    return {
+        host: Here(host, engine_socket(environ)) if way.local else Remote(found.over[host])
+        for host, way in found.ways.items()
+    }
 
 
 def engine_socket(environ: Mapping[str, str]) -> Path:

@@ -26,12 +26,16 @@ from tfprov.planning.place import place
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a command line says about how to work; see the options of the same names."""
+    """What a command line says about how to work; see the options of the same names.
+
+    `everywhere` is said by verbs that need every host: its connections are begun while other things load.
+    """
 
     limit: str | None = None
     forks: int = DEFAULT_FORKS
     accept_new: bool = False
     resume: bool = False
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,25 @@ def prepare(path: Path, extra: Sequence[str], report: Reporter, wishes: Wishes |
     given = Given(inventory, roles, home, report, wishes, limit)
     _check_runtime(home, roles[0].values.cluster, in_docker=in_docker)
     if in_docker:
-        # Here, because the SSH library and the docker SDK take as long to import as all the rest together.
-        from tfprov.engine.docked import docked  # noqa: PLC0415
-
-        return docked(given)
+        return _in_docker(given)
     return _as_processes(given)
+
+
+def _in_docker(given: Given) -> Context:
+    # Here, because the SSH library and the docker SDK take as long to import as all the rest together; and one after the
+    # other, because hosts can answer while the SDK is being imported.
+    from tfprov.engine.reach import reach  # noqa: PLC0415
+
+    found = reach(given.inventory, given.roles, given.home, accept_new=given.wishes.accept_new)
+    if given.wishes.everywhere:
+        found.begin(given.wishes.forks)
+    from tfprov.engine.docked import docked  # noqa: PLC0415
+
+    try:
+        return docked(given, found)
+    except BaseException:
+        found.close()
+        raise
 
 
 def _as_processes(given: Given) -> Context:

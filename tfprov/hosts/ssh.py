@@ -6,6 +6,7 @@ the next call; whoever was using it is told that the outcome is unknown.
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,6 +54,12 @@ class Hold:
         self.close()
 
 
+def _closed(begun: "Future[Link]") -> None:
+    """Close a connection that nobody needed."""
+    if begun.exception() is None:
+        begun.result().close()
+
+
 class SSH:
     """The host that `target` describes. Nothing is connected before it is needed; all methods are safe in any thread."""
 
@@ -60,6 +67,7 @@ class SSH:
         self.target = target
         self._lock = threading.Lock()
         self._link: Link | None = None
+        self._begun: Future[Link] | None = None
         self._let_go: list[Callable[[], None]] = []
         self._closed = False
 
@@ -73,6 +81,10 @@ class SSH:
         """Return the host's name in the inventory."""
         return self.target.name
 
+    def begin(self, pool: Executor) -> None:
+        """Start to connect in `pool`; the first who needs the connection waits for it, and is told how it went."""
+        self._begun = pool.submit(Link, self.target, self._let_go)
+
     def open(self) -> Link:
         """Connect, unless that is done already. Raises Unreachable."""
         with self._lock:
@@ -81,7 +93,8 @@ class SSH:
             if self._link is None or not self._link.alive:
                 if self._link is not None:
                     self._link.close()
-                self._link = Link(self.target, self._let_go)
+                begun, self._begun = self._begun, None
+                self._link = begun.result() if begun else Link(self.target, self._let_go)
             return self._link
 
     def close(self) -> None:
@@ -89,8 +102,11 @@ class SSH:
         with self._lock:
             self._closed = True
             link, self._link = self._link, None
+            begun, self._begun = self._begun, None
         if link is not None:
             link.close()
+        if begun is not None and not begun.cancel():
+            begun.add_done_callback(_closed)
 
     def __enter__(self) -> "SSH":
         self.open()

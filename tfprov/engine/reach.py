@@ -1,0 +1,83 @@
+"""The SSH connections to a cluster's hosts: what the inventory says of each, and a beginning while other things load."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfprov.config.connection import Connection, connection_of
+from tfprov.config.settings import RoleSettings
+from tfprov.engine.record import Record
+from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh_target import Target
+from tfprov.model.inventory import Inventory
+
+_USER_CONFIG = Path("~/.ssh/config")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How to reach every host: `present` has a role, `recorded` left the inventory, and a `builder` only builds.
+
+    `over` holds the SSH connection of every host that is not this machine.
+    """
+
+    present: Mapping[str, Connection]
+    recorded: Mapping[str, Connection]
+    builder: Mapping[str, Connection]
+    over: Mapping[str, SSH]
+
+    @property
+    def ways(self) -> dict[str, Connection]:
+        """The way to every host."""
+        return {**self.present, **self.recorded, **self.builder}
+
+    def begin(self, forks: int) -> None:
+        """Start to connect to every host that has tasks, or had; `forks` at a time."""
+        pool = ThreadPoolExecutor(max_workers=forks)
+        for host, ssh in self.over.items():
+            if host not in self.builder:
+                ssh.begin(pool)
+        pool.shutdown(wait=False)
+
+    def close(self) -> None:
+        """End the connections, also those that are being made."""
+        for ssh in self.over.values():
+            ssh.close()
+
+
+def reach(inventory: Inventory, roles: tuple[RoleSettings, ...], home: Path, *, accept_new: bool) -> Reach:
+    """Return the way to every host of a cluster; nothing is connected yet."""
+    present = {role.host: role.way for role in roles}
+    recorded = {host: way for host, way in Record(home).read().items() if host not in present}
+    builder = _builder(inventory, roles, present)
+    ways = {**present, **recorded, **builder}
+    over = {host: SSH(_target(way, accept_new=accept_new)) for host, way in ways.items() if not way.local}
+    return Reach(present, recorded, builder, over)
+
+
+def _builder(
+    inventory: Inventory, roles: tuple[RoleSettings, ...], present: Mapping[str, Connection]
+) -> dict[str, Connection]:
+    """Return the way to the host that builds, where it has no role of its own."""
+    image = roles[0].values.image
+    host = image.build_on if image else None
+    return {host: connection_of(inventory, host)} if host and host not in present else {}
+
+
+def _target(way: Connection, *, accept_new: bool) -> Target:
+    return Target(
+        name=way.host,
+        address=way.address,
+        port=way.port,
+        user=way.user,
+        key_files=way.key_files,
+        password=way.password,
+        become=way.become,
+        proxy_jump=way.proxy_jump,
+        proxy_command=way.proxy_command,
+        ssh_config=way.ssh_config or _USER_CONFIG.expanduser(),
+        known_hosts=way.known_hosts,
+        accept_new=accept_new or way.accept_new,
+        connect_timeout=way.timeout,
+    )

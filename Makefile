@@ -6,12 +6,14 @@ BIN := $(VENV)/bin
 PEERS := build/peers
 INPUTS := pyproject.toml constraints.txt .ci/venv.sh
 
-.PHONY: demo test check bench clean help
+.PHONY: demo test check bench fuzz schemas clean help
 
 help:
 	@echo "make demo    train a linear model with 1 ps and 2 workers on this machine, and bring its checkpoint back"
 	@echo "make test    all tests, types and style"
 	@echo "make bench   figures, side by side with peers"
+	@echo "make fuzz    ten minutes of input that nobody would write, for the reader of inventories and playbooks"
+	@echo "make schemas the JSON Schemas and docs/inventory.md anew, after a setting has changed"
 	@echo "make clean   remove the virtual environment and caches"
 
 demo: $(VENV)/ready-demo
@@ -28,6 +30,14 @@ test: $(VENV)/ready-dev
 bench: $(VENV)/ready-dev $(PEERS)/ready
 	sh .ci/engine.sh
 	$(BIN)/python -m bench --peers $(PEERS)/bin $(ARGS)
+
+# How long, and where to begin: make fuzz ARGS="--minutes 60 --seed 7"
+fuzz: $(VENV)/ready-dev
+	$(BIN)/python -m bench.fuzz $(ARGS)
+
+# What editors and readers get is made from the code, and committed; a test says when a copy is stale.
+schemas: $(VENV)/ready-dev
+	$(BIN)/python -m tests.unit.committed
 
 $(PEERS)/ready: bench/requirements.txt .ci/venv.sh
 	@mkdir -p $(dir $(PEERS))

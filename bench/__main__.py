@@ -1,6 +1,6 @@
 """All figures in one table, peers beside tfprov on the same hosts.
 
-    python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [noop] [delivery]
+    python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [noop] [delivery]
 
 The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
 """
@@ -13,12 +13,12 @@ from types import FrameType
 
 from tests.integration import engine
 
-from . import delivery, noop, startup
+from . import delivery, inventory, noop, startup
 from .bed import bed
 from .measure import Figure, machine, say, table
 
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
-PARTS = ("startup", "noop", "delivery")
+PARTS = ("startup", "inventory", "noop", "delivery")
 
 
 def main() -> None:
@@ -46,6 +46,8 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
     found: list[Figure] = []
     if "startup" in parts:
         found += startup.figures(given.rounds)
+    if "inventory" in parts:
+        found += inventory.figures(given.rounds)
     if not {"noop", "delivery"} & set(parts):
         return found
     if reason := engine.unavailable():

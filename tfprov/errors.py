@@ -24,17 +24,40 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
 
 
+_HIDDEN: set[str] = set()
+_SHORTEST = 8
+"""Characters of a secret that is hidden wherever it stands: a shorter one may be a word that messages need, as `true`."""
+
+
+def hide(secret: str) -> None:
+    """Never repeat `secret`, nor a long line of it, in the message of any error of this process.
+
+    What is known to be a secret is left out where a message is made; this is for those that libraries make.
+    """
+    whole = secret.strip()
+    _HIDDEN.update(text for text in (whole, *map(str.strip, whole.splitlines())) if len(text) >= _SHORTEST)
+
+
+def masked(text: str) -> str:
+    """Return `text` with every secret in it replaced."""
+    if not _HIDDEN or len(text) < _SHORTEST:
+        return text
+    for secret in sorted((one for one in _HIDDEN if one in text), key=len, reverse=True):
+        text = text.replace(secret, "******")
+    return text
+
+
 def shown(value: object) -> str:
     """Return what a user wrote as it stands in a message: on one line, short, and with nothing that steers a terminal."""
     if isinstance(value, bool):
         return str(value).lower()
-    text = str(value)
+    text = masked(str(value))
     return _escaped(text if len(text) <= LONGEST else text[: LONGEST - 3] + "...")
 
 
 def one_line(text: str) -> str:
     """Return a library's own words without their line breaks and quotes."""
-    return _escaped(" ".join(text.split()).replace("'", "`").rstrip("."))
+    return _escaped(" ".join(masked(text).split()).replace("'", "`").rstrip("."))
 
 
 def _escaped(text: str) -> str:
@@ -63,7 +86,7 @@ class Problem:
 
     def __str__(self) -> str:
         message = f"{self.at}: error: {self.what}"
-        return f"{message}; {self.fix}" if self.fix else message
+        return masked(f"{message}; {self.fix}" if self.fix else message)
 
 
 class TfprovError(Exception):
@@ -72,7 +95,7 @@ class TfprovError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, fix: str = "") -> None:
-        super().__init__(f"{what}; {fix}" if fix else what)
+        super().__init__(masked(f"{what}; {fix}" if fix else what))
 
 
 class InvalidInput(TfprovError):
@@ -96,7 +119,7 @@ class HostError(TfprovError):
 
     def __init__(self, host: str, what: str, fix: str = "") -> None:
         self.host = host
-        self.reason = f"{what}; {fix}" if fix else what
+        self.reason = masked(f"{what}; {fix}" if fix else what)
         super().__init__(f"{host}: {what}", fix)
 
 

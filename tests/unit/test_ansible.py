@@ -2,16 +2,14 @@
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit import oracle
+from tests.unit.asking import Ansible
 from tfprov.config.ansible_values import READERS
-from tfprov.config.connection import OLD, check_names, connection
+from tfprov.config.connection import check_names, connection
 from tfprov.config.known import variables as known
 from tfprov.config.load import load_inventory
 from tfprov.config.patterns import match
@@ -100,7 +98,11 @@ all:
         h2: {ansible_port: "2201", ansible_user: other, ansible_ssh_private_key_file: /keys/own}
         h3: {ansible_ssh_password: of the host, ansible_ssh_timeout: "30"}
         h4: {ansible_ssh_extra_args: -J bastion, ansible_python_interpreter: /usr/bin/python3, ansible_shell_type: sh}
-    ps: {hosts: {h5: {ansible_host: "fe80::2"}}}
+    ps:
+      hosts:
+        h5: {ansible_host: "fe80::2"}
+        h6: {ansible_ssh_host: 10.0.0.6, ansible_host: 10.0.0.7, ansible_ssh_port: 2206, ansible_ssh_user: old}
+        h7: {ansible_ssh_host: 10.0.0.8, ansible_port: 2207, ansible_ssh_port: "2208", ansible_ssh_common_args: ""}
 """,
     "a group of groups without hosts": """
 all:
@@ -168,27 +170,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def ansible(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    home = tmp_path_factory.mktemp("home")
-    asked = {
-        "ranges": RANGES,
-        "inventories": [str(files[name]) for name in INVENTORIES],
-        "patterns": [str(files["fleet"]), PATTERNS],
-        "booleans": BOOLEANS,
-    }
-    # A home of its own: nothing that is configured on this machine may change the answers.
-    env = {"HOME": str(home), "LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin", "ANSIBLE_INVENTORY_ENABLED": "yaml"}
-    done = subprocess.run(
-        [sys.executable, oracle.__file__], input=json.dumps(asked), capture_output=True, text=True, env=env, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    answers = json.loads(done.stdout)
-    return {
-        "ranges": dict(zip(RANGES, answers["ranges"], strict=True)),
-        "inventories": dict(zip(INVENTORIES, answers["inventories"], strict=True)),
-        "patterns": dict(zip(PATTERNS, answers["patterns"], strict=True)),
-        "booleans": answers["booleans"],
-        "connection variables": answers["connection variables"],
-    }
+    with Ansible(tmp_path_factory.mktemp("home")) as asked:
+        structures = [asked.ask("structure", sources=[str(files[name])]) for name in INVENTORIES]
+        selected = asked.ask("patterns", sources=[str(files["fleet"])], texts=PATTERNS)
+        return {
+            "ranges": dict(zip(RANGES, asked.ask("ranges", texts=RANGES), strict=True)),
+            "inventories": dict(zip(INVENTORIES, structures, strict=True)),
+            "patterns": dict(zip(PATTERNS, selected, strict=True)),
+            "booleans": asked.ask("booleans", values=BOOLEANS),
+            "connection variables": asked.ask("connection_variables"),
+        }
 
 
 @pytest.mark.parametrize("text", RANGES)
@@ -259,7 +250,7 @@ def test_a_host_is_reached_in_the_same_way(ansible: dict[str, Any], files: dict[
 
 def test_no_variable_of_ansibles_own_is_called_misspelt(ansible: dict[str, Any]) -> None:
     faults = Faults()
-    names = [name for name in ansible["connection variables"] if name not in OLD]
+    names = ansible["connection variables"]
     assert len(names) > 30
     check_names(Mapping({name: Scalar("", NOWHERE) for name in names}), faults)
     assert not faults.problems

@@ -15,7 +15,7 @@ all:
       command: [python, train.py, "{{ task.name }}"]
       flags:
         {lr: 0.10, steps: 2000, sync: true, verbose: , name: "{{ cluster }}-{{ task.index }}", dir: "{{ checkpoint_dir }}"}
-      env: {DEBUG: 1, WHO: "{{ task.job }} on {{ inventory_hostname }}", OFF: false}
+      env: {DEBUG: 1, WHO: "{{ task.job }} on {{ inventory_hostname }}", "OFF": false}
 ps: {hosts: {h1: }}
 worker: {hosts: {"h[2:3]": }}
 tensorboard: {hosts: {h2: {ansible_host: 10.0.0.2}}, vars: {tfprov: {command: null}}}

@@ -64,4 +64,4 @@ def test_extra_variables_win_over_all_others() -> None:
     assert flags() == {"steps": "100", "lr": "0.2"}
     assert flags("steps=7") == {"steps": "7", "lr": "0.2"}
     assert flags("tfprov.flags.lr=0.3") == {"steps": "100", "lr": "0.3"}
-    assert flags("{tfprov: {flags: {lr: 0.30, on: null}}}") == {"steps": "100", "lr": "0.30", "on": None}
+    assert flags('{tfprov: {flags: {lr: 0.30, "on": null}}}') == {"steps": "100", "lr": "0.30", "on": None}

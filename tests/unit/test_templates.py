@@ -1,14 +1,18 @@
 """Jinja2 in an inventory: types stay, nothing is rendered before it is asked for, and nothing gets out of the sandbox."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tfprov.config.rendering import render_text
-from tfprov.config.templates import Variables
+from tfprov.config.known import variables as known
+from tfprov.config.late import render_late
+from tfprov.config.load import load_inventory
+from tfprov.config.rendering import computed, render_text
+from tfprov.config.templates import Faults, Variables, render
 from tfprov.config.yaml import parse
 from tfprov.errors import InvalidInput, Position
-from tfprov.model.node import Mapping
+from tfprov.model.node import Mapping, plain
 
 AT = Position("inventory.yml", 7, 3)
 
@@ -20,7 +24,7 @@ def variables(text: str = "{}", **special: Any) -> Variables:
 
 
 def rendered(text: str, names: str = "{}", **special: Any) -> Any:
-    return render_text(text, variables(names, **special), AT)
+    return plain(computed(text, variables(names, **special), AT))
 
 
 @pytest.mark.parametrize(
@@ -126,3 +130,61 @@ def test_whatever_fails_in_a_template_is_one_problem_at_its_line(text: str) -> N
 @pytest.mark.parametrize("text", ["{{ 'x' * 100000000 }}", "{{ range(100000000) | list }}", "{{ 9 ** 999999999 }}"])
 def test_a_template_cannot_eat_the_memory(text: str) -> None:
     problem(text)
+
+
+def test_one_entry_of_a_mapping_may_refer_to_another() -> None:
+    names = "{paths: {root: /data, train: '{{ paths.root }}/train', bad: '{{ nowhere }}'}}"
+    assert rendered("{{ paths.train }}", names) == "/data/train"
+    assert "undefined variable `nowhere`" in problem("{{ paths }}", names)
+
+
+def test_a_circle_in_a_mapping_is_told_with_its_way() -> None:
+    assert "m.a -> m.b -> m.a" in problem("{{ m.a }}", "{m: {a: '{{ m.b }}', b: '{{ m.a }}'}}")
+
+
+def test_omit_leaves_an_entry_out() -> None:
+    node = parse("{env: {A: '{{ omit }}', B: '{{ x | default(omit) }}', C: c}, list: [a, '{{ omit }}', b]}", "vars.yml")
+    assert plain(render(node, variables())) == {"env": {"C": "c"}, "list": ["a", "b"]}
+    assert "renders to `omit`" in problem("{{ omit }}")
+
+
+def test_a_late_setting_may_leave_entries_out() -> None:
+    node = parse(
+        "{command: [python, '{{ omit }}', x, '{{ [] }}'], env: {A: '{{ omit }}', B: '{{ none }}'}}", "vars.yml"
+    )
+    assert isinstance(node, Mapping)
+    faults = Faults()
+    found = plain(render_late(node, variables(), faults))
+    assert found == {"command": ["python", "x", []], "env": {"B": None}}
+    assert [problem.what for problem in faults.problems] == [
+        "`command` renders to a list or a mapping",
+        "`env.B` renders to nothing",
+    ]
+
+
+def test_what_is_in_something_undefined_is_undefined() -> None:
+    assert rendered("{{ a.b['c'] | default('x') }}", "{a: '{{ nowhere.d }}'}") == "x"
+    assert "undefined variable `nowhere`" in problem("{{ nowhere.a.b }}")
+    problem("{{ nowhere.__class__ }}")
+
+
+@pytest.mark.parametrize("name", ["ansible_facts", "ansible_version", "playbook_dir", "ansible_default_ipv4", "vars"])
+def test_what_only_ansible_knows_is_said_to_be_its_own(name: str) -> None:
+    assert f"`{name}` is Ansible's own, and not known here" in problem(f"{{{{ {name} }}}}")
+
+
+def test_a_file_is_looked_up_beside_the_inventory(tmp_path: Path) -> None:
+    (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA me\n")
+    assert rendered("{{ lookup('file', 'key.pub') }}", inventory_dir=str(tmp_path)) == "ssh-ed25519 AAAA me"
+    with pytest.raises(InvalidInput, match="lookup of the file `/no/such`: no such file"):
+        rendered("{{ lookup('file', '/no/such') }}", inventory_dir=str(tmp_path))
+
+
+def test_hosts_share_what_they_see_of_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text("all: {vars: {port: '{{ 8000 + index }}', index: 1}, children: {g: {hosts: {'h[1:50]': }}}}")
+    inventory = load_inventory(path)
+    seen = [known(inventory, host, inventory.variables(host)) for host in inventory.hosts]
+    assert len({id(one["groups"]["g"]) for one in seen}) == 1
+    assert len({id(one["hostvars"]["h1"]) for one in seen}) == 1
+    assert render_text("{{ groups.g | map('extract', hostvars, 'port') | sum }}", seen[7], AT) == 50 * 8001

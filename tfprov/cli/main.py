@@ -1,19 +1,19 @@
 """The `tfprov` command: finds the verb, imports only what that verb needs, and ends with the right exit code."""
 
-import difflib
 import gc
-import importlib
 import os
 import re
 import signal
 import sys
+import traceback
 from types import FrameType
 from typing import NoReturn
 
 import click
 
 from tfprov import __version__
-from tfprov.errors import INTERRUPTED, Several, TfprovError
+from tfprov.cli.lazy import LazyGroup
+from tfprov.errors import INTERRUPTED, Several, TfprovError, masked
 
 VERBS = {
     "init": ("project", "Write a commented inventory and a program to start from."),
@@ -27,46 +27,14 @@ VERBS = {
     "exec": ("watch", "Run a command beside a task."),
     "gather": ("playing", "Bring back new checkpoints and event files, whole and verified."),
     "down": ("playing", "Gather once more, stop everything in order, and remove it."),
+    "inventory": ("inventory", "Show, explain and edit the inventory."),
     "image": ("images", "Build, deliver, list and prune images on their own."),
     "play": ("playing", "Play a playbook, or show one that ships with tfprov."),
 }
 """Every verb: the module it is in, and its line of help. Here, so that `tfprov --help` imports none of them."""
 
 
-class Verbs(click.Group):
-    """Imports a verb's module when the verb is used, and not before."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the verbs in the order in which a user meets them."""
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Return the verb called `name`."""
-        if name not in VERBS:
-            return None
-        module = importlib.import_module(f"tfprov.cli.{VERBS[name][0]}")
-        command: click.Command = getattr(module, f"{name}_command")
-        command.help = VERBS[name][1] + ("\n\n" + command.help if command.help else "")
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs from the table, without importing them."""
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, line) for name, (_, line) in VERBS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, or say which one was probably meant."""
-        name = args[0]
-        if name not in VERBS and not name.startswith("-"):
-            close = difflib.get_close_matches(name, VERBS, n=1, cutoff=0.5)
-            fix = f"did you mean `{close[0]}`?" if close else "see `tfprov --help`"
-            raise click.UsageError(f"no verb `{name}`; {fix}", ctx)
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, table=VERBS, noun="verb", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="tfprov %(version)s")
 def tfprov() -> None:
     """Start, watch and take down distributed TensorFlow from one YAML inventory."""
@@ -109,12 +77,17 @@ def _run(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        if "-vv" in argv:
-            raise
-        where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
-        return _fail(f"error: {reason}{where}; run again with -vv for the details", 1)
+        return _unforeseen(error, whole="-vv" in argv)
     return code if isinstance(code, int) else 0
+
+
+def _unforeseen(error: Exception, *, whole: bool) -> int:
+    """Tell an error that is none of ours: in one line, or all of it."""
+    if whole:
+        return _fail(masked("error: " + "".join(traceback.format_exception(error)).rstrip()), 1)
+    where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
+    return _fail(masked(f"error: {reason}{where}; run again with -vv for the details"), 1)
 
 
 def _one_line(error: click.ClickException) -> str:

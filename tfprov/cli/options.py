@@ -1,45 +1,74 @@
 """Options that several verbs share, with Ansible's letters, and the way from them to a Context."""
 
 import gc
-from collections.abc import Callable, Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfprov.cli.output import Printer
-from tfprov.engine.context import DEFAULT_FORKS, Context
-from tfprov.engine.prepare import Wishes, prepare
 from tfprov.errors import TaskFailed
 
+if TYPE_CHECKING:  # what only reads an inventory needs none of the machinery that acts on one
+    from tfprov.cli.output import Printer
+    from tfprov.config.vault import Vault
+    from tfprov.engine.context import Context
+    from tfprov.model.inventory import Inventory
+
 F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT = "inventory.yml"
 
 
-def inventory_options(command: F) -> F:
-    """Add `-i`, `-e`, `-v` and `--accept-new`."""
+def source_options(command: F) -> F:
+    """Add what says where the inventory is and how to read it: `-i`, `-e`, `-v` and the passwords of ansible-vault."""
     for option in (
-        click.option("--accept-new", is_flag=True, help="Trust the keys of hosts that known_hosts does not have yet."),
         click.option("-v", "--verbose", count=True, help="Say more; -vv shows where an internal error comes from."),
+        click.option("--vault-id", "vault_ids", multiple=True, metavar="[ID@]SOURCE", help="A vault id's password."),
+        click.option(
+            "-J",
+            "--ask-vault-pass",
+            "--ask-vault-password",
+            is_flag=True,
+            help="Ask for the password of ansible-vault.",
+        ),
+        click.option(
+            "--vault-password-file",
+            "--vault-pass-file",
+            "vault_files",
+            multiple=True,
+            metavar="FILE",
+            help="Where that password is.",
+        ),
         click.option("-e", "--extra-vars", "extra", multiple=True, metavar="VARS", help="key=value, YAML, or @FILE."),
         click.option(
             "-i",
             "--inventory",
-            envvar="TFPROV_INVENTORY",
-            default="inventory.yml",
-            show_default="$TFPROV_INVENTORY, else inventory.yml",
-            metavar="FILE",
-            help="The inventory.",
+            "sources",
+            multiple=True,
+            show_default=f"$TFPROV_INVENTORY, else {DEFAULT}",
+            metavar="SOURCE",
+            help="The inventory: a file, a directory, a script, or `host1,host2`. Several are merged.",
         ),
     ):
         command = option(command)
     return command
 
 
+def inventory_options(command: F) -> F:
+    """Add `-i` and its company, and `--accept-new`."""
+    return source_options(
+        click.option("--accept-new", is_flag=True, help="Trust the keys of hosts that known_hosts does not have yet.")(
+            command
+        )
+    )
+
+
 def change_options(command: F) -> F:
     """Add what verbs that touch hosts take besides: `-l` and `-f`."""
     command = click.option(
-        "-f", "--forks", type=click.IntRange(1, 1000), default=DEFAULT_FORKS, help="Hosts worked on at a time."
+        "-f", "--forks", type=click.IntRange(1, 1000), help="Hosts worked on at a time; 32 when nothing is said."
     )(command)
     command = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts.")(command)
     return inventory_options(command)
@@ -62,10 +91,44 @@ resume_option = click.option(
 partial_option = click.option("--partial", is_flag=True, help="Keep what did start when something else did not.")
 
 
-def context_of(options: dict[str, Any], report: Printer | None = None, *, everywhere: bool = False) -> Context:
+def sources_of(options: dict[str, Any]) -> Sequence[str]:
+    """Return the sources of the inventory that a verb's options name, or those that are meant without."""
+    sources: Sequence[str] = options["sources"] or (os.environ.get("TFPROV_INVENTORY") or DEFAULT,)
+    if not all(source.strip() for source in sources):
+        raise click.UsageError(f"`-i` names no file; for example `-i {DEFAULT}`")
+    return sources
+
+
+def vault_of(options: dict[str, Any]) -> "Vault":
+    """Return what opens the encrypted values of the inventory, with the passwords that a verb's options name."""
+    from tfprov.config.passwords import Passwords  # noqa: PLC0415  see below
+    from tfprov.config.vault import Vault  # noqa: PLC0415
+
+    ask = _ask if sys.stdin.isatty() else None
+    given = Passwords(options["vault_ids"], options["vault_files"], options["ask_vault_pass"], ask, os.environ)
+    vault = Vault(given)
+    click.get_current_context().call_on_close(vault.close)
+    return vault
+
+
+def _ask(question: str) -> str:
+    answer: str = click.prompt(question, hide_input=True, default="", show_default=False, err=True)
+    return answer
+
+
+def inventory_of(options: dict[str, Any]) -> "Inventory":
+    """Return the inventory that a verb's options describe, with its settings unchecked."""
+    from tfprov.config.load import load_inventory  # noqa: PLC0415  see below
+
+    return load_inventory(sources_of(options), options["extra"], vault_of(options))
+
+
+def context_of(options: dict[str, Any], report: "Printer | None" = None, *, everywhere: bool = False) -> "Context":
     """Return the context that a verb's options describe; `everywhere` for a verb that needs every host."""
-    if not options["inventory"].strip():
-        raise click.UsageError("`-i` names no file; for example `-i inventory.yml`")
+    from tfprov.cli.output import Printer  # noqa: PLC0415  commands that only read an inventory need none of these
+    from tfprov.engine.context import DEFAULT_FORKS  # noqa: PLC0415
+    from tfprov.engine.prepare import Wishes, prepare  # noqa: PLC0415
+
     wishes = Wishes(
         limit=options.get("limit"),
         forks=options.get("forks") or DEFAULT_FORKS,
@@ -73,7 +136,7 @@ def context_of(options: dict[str, Any], report: Printer | None = None, *, everyw
         resume=bool(options.get("resume")),
         everywhere=everywhere,
     )
-    context = prepare(Path(options["inventory"]), options["extra"], report or Printer(), wishes)
+    context = prepare(sources_of(options), options["extra"], report or Printer(), wishes, vault_of(options))
     click.get_current_context().call_on_close(context.close)
     gc.freeze()
     gc.enable()

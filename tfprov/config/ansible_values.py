@@ -1,7 +1,7 @@
 """What each of Ansible's connection variables may be; Wrong says what is amiss, and what to do."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,9 @@ from tfprov.errors import shown
 from tfprov.model.checks import Wrong, wrong_address
 
 # Where there are several names for one thing, the last one counts, as in Ansible.
+ADDRESSES = ("ansible_host", "ansible_ssh_host")
+PORTS = ("ansible_port", "ansible_ssh_port")
+USERS = ("ansible_user", "ansible_ssh_user")
 KEY_FILES = ("ansible_private_key_file", "ansible_ssh_private_key_file")
 TIMEOUTS = ("ansible_timeout", "ansible_ssh_timeout")
 ARGS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
@@ -54,6 +57,11 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+def arguments(name: str, value: Any) -> str:
+    """Read arguments for a program; an empty text takes back those of a group above."""
+    return value if value == "" else text(name, value)
+
+
 def word(name: str, value: Any) -> str:
     """Read a text without blanks, which no program takes for an option."""
     found = text(name, value)
@@ -86,9 +94,8 @@ def host(name: str, value: Any) -> str:
 def password(name: str, value: Any) -> str:
     """Read a password, and never say what it is."""
     if not isinstance(value, str) or not value:
-        form = (
-            "an empty text" if value == "" else "nothing" if value is None else f"a {_TYPES.get(type(value), 'date')}"
-        )
+        kind = next((word for types, word in _TYPES.items() if isinstance(value, types)), "date")
+        form = "an empty text" if value == "" else "nothing" if value is None else f"a {kind}"
         raise Wrong(f"`{name}` must be text, not {form}", "quote it")
     if any(mark in value for mark in "\0\r\n"):
         raise Wrong(f"`{name}` must be one line", "remove the line break")
@@ -120,17 +127,25 @@ def check_key_file(name: str, written: str) -> None:
         raise Wrong(f"{said_path} is a public key", "name the private key beside it, without `.pub`")
 
 
-_TYPES = {bool: "truth value", int: "number", float: "number", list: "list", dict: "mapping"}
+_TYPES: dict[type, str] = {
+    bool: "truth value",
+    int: "number",
+    float: "number",
+    str: "text",
+    Sequence: "list",
+    Mapping: "mapping",
+}
+"""What a value is, in words; a truth value is also a number, and a text a sequence."""
 
 READERS: dict[str, Callable[[str, Any], Any]] = {
-    "ansible_host": host,
-    "ansible_port": port,
-    "ansible_user": word,
+    **dict.fromkeys(ADDRESSES, host),
+    **dict.fromkeys(PORTS, port),
+    **dict.fromkeys(USERS, word),
     "ansible_connection": kind,
     **dict.fromkeys(KEY_FILES, text),
     **dict.fromkeys(SECRETS, password),
     **dict.fromkeys(TIMEOUTS, seconds),
-    **dict.fromkeys(ARGS, text),
+    **dict.fromkeys(ARGS, arguments),
     "ansible_become": boolean,
     "ansible_become_method": word,
     "ansible_become_user": word,

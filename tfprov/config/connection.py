@@ -7,19 +7,27 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tfprov.config.ansible_values import ARGS, KEY_FILES, READERS, TIMEOUTS, check_key_file, expanded
+from tfprov.config.ansible_values import (
+    ADDRESSES,
+    ARGS,
+    KEY_FILES,
+    PORTS,
+    READERS,
+    TIMEOUTS,
+    USERS,
+    check_key_file,
+    expanded,
+)
 from tfprov.config.known import variables
 from tfprov.config.secrets import SECRETS
 from tfprov.config.ssh_args import SshArgs
 from tfprov.config.surprise import surprises
-from tfprov.config.templates import Faults, Variables, render
+from tfprov.config.templates import Faults, Variables, is_secret, render
 from tfprov.errors import InvalidInput, Position, shown
 from tfprov.model.checks import Wrong
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import Mapping, Node, plain
 
-OLD = {"ansible_ssh_host": "ansible_host", "ansible_ssh_port": "ansible_port", "ansible_ssh_user": "ansible_user"}
-"""Names from before Ansible 2.0, which Ansible still reads."""
 _ALSO_ANSIBLES = ("ansible_scp_extra_args", "ansible_sftp_extra_args")
 """Variables that are so called, and no misspelling of ours."""
 _NOT_HERE = {
@@ -87,13 +95,14 @@ def connection(inventory: Inventory, host: str, nodes: Mapping, context: Variabl
         _check_keys(nodes, values, faults)
         for name in (name for name in _NOT_HERE if name in nodes.entries):
             faults.add(nodes.key_at(name), f"`{name}` is not supported", _NOT_HERE[name])
+    at = inventory.hosts[host].at
     named = [expanded(values[name]) for name in KEY_FILES if name in values][-1:]
     return Connection(
         host,
-        nodes.entries["ansible_host"].at if "ansible_host" in nodes.entries else inventory.hosts[host].at,
-        values.get("ansible_host", host),
-        values.get("ansible_port", args.port),
-        values.get("ansible_user", args.user),
+        _last({name: nodes.entries[name].at for name in ADDRESSES if name in nodes.entries}, ADDRESSES, at),
+        _last(values, ADDRESSES, host),
+        _last(values, PORTS, args.port),
+        _last(values, USERS, args.user),
         local,
         key_files=(*named, *args.key_files),
         password=_last(values, SECRETS, None),
@@ -121,7 +130,8 @@ def _values(nodes: Mapping, context: Variables, faults: Faults) -> Iterator[tupl
         try:
             yield name, read(name, _value(name, node, context, faults))
         except Wrong as wrong:
-            faults.add(node.at, str(wrong), wrong.fix)
+            secret = is_secret(node, context)
+            faults.add(node.at, f"`{name}` is secret, and not what it must be" if secret else str(wrong), wrong.fix)
         except _Told:
             pass
 
@@ -181,11 +191,9 @@ def _arguments(nodes: Mapping, values: dict[str, Any], faults: Faults) -> SshArg
 
 
 def check_names(nodes: Mapping, faults: Faults) -> None:
-    """Put into `faults` what `nodes` call by an old name, or by one that is almost right."""
+    """Put into `faults` what `nodes` call by a name that is almost right."""
     for name in nodes:
-        if name in OLD:
-            faults.add(nodes.key_at(name), f"`{name}` is the old name of `{OLD[name]}`", f"write `{OLD[name]}`")
-        elif meant := _meant(name):
+        if meant := _meant(name):
             faults.add(nodes.key_at(name), f"unknown variable `{shown(name)}`", f"did you mean `{meant}`?")
 
 

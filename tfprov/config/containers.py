@@ -11,6 +11,8 @@ ANYWHERE = "0.0.0.0"  # noqa: S104  it is refused here
 CODE = "/code"
 """Where the training program lies in every container."""
 
+_OF_A_PS = ("group `ps`", "group_vars of `ps`", "host", "host_vars")
+"""Places that mean a ps when they speak of GPUs; the others mean whoever trains."""
 _KINDS = ("build", "name", "archive")
 _FOR_BUILD = ("dockerfile", "build_args", "build_on", "ca_bundle", "pip_conf")
 
@@ -20,11 +22,15 @@ def without_gpus(inventory: Inventory, host: str, written: Mapping) -> Mapping:
 
     It keeps those that the group `ps` or its host gives it.
     """
-    for source in (inventory.groups["ps"].vars, inventory.hosts[host].vars):
-        own = source.get(NAMESPACE)
-        if isinstance(own, Mapping) and "gpus" in own.entries:
+    for layer in inventory.layers(host, role="ps") if "gpus" in written.entries else ():
+        own = layer.vars.get(NAMESPACE)
+        if layer.origin in _OF_A_PS and isinstance(own, Mapping) and "gpus" in own.entries:
             return written
-    return Mapping({k: v for k, v in written.entries.items() if k != "gpus"}, written.at, written.keys)
+    return (
+        written
+        if "gpus" not in written.entries
+        else Mapping({k: v for k, v in written.entries.items() if k != "gpus"}, written.at, written.keys)
+    )
 
 
 def at_odds(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
@@ -52,11 +58,13 @@ def _image(node: Mapping, image: Image, *, whole: bool) -> Iterator[Problem]:
     if not given and whole:
         fix = "for example `image: {build: ../images/train}`"
         yield Problem(find(node, ["image"])[1], "`image` needs one of build, name, archive", fix)
+    written = node.get("image")
     if len(given) > 1:
-        at = max((find(node, ["image", name])[1] for name in given), key=lambda at: (at.file, at.line, at.column))
+        # What comes from a place of higher precedence stands behind what that place adds to.
+        last = [name for name in written.entries if name in given][-1] if isinstance(written, Mapping) else given[-1]
+        at = find(node, ["image", last])[1]
         both = f"{'both' if len(given) == 2 else 'all of'} {', '.join(given[:-1])} and {given[-1]}"
         yield Problem(at, f"`image` has {both}", "keep one, or set the others to null")
-    written = node.get("image")
     for name in _FOR_BUILD:
         if given and "build" not in given and isinstance(written, Mapping) and name in written.entries:
             at = find(node, ["image", name])[1]

@@ -1,29 +1,14 @@
 """The tree of groups in a YAML inventory, read as Ansible's own YAML plugin reads it."""
 
 import difflib
-import re
-from dataclasses import dataclass, field
 
-from tfprov.config.hierarchy import MAX_LEVELS, depths, ordered
-from tfprov.config.ranges import RangeError, expand
+from tfprov.config.building import Builder
 from tfprov.errors import InvalidInput, Position, Problem, shown
-from tfprov.model.inventory import NAMESPACE, ROLES, Group, Host, Inventory, overlay
+from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
 _SECTIONS = ("hosts", "children", "vars")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
-"""A host's name is also the name of a directory, which no file system allows to be longer than 255 bytes."""
-_PRIORITY = "ansible_group_priority"
-
-
-@dataclass
-class _Group:
-    """A group while the file is being read: it may be stated several times."""
-
-    at: Position
-    hosts: dict[str, None] = field(default_factory=dict)
-    children: dict[str, Position] = field(default_factory=dict)
-    vars: Mapping = field(default_factory=Mapping)
+_META = "_meta"
 
 
 def read_groups(document: Node, path: str) -> Inventory:
@@ -36,42 +21,45 @@ def read_groups(document: Node, path: str) -> Inventory:
 
 def read_structure(document: Node, path: str) -> tuple[Inventory, list[Problem]]:
     """Return what can be read of the inventory in `document`, and the problems of the rest."""
-    reader = _Reader()
-    reader.top(document)
-    return reader.inventory(path), reader.problems
+    builder = Builder()
+    add_document(builder, document)
+    return builder.inventory(path), builder.problems
+
+
+def add_document(builder: Builder, document: Node) -> None:
+    """Add what `document`, a YAML inventory, says; its problems go to the builder's."""
+    builder.begin(document.at)
+    _Reader(builder).top(document)
 
 
 class _Reader:
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self.groups: dict[str, _Group] = {}
-        self.hosts: dict[str, Host] = {}
-
-    def report(self, at: Position, what: str, fix: str) -> None:
-        self.problems.append(Problem(at, what, fix))
+    def __init__(self, builder: Builder) -> None:
+        self.builder, self.report = builder, builder.report
 
     def top(self, document: Node) -> None:
-        self.groups["all"] = _Group(document.at)
         if not isinstance(document, Mapping) or not document.entries:
             self.report(document.at, *_no_groups(document))
+            return
+        if wrong := _other_kind(document):
+            self.report(*wrong)
             return
         for name, body in document.entries.items():
             if name == NAMESPACE or (name in _SECTIONS and name not in ROLES):
                 self.report(document.key_at(name), f"`{name}` stands beside the groups", _PLACES[name])
             else:
-                self.group(name, document.keys[name], body)
+                self.group(document.keys[name], body)
 
-    def group(self, name: str, key: Scalar, body: Node) -> None:
-        if not self.check_name("group", key):
+    def group(self, key: Scalar, body: Node) -> None:
+        name = key.text
+        if not self.builder.add_group(key):
             return
-        group = self.groups.setdefault(name, _Group(key.at))
         sections = self.mapping(body, f"group `{name}`", key.at)
         for section, content in sections.entries.items():
             at = sections.key_at(section)
             if section not in _SECTIONS:
                 self.report(at, f"unknown key `{shown(section)}` in group `{name}`", _meant(section))
                 continue
-            getattr(self, f"read_{section}")(group, self.section(section, content, name, at))
+            getattr(self, f"read_{section}")(name, self.section(section, content, name, at))
 
     def section(self, section: str, content: Node, group: str, at: Position) -> Mapping:
         if section != "vars" and isinstance(content, Scalar) and isinstance(content.data, str):
@@ -86,88 +74,24 @@ class _Reader:
             self.report(node.at, f"{what} must be a mapping", f"write one `name:` per line{dashes}")
         return Mapping(at=at)
 
-    def read_hosts(self, group: _Group, content: Mapping) -> None:
+    def read_hosts(self, group: str, content: Mapping) -> None:
         for pattern, body in content.entries.items():
             key = content.keys[pattern]
-            variables = self.mapping(body, f"host `{shown(pattern)}`", key.at)
-            for host in self.expand(pattern, key):
-                known = self.hosts.get(host, Host(host, key.at))
-                self.hosts[host] = Host(host, known.at, (), overlay(known.vars, variables))
-                group.hosts[host] = None
+            self.builder.add_hosts(group, key, self.mapping(body, f"host `{shown(pattern)}`", key.at))
 
-    def expand(self, pattern: str, key: Scalar) -> list[str]:
-        try:
-            names = expand(pattern)
-        except RangeError as error:
-            self.report(key.at, str(error), "for example `node[1:3]`")
-            return []
-        return names if self.check_name("host", key, names[-1]) else []
-
-    def check_name(self, kind: str, key: Scalar, name: str | None = None) -> bool:
-        text = shown(key.text) or "''"
-        if not isinstance(key.data, str):
-            what = f"{kind} name `{text}` is read by YAML as {_type_name(key.data)}, not as text"
-            self.report(key.at, what, f'quote it: "{text}"' if key.text else "write a name")
-        elif not _NAME.match(name if name is not None else key.text):
-            self.report(key.at, f"{kind} name `{text}` is not valid", _valid_name(kind, key.text))
-        else:
-            return True
-        return False
-
-    def read_children(self, group: _Group, content: Mapping) -> None:
+    def read_children(self, group: str, content: Mapping) -> None:
         for child, body in content.entries.items():
             key = content.keys[child]
-            if child == "all":
-                self.report(key.at, "group `all` cannot be a child of another", "remove it")
-            elif child in _SECTIONS and child not in ROLES:
+            if child in _SECTIONS and child not in ROLES:
                 self.report(key.at, f"a group called `{child}`", f"put `{child}:` beside `children:`, not below it")
-            else:
-                self.group(child, key, body)
-                if child in self.groups:
-                    group.children.setdefault(child, key.at)
+                continue
+            if child != "all":
+                self.group(key, body)
+            if child in self.builder.groups:
+                self.builder.add_child(group, child, key.at)
 
-    def read_vars(self, group: _Group, content: Mapping) -> None:
-        priority = content.get(_PRIORITY)
-        if priority is not None and not (isinstance(priority, Scalar) and type(priority.data) is int):
-            self.report(priority.at, f"`{_PRIORITY}` must be a whole number", f"for example `{_PRIORITY}: 10`")
-        group.vars = overlay(group.vars, content)
-
-    def inventory(self, path: str) -> Inventory:
-        parents: dict[str, list[str]] = {name: [] for name in self.groups}
-        children = self.tree()
-        for name, below in children.items():
-            for child in below:
-                parents[child].append(name)
-        order, _ = ordered(children)
-        depth = depths(order, children)
-        if too_deep := next((name for name in order if depth[name] > MAX_LEVELS), None):
-            self.report(self.groups[too_deep].at, f"groups nested more than {MAX_LEVELS} levels deep", "flatten them")
-            return Inventory(path, {"all": Group("all", self.groups["all"].at)}, {})
-        groups = {name: self.finish(name, tuple(children[name]), depth[name]) for name in self.groups}
-        direct: dict[str, list[str]] = {name: [] for name in self.hosts}
-        for name, group in self.groups.items():
-            for host in group.hosts:
-                direct[host].append(name)
-        hosts = {name: _placed(host, direct[name], parents, groups) for name, host in self.hosts.items()}
-        return Inventory(path, groups, hosts)
-
-    def tree(self) -> dict[str, list[str]]:
-        """Return the children of every group, without those that close a loop: `all` has those that are in no other."""
-        children = {name: list(group.children) for name, group in self.groups.items()}
-        for parent, child in ordered(children)[1]:
-            what = f"group `{child}` is a child of `{parent}` and also its parent"
-            at = self.groups[parent].children[child]
-            self.report(at, "a group cannot be its own child" if parent == child else what, "remove one of the two")
-            children[parent].remove(child)
-        inside = {child for below in children.values() for child in below}
-        children["all"] += [name for name in self.groups if name not in inside and name != "all"]
-        return children
-
-    def finish(self, name: str, children: tuple[str, ...], depth: int) -> Group:
-        group = self.groups[name]
-        stated = group.vars.get(_PRIORITY)
-        priority = stated.data if isinstance(stated, Scalar) and isinstance(stated.data, int) else 1
-        return Group(name, group.at, tuple(group.hosts), children, group.vars, depth, priority)
+    def read_vars(self, group: str, content: Mapping) -> None:
+        self.builder.set_vars(group, content)
 
 
 _PLACES = {
@@ -187,6 +111,18 @@ def _no_groups(document: Node) -> tuple[str, str]:
     return "an inventory must be a mapping of groups", "start from `tfprov init`"
 
 
+def _other_kind(document: Mapping) -> tuple[Position, str, str] | None:
+    """Say what else `document` is, when it is no inventory."""
+    plugin = document.get("plugin")
+    if isinstance(plugin, Scalar) and isinstance(plugin.data, str):
+        fix = "give what `ansible-inventory -i FILE --list --yaml` prints, or a script that asks Ansible"
+        return plugin.at, f"settings of the inventory plugin `{shown(plugin.text)}`, which tfprov does not run", fix
+    if _META in document.entries:
+        fix = "make a script of it that prints this, or write it as `ansible-inventory -i SCRIPT --list --yaml` does"
+        return document.key_at(_META), f"`{_META}` is for what an inventory script prints, not for a file", fix
+    return None
+
+
 def _meant(section: str) -> str:
     if section in ROLES:
         return "put it under `children:`"
@@ -194,33 +130,3 @@ def _meant(section: str) -> str:
         return "put it under `vars:`"
     close = difflib.get_close_matches(section, _SECTIONS, n=1)
     return f"did you mean `{close[0]}`?" if close else "a group has `hosts`, `children` and `vars`"
-
-
-def _valid_name(kind: str, text: str) -> str:
-    if kind == "host" and "@" in text:
-        return "give the user as `ansible_user`, and the address as `ansible_host`"
-    if kind == "host" and re.fullmatch(r"[^:]+:\d+", text):
-        return "give the port as `ansible_port`"
-    if "{{" in text:
-        return "write it out: names are no templates"
-    if kind == "host" and len(re.split(r"[\s,;]+", text)) > 1:
-        return "write each host on a line of its own, with a `:` behind it"
-    return "use at most 253 letters, digits, `-`, `_` and `.`, beginning with a letter or a digit"
-
-
-def _placed(host: Host, direct: list[str], parents: dict[str, list[str]], groups: dict[str, Group]) -> Host:
-    member: set[str] = {"all"}
-    ahead = list(direct)
-    while ahead:
-        name = ahead.pop()
-        if name not in member:
-            member.add(name)
-            ahead.extend(parents[name])
-    order = sorted(member, key=lambda name: (groups[name].depth, groups[name].priority, name))
-    return Host(host.name, host.at, tuple(order), host.vars)
-
-
-def _type_name(data: object) -> str:
-    if data is None or isinstance(data, bool):
-        return "nothing" if data is None else "true or false"
-    return "a number" if isinstance(data, int | float) else "a date"

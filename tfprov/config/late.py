@@ -9,6 +9,9 @@ LATE = ("command", "flags", "env")
 """Settings that may use `task.job`, `task.index` and `checkpoint_dir`."""
 
 
+_ELSEWHERE = "put it into `env`, or into a file on the host that `mounts` brings"
+
+
 def for_task(variables: Variables, cluster: str, task: str, directory: str) -> Variables:
     """Return `variables` with what is only known for the task called `task`."""
     job, _, index = task.partition("/")
@@ -23,10 +26,25 @@ def render_late(node: Mapping, variables: Variables, faults: Faults) -> Mapping:
     for key, value in rendered.items():
         if type(value) is not type(written[key]):  # a whole setting in one template, which is told elsewhere
             continue
-        for (name, child), (_, before) in zip(_children(key, value), _children(key, written[key]), strict=True):
+        for name, child, before in _pairs(key, value, written[key]):
+            if key != "env" and isinstance(child, Scalar) and child.secret:
+                faults.add(child.at, f"`{name}` is secret, and others on the host can read command lines", _ELSEWHERE)
+                continue
             if isinstance(before, Scalar) and child is not before and (wrong := _unfit(name, child)):
                 faults.add(child.at, *wrong)
     return Mapping(rendered, node.at, node.keys)
+
+
+def _pairs(key: str, node: Node, written: Node) -> Iterator[tuple[str, Node, Node]]:
+    """Yield the name of everything in `node`, what it is, and what it was when it was `written`."""
+    after, before = list(_children(key, node)), list(_children(key, written))
+    if isinstance(node, Items) and len(after) != len(before):  # something in it is `omit`
+        before = [
+            (name, next((was for _, was in before if was is child), Scalar(None, child.at))) for name, child in after
+        ]
+    known = dict(before)
+    for number, (name, child) in enumerate(after):
+        yield name, child, before[number][1] if isinstance(node, Items) else known[name]
 
 
 def _children(key: str, node: Node) -> Iterator[tuple[str, Node]]:

@@ -1,29 +1,40 @@
-"""Host patterns, for `--limit` and a play's `hosts:`: Ansible's own language, with Ansible's own answers."""
+"""Host patterns, for `--limit` and a play's `hosts:`: Ansible's own language, with Ansible's own answers.
+
+In three things tfprov is stricter, because what runs on too few hosts is found out late: a word that matches nothing is
+an error, not a warning; so is an empty pattern; and `localhost` is no host unless the inventory has it.
+"""
 
 import difflib
 import fnmatch
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tfprov.errors import Usage, one_line, shown
 from tfprov.model.inventory import Inventory
 
-_SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d{1,9})|(\d{1,9}):(\d{0,9}))\]\Z")
+_SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d{1,9})|(\d{1,9})[:-](\d{0,9}))\]\Z")
 _COLON_PIECES = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
+_RANGE = re.compile(r"\[(?:[0-9a-f]+:[0-9a-f]+|[a-z]:[a-z])(?::[0-9]+)?\]", re.IGNORECASE)
+_LABEL = r"\w[\w-]*(?<![_-])"
+_NAME_OR_PORT = re.compile(rf"{_LABEL}(?:\.{_LABEL})*(?::[0-9]+)?")
+_IN_BRACKETS = re.compile(r"\[([^\[\]]+)\]:[0-9]+")
+_MAX_BYTES = 1_000_000
+_LOCALHOST = ("localhost", "127.0.0.1", "::1")
 
 
 def match(inventory: Inventory, pattern: str) -> tuple[str, ...]:
     """Return the hosts that `pattern` selects, in Ansible's order; Usage when a word of it matches nothing.
 
     Unions are `a:b` or `a,b`, intersections `:&b`, exclusions `:!b`; then wildcards, `~regex`, `group[0]` and
-    `group[1:2]` (both ends included).
+    `group[1:2]` (both ends included), and `@file`, which has a pattern on each line.
     """
-    pieces = _split(pattern)
+    pieces = _from_files(_split(pattern))
     plain = [piece for piece in pieces if piece[0] not in "&!"] or ["all"]
     chosen: dict[str, None] = {}
     for piece in plain:
-        chosen.update(dict.fromkeys(_one(inventory, piece)))
+        chosen.update(dict.fromkeys([piece] if piece in inventory.hosts else _one(inventory, piece)))
     for sign, keep in (("&", True), ("!", False)):
         for piece in (piece for piece in pieces if piece[0] == sign):
             named = set(_one(inventory, piece[1:]))
@@ -32,23 +43,66 @@ def match(inventory: Inventory, pattern: str) -> tuple[str, ...]:
 
 
 def _split(pattern: str) -> list[str]:
-    if pattern in ("", None):
+    if not pattern:
         raise Usage("an empty host pattern", "use `all`, a group or a host")
-    if "," in pattern or pattern[0] == "~":
-        pieces = pattern.split(",") if "," in pattern else [pattern]
+    if "," in pattern:
+        pieces = pattern.split(",")
+    elif pattern[0] == "@" or _is_name(pattern):
+        pieces = [pattern]
     else:
         pieces = _COLON_PIECES.findall(pattern)
         if any(mark in _COLON_PIECES.sub("", pattern) for mark in "[]"):
             raise Usage(f"unbalanced brackets in `{shown(pattern)}`", "for example `worker[0:2]`")
-    found = [piece.strip() for piece in pieces if piece.strip()]
-    if not found or any(piece in ("!", "&", "~", "!~", "&~") for piece in found):
+    return _checked([piece.strip() for piece in pieces if piece.strip()], pattern)
+
+
+def _checked(pieces: list[str], pattern: str) -> list[str]:
+    if not pieces or any(piece in ("!", "&", "~", "!~", "&~", "@") for piece in pieces):
         raise Usage(f"`{shown(pattern)}` names no host", "use `all`, a group or a host")
+    return pieces
+
+
+def _is_name(text: str) -> bool:
+    """Whether `text` is one name or address, perhaps with a port or ranges: then a colon in it separates nothing."""
+    inside = _IN_BRACKETS.fullmatch(text)
+    bare = _RANGE.sub("0", inside[1] if inside else text)
+    return _NAME_OR_PORT.fullmatch(bare) is not None or (bare.count(":") > 1 and _is_address(bare))
+
+
+def _is_address(text: str) -> bool:
+    from ipaddress import IPv6Address  # noqa: PLC0415  it takes a while to import, and hardly any pattern is one
+
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _from_files(pieces: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for piece in pieces:
+        if piece[0] == "@":
+            lines = [line.strip() for line in _read(piece[1:]).split("\n")]
+            found += _checked([line for line in lines if line], piece)
+        else:
+            found.append(piece)
     return found
 
 
+def _read(name: str) -> str:
+    try:
+        with Path(name).open("rb") as file:
+            found = file.read(_MAX_BYTES + 1)
+        if len(found) > _MAX_BYTES:
+            raise Usage(f"`@{shown(name)}` is larger than {_MAX_BYTES:,} bytes", "name a file with one pattern a line")
+        return found.decode()
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else "") or "not UTF-8 text"
+        raise Usage(f"`@{shown(name)}`: {reason.lower()}", "name a file with one pattern a line") from None
+
+
 def _one(inventory: Inventory, word: str) -> list[str]:
-    if word in inventory.hosts:
-        return [word]
     subscript = None if word.startswith("~") else _SUBSCRIPT.match(word)
     hosts = _named(inventory, subscript[1] if subscript else word)
     if subscript and hosts:
@@ -60,31 +114,30 @@ def _one(inventory: Inventory, word: str) -> list[str]:
 
 def _sliced(hosts: list[str], subscript: re.Match[str], word: str) -> list[str]:
     _, single, first, last = subscript.groups()
-    if single is None:
+    if single is None and (not last or int(last)):
         chosen = hosts[int(first) : int(last) + 1 if last else None]
-    else:
-        chosen = [hosts[int(single)]] if -len(hosts) <= int(single) < len(hosts) else []
+    else:  # to Ansible, `[2:0]` is `[2]`
+        index = int(first if single is None else single)
+        chosen = [hosts[index]] if -len(hosts) <= index < len(hosts) else []
     if not chosen:
         raise Usage(f"`{shown(word)}` names no host", f"they go from `[0]` to `[{len(hosts) - 1}]`")
     return chosen
 
 
 def _named(inventory: Inventory, word: str) -> list[str]:
+    """Return the hosts in the groups that `word` matches, and those it matches; some twice, as Ansible counts."""
     test = _test(word)
-    found: dict[str, None] = {}
     groups = [name for name in dict.fromkeys(("all", "ungrouped", *inventory.groups)) if test(name)]
-    for name in groups:
-        found.update(dict.fromkeys(_members(inventory, name)))
+    found = [host for name in groups for host in _members(inventory, name)]
     if not groups or word[0] == "~" or any(mark in word for mark in ".?*["):
-        found.update((host, None) for host in inventory.hosts if test(host))
-    return list(found)
+        found += [host for host in inventory.hosts if test(host)]
+    return found
 
 
-def _members(inventory: Inventory, group: str) -> Iterable[str]:
-    if group == "all":
-        return inventory.hosts
-    lone = [name for name, host in inventory.hosts.items() if host.groups == ("all",)] if group == "ungrouped" else []
-    return lone or inventory.members(group)
+def _members(inventory: Inventory, group: str) -> Sequence[str]:
+    if group == "ungrouped" and group not in inventory.groups:
+        return [name for name, host in inventory.hosts.items() if host.groups == ("all",)]
+    return inventory.members(group)
 
 
 def _test(word: str) -> Callable[[str], object]:
@@ -94,9 +147,17 @@ def _test(word: str) -> Callable[[str], object]:
             return re.compile(word[1:] if word.startswith("~") else fnmatch.translate(word)).match
     except (re.error, OverflowError, RecursionError) as error:
         what = f"`{shown(word)}` is not a regular expression: {one_line(str(error))}"
-        raise Usage(what, "correct it, or leave out the `~`") from None
+        cut = word.endswith("(?")
+        fix = (
+            "put a `,` behind it: elsewhere, a `:` begins another pattern"
+            if cut
+            else "correct it, or leave out the `~`"
+        )
+        raise Usage(what, fix) from None
 
 
 def _nearest(inventory: Inventory, word: str) -> str:
+    if word in _LOCALHOST:
+        return "tfprov knows only the hosts of the inventory: add it there"
     close = difflib.get_close_matches(word, [*inventory.groups, *inventory.hosts], n=1)
     return f"did you mean `{close[0]}`?" if close else "see `hosts:` and `children:` in the inventory"

@@ -1,7 +1,6 @@
 """Playbook files to plays: Ansible's keys, and a closed set of modules."""
 
 import difflib
-import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -10,25 +9,27 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tfprov.config.explain import Explainer
+from tfprov.config.explain import Explainer, written
+from tfprov.config.surprise import surprises
 from tfprov.config.templates import is_template
 from tfprov.config.yaml import parse, read, read_bytes
 from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
 from tfprov.model.inventory import ROLES
-from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain
-from tfprov.model.playbook import MODULES, Command, Play, Step, Stop
+from tfprov.model.node import Items, Mapping, Node, Scalar, plain
+from tfprov.model.playbook import (
+    IMPORT,
+    IMPORT_KEYS,
+    MODULE_KEYS,
+    MODULES,
+    PLAY_KEYS,
+    STEP_KEYS,
+    Command,
+    Play,
+    Step,
+)
 
-_PLAY_KEYS = ("name", "hosts", "tasks", "when", "tags", "always")
-_STEP_KEYS = ("name", "when", "tags")
-_IMPORT = "import_playbook"
 _FIRST = "start each play with `- name:`"
-_TEXTS = {"name": "`name: train`", "hosts": "`hosts: all`", _IMPORT: f"`{_IMPORT}: up.yml`"}
-_EXAMPLES = {
-    "wait": "{for: done, timeout: 3600}",
-    "stop": "{tasks: worker/1, remove: true}",
-    "command": "nvidia-smi -L",
-}
-_TASKS = re.compile(rf"all|({'|'.join(ROLES)})(/[0-9]{{1,9}})?")
+_TEXTS = {"name": "`name: train`", "hosts": "`hosts: all`", IMPORT: f"`{IMPORT}: up.yml`"}
 
 
 def read_playbook(path: Path, seen: tuple[Path, ...] = ()) -> tuple[Play, ...]:
@@ -48,6 +49,7 @@ class _Reader:
     def __init__(self, path: Path, seen: tuple[Path, ...]) -> None:
         self.path, self.seen = path, seen
         self.problems: list[Problem] = []
+        self.odd: set[Position] = set()
 
     def report(self, at: Position, what: str, fix: str) -> None:
         self.problems.append(Problem(at, what, fix))
@@ -59,14 +61,14 @@ class _Reader:
         for item in document.items:
             if not isinstance(item, Mapping):
                 self.report(item.at, "a play must be a mapping", "write `- name: …`, `hosts: …`, `tasks: …`")
-            elif _IMPORT in item.entries:
+            elif IMPORT in item.entries:
                 yield from self.imported(item)
             else:
                 yield self.play(item)
 
     def imported(self, item: Mapping) -> Iterator[Play]:
-        self.known(item, (_IMPORT, "name"), "play with `import_playbook`")
-        name, at = self.text(item, _IMPORT, ""), item.key_at(_IMPORT)
+        self.known(item, IMPORT_KEYS, "play with `import_playbook`")
+        name, at = self.text(item, IMPORT, ""), item.key_at(IMPORT)
         path = self.path.parent / name
         if not name or self.circular(path, name, at):
             return
@@ -86,17 +88,16 @@ class _Reader:
         return True
 
     def play(self, item: Mapping) -> Play:
-        self.known(item, _PLAY_KEYS, "play")
+        self.known(item, PLAY_KEYS, "play")
         tasks = item.get("tasks")
-        for node in (node for key, node in item.entries.items() if key != "tasks"):
-            self.no_templates(node)
+        self.plain({key: node for key, node in item.entries.items() if key != "tasks"})
         if not isinstance(tasks, Items) or not tasks.items:
             self.report(item.key_at("tasks"), "a play needs `tasks:`, a list of steps", "for example `- start:`")
         steps = [step for entry in getattr(tasks, "items", ()) if (step := self.step(entry))]
-        if "hosts" not in item.entries:
+        if "hosts" not in item.entries and not difflib.get_close_matches("hosts", item.entries):
             self.report(item.at, "a play needs `hosts:`", "for example `hosts: all`")
         always = item.get("always")
-        if always is not None and not (isinstance(always, Scalar) and isinstance(always.data, bool)):
+        if always is not None and always.at not in self.odd and not _is_truth(always):
             self.report(item.key_at("always"), "`always` must be true or false", "write `always: true`")
         return Play(
             name=self.text(item, "name", ""),
@@ -114,19 +115,19 @@ class _Reader:
         if not isinstance(entry, Mapping):
             self.report(entry.at, "a step must be a module", f"one of {', '.join(MODULES)}")
             return None
-        self.no_templates(entry)
+        self.plain(entry.entries)
         modules = [key for key in entry.entries if key in MODULES]
         if not modules:
             self.no_module(entry)
             return None
-        self.known(entry, (*_STEP_KEYS, *modules), "step")
+        self.known(entry, (*STEP_KEYS, *modules), "step")
         if len(modules) == 1:
             return self.with_arguments(modules[0], entry)
         self.report(entry.key_at(modules[1]), "two modules in one step", "write a step for each")
         return None
 
     def no_module(self, entry: Mapping) -> None:
-        others = [key for key in entry if key not in _STEP_KEYS]
+        others = [key for key in entry if key not in STEP_KEYS]
         if not others:
             self.report(entry.at, "a step without a module", f"add one of {', '.join(MODULES)}")
         for key in others:
@@ -138,28 +139,31 @@ class _Reader:
         node, at = entry.entries[module], entry.key_at(module)
         words = self.words(entry, "tags")
         name, when = self.text(entry, "name", ""), self.roles(entry)
+        if node.at in self.odd:
+            return None
         try:
             node = _long_form(module, node)
             arguments: Any = MODULES[module].model_validate(plain(node))
         except ValidationError as error:
             whole = node if isinstance(node, Mapping) else Mapping(at=at)
-            problems = Explainer(MODULES[module], module, _example(module)).problems(whole, error)
-            self.problems.extend(
-                problem if isinstance(node, Mapping) else replace(problem, at=at) for problem in problems
-            )
+            problems = Explainer(MODULES[module], module, _example(module)).problems(whole, error, self.odd)
+            short = not isinstance(node, Mapping)
+            self.problems.extend(replace(one, at=at, fix=_example(module)) if short else one for one in problems)
             return None
         except ValueError as error:
             self.report(at, f"`{module}`: {one_line(str(error)).lower()}", "close the quote")
             return None
-        if isinstance(arguments, Stop) and not _TASKS.fullmatch(arguments.tasks):
-            self.report(
-                find(node, ["tasks"])[1],
-                f"`stop.tasks` must be `all`, a job or a task, not `{shown(arguments.tasks)}`",
-                "for example `tasks: chief` or `tasks: worker/1`",
-            )
         if isinstance(arguments, Command) and not arguments.argv[0].strip():
             self.report(at, "`command` must begin with a program", _example("command"))
         return Step(module, arguments, entry.at, name, when, frozenset(words))
+
+    def plain(self, entries: dict[str, Node]) -> None:
+        """Tell what is a template, or read by YAML otherwise than it looks; of the latter nothing more is said."""
+        for node in entries.values():
+            self.no_templates(node)
+            for problem in surprises(node):
+                self.problems.append(problem)
+                self.odd.add(problem.at)
 
     def no_templates(self, node: Node) -> None:
         """A playbook has no variables: braces would reach the hosts as they stand there."""
@@ -183,6 +187,8 @@ class _Reader:
         node = item.get(key)
         if node is None:
             return default
+        if node.at in self.odd:
+            return default
         if not isinstance(node, Scalar) or not isinstance(node.data, str) or not node.data:
             given = isinstance(node, Scalar) and node.data not in (None, "")
             self.report(
@@ -194,12 +200,11 @@ class _Reader:
     def words(self, item: Mapping, key: str) -> list[str]:
         node = item.get(key)
         found = [node] if isinstance(node, Scalar) else list(node.items) if isinstance(node, Items) else []
-        if node is not None and not all(
-            isinstance(one, Scalar) and isinstance(one.data, str) for one in found or [None]
-        ):
+        good = (isinstance(one, Scalar) and (isinstance(one.data, str) or one.at in self.odd) for one in found)
+        if node is not None and not (found and all(good)):
             self.report(item.key_at(key), f"`{key}` must be a name or a list of names", f"for example `{key}: [ps]`")
             return []
-        return [one.text for one in found if isinstance(one, Scalar)]
+        return [one.text for one in found if isinstance(one, Scalar) and one.at not in self.odd]
 
     def roles(self, item: Mapping) -> tuple[str, ...]:
         names = self.words(item, "when")
@@ -211,9 +216,13 @@ class _Reader:
         return tuple(names)
 
 
+def _is_truth(node: Node) -> bool:
+    return isinstance(node, Scalar) and isinstance(node.data, bool)
+
+
 def _example(module: str) -> str:
-    example = _EXAMPLES.get(module)
-    return f"for example `{module}: {example}`" if example else f"`{module}` takes no arguments"
+    example = MODULE_KEYS[module].example
+    return f"`{module}` takes no arguments" if example is None else f"for example `{module}: {written(example)}`"
 
 
 def _long_form(module: str, node: Node) -> Node:

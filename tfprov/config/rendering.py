@@ -1,20 +1,21 @@
 """One template at a time: compiled, rendered in the sandbox, and turned into a value; or one line that says why not."""
 
-import difflib
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from collections.abc import Mapping as AbstractMapping
 from datetime import date
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from jinja2 import Template, TemplateError, Undefined, UndefinedError
-from jinja2.exceptions import SecurityError
 
-from tfprov.config.sandbox import MAX_OUTPUT, TOO_LARGE, Sandbox
-from tfprov.config.templates import DEFINE
+from tfprov.config.complaints import about_template, about_undefined
+from tfprov.config.lookups import OMIT
+from tfprov.config.sandbox import Sandbox
+from tfprov.config.seen import SeenItems
+from tfprov.config.templates import Missing, Omitted
 from tfprov.config.yaml import MAX_DEPTH
-from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
+from tfprov.errors import InvalidInput, Position, Problem, one_line
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
 environment = Sandbox()
@@ -24,7 +25,10 @@ _MAX_ELEMENTS = 100_001
 
 def computed(text: str, variables: AbstractMapping[str, Any], at: Position) -> Node:
     """Return what `text` renders to, as nodes that stand at `at`; InvalidInput for anything that goes wrong in it."""
-    return _Computed(at).node(render_text(text, variables, at))
+    found = render_text(text, variables, at)
+    if found is OMIT:
+        raise Omitted([Problem(at, "the template renders to `omit`, which is no value", "write `default('')`")])
+    return _Computed(at, variables).node(found)
 
 
 def render_text(text: str, variables: AbstractMapping[str, Any], at: Position) -> Any:
@@ -32,18 +36,37 @@ def render_text(text: str, variables: AbstractMapping[str, Any], at: Position) -
     try:
         template = _compiled(text)
         environment.steps = 0
-        context = template.new_context(variables, shared=True)  # type: ignore[arg-type]
-        return _joined(template.root_render_func(context))
+        context = template.new_context(_Scope(variables), shared=True)  # type: ignore[arg-type]
+        return _ended(text, _defined(environment.concat(template.root_render_func(context))))
     except InvalidInput:
         raise
     except UndefinedError as error:
-        raise InvalidInput([Problem(at, *_undefined(error, variables))]) from None
+        raise Missing([Problem(at, *about_undefined(error, variables))]) from None
     except TemplateError as error:
-        raise InvalidInput([Problem(at, *_explain(error))]) from None
+        raise InvalidInput([Problem(at, *about_template(error, environment))]) from None
     except Exception as error:  # a template can raise anything its expressions can
         reason = "templates cannot include files" if "no loader" in str(error) else one_line(str(error))
         what = f"the template failed: {reason or type(error).__name__}"
         raise InvalidInput([Problem(at, what, "correct the expression")]) from None
+
+
+class _Scope(AbstractMapping[str, Any]):
+    """The names a template can use: variables, and below them what every template has."""
+
+    def __init__(self, variables: AbstractMapping[str, Any]) -> None:
+        self.variables = variables
+
+    def __getitem__(self, name: str) -> Any:
+        return self.variables[name] if name in self.variables else environment.globals[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.variables or name in environment.globals
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**environment.globals, **dict.fromkeys(self.variables)})
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
 
 
 @lru_cache(maxsize=4096)
@@ -51,16 +74,12 @@ def _compiled(text: str) -> Template:
     return environment.from_string(text)  # half a millisecond: a thousand hosts share most of their templates
 
 
-def _joined(pieces: Iterator[Any]) -> Any:
-    """Return the one piece there is as it is, else all of them as text."""
-    found: list[Any] = []
-    size = 0
-    for piece in pieces:
-        found.append(_defined(piece) if not found else str(_defined(piece)))
-        size += len(piece) if isinstance(piece, str) else 1
-        if size > MAX_OUTPUT:
-            raise SecurityError(TOO_LARGE)
-    return found[0] if len(found) == 1 else "".join(map(str, found))
+def _ended(template: str, result: Any) -> Any:
+    """Return a text with the line breaks at its end that its template has there, and Jinja2 takes away."""
+    if not isinstance(result, str):
+        return result
+    lost = len(template) - len(template.rstrip("\n")) - (len(result) - len(result.rstrip("\n")))
+    return result + "\n" * lost
 
 
 def _defined(piece: Any) -> Any:
@@ -72,61 +91,37 @@ def _defined(piece: Any) -> Any:
 class _Computed:
     """Turns what a template computed into nodes at one place, within the bounds that hold for what is written out."""
 
-    def __init__(self, at: Position) -> None:
-        self.at, self.left = at, _MAX_ELEMENTS
+    def __init__(self, at: Position, variables: AbstractMapping[str, Any]) -> None:
+        self.at, self.left, self.variables = at, _MAX_ELEMENTS, variables
 
     def node(self, data: Any, depth: int = 0) -> Node:
+        """Return `data` as a node; what is `omit` in it is left out."""
         self.left -= 1
         if depth > MAX_DEPTH or self.left < 0:
             raise self.refused("a list or mapping that is too large or too deep", "make it smaller")
-        if isinstance(data, dict):
-            keys = {str(key): Scalar(key, self.at, str(key), quoted=True) for key in data}
-            entries = {str(key): self.node(value, depth + 1) for key, value in data.items()}
-            return Mapping(entries, self.at, keys)
-        if isinstance(data, list | tuple):
-            return Items(tuple(self.node(item, depth + 1) for item in data), self.at)
-        if isinstance(data, Undefined):
-            raise self.refused(*_undefined(UndefinedError(data._undefined_message), {}))  # noqa: SLF001  no other way
         if data is None or isinstance(data, str | int | float | date):
             return Scalar(data, self.at, str(data), quoted=True)
-        fix = "call it with `()`" if callable(data) else "add `| list`" if isinstance(data, Iterable) else "correct it"
-        raise self.refused(f"a {'function' if callable(data) else type(data).__name__}, which is no value", fix)
+        if isinstance(data, AbstractMapping):
+            keys = {str(key): Scalar(key, self.at, str(key), quoted=isinstance(key, str)) for key in data}
+            entries = {str(key): self.node(value, depth + 1) for key, value in data.items() if value is not OMIT}
+            return Mapping(entries, self.at, keys)
+        if isinstance(data, Iterator):
+            data = list(islice(data, self.left + 1))
+        if isinstance(data, list | tuple | set | frozenset | SeenItems):
+            return Items(tuple(self.node(item, depth + 1) for item in data if item is not OMIT), self.at)
+        if isinstance(data, Undefined):
+            raise self.undefined(data)
+        kind = "function" if callable(data) else type(data).__name__
+        raise self.refused(f"a {kind}, which is no value", "call it with `()`" if callable(data) else "correct it")
+
+    def undefined(self, data: Undefined) -> InvalidInput:
+        try:
+            str(data)
+        except UndefinedError as error:
+            return Missing([Problem(self.at, *about_undefined(error, self.variables))])
+        except InvalidInput as error:  # of a variable whose own template fails
+            return error
+        raise AssertionError("a StrictUndefined raises whenever it is used")
 
     def refused(self, what: str, fix: str) -> InvalidInput:
-        said = what if what.startswith(("undefined", "nothing")) else f"the template renders to {what}"
-        return InvalidInput([Problem(self.at, said, fix)])
-
-
-def _undefined(error: UndefinedError, variables: AbstractMapping[str, Any]) -> tuple[str, str]:
-    message = error.message or ""
-    if name := re.fullmatch(r"'(.*)' is undefined", message, re.DOTALL):
-        if name[1] in _LATE_NAMES:
-            return f"`{name[1]}` is not known here", "use it in `command`, `flags` or `env`"
-        if name[1] in _ANSIBLE_NAMES:
-            return f"`{name[1]}` is Ansible's own, and not known here", "write the value out, or give it with `-e`"
-        close = difflib.get_close_matches(name[1], list(variables), n=1)
-        fix = f"did you mean `{shown(close[0])}`?" if close else DEFINE
-        return f"undefined variable `{shown(name[1])}`", fix
-    if found := re.fullmatch(r"'?(.*?)'? has no (?:attribute|element) '?(.*?)'?", message, re.DOTALL):
-        return f"no `{shown(found[2])}` in {_KINDS.get(found[1], shown(found[1]))}", "correct the name or the number"
-    return f"undefined: {one_line(message)}", DEFINE
-
-
-_LATE_NAMES = ("task", "checkpoint_dir", "cluster")
-_ANSIBLE_NAMES = ("lookup", "query", "hostvars", "ansible_facts", "vars", "omit", "play_hosts")
-_KINDS = {"dict object": "the mapping", "list object": "the list", "str object": "the text", "int object": "the number"}
-
-
-def _explain(error: TemplateError) -> tuple[str, str]:
-    message = one_line(error.message or "")
-    if isinstance(error, SecurityError):
-        if message == TOO_LARGE:
-            return f"the template renders to {message}", "make it smaller"
-        return f"the template sandbox forbids this: {message}", "use plain variables and filters"
-    if message.startswith(("No filter named", "No test named")):
-        return f"{message[0].lower()}{message[1:]}", "use one of Jinja2's own"
-    if "nexpected char" in message and ('"`"' in message or '`"`' in message):
-        return "a quote in a template that is never closed", "close it"
-    if "unexpected end of template" in message or "nexpected end of" in message or "Missing end of" in message:
-        return "a template that is never closed", "close `{{` with `}}`, and `{%` with `%}`"
-    return f"not a valid template: {message[:1].lower()}{message[1:]}", "check the braces and quotes"
+        return InvalidInput([Problem(self.at, f"the template renders to {what}", fix)])

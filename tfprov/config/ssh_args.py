@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from tfprov.config.ansible_values import check_key_file, expanded
@@ -54,7 +55,7 @@ class SshArgs:
     def add(self, text: str) -> None:
         """Read further arguments, as they would stand on a command line."""
         try:
-            words = shlex.split(text)
+            words = _words(text)
         except ValueError:
             self.refused.append(Refused("holds a quote that is never closed", "close it"))
             return
@@ -89,6 +90,11 @@ class SshArgs:
         if not value.strip():
             raise Refused(f"gives no value for `{shown(keyword)}`", "add one, or remove it")
         _SETTERS[name](self, value)
+
+
+@lru_cache
+def _words(text: str) -> list[str]:
+    return shlex.split(text)  # the hosts of a large inventory share their arguments
 
 
 def _port(args: SshArgs, value: str) -> None:

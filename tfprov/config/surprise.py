@@ -1,32 +1,62 @@
-"""Values that YAML 1.1 reads as something else than what stands there: `NO`, `22:22`, `012`, `2026-01-01`."""
+"""Values and keys that YAML 1.1 reads as something else than what stands there: `NO`, `22:22`, `012`, `2026-01-01`."""
 
 from collections.abc import Iterator
 from datetime import date
 from math import isfinite
+from typing import Any
 
 from tfprov.errors import Problem, shown
 from tfprov.model.node import Mapping, Node, Scalar
 
 
-def surprises(node: Node) -> Iterator[Problem]:
-    """Yield a problem for every value in `node` that is not what it looks like."""
+def surprises(node: Node, *, as_text: bool = False) -> Iterator[Problem]:
+    """Yield a problem for every value in `node` that is not what it looks like.
+
+    `as_text` is for numbers that become text: `3.10` is not the `3.1` that YAML makes of it.
+    """
     if isinstance(node, Scalar):
-        if not _as_it_looks(node):
-            is_date = isinstance(node.data, date)
-            what = f"`{shown(node.text)}` is read by YAML as {'a date' if is_date else f'`{shown(node.data)}`'}"
-            plainly = "" if is_date or not isfinite(node.data) else f"write {shown(node.data)}, or "
-            yield Problem(node.at, what, f'{plainly}quote it: "{shown(node.text)}"')
+        if not _as_it_looks(node) or (as_text and not _comes_back(node)):
+            yield _problem(node)
         return
     for below in node.entries.values() if isinstance(node, Mapping) else node.items:
-        yield from surprises(below)
+        yield from surprises(below, as_text=as_text)
+
+
+def odd_names(node: Mapping) -> Iterator[Problem]:
+    """Yield a problem for every key of `node` that looks like a name and is none for YAML: `on` is a truth value."""
+    for key in node.keys.values():
+        if not isinstance(key.data, str) and key.text[:1].isalpha():  # a number is no name, quoted or not
+            yield Problem(key.at, _read_as(key), f'quote it: "{shown(key.text)}"')
+
+
+def _problem(node: Scalar) -> Problem:
+    data = node.data
+    instead = "write null, or " if data is None else "" if _unsayable(data) else f"write {shown(data)}, or "
+    return Problem(node.at, _read_as(node), f'{instead}quote it: "{shown(node.text)}"')
+
+
+def _unsayable(data: Any) -> bool:
+    return isinstance(data, date) or not isfinite(data)
+
+
+def _read_as(node: Scalar) -> str:
+    data = node.data
+    kind = "a date" if isinstance(data, date) else "nothing" if data is None else f"`{shown(data)}`"
+    return f"`{shown(node.text)}` is read by YAML as {kind}"
 
 
 def _as_it_looks(node: Scalar) -> bool:
     data, text = node.data, node.text
-    if node.quoted or data is None or isinstance(data, str):
+    if node.quoted or not isinstance(data, int | float | date | None):
         return True
+    if data is None:
+        return text != "~"  # a user's home directory, everywhere else
     if isinstance(data, bool):
         return text in ("true", "false", "True", "False")
     if isinstance(data, int):
         return str(data) == text.removeprefix("+")
-    return isinstance(data, float) and ":" not in text and "_" not in text and isfinite(data)
+    return not isinstance(data, date) and ":" not in text and "_" not in text and isfinite(data)
+
+
+def _comes_back(node: Scalar) -> bool:
+    return node.quoted or not isinstance(node.data, int | float) or str(node.data).lower() == node.text

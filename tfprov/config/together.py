@@ -1,37 +1,57 @@
 """What must hold of all roles on all hosts together."""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as AbstractMapping
 
 from tfprov.config.connection import SSH_PORT, Connection, connection_of
 from tfprov.config.role_settings import RoleSettings
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.checks import is_loopback
-from tfprov.model.inventory import Inventory
+from tfprov.model.inventory import NAMESPACE, Inventory
+from tfprov.model.node import Mapping, Node, find
 from tfprov.model.settings import SHARED
 
 _IN_THE_CLUSTER = ("ps", "chief", "worker")
 """Roles whose tasks talk to each other; the others read files."""
 
 
-def shared(found: Sequence[RoleSettings]) -> Iterator[Problem]:
+def shared(inventory: Inventory, found: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for every setting that differs between two roles, and must not."""
     fix = "one inventory is one cluster: state it once, for `all`"
     for name in SHARED:
-        told = set()
-        for other in found:
-            first, value = getattr(found[0].values, name), getattr(other.values, name)
-            if value == first or other.at(name) in told:
+        values = [getattr(role.values, name) for role in found]
+        if all(value == values[0] for value in values):
+            continue
+        usual, told = _usual(inventory, found, name), set()
+        expected = getattr(usual.values, name)
+        for other, value in zip(found, values, strict=True):
+            if value == expected or other.at(name) in told:
                 continue
             told.add(other.at(name))
-            one, two = (f"{role.role} on {role.host}" for role in (other, found[0]))
+            one, two = (f"{role.role} on {role.host}" for role in (other, usual))
             if name == "image":
                 yield Problem(other.at(name), f"`image` is another one for {one} than for {two}", fix)
-            elif name != "runtime" or "runtime" in other.node or "runtime" in found[0].node:
-                yield Problem(other.at(name), f"`{name}` is `{value}` for {one} and `{first}` for {two}", fix)
+            elif name != "runtime" or "runtime" in other.node or "runtime" in usual.node:
+                yield Problem(other.at(name), f"`{name}` is `{value}` for {one} and `{expected}` for {two}", fix)
 
 
-def twice(ways: Mapping[str, Connection]) -> Iterator[Problem]:
+def _usual(inventory: Inventory, found: Sequence[RoleSettings], name: str) -> RoleSettings:
+    """Return a role whose setting is what all should have: what is stated for `all`, else the first one's."""
+    for_all = [
+        inventory.groups["all"].vars,
+        *(one for beside in inventory.beside for one in beside.groups.get("all", ())),
+    ]
+    stated = {find(variables, [NAMESPACE, name])[1] for variables in for_all if _has(variables, name)}
+    return next((role for role in found if role.at(name) in stated), found[0])
+
+
+def _has(variables: Node, name: str) -> bool:
+    settings = find(variables, [NAMESPACE])[0]
+    return isinstance(settings, Mapping) and name in settings.entries
+
+
+def twice(ways: AbstractMapping[str, Connection]) -> Iterator[Problem]:
     """Yield a problem for every host that is another host under a second name."""
     seen: dict[tuple[str | int | None, ...], Connection] = {}
     for way in ways.values():

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfprov.config.load import load
+from tfprov.config.load import SourceList, load
 from tfprov.config.patterns import match
 from tfprov.config.settings import RoleSettings
+from tfprov.config.vault import NO_PASSWORDS, Vault
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode
 from tfprov.engine.beside import beside_file
@@ -50,10 +51,16 @@ class Given:
     limit: frozenset[str] | None
 
 
-def prepare(path: Path, extra: Sequence[str], report: Reporter, wishes: Wishes | None = None) -> Context:
-    """Return the context for the inventory at `path`; InvalidInput with all that is wrong in it."""
+def prepare(
+    sources: SourceList,
+    extra: Sequence[str],
+    report: Reporter,
+    wishes: Wishes | None = None,
+    vault: Vault = NO_PASSWORDS,
+) -> Context:
+    """Return the context for the inventory in `sources`; InvalidInput with all that is wrong in it."""
     wishes = wishes or Wishes()
-    inventory, roles = load(path, extra)
+    inventory, roles = load(sources, extra, vault)
     limit = _limit(inventory, wishes.limit)
     home = state_home() / "clusters" / roles[0].values.cluster
     in_docker = roles[0].values.runtime == "docker"

@@ -5,13 +5,11 @@ from decimal import Decimal
 from ipaddress import IPv4Address, ip_address
 from typing import Any
 
-from pydantic import AfterValidator
-
 from tfprov.errors import shown
 
-_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "sys")
+SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "sys")
 """Nothing may be put anywhere in these."""
-_SHARED_BY_ALL = ("home", "media", "mnt", "opt", "root", "run", "srv", "tmp", "usr", "var")
+SHARED_BY_ALL = ("home", "media", "mnt", "opt", "root", "run", "srv", "tmp", "usr", "var")
 """Nothing may be put directly into these: the chief's directory is emptied with the task."""
 _MEMORY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([bkmg])", re.IGNORECASE)
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -19,7 +17,7 @@ LEAST_MEMORY = 6 << 20
 """Bytes: Docker starts nothing with less."""
 _MOST_MEMORY = 1 << 50
 """Bytes: more than any machine has, and few enough for Docker's numbers."""
-_MOST_GPUS = 1024
+MOST_GPUS = 1024
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*")
 
 
@@ -31,34 +29,8 @@ class Wrong(ValueError):
         self.fix = fix
 
 
-def matching(pattern: str, form: str) -> AfterValidator:
-    """Check that a text is of a `form` that `pattern` describes."""
-    compiled = re.compile(pattern)
-
-    def check(value: str) -> str:
-        if not compiled.fullmatch(value):
-            raise Wrong(f"must be {form}, not {_said(value)}")
-        return value
-
-    return AfterValidator(check)
-
-
-def named(kind: str, pattern: str, fix: str, reserved: str) -> AfterValidator:
-    """Check the key of a mapping; what matches `reserved` is tfprov's own."""
-
-    def check(name: str) -> str:
-        if re.fullmatch(reserved, name):
-            raise Wrong("is set by tfprov for every task", "remove it")
-        if not re.fullmatch(pattern, name):
-            bare = name.lstrip("-")
-            dashes = bare != name and re.fullmatch(pattern, bare)
-            raise Wrong(f"is not the name of {kind}", f"write `{shown(bare)}`, without dashes" if dashes else fix)
-        return name
-
-    return AfterValidator(check)
-
-
-def _said(value: str) -> str:
+def said_text(value: str) -> str:
+    """Return a text as a message repeats it."""
     return f"`{shown(value)}`" if value else "an empty text"
 
 
@@ -99,11 +71,11 @@ def whole_number(value: Any) -> Any:
 def absolute_apart(value: str) -> str:
     """Check a directory of its own on a host."""
     if not value.startswith("/"):
-        raise Wrong(f"must be an absolute path, not {_said(value)}")
+        raise Wrong(f"must be an absolute path, not {said_text(value)}")
     if ".." in value.split("/"):
         raise Wrong("must not contain `..`")
     parts = [part for part in value.split("/") if part not in ("", ".")]
-    if not parts or parts[0] in _SYSTEM or (len(parts) == 1 and parts[0] in _SHARED_BY_ALL):
+    if not parts or parts[0] in SYSTEM or (len(parts) == 1 and parts[0] in SHARED_BY_ALL):
         raise Wrong(f"must not be the system's own directory `{shown(value)}`")
     return value
 
@@ -111,15 +83,15 @@ def absolute_apart(value: str) -> str:
 def wrong_address(value: str) -> str | None:
     """Say why other hosts cannot reach a task at `value`, or return None when it is a host name or an IPv4 address."""
     if len(value) > 253 or not _HOST_NAME.fullmatch(value):
-        return f"must be a host name or an IPv4 address, not {_said(value)}"
+        return f"must be a host name or an IPv4 address, not {said_text(value)}"
     if not value.replace(".", "").isdigit():
         return None
     try:
         number = ip_address(value)
     except ValueError:
-        return f"must be a host name or an IPv4 address, not {_said(value)}"
+        return f"must be a host name or an IPv4 address, not {said_text(value)}"
     if number.is_unspecified or number.is_multicast or number.is_reserved:
-        return f"must be an address that other hosts can reach, not {_said(value)}"
+        return f"must be an address that other hosts can reach, not {said_text(value)}"
     return None
 
 
@@ -135,9 +107,9 @@ def ip_v4(value: str) -> str:
     try:
         number = IPv4Address(value)
     except ValueError:
-        raise Wrong(f"must be an IPv4 address of the host, not {_said(value)}") from None
+        raise Wrong(f"must be an IPv4 address of the host, not {said_text(value)}") from None
     if number.is_multicast or number.is_reserved:
-        raise Wrong(f"must be an address that a host can have, not {_said(value)}")
+        raise Wrong(f"must be an address that a host can have, not {said_text(value)}")
     return value
 
 
@@ -166,19 +138,19 @@ def memory(value: str) -> str:
     try:
         amount = bytes_of(value)
     except ValueError:
-        raise Wrong(f"must be a number and one of the units b, k, m and g, not {_said(value)}") from None
+        raise Wrong(f"must be a number and one of the units b, k, m and g, not {said_text(value)}") from None
     if amount < LEAST_MEMORY:
-        raise Wrong(f"must be at least 6m, not {_said(value)}")
+        raise Wrong(f"must be at least 6m, not {said_text(value)}")
     if amount > _MOST_MEMORY:
-        raise Wrong(f"must be at most {_MOST_MEMORY >> 30}g, not {_said(value)}")
+        raise Wrong(f"must be at most {_MOST_MEMORY >> 30}g, not {said_text(value)}")
     return value
 
 
 def gpus(value: Any) -> Any:
     """Check a number of GPUs, or the word for all of them."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
-    if value != "all" and not (is_number and 0 <= value <= _MOST_GPUS):
-        raise Wrong(f"must be `all` or a number from 0 to {_MOST_GPUS}, not {_given(value)}")
+    if value != "all" and not (is_number and 0 <= value <= MOST_GPUS):
+        raise Wrong(f"must be `all` or a number from 0 to {MOST_GPUS}, not {_given(value)}")
     return value
 
 
@@ -187,7 +159,7 @@ def _given(value: object) -> str:
         return "a list" if isinstance(value, list) else "a mapping"
     if isinstance(value, str) and value.isdigit():
         return f'the text "{shown(value)}"'
-    return "nothing" if value is None else _said(str(value).lower() if isinstance(value, bool) else str(value))
+    return "nothing" if value is None else said_text(str(value).lower() if isinstance(value, bool) else str(value))
 
 
 def dockerfile(value: str) -> str:
@@ -195,7 +167,7 @@ def dockerfile(value: str) -> str:
     if not value.strip():
         raise Wrong("must not be empty")
     if value.startswith(("/", "~")) or ".." in value.split("/"):
-        raise Wrong(f"must be a path inside the directory that `build` names, not {_said(value)}")
+        raise Wrong(f"must be a path inside the directory that `build` names, not {said_text(value)}")
     return value
 
 
@@ -204,7 +176,7 @@ def no_short_image(value: Any) -> Any:
     if not isinstance(value, str) or not value.strip():
         return value
     kind = "build" if value.startswith((".", "/", "~")) else "name"
-    raise Wrong(f"must be a mapping, not {_said(value)}", f"write `image: {{{kind}: {shown(value)}}}`")
+    raise Wrong(f"must be a mapping, not {said_text(value)}", f"write `image: {{{kind}: {shown(value)}}}`")
 
 
 def no_short_mount(value: Any) -> Any:
@@ -214,13 +186,13 @@ def no_short_mount(value: Any) -> Any:
     source, target, *options = value.split(":")
     written = "" if options == ["ro"] else ", read_only: false"
     fix = f"write `{{source: {shown(source)}, target: {shown(target)}{written}}}`"
-    raise Wrong(f"must be a mapping, not {_said(value)}", fix)
+    raise Wrong(f"must be a mapping, not {said_text(value)}", fix)
 
 
 def host_directory(value: str) -> str:
     """Check a path on a host."""
     if not value.startswith("/"):
-        raise Wrong(f"must be an absolute path, not {_said(value)}")
+        raise Wrong(f"must be an absolute path, not {said_text(value)}")
     if ".." in value.split("/"):
         raise Wrong("must not contain `..`")
     return value

@@ -1,6 +1,8 @@
 """Hosts and groups, as Ansible defines them."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from tfprov.errors import Position
 from tfprov.model.node import Mapping, merge
@@ -10,6 +12,9 @@ NAMESPACE = "tfprov"
 
 ROLES = ("ps", "chief", "worker", "evaluator", "tensorboard")
 """The groups tfprov gives a meaning, in the order in which their tasks take ports and start."""
+
+EXTRA = "-e"
+"""The origin of the variables that the command line gives."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Host:
-    """An inventory host. `groups` are all groups it belongs to, in the order in which their variables apply."""
+    """An inventory host; `at` is where it is named first.
+
+    `groups` are all groups it belongs to, in the order in which their variables apply.
+    """
 
     name: str
     at: Position
@@ -36,46 +44,122 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Layer:
+    """Variables that one place gives a host. `origin` is the place in words, such as "group `worker`" or "host_vars"."""
+
+    origin: str
+    vars: Mapping
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What lies beside one source: the files of `group_vars/` and `host_vars/`, in the order in which they apply."""
+
+    groups: dict[str, tuple[Mapping, ...]] = field(default_factory=dict)
+    hosts: dict[str, tuple[Mapping, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Inventory:
-    """Everything one inventory says; `extra` are the variables of `-e`, which win over all others."""
+    """Everything the sources of an inventory say; `path` is the first of them.
+
+    `beside` is what lies beside each, and `extra` are the variables of `-e`, which win over all others.
+    """
 
     path: str
     groups: dict[str, Group]
     hosts: dict[str, Host]
     extra: Mapping = field(default_factory=Mapping)
+    beside: tuple[Beside, ...] = ()
+    _members: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _shared: dict[tuple[object, ...], Mapping] = field(default_factory=dict, init=False, repr=False, compare=False)
+    seen: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What templates see of all hosts (`config.known`); kept here because it lives as long as the inventory."""
 
     def members(self, group: str) -> tuple[str, ...]:
-        """Return the hosts of `group` and of its descendants, in the order of the file; empty for an unknown group."""
-        found: dict[str, None] = {}
-        self._collect(group, found, set())
-        return tuple(found)
+        """Return the hosts of `group` and of its descendants, in Ansible's order; empty for an unknown group.
 
-    def _collect(self, name: str, found: dict[str, None], seen: set[str]) -> None:
-        group = self.groups.get(name)
-        if group is None or name in seen:
-            return
-        seen.add(name)
-        found.update(dict.fromkeys(group.hosts))
-        for child in group.children:
-            self._collect(child, found, seen)
+        Its own hosts come first, then those of its children, then those of their children.
+        """
+        if group not in self._members:
+            found: dict[str, None] = {}
+            for name in self._below(group):
+                found.update(dict.fromkeys(self.groups[name].hosts))
+            self._members[group] = tuple(found)
+        return self._members[group]
+
+    def _below(self, group: str) -> Iterable[str]:
+        ahead = {group: None} if group in self.groups else {}
+        seen = dict(ahead)
+        while ahead:
+            ahead = {child: None for name in ahead for child in self.groups[name].children if child not in seen}
+            seen.update(ahead)
+        return seen
 
     def variables(self, host: str, *, role: str | None = None) -> Mapping:
-        """Return the variables of `host`: all, then parents, then children, then the host, then `-e`.
+        """Return the variables of `host`: the `layers` in one. Hosts between which nothing differs share one mapping."""
+        own = tuple(self._own(host))
+        key = (self.hosts[host].groups, role, bool(own))
+        if key not in self._shared:
+            # What `-e` says comes last, and so belongs to what is shared only where the host has nothing of its own.
+            last = () if own else self._last()
+            self._shared[key] = fold([*self._of_groups(self.hosts[host].groups, role), *last])
+        return fold([*own, *self._last()], self._shared[key]) if own else self._shared[key]
 
-        Ansible replaces a variable that is set twice; only the `tfprov` key is merged key by key. With `role`, what the
-        groups of the *other* roles say under `tfprov` is left out: a machine that runs both a ps and a worker has the
-        settings of each from its own group.
+    def layers(self, host: str, *, role: str | None = None) -> Iterator[Layer]:
+        """Yield what each place gives `host`, lowest precedence first, as Ansible orders them.
+
+        That is: `all`, the other groups from parents to children, the files of group_vars (`all`, then the other
+        groups), the host, the files of host_vars, and `-e`. With `role`, what the groups of the *other* roles say under
+        `tfprov` is left out: a machine that runs both a ps and a worker has the settings of each from its own group.
         """
-        merged = Mapping()
-        for name in self.hosts[host].groups:
-            merged = overlay(merged, self.groups[name].vars, keep=role is None or name == role or name not in ROLES)
-        return overlay(overlay(merged, self.hosts[host].vars), self.extra)
+        yield from self._of_groups(self.hosts[host].groups, role)
+        yield from self._own(host)
+        yield from self._last()
+
+    def _of_groups(self, groups: tuple[str, ...], role: str | None) -> Iterator[Layer]:
+        def seen(group: str, values: Mapping) -> Mapping:
+            return values if role is None or group == role or group not in ROLES else _without_settings(values)
+
+        for name in groups:
+            if self.groups[name].vars.entries:
+                yield Layer(f"group `{name}`", seen(name, self.groups[name].vars))
+        for stage in (("all",), [name for name in groups if name != "all"]):
+            for beside in self.beside:
+                for name in stage:
+                    for values in beside.groups.get(name, ()):
+                        yield Layer(f"group_vars of `{name}`", seen(name, values))
+
+    def _own(self, host: str) -> Iterator[Layer]:
+        if self.hosts[host].vars.entries:
+            yield Layer("host", self.hosts[host].vars)
+        for beside in self.beside:
+            for values in beside.hosts.get(host, ()):
+                yield Layer("host_vars", values)
+
+    def _last(self) -> Iterator[Layer]:
+        if self.extra.entries:
+            yield Layer(EXTRA, self.extra)
 
 
-def overlay(lower: Mapping, higher: Mapping, *, keep: bool = True) -> Mapping:
-    """Return variables of two sources as one: `higher` replaces, and is merged under `tfprov` (left out unless `keep`)."""
-    entries = {key: value for key, value in higher.entries.items() if keep or key != NAMESPACE}
+def fold(layers: Iterable[Layer], lowest: Mapping | None = None) -> Mapping:
+    """Return the variables of `layers` as one, above `lowest`."""
+    merged = lowest or Mapping()
+    for layer in layers:
+        merged = overlay(merged, layer.vars)
+    return merged
+
+
+def overlay(lower: Mapping, higher: Mapping) -> Mapping:
+    """Return variables of two sources as one: `higher` replaces, as in Ansible, but is merged key by key under `tfprov`."""
+    entries = higher.entries
     below, above = lower.get(NAMESPACE), entries.get(NAMESPACE)
     if isinstance(below, Mapping) and isinstance(above, Mapping):
-        entries[NAMESPACE] = merge(below, above)
+        entries = entries | {NAMESPACE: merge(below, above)}
     return Mapping({**lower.entries, **entries}, lower.at, {**lower.keys, **higher.keys})
+
+
+def _without_settings(values: Mapping) -> Mapping:
+    if NAMESPACE not in values.entries:
+        return values
+    return Mapping({key: value for key, value in values.entries.items() if key != NAMESPACE}, values.at, values.keys)

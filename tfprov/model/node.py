@@ -1,19 +1,30 @@
 """YAML values that remember where they stand, so that an error found late can still name its line."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfprov.errors import Position
 
 NOWHERE = Position("(default)")
+HIDDEN = "******"
+"""What is shown in place of a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The `data` of a value that ansible-vault encrypted; `opener` returns what it is, or raises InvalidInput."""
+
+    ciphertext: str
+    opener: Callable[[str, Position], str] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """A string, number, boolean, null or date; `text` is what the user wrote, `quoted` whether YAML had no say in its type.
 
-    `literal` marks Ansible's `!unsafe`: text that is never taken for a template.
+    `literal` marks Ansible's `!unsafe`: text that is never taken for a template. `secret` marks what was encrypted, or was
+    computed from that: it may not be repeated, and its `text` is empty.
     """
 
     data: Any
@@ -21,6 +32,7 @@ class Scalar:
     text: str = ""
     quoted: bool = False
     literal: bool = False
+    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,47 @@ def plain(node: Node) -> Any:
     if isinstance(node, Items):
         return [plain(item) for item in node.items]
     return node.data
+
+
+def visible(node: Node) -> Any:
+    """Return the bare Python value for others to see: an encrypted value as Ansible shows it, any other secret hidden."""
+    if isinstance(node, Mapping):
+        return {key: visible(value) for key, value in node.entries.items()}
+    if isinstance(node, Items):
+        return [visible(item) for item in node.items]
+    if isinstance(node.data, Sealed):
+        return {"__ansible_vault": node.data.ciphertext}
+    return HIDDEN if node.secret else node.data
+
+
+def scalars(node: Node) -> Iterator[Scalar]:
+    """Yield every single value in `node`."""
+    if isinstance(node, Scalar):
+        yield node
+        return
+    for below in node.entries.values() if isinstance(node, Mapping) else node.items:
+        yield from scalars(below)
+
+
+def secretly(node: Node) -> Node:
+    """Return `node` with everything in it marked as secret."""
+    if isinstance(node, Mapping):
+        return Mapping({key: secretly(value) for key, value in node.entries.items()}, node.at, node.keys)
+    if isinstance(node, Items):
+        return Items(tuple(map(secretly, node.items)), node.at)
+    return node if isinstance(node.data, Sealed) else replace(node, text="", quoted=True, secret=True)
+
+
+def unsealed(node: Node) -> Node:
+    """Return `node` with every encrypted value in it opened; InvalidInput where one cannot be."""
+    if isinstance(node, Mapping):
+        return Mapping({key: unsealed(value) for key, value in node.entries.items()}, node.at, node.keys)
+    if isinstance(node, Items):
+        return Items(tuple(map(unsealed, node.items)), node.at)
+    if not isinstance(node.data, Sealed):
+        return node
+    opened = node.data.opener(node.data.ciphertext, node.at)
+    return Scalar(opened, node.at, quoted=True, literal=True, secret=True)
 
 
 def wrap(data: Any, at: Position) -> Node:

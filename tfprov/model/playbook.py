@@ -1,12 +1,20 @@
-"""Plays and steps: what a playbook says."""
+"""Plays and steps: what a playbook says, and the one place that documents each of its keys."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from tfprov.errors import Position
+from tfprov.model import forms
+from tfprov.model.inventory import ROLES
 from tfprov.model.settings import Line, Strict
+
+_TASKS = forms.matching(
+    rf"all|(?:{'|'.join(ROLES)})(?:/[0-9]{{1,9}})?",
+    "`all`, a job or a task",
+    "for example `tasks: chief` or `tasks: worker/1`",
+)
 
 
 class Nothing(Strict):
@@ -16,25 +24,40 @@ class Nothing(Strict):
 class WaitFor(Strict):
     """`serving`: every task answers on its port. `done`: the chief has ended, with logs and progress until then."""
 
-    condition: Literal["serving", "done"] = Field(default="serving", alias="for", description="What to wait for.")
+    condition: Literal["serving", "done"] = Field(
+        default="serving",
+        alias="for",
+        description="What to wait for: `serving`, until every task answers on its port; `done`, until the chief ends.",
+        examples=["done"],
+    )
     timeout: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="Seconds; default: `start_timeout` for `serving`, no limit for `done`."
+        None,
+        description="How many seconds to wait. Default: `start_timeout` for `serving`, no limit for `done`.",
+        examples=[3600],
     )
 
 
 class Stop(Strict):
     """Stop tasks in draining order: the chief, then workers, then ps."""
 
-    tasks: Line = Field("all", description="`all`, `chief`, a job such as `ps`, or a task such as `worker/1`.")
+    tasks: Annotated[Line, _TASKS] = Field(
+        "all",
+        description="What to stop: `all`, `chief`, a job such as `ps`, or a task such as `worker/1`.",
+        examples=["worker/1"],
+    )
     remove: bool = Field(
-        default=False, description="Also remove them, unless the chief holds a checkpoint that was not gathered."
+        default=False,
+        description="Also remove them, unless the chief holds a checkpoint that was not gathered.",
+        examples=[True],
     )
 
 
 class Command(Strict):
     """Run a command on every host of the play; a failure fails the step."""
 
-    argv: Annotated[list[Line], Field(min_length=1)] = Field(description="The program and its arguments; no shell.")
+    argv: Annotated[list[Line], Field(min_length=1)] = Field(
+        description="The program and its arguments; no shell.", examples=[["nvidia-smi", "-L"]]
+    )
 
 
 Arguments = Nothing | WaitFor | Stop | Command
@@ -48,6 +71,46 @@ MODULES: dict[str, type[Strict]] = {
     "stop": Stop,
     "command": Command,
 }
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a play or a step: what it says, and an example of its value."""
+
+    sentence: str
+    example: Any
+
+
+IMPORT = "import_playbook"
+PLAY_KEYS = {
+    "name": Key("What the play is for, for people.", "train"),
+    "hosts": Key("A host pattern; the steps touch these hosts only.", "all"),
+    "tasks": Key("The steps, in order.", [{"start": None}]),
+    "when": Key("Roles that the inventory must have, or the play is left out.", ["evaluator"]),
+    "tags": Key("Names by which `tfprov play -t` picks the play.", ["train"]),
+    "always": Key("Play it also after a failure or Ctrl-C, and try each of its steps. Default: false.", True),
+}
+IMPORT_KEYS = {
+    IMPORT: Key("Another playbook, whose plays stand here; a path from this file.", "up.yml"),
+    "name": PLAY_KEYS["name"],
+}
+STEP_KEYS = {
+    "name": Key("What the step is for, for people.", "logs and progress until the chief is done"),
+    "when": Key("Roles that the inventory must have, or the step is left out.", ["ps"]),
+    "tags": Key("Names by which `tfprov play -t` picks the step.", ["slow"]),
+}
+MODULE_KEYS = {
+    "build": Key("Build the image and put the code on top; without an image, pack the code.", None),
+    "deliver": Key("Bring images, or packed code, to the hosts that lack them.", None),
+    "start": Key("Start what is missing, restart what has changed, stop what left the inventory.", None),
+    "wait": Key(
+        "Wait until every task answers on its port, or until the chief has ended.", {"for": "done", "timeout": 3600}
+    ),
+    "gather": Key("Bring back the checkpoints and event files that the chief has saved since.", None),
+    "stop": Key("Stop tasks: the chief first, then workers, then ps.", {"tasks": "worker/1", "remove": True}),
+    "command": Key("Run a program on every host of the play, without a shell.", "nvidia-smi -L"),
+}
+"""Every module of MODULES; the example is one of its arguments."""
 
 
 @dataclass(frozen=True)

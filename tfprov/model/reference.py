@@ -14,6 +14,11 @@ _PART = re.compile(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _IMAGE_ID = re.compile(r"(sha256:)?[0-9a-f]{64}")
+PATTERN = (
+    rf"^(?!{_IMAGE_ID.pattern}$)(?:{_REGISTRY.pattern}/)?{_PART.pattern}(?:/{_PART.pattern})*"
+    rf"(?::{_TAG.pattern})?(?:@(?:{_DIGEST.pattern}))?$"
+)
+"""What every name of an image matches, for editors; `reference` knows more."""
 
 
 def reference(value: str) -> str:

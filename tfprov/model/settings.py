@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from tfprov.model import checks
-from tfprov.model.reference import reference
+from tfprov.model import checks, forms
 from tfprov.wiring import FLAGS
 
 
@@ -15,16 +14,16 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-Line = Annotated[str, AfterValidator(checks.one_line)]
+Line = Annotated[str, forms.LINE]
 Count = Annotated[int, BeforeValidator(checks.whole_number)]
 Value = Line | int | float | bool
 ClusterName = Annotated[
     str,
-    checks.matching(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "lower-case letters, digits and `-`, at most 40 of them"),
+    forms.matching(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "lower-case letters, digits and `-`, at most 40 of them"),
 ]
 FlagName = Annotated[
     str,
-    checks.named(
+    forms.named(
         "a flag",
         r"[A-Za-z][A-Za-z0-9_.-]*",
         "use letters, digits, `_`, `.` and `-`, beginning with a letter",
@@ -33,7 +32,7 @@ FlagName = Annotated[
 ]
 EnvName = Annotated[
     str,
-    checks.named(
+    forms.named(
         "an environment variable",
         r"[A-Za-z_][A-Za-z0-9_]*",
         "use letters, digits and `_`, beginning with a letter",
@@ -42,21 +41,21 @@ EnvName = Annotated[
 ]
 ArgName = Annotated[
     str,
-    checks.named(
+    forms.named(
         "a build argument",
         r"[A-Za-z_][A-Za-z0-9_]*",
         "use letters, digits and `_`, beginning with a letter",
         r"(?!)",
     ),
 ]
-Address = Annotated[str, AfterValidator(checks.address)]
-PathText = Annotated[Line, AfterValidator(checks.path)]
+Address = Annotated[str, forms.ADDRESS]
+PathText = Annotated[Line, forms.PATH]
 
 
 class Checkpoints(Strict):
     """Where the chief saves, and where `gather` puts what it brings back."""
 
-    dir: Annotated[Line, AfterValidator(checks.absolute_apart)] = Field(
+    dir: Annotated[Line, forms.DIRECTORY] = Field(
         "/checkpoints",
         description="The chief's checkpoint directory inside its container. Under the process runtime it is a directory "
         "of the task's own, whatever this says; programs find it in TFPROV_CHECKPOINT_DIR and as `{{ checkpoint_dir }}`.",
@@ -76,22 +75,22 @@ class Image(Strict):
     build: PathText | None = Field(
         None,
         description="A directory with a Dockerfile; the image is built from it. A relative path counts from the file it "
-        "is written in.",
+        "is written in. Default: none; one of `build`, `name` and `archive` is given.",
         examples=["../images/train"],
     )
-    name: Annotated[Line, AfterValidator(reference)] | None = Field(
+    name: Annotated[Line, forms.IMAGE_NAME] | None = Field(
         None,
         description="An image in a registry, which the hosts' engines pull: `repository[:tag][@sha256:…]`. Only one with "
-        "a digest is the same image tomorrow.",
+        "a digest is the same image tomorrow. Default: none.",
         examples=["registry.example.com/train:1.0"],
     )
     archive: PathText | None = Field(
         None,
         description="A file that `docker save` wrote, or an OCI archive. A relative path counts from the file it is "
-        "written in.",
+        "written in. Default: none.",
         examples=["../train.tar"],
     )
-    dockerfile: Annotated[Line, AfterValidator(checks.dockerfile)] = Field(
+    dockerfile: Annotated[Line, forms.DOCKERFILE] = Field(
         "Dockerfile",
         description="Beside `build`: the path of the Dockerfile inside the directory.",
         examples=["Dockerfile"],
@@ -118,7 +117,7 @@ class Image(Strict):
     pip_conf: PathText | None = Field(
         None,
         description="Beside `build`: a pip.conf for the build, such as one that names an index of your own; it is left out "
-        "of the image.",
+        "of the image. Default: none.",
         examples=["~/.config/pip/pip.conf"],
     )
 
@@ -131,10 +130,10 @@ class Image(Strict):
 class MountSetting(Strict):
     """A directory or file of the host inside the containers on it."""
 
-    source: Annotated[Line, AfterValidator(checks.host_directory)] = Field(
+    source: Annotated[Line, forms.HOST_PATH] = Field(
         description="An absolute path on the host; it must exist there.", examples=["/data/mnist"]
     )
-    target: Annotated[Line, AfterValidator(checks.absolute_apart)] = Field(
+    target: Annotated[Line, forms.DIRECTORY] = Field(
         description="Where it is in the container: an absolute path, apart from the checkpoint directory and from /code.",
         examples=["/data"],
     )
@@ -151,7 +150,8 @@ class Settings(Strict):
     )
     image: Annotated[Image | None, BeforeValidator(checks.no_short_image)] = Field(
         None,
-        description="The image that containers are made from. With one, tasks run in containers; the same for all.",
+        description="The image that containers are made from, the same for all. With one, tasks run in containers. "
+        "Default: none.",
         examples=[{"build": "../images/train"}],
     )
     runtime: Literal["docker", "process"] = Field(
@@ -163,12 +163,14 @@ class Settings(Strict):
     code: PathText | None = Field(
         None,
         description="The directory with the training program, delivered to every host as it is; `.dockerignore` in it is "
-        "respected. Tasks start in it. A relative path counts from the file it is written in.",
+        "respected. Tasks start in it. A relative path counts from the file it is written in. "
+        "Default: none.",
         examples=["../images/train/programs"],
     )
     command: Annotated[list[Line], Field(min_length=1), AfterValidator(checks.program)] | None = Field(
         None,
-        description="The program and its arguments; tfprov appends the wiring (`wiring: flags`) and `flags`.",
+        description="The program and its arguments; tfprov appends the wiring (`wiring: flags`) and `flags`. "
+        "Default: none; every role but tensorboard needs one.",
         examples=[["python", "linear.py"]],
     )
     wiring: Literal["flags", "tf_config"] = Field(
@@ -184,7 +186,7 @@ class Settings(Strict):
     )
     env: dict[EnvName, Value] = Field(
         default_factory=dict,
-        description="Environment variables of the task.",
+        description="Environment variables of the task; values are text, so quote what YAML takes for something else.",
         examples=[{"TF_CPP_MIN_LOG_LEVEL": "2"}],
     )
     checkpoints: Checkpoints = Field(
@@ -199,7 +201,7 @@ class Settings(Strict):
         "engine's own network.",
         examples=["10.0.0.11"],
     )
-    bind: Annotated[Line, AfterValidator(checks.ip_v4)] | None = Field(
+    bind: Annotated[Line, forms.IP_V4] | None = Field(
         None,
         description="The IPv4 address of the host on which the ports of its containers are published. Default: `address`.",
         examples=["10.0.0.11"],
@@ -212,14 +214,14 @@ class Settings(Strict):
     )
     port: Annotated[Count, Field(ge=1, le=65535)] | None = Field(
         None,
-        description="The port of the first task on a host; further tasks there take the ports that follow. Default: 2222, "
-        "and 6006 for tensorboard.",
+        description="The port number of the first task on a host; further tasks there take the ports that follow. "
+        "Default: 2222, and 6006 for tensorboard.",
         examples=[2222],
     )
     tasks_per_host: Annotated[Count, Field(ge=1, le=1000)] = Field(
         1, description="How many tasks of the role run on each of its hosts.", examples=[2]
     )
-    memory: Annotated[str, BeforeValidator(checks.with_unit), AfterValidator(checks.memory)] | None = Field(
+    memory: Annotated[str, BeforeValidator(checks.with_unit), forms.MEMORY] | None = Field(
         None,
         description="How much memory a container may use, in Docker's units b, k, m and g (powers of 1024), at least 6m. "
         "Default: no limit.",
@@ -228,11 +230,13 @@ class Settings(Strict):
     cpus: Annotated[float, Field(ge=0.01, le=8192, allow_inf_nan=False)] | None = Field(
         None, description="How many CPUs a container may use, in cores. Default: no limit.", examples=[2.5]
     )
-    gpus: Annotated[int | Literal["all"], BeforeValidator(checks.gpus)] = Field(
-        0,
-        description="How many GPUs a container gets, or `all`. A ps gets none unless the group `ps` itself or its host "
-        "says so.",
-        examples=[1],
+    gpus: Annotated[Annotated[int, Field(ge=0, le=checks.MOST_GPUS)] | Literal["all"], BeforeValidator(checks.gpus)] = (
+        Field(
+            0,
+            description="How many GPUs a container gets, or `all`. A ps gets none unless the group `ps` itself or its host "
+            "says so.",
+            examples=[1],
+        )
     )
     pids: Annotated[Count, Field(ge=64, le=4194304)] = Field(
         4096, description="How many processes and threads a container may have.", examples=[4096]

@@ -11,7 +11,7 @@ from tfprov.config.templates import Faults
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.checks import bytes_of
 from tfprov.model.cluster import Cluster, Task
-from tfprov.model.node import Scalar, find, plain
+from tfprov.model.node import Node, Scalar, find, plain
 from tfprov.model.state import Box, Container, Mount
 from tfprov.wiring import to_flags, to_tf_config
 
@@ -84,7 +84,10 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
             "command": command,
             "flags": flags,
             # Labels can be read by whoever may use the engine, and an environment often holds secrets.
-            "env": {name: _hashed(cluster.name, name, value) for name, value in env.items()} if boxed else env,
+            "env": {
+                name: _hashed(cluster.name, name, value) if boxed or name in late["secret"] else value
+                for name, value in env.items()
+            },
             # A tensorboard is told nothing about the cluster: a worker more or less is no reason to restart it.
             "wiring": _wiring(cluster, task, values.wiring) if task.role != "tensorboard" else {},
             "endpoint": task.endpoint,
@@ -152,13 +155,18 @@ def _wiring(cluster: Cluster, task: Task, style: str) -> dict[str, Any]:
 
 
 def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str) -> dict[str, Any]:
-    """Return `command`, `flags` and `env`, rendered with what only the task knows."""
+    """Return `command`, `flags` and `env`, rendered with what only the task knows, and which names in `env` are secret."""
     faults = Faults()
     rendered = render_late(role.node, for_task(role.variables, cluster.name, task.name, directory), faults)
     if faults.problems:
         raise InvalidInput(faults.problems)
     values: dict[str, Any] = plain(rendered)
-    return {"command": None, "flags": {}, "env": {}} | values
+    found = {"command": None, "flags": {}, "env": {}} | values
+    return found | {"secret": {name for name in found["env"] if _is_secret(find(rendered, ["env", name])[0])}}
+
+
+def _is_secret(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.secret
 
 
 def _flags(role: RoleSettings, flags: Mapping[str, Any]) -> dict[str, str | None]:

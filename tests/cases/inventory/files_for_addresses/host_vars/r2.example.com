@@ -1,0 +1,1 @@
+a: no extension but dots

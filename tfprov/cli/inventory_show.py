@@ -1,0 +1,78 @@
+"""`tfprov inventory list`, `host` and `graph`: what `ansible-inventory` prints of the same inventory."""
+
+from typing import Any
+
+import click
+
+from tfprov.cli.json_text import dumps
+from tfprov.cli.options import inventory_of, source_options
+from tfprov.config.listing import Encrypted, Form, Listing
+from tfprov.config.patterns import match
+from tfprov.errors import Usage, shown
+
+_limit = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts.")
+_yaml = click.option("-y", "--yaml", "as_yaml", is_flag=True, help="Print YAML instead of JSON.")
+_export = click.option(
+    "--export", is_flag=True, help="Print what is stated for each group and host, to make an inventory of it."
+)
+
+
+@click.command("list")
+@_export
+@_yaml
+@_limit
+@source_options
+def list_command(export: bool, as_yaml: bool, limit: str | None, **options: Any) -> None:
+    """Templates stay as they are written, and encrypted values encrypted."""
+    inventory = inventory_of(options)
+    hosts = inventory.members("all")
+    if limit is not None:
+        chosen = frozenset(match(inventory, limit))
+        hosts = tuple(host for host in hosts if host in chosen)
+    listing = Listing(inventory, Form.YAML if as_yaml else Form.LIST, export=export)
+    _print(listing.as_yaml(hosts) if as_yaml else listing.as_json(hosts), as_yaml=as_yaml)
+
+
+@click.command("host")
+@click.argument("name")
+@_export
+@_yaml
+@_limit
+@source_options
+def host_command(name: str, export: bool, as_yaml: bool, limit: str | None, **options: Any) -> None:
+    """NAME may be a pattern that means one host. What `--limit` says makes no difference."""
+    inventory = inventory_of(options)
+    hosts = match(inventory, name)
+    if len(hosts) != 1:
+        raise Usage(f"`{shown(name)}` means {len(hosts)} hosts", "name one of them")
+    listing = Listing(inventory, Form.YAML if as_yaml else Form.HOST, export=export)
+    _print(listing.host(hosts[0]), as_yaml=as_yaml)
+
+
+@click.command("graph")
+@click.argument("group", default="all")
+@click.option("--vars", "variables", is_flag=True, help="Show the variables, too.")
+@_limit
+@source_options
+def graph_command(group: str, variables: bool, limit: str | None, **options: Any) -> None:
+    """GROUP is where to begin. What `--limit` says makes no difference."""
+    inventory = inventory_of(options)
+    if group not in inventory.groups:
+        raise Usage(f"no group `{shown(group)}`", f"its groups are {', '.join(inventory.groups)}")
+    for line in Listing(inventory, Form.TEXT).graph(group, variables=variables):
+        click.echo(line)
+
+
+def _print(data: dict[str, Any], *, as_yaml: bool) -> None:
+    if not as_yaml:
+        click.echo(dumps(data))
+        return
+    import yaml  # noqa: PLC0415  for those who ask for it
+
+    base: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # as Ansible does
+
+    class Dumper(base):  # type: ignore[misc, valid-type]
+        """Writes encrypted values as Ansible does."""
+
+    Dumper.add_representer(Encrypted, lambda dumper, text: dumper.represent_scalar("!vault", str(text), style="|"))
+    click.echo(yaml.dump(data, Dumper=Dumper, default_flow_style=False, allow_unicode=True), nl=False)

@@ -1,0 +1,87 @@
+"""`lookup(…)` and `query(…)` in templates: the environment, other variables and files; nothing that runs or fetches."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateRuntimeError, Undefined, pass_context
+from jinja2.runtime import Context
+
+_MAX_BYTES = 1_000_000
+
+
+class _Omit:
+    """Stands where an entry is to be left out."""
+
+    def __repr__(self) -> str:
+        return "omit"
+
+
+OMIT = _Omit()
+"""What `{{ omit }}` is."""
+
+
+@pass_context
+def query(context: Context, kind: str, *terms: Any, **options: Any) -> list[Any]:
+    """Return what the lookup called `kind` finds for each of `terms`."""
+    name = kind.removeprefix("ansible.builtin.") if isinstance(kind, str) else str(kind)
+    if name not in _LOOKUPS:
+        known = ", ".join(f"`{one}`" for one in _LOOKUPS)
+        raise TemplateRuntimeError(f"no lookup `{name}` here: there are {known}")
+    options.pop("wantlist", None)
+    flat = [term for several in terms for term in (several if isinstance(several, list) else [several])]
+    for term in flat:
+        if isinstance(term, Undefined):
+            str(term)  # raises, and says which
+    return list(_LOOKUPS[name](context, [str(term) for term in flat], options))
+
+
+@pass_context
+def lookup(context: Context, kind: str, *terms: Any, **options: Any) -> Any:
+    """Return what `query` finds as one value: several texts with commas between them."""
+    found = query(context, kind, *terms, **options)
+    if options.get("wantlist"):
+        return found
+    if len(found) != 1 and all(isinstance(one, str) for one in found):
+        return ",".join(found)
+    return found[0] if len(found) == 1 else found
+
+
+def _env(_context: Context, terms: list[str], options: dict[str, Any]) -> Iterator[Any]:
+    default = options.get("default", "")
+    for term in terms:
+        yield os.environ.get(term.split()[0] if term.split() else "", default)
+
+
+def _vars(context: Context, terms: list[str], options: dict[str, Any]) -> Iterator[Any]:
+    for term in terms:
+        value = context.resolve(term)
+        if isinstance(value, Undefined) and "default" in options:
+            value = options["default"]
+        if isinstance(value, Undefined):
+            str(value)
+        yield value
+
+
+def _file(context: Context, terms: list[str], options: dict[str, Any]) -> Iterator[str]:
+    for term in terms:
+        path = Path(str(context.resolve("inventory_dir")), Path(term).expanduser())
+        try:
+            with path.open("rb") as file:
+                found = file.read(_MAX_BYTES + 1)
+            text = found.decode()
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else "") or "not UTF-8 text"
+            raise TemplateRuntimeError(f"lookup of the file `{term}`: {reason.lower()}") from None
+        if len(found) > _MAX_BYTES:
+            raise TemplateRuntimeError(f"lookup of the file `{term}`: larger than {_MAX_BYTES:,} bytes")
+        text = text.rstrip() if options.get("rstrip", True) else text
+        yield text.lstrip() if options.get("lstrip") else text
+
+
+_LOOKUPS: dict[str, Callable[[Context, list[str], dict[str, Any]], Iterator[Any]]] = {
+    "env": _env,
+    "file": _file,
+    "vars": _vars,
+}

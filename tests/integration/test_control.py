@@ -16,8 +16,8 @@ from tests.integration.local import until
 from tests.integration.remote import Cluster, cluster, standin
 from tests.integration.testhost import Host
 from tests.integration.testhosts import Lab
-from tfprov.engine.lock_facts import Facts
-from tfprov.engine.lock_host import HostLock
+from tfprov.engine.locking.facts import Facts
+from tfprov.engine.locking.host import HostLock
 from tfprov.errors import HostError, Locked, Unreachable
 from tfprov.hosts import ssh_pulse
 from tfprov.hosts.ssh import SSH
@@ -72,8 +72,8 @@ HOLDER = """
 import sys
 from pathlib import Path
 from typing import Any
-from tfprov.engine.lock_facts import Facts
-from tfprov.engine.lock_host import HostLock
+from tfprov.engine.locking.facts import Facts
+from tfprov.engine.locking.host import HostLock
 from tfprov.hosts.ssh import SSH
 from tfprov.hosts.ssh_target import Target
 name, address, key, known = sys.argv[1:]

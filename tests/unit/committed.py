@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfprov.config.reference_page import reference_page
-from tfprov.config.schema import inventory_schema, variables_schema
-from tfprov.config.schema_playbook import playbook_schema
+from tfprov.config.schema.inventory import inventory_schema, variables_schema
+from tfprov.config.schema.page import reference_page
+from tfprov.config.schema.playbook import playbook_schema
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "inventory.md"

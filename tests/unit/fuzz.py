@@ -16,13 +16,13 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
-from tfprov.config.ansible_values import READERS
 from tfprov.config.load import extra_vars, load
 from tfprov.config.patterns import match
 from tfprov.config.playbooks import read_playbook
-from tfprov.config.ranges import RangeError, expand
-from tfprov.config.syntax import BREAK
-from tfprov.config.vault import Vault
+from tfprov.config.settings.ansible_values import READERS
+from tfprov.config.sources.ranges import RangeError, expand
+from tfprov.config.text.syntax import BREAK
+from tfprov.config.vault.opening import Vault
 from tfprov.errors import InvalidInput, Usage
 from tfprov.model.inventory import ROLES
 from tfprov.model.playbook import MODULES

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.unit.world import Runtimes, world
-from tfprov.engine.gather import gather
+from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.report import Quiet
 from tfprov.model.state import Observed, State
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.unit.asking import Ansible
-from tfprov.config.ansible_values import READERS
-from tfprov.config.connection import check_names, connection
-from tfprov.config.known import variables as known
 from tfprov.config.load import load_inventory
 from tfprov.config.patterns import match
-from tfprov.config.ranges import RangeError, expand
-from tfprov.config.templates import Faults
+from tfprov.config.settings.ansible_values import READERS
+from tfprov.config.settings.connection import check_names, connection
+from tfprov.config.sources.ranges import RangeError, expand
+from tfprov.config.templates.known import variables as known
+from tfprov.config.templates.values import Faults
 from tfprov.errors import Usage
 from tfprov.model.checks import Wrong
 from tfprov.model.node import NOWHERE, Mapping, Scalar, plain

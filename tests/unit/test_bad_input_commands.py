@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.door import Told, tell
-from tfprov.engine.gather import gather
+from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.observe import observe
 from tfprov.engine.prepare import prepare
 from tfprov.engine.report import Quiet

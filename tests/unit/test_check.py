@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.unit.door import tell
 from tfprov.cli.output import Printer
 from tfprov.cli.preflight import lines
-from tfprov.engine.box_findings import Part, architectures, judge
-from tfprov.engine.check import Checked, gone, in_order, lost
-from tfprov.engine.findings import CHECKS, GIB, Finding, Verdict, clock, failed, local, note, ok, warning
-from tfprov.engine.matrix import NOT_FROM_HOST, UNTRIED, Cell, Reason, failures, reasons, table
-from tfprov.engine.matrix import judge as judge_cell
+from tfprov.engine.checking.box_findings import Part, architectures, judge
+from tfprov.engine.checking.check import Checked, gone, in_order, lost
+from tfprov.engine.checking.findings import CHECKS, GIB, Finding, Verdict, clock, failed, local, note, ok, warning
+from tfprov.engine.checking.matrix import NOT_FROM_HOST, UNTRIED, Cell, Reason, failures, reasons, table
+from tfprov.engine.checking.matrix import judge as judge_cell
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.facts import Clock, EngineFacts, HostFacts, Listener, Present, System
 from tfprov.model.cluster import Cluster, Task

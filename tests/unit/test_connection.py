@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfprov.config.connection import Connection, connection_of
-from tfprov.config.groups import read_groups
 from tfprov.config.load import extra_vars, load, load_inventory
-from tfprov.config.settings import resolve
-from tfprov.config.yaml import parse
+from tfprov.config.settings.connection import Connection, connection_of
+from tfprov.config.settings.resolve import resolve
+from tfprov.config.sources.groups import read_groups
+from tfprov.config.text.yaml import parse
 from tfprov.errors import InvalidInput, Position
 
 FULL = """\

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tfprov.config.groups import read_groups
 from tfprov.config.load import extra_vars
-from tfprov.config.settings import RoleSettings, resolve
-from tfprov.config.yaml import parse
+from tfprov.config.settings.resolve import RoleSettings, resolve
+from tfprov.config.sources.groups import read_groups
+from tfprov.config.text.yaml import parse
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.model.checks import Wrong, bytes_of
 from tfprov.model.inventory import Inventory

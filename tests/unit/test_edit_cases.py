@@ -11,7 +11,7 @@ import yaml
 from ruamel.yaml import YAML
 
 from tests.unit.door import tell
-from tfprov.config.syntax import BREAK
+from tfprov.config.text.syntax import BREAK
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "edit").glob("*.yml"))
 NEW_LINE = "⏎"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tfprov.config.edit import Source, add_entry, give_name, put, read_source, remove
-from tfprov.config.edit_tree import Entry, Place
-from tfprov.config.edit_tree import Path as Way
-from tfprov.config.edit_value import read_value
+from tfprov.config.edit.text import Source, add_entry, give_name, put, read_source, remove
+from tfprov.config.edit.tree import Entry, Place
+from tfprov.config.edit.tree import Path as Way
+from tfprov.config.edit.value import read_value
 from tfprov.errors import InvalidInput
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.door import Told, tell
 from tests.unit.vaults import encrypted, value
 from tfprov.config.load import load_inventory
-from tfprov.config.settings import resolve
+from tfprov.config.settings.resolve import resolve
 from tfprov.model.node import plain
 
 INVENTORY = """\
@@ -133,7 +133,7 @@ def test_an_encrypted_value_is_told_of_without_a_password(ask: Ask) -> None:
 def test_what_is_told_is_what_counts(tmp_path: Path) -> None:
     text = INVENTORY.replace(', BAD: "{{ nobody }}"', "").replace(", tfprov: {flags: 5}", "")
     (tmp_path / "inventory.yml").write_text(text.replace("command:", "image: {name: x}\n      command:"))
-    from tfprov.config.origins import explain  # noqa: PLC0415
+    from tfprov.config.settings.origins import explain  # noqa: PLC0415
 
     inventory = load_inventory(tmp_path / "inventory.yml")
     for role in resolve(inventory):

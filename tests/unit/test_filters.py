@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.asking import Ansible, environment
 from tests.unit.test_templates_ansible import _types, ours
-from tfprov.config import filters, template_tests
 from tfprov.config.load import load_inventory
+from tfprov.config.templates import filters, template_tests
 from tfprov.errors import InvalidInput
 from tfprov.model.inventory import Inventory
 

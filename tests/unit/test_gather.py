@@ -11,12 +11,12 @@ from typing import BinaryIO
 import pytest
 
 from tfprov.checkpoint import parse_state
+from tfprov.engine.checkpoints.gather import gather
+from tfprov.engine.checkpoints.unsaved import unsaved
+from tfprov.engine.checkpoints.verify import Verdict
 from tfprov.engine.context import Context
-from tfprov.engine.gather import gather
 from tfprov.engine.observe import observe
 from tfprov.engine.report import Quiet
-from tfprov.engine.unsaved import unsaved
-from tfprov.engine.verify import Verdict
 from tfprov.errors import GatherError, HostError
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Cluster, Task

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.vaults import encrypted, value
-from tfprov.config.beside import base_of
 from tfprov.config.load import load, load_inventory
-from tfprov.config.passwords import Passwords
-from tfprov.config.vault import Vault
+from tfprov.config.sources.beside import base_of
+from tfprov.config.vault.opening import Vault
+from tfprov.config.vault.passwords import Passwords
 from tfprov.engine.beside import beside_file
 from tfprov.errors import InvalidInput
 from tfprov.model.inventory import Inventory

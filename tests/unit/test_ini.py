@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tfprov.config.building import Builder
-from tfprov.config.ini import add_ini
 from tfprov.config.load import load_inventory
+from tfprov.config.sources.building import Builder
+from tfprov.config.sources.ini import add_ini
 from tfprov.errors import InvalidInput, Position
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.engine.lock_facts import Facts
-from tfprov.engine.lock_local import held
+from tfprov.engine.locking.facts import Facts
+from tfprov.engine.locking.local import held
 from tfprov.errors import Locked
 from tfprov.hosts.logfile import follow, last_lines
 
@@ -22,8 +22,8 @@ UP = Facts.here("up")
 @contextmanager
 def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom tfprov.engine.lock_facts import Facts\n"
-        "from tfprov.engine.lock_local import held\n"
+        "import sys\nfrom pathlib import Path\nfrom tfprov.engine.locking.facts import Facts\n"
+        "from tfprov.engine.locking.local import held\n"
         f"with held(Path({str(path)!r}), 'linear', Facts.here('run')):\n    print('held', flush=True)\n"
         "    sys.stdin.read()"
     )

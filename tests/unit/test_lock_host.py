@@ -17,9 +17,9 @@ import pytest
 
 from tests.unit.bench import until
 from tests.unit.world import world
-from tfprov.engine.lock import Lock
-from tfprov.engine.lock_facts import Facts
-from tfprov.engine.lock_host import Child, HostLock, Shell
+from tfprov.engine.locking.facts import Facts
+from tfprov.engine.locking.host import Child, HostLock, Shell
+from tfprov.engine.locking.lock import Lock
 from tfprov.engine.report import Quiet
 from tfprov.errors import HostError, Locked, Unreachable
 from tfprov.hosts.processes import identity
@@ -95,8 +95,8 @@ def test_of_two_at_once_exactly_one_gets_it(made: Callable[..., HostLock]) -> No
 
 HOLDER = """
 import sys
-from tfprov.engine.lock_facts import Facts
-from tfprov.engine.lock_host import HostLock, Shell
+from tfprov.engine.locking.facts import Facts
+from tfprov.engine.locking.host import HostLock, Shell
 lock = HostLock(Shell("h1"), "linear", Facts.here("run"), "theirs", sys.argv[1])
 lock.take()
 print("held", flush=True)

@@ -19,7 +19,7 @@ import pytest
 
 from tests.unit.world import MemoryStore, Runtimes, leave, world
 from tfprov.config.patterns import match
-from tfprov.config.yaml import parse
+from tfprov.config.text.yaml import parse
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
 from tfprov.model.node import Mapping, plain

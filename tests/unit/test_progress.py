@@ -9,7 +9,7 @@ import pytest
 from tests.unit.split import Split
 from tests.unit.test_events import event
 from tfprov.engine.observe import observe
-from tfprov.engine.progress import read_progress, tail_of
+from tfprov.engine.watching.progress import read_progress, tail_of
 from tfprov.events import Progress, progress
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.records import write_record

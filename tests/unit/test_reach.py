@@ -14,8 +14,8 @@ from tfprov.engine.context import Context
 from tfprov.engine.observe import locate, observe, plan
 from tfprov.engine.playbook import Options, play
 from tfprov.engine.report import Quiet
-from tfprov.engine.status import status
-from tfprov.engine.watch import Reach
+from tfprov.engine.watching.status import status
+from tfprov.engine.watching.watch import Reach
 from tfprov.errors import GatherError, HostError, Several, TaskFailed, TfprovError, Unreachable, Usage, together
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Play

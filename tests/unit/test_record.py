@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.config.connection import Connection
+from tfprov.config.settings.connection import Connection
 from tfprov.engine.record import Record
 from tfprov.errors import Position
 

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.split import INVENTORY, Split
 from tests.unit.world import Runtimes, up
 from tfprov.checkpoint import parse_state
-from tfprov.engine import manifest as manifests
+from tfprov.engine.checkpoints import manifest as manifests
+from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.execute import Outcome, current_run
-from tfprov.engine.forecast import forecast
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, TfprovError, Usage
 from tfprov.model.plan import Plan

@@ -18,14 +18,14 @@ from pydantic import BaseModel
 from tests.unit.committed import copies
 from tests.unit.door import tell
 from tests.unit.test_bad_input import INVENTORIES, PLAYBOOKS, expected
-from tfprov.config.ansible_values import READERS
-from tfprov.config.documented import VARIABLES
-from tfprov.config.explain import written
-from tfprov.config.schema import inventory_schema, variables_schema
-from tfprov.config.schema_playbook import playbook_schema
-from tfprov.config.schema_settings import arguments_schema, settings_schema
-from tfprov.config.templates import is_template
-from tfprov.config.yaml import parse, read
+from tfprov.config.schema.documented import VARIABLES
+from tfprov.config.schema.inventory import inventory_schema, variables_schema
+from tfprov.config.schema.playbook import playbook_schema
+from tfprov.config.schema.settings import arguments_schema, settings_schema
+from tfprov.config.settings.ansible_values import READERS
+from tfprov.config.settings.explain import written
+from tfprov.config.templates.values import is_template
+from tfprov.config.text.yaml import parse, read
 from tfprov.errors import InvalidInput, Position
 from tfprov.model import forms
 from tfprov.model.checks import Wrong

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.config import answers
-from tfprov.config.building import Builder
 from tfprov.config.load import load_inventory
-from tfprov.config.scripts import add_script
+from tfprov.config.sources import answers
+from tfprov.config.sources.building import Builder
+from tfprov.config.sources.scripts import add_script
 from tfprov.errors import InvalidInput
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tests.unit.split import INVENTORY, Split
 from tests.unit.world import world
 from tfprov.checkpoint import checkpoints
-from tfprov.engine.gather import gather
-from tfprov.engine.holders import holders, savers, unsaved_among
+from tfprov.engine.checkpoints.gather import gather
+from tfprov.engine.checkpoints.holders import holders, savers, unsaved_among
+from tfprov.engine.checkpoints.shards import explain_torn
+from tfprov.engine.checkpoints.unsaved import unsaved
 from tfprov.engine.observe import observe
-from tfprov.engine.shards import explain_torn
 from tfprov.engine.steps import RUN
-from tfprov.engine.unsaved import unsaved
 from tfprov.errors import GatherError, HostError, TfprovError
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Stop

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.world import world
-from tfprov.config.groups import read_groups
-from tfprov.config.settings import RoleSettings, resolve
-from tfprov.config.sharing import Sharing
-from tfprov.config.yaml import parse
+from tfprov.config.settings.resolve import RoleSettings, resolve
+from tfprov.config.settings.sharing import Sharing
+from tfprov.config.sources.groups import read_groups
+from tfprov.config.text.yaml import parse
 from tfprov.errors import InvalidInput
 
 INVENTORY = """\

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tfprov.config.load import load_inventory
-from tfprov.config.sniffing import Kind, kind_of
-from tfprov.config.sources import MAX_FILES
+from tfprov.config.sources.reader import MAX_FILES
+from tfprov.config.sources.sniffing import Kind, kind_of
 from tfprov.errors import InvalidInput
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain

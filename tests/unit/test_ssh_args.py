@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfprov.config.ssh_args import SshArgs
+from tfprov.config.settings.ssh_args import SshArgs
 
 UNDERSTOOD = [
     "-J bastion",

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tfprov.config.known import variables as known
-from tfprov.config.late import render_late
 from tfprov.config.load import load_inventory
-from tfprov.config.rendering import computed, render_text
-from tfprov.config.templates import Faults, Variables, render
-from tfprov.config.yaml import parse
+from tfprov.config.settings.late import render_late
+from tfprov.config.templates.known import variables as known
+from tfprov.config.templates.rendering import computed, render_text
+from tfprov.config.templates.values import Faults, Variables, render
+from tfprov.config.text.yaml import parse
 from tfprov.errors import InvalidInput, Position
 from tfprov.model.node import Mapping, plain
 

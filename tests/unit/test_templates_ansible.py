@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.asking import Ansible, environment
-from tfprov.config.known import variables
 from tfprov.config.load import load_inventory
-from tfprov.config.rendering import computed
+from tfprov.config.templates.known import variables
+from tfprov.config.templates.rendering import computed
 from tfprov.errors import InvalidInput, Position
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain

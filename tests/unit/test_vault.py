@@ -12,12 +12,12 @@ import pytest
 
 from tests.unit.vaults import encrypted, value
 from tests.unit.world import up, world
-from tfprov.config.connection import connection_of
-from tfprov.config.groups import read_groups
-from tfprov.config.passwords import Passwords
-from tfprov.config.settings import resolve
-from tfprov.config.vault import NO_PASSWORDS, Vault, python_with_ansible, vault_id
-from tfprov.config.yaml import parse, read
+from tfprov.config.settings.connection import connection_of
+from tfprov.config.settings.resolve import resolve
+from tfprov.config.sources.groups import read_groups
+from tfprov.config.text.yaml import parse, read
+from tfprov.config.vault.opening import NO_PASSWORDS, Vault, python_with_ansible, vault_id
+from tfprov.config.vault.passwords import Passwords
 from tfprov.errors import HostError, InvalidInput, Position, hide
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import Mapping, plain, unsealed, visible
@@ -285,7 +285,7 @@ def test_ansible_that_is_missing_or_broken_is_one_line(tmp_path: Path, python: s
 
 
 def test_ansible_may_be_another_installations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfprov.config.vault.find_spec", lambda _: None)
+    monkeypatch.setattr("tfprov.config.vault.opening.find_spec", lambda _: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert python_with_ansible() is None
     command = tmp_path / "ansible-vault"

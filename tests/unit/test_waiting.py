@@ -10,13 +10,13 @@ import pytest
 from tests.unit.bench import until
 from tests.unit.world import Runtimes, up, world
 from tfprov.engine.context import Context
-from tfprov.engine.follow import follow
-from tfprov.engine.joining import awaited, peers
-from tfprov.engine.logs import log_lines
 from tfprov.engine.observe import observe
-from tfprov.engine.probes import Probe, Probes
 from tfprov.engine.report import Quiet
-from tfprov.engine.waiting import wait_serving
+from tfprov.engine.watching.follow import follow
+from tfprov.engine.watching.joining import awaited, peers
+from tfprov.engine.watching.logs import log_lines
+from tfprov.engine.watching.probes import Probe, Probes
+from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task

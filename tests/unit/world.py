@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfprov.config.groups import read_groups
 from tfprov.config.load import extra_vars
-from tfprov.config.settings import RoleSettings, resolve
-from tfprov.config.yaml import parse
+from tfprov.config.settings.resolve import RoleSettings, resolve
+from tfprov.config.sources.groups import read_groups
+from tfprov.config.text.yaml import parse
 from tfprov.delivery.code import Code
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode

@@ -12,18 +12,18 @@ import click
 
 from tfprov.cli.options import sources_of, vault_of
 from tfprov.cli.replacing import rewrite
-from tfprov.config.edit import Source, read_source
-from tfprov.config.edit_check import Texts, caused
-from tfprov.config.edit_inventory import Done
-from tfprov.config.edit_places import Files, owner_of
+from tfprov.config.edit.check import Texts, caused
+from tfprov.config.edit.inventory import Done
+from tfprov.config.edit.places import Files, owner_of
+from tfprov.config.edit.text import Source, read_source
 from tfprov.config.load import load_inventory
-from tfprov.config.reading import reading
-from tfprov.config.secrets import discreet
-from tfprov.config.settings import resolve
-from tfprov.config.sniffing import Kind, is_blank, kind_of
-from tfprov.config.sources import place_of
-from tfprov.config.together import processes_here
-from tfprov.config.vault import HEADER, Vault
+from tfprov.config.settings.resolve import resolve
+from tfprov.config.settings.together import processes_here
+from tfprov.config.sources.reader import place_of
+from tfprov.config.sources.sniffing import Kind, is_blank, kind_of
+from tfprov.config.text.reading import reading
+from tfprov.config.vault.opening import HEADER, Vault
+from tfprov.config.vault.secrets import discreet
 from tfprov.errors import InvalidInput, Problem, Usage, one_line, shown
 from tfprov.model.inventory import Inventory
 from tfprov.planning.place import place

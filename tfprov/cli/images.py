@@ -12,7 +12,7 @@ from tfprov.cli.output import Printer, table
 from tfprov.delivery.layout import Layout
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
-from tfprov.engine.lock import Lock
+from tfprov.engine.locking.lock import Lock
 from tfprov.engine.observe import observe
 from tfprov.errors import Usage
 from tfprov.paths import cache_home

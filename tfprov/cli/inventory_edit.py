@@ -7,11 +7,11 @@ import click
 
 from tfprov.cli.editing import Editing
 from tfprov.cli.options import source_options
-from tfprov.config.edit_inventory import add_host, left_behind, move_host, remove_host, set_value, unset
-from tfprov.config.edit_paths import split_path
-from tfprov.config.edit_places import Where, for_group, for_host, for_path
-from tfprov.config.edit_value import Value, read_value
-from tfprov.config.secrets import mentions_secret
+from tfprov.config.edit.inventory import add_host, left_behind, move_host, remove_host, set_value, unset
+from tfprov.config.edit.paths import split_path
+from tfprov.config.edit.places import Where, for_group, for_host, for_path
+from tfprov.config.edit.value import Value, read_value
+from tfprov.config.vault.secrets import mentions_secret
 from tfprov.errors import InvalidInput, Position, Problem, Usage, shown
 from tfprov.model.inventory import Inventory
 

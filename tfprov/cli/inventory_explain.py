@@ -8,7 +8,7 @@ import click
 
 from tfprov.cli.options import inventory_of, json_option, source_options
 from tfprov.cli.output import Printer
-from tfprov.config.origins import Explained, Given, Origin, explain, place
+from tfprov.config.settings.origins import Explained, Given, Origin, explain, place
 from tfprov.errors import shown
 from tfprov.model.inventory import ROLES
 

@@ -6,8 +6,8 @@ import click
 
 from tfprov.cli.json_text import dumps
 from tfprov.cli.options import inventory_of, source_options
-from tfprov.config.listing import Encrypted, Form, Listing
 from tfprov.config.patterns import match
+from tfprov.config.sources.listing import Encrypted, Form, Listing
 from tfprov.errors import Usage, shown
 
 _limit = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts.")

@@ -13,7 +13,7 @@ from tfprov.errors import TaskFailed
 
 if TYPE_CHECKING:  # what only reads an inventory needs none of the machinery that acts on one
     from tfprov.cli.output import Printer
-    from tfprov.config.vault import Vault
+    from tfprov.config.vault.opening import Vault
     from tfprov.engine.context import Context
     from tfprov.model.inventory import Inventory
 
@@ -101,8 +101,8 @@ def sources_of(options: dict[str, Any]) -> Sequence[str]:
 
 def vault_of(options: dict[str, Any]) -> "Vault":
     """Return what opens the encrypted values of the inventory, with the passwords that a verb's options name."""
-    from tfprov.config.passwords import Passwords  # noqa: PLC0415  see below
-    from tfprov.config.vault import Vault  # noqa: PLC0415
+    from tfprov.config.vault.opening import Vault  # noqa: PLC0415
+    from tfprov.config.vault.passwords import Passwords  # noqa: PLC0415  see below
 
     ask = _ask if sys.stdin.isatty() else None
     given = Passwords(options["vault_ids"], options["vault_files"], options["ask_vault_pass"], ask, os.environ)

@@ -17,14 +17,14 @@ from tfprov.cli.options import (
 )
 from tfprov.cli.output import Printer
 from tfprov.config.playbooks import read_playbook
+from tfprov.engine.checkpoints.forecast import forecast
+from tfprov.engine.checkpoints.gather import check_target, gather
+from tfprov.engine.checkpoints.verify import verify
 from tfprov.engine.context import Context
-from tfprov.engine.forecast import forecast
-from tfprov.engine.gather import check_target, gather
-from tfprov.engine.lock import Lock
+from tfprov.engine.locking.lock import Lock
 from tfprov.engine.observe import locate, missing, observe, plan
 from tfprov.engine.playbook import Options, play
 from tfprov.engine.steps import tell
-from tfprov.engine.verify import verify
 from tfprov.errors import Usage, together
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation

@@ -10,10 +10,10 @@ import click
 from tfprov.cli.options import change_options, context_of, json_option
 from tfprov.cli.output import Printer
 from tfprov.cli.output import table as aligned
-from tfprov.engine.check import Checked, check_processes
+from tfprov.engine.checking.check import Checked, check_processes
+from tfprov.engine.checking.findings import CHECKS, Finding, Verdict
+from tfprov.engine.checking.matrix import OK, UNTRIED, failures, reasons, table
 from tfprov.engine.context import Context
-from tfprov.engine.findings import CHECKS, Finding, Verdict
-from tfprov.engine.matrix import OK, UNTRIED, failures, reasons, table
 from tfprov.errors import Usage
 from tfprov.planning.text import summary
 
@@ -59,8 +59,8 @@ def _check(context: Context, *, deliver: bool, trust: bool) -> Checked:
     if not context.machines:
         return check_processes(context)
     # Here, because they bring the SSH library and the docker SDK, which the process runtime can do without.
-    from tfprov.engine.check_machines import check_machines  # noqa: PLC0415
-    from tfprov.engine.trust import trust_new  # noqa: PLC0415
+    from tfprov.engine.checking.machines import check_machines  # noqa: PLC0415
+    from tfprov.engine.checking.trust import trust_new  # noqa: PLC0415
 
     if trust:
         asked = [machine for host, machine in context.machines.items() if context.allows(host)]

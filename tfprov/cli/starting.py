@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfprov.config.edit_value import text_inline
-from tfprov.config.names import without_port, wrong_name
+from tfprov.config.edit.value import text_inline
+from tfprov.config.sources.names import without_port, wrong_name
 from tfprov.errors import Position, Usage, shown
 from tfprov.model.node import Scalar
 

@@ -10,12 +10,12 @@ import click
 
 from tfprov.cli.options import change_options, context_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, duration, progress_line, table
-from tfprov.engine.follow import follow
-from tfprov.engine.logs import log_lines
 from tfprov.engine.observe import locate, needs, observe
 from tfprov.engine.report import Quiet
-from tfprov.engine.status import Row, Status, status
-from tfprov.engine.waiting import wait_serving
+from tfprov.engine.watching.follow import follow
+from tfprov.engine.watching.logs import log_lines
+from tfprov.engine.watching.status import Row, Status, status
+from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import together
 from tfprov.model.state import Observation
 

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfprov.config.beside import DIRECTORIES, read_beside
-from tfprov.config.building import Builder
-from tfprov.config.extra import extra_vars
-from tfprov.config.sources import Sources, home_of
-from tfprov.config.vault import NO_PASSWORDS, Vault
+from tfprov.config.sources.beside import DIRECTORIES, read_beside
+from tfprov.config.sources.building import Builder
+from tfprov.config.sources.extra import extra_vars
+from tfprov.config.sources.reader import Sources, home_of
+from tfprov.config.vault.opening import NO_PASSWORDS, Vault
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.inventory import Beside, Inventory
 from tfprov.model.node import Mapping
 
 if TYPE_CHECKING:
-    from tfprov.config.settings import RoleSettings
+    from tfprov.config.settings.resolve import RoleSettings
 
 __all__ = ["extra_vars", "load", "load_inventory"]
 
@@ -38,8 +38,8 @@ def load(
 ) -> "tuple[Inventory, tuple[RoleSettings, ...]]":
     """Read the inventory in `sources` and check what it says under `tfprov:`."""
     # Here, because the schema takes a while to import, and whoever only shows an inventory does not check it.
-    from tfprov.config.settings import resolve  # noqa: PLC0415
-    from tfprov.config.together import processes_here  # noqa: PLC0415
+    from tfprov.config.settings.resolve import resolve  # noqa: PLC0415
+    from tfprov.config.settings.together import processes_here  # noqa: PLC0415
 
     inventory, problems = _load(sources, extra, vault)
     return inventory, resolve(inventory, problems, [processes_here])

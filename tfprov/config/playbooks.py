@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tfprov.config.explain import Explainer, written
-from tfprov.config.surprise import surprises
-from tfprov.config.templates import is_template
-from tfprov.config.yaml import parse, read, read_bytes
+from tfprov.config.settings.explain import Explainer, written
+from tfprov.config.templates.values import is_template
+from tfprov.config.text.surprise import surprises
+from tfprov.config.text.yaml import parse, read, read_bytes
 from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
 from tfprov.model.inventory import ROLES
 from tfprov.model.node import Items, Mapping, Node, Scalar, plain

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from tfprov.config.beside import base_of
-from tfprov.config.settings import RoleSettings
+from tfprov.config.settings.resolve import RoleSettings
+from tfprov.config.sources.beside import base_of
 
 
 def beside_file(role: RoleSettings, *path: str) -> Path:

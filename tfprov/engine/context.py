@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfprov.config.connection import Connection
+from tfprov.config.settings.connection import Connection
 from tfprov.engine.artifacts import Artifact, Ready
 from tfprov.engine.record import Record
 from tfprov.engine.report import Quiet, Reporter

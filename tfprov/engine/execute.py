@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
+from tfprov.engine.checkpoints.resume import restoring, resuming
+from tfprov.engine.checkpoints.runs import known_run
 from tfprov.engine.context import Context
-from tfprov.engine.resume import restoring, resuming
-from tfprov.engine.runs import known_run
 from tfprov.errors import TfprovError, together
 from tfprov.model.plan import Action, Plan
 from tfprov.model.state import Observation

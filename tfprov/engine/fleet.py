@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from tfprov.config.settings import RoleSettings
+from tfprov.config.settings.resolve import RoleSettings
 from tfprov.engine.reach import Reach
 from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
 from tfprov.hosts.docker import DockerRuntime

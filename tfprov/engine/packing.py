@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfprov.config.settings import RoleSettings
+from tfprov.config.settings.resolve import RoleSettings
 from tfprov.delivery.code import Code, pack
 from tfprov.engine.beside import beside_file
 from tfprov.errors import InvalidInput, Problem

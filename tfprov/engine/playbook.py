@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tfprov.config.patterns import match
 from tfprov.engine.context import Context
-from tfprov.engine.lock import Lock
+from tfprov.engine.locking.lock import Lock
 from tfprov.engine.observe import missing, observe
 from tfprov.engine.steps import RUN, check
 from tfprov.engine.undo import take_back

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tfprov.config.load import SourceList, load
 from tfprov.config.patterns import match
-from tfprov.config.settings import RoleSettings
-from tfprov.config.vault import NO_PASSWORDS, Vault
+from tfprov.config.settings.resolve import RoleSettings
+from tfprov.config.vault.opening import NO_PASSWORDS, Vault
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode
 from tfprov.engine.beside import beside_file

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfprov.config.connection import Connection, connection_of
-from tfprov.config.settings import RoleSettings
+from tfprov.config.settings.connection import Connection, connection_of
+from tfprov.config.settings.resolve import RoleSettings
 from tfprov.engine.record import Record
 from tfprov.hosts.ssh import SSH
 from tfprov.hosts.ssh_target import Target

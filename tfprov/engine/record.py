@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfprov.config.connection import Connection
+from tfprov.config.settings.connection import Connection
 from tfprov.errors import Position
 from tfprov.files import replace
 

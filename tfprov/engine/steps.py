@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tfprov.engine.checkpoints.gather import Gathered, gather
+from tfprov.engine.checkpoints.holders import holders, savers, unsaved_among
+from tfprov.engine.checkpoints.verify import verify
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
-from tfprov.engine.follow import follow
-from tfprov.engine.gather import Gathered, gather
-from tfprov.engine.holders import holders, savers, unsaved_among
 from tfprov.engine.observe import observe, plan
-from tfprov.engine.verify import verify
-from tfprov.engine.waiting import wait_serving
+from tfprov.engine.watching.follow import follow
+from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import GatherError, HostError, TfprovError, together
 from tfprov.model.plan import Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfprov.config.settings import RoleSettings
+from tfprov.config.settings.resolve import RoleSettings
 from tfprov.delivery.code import Code
 from tfprov.delivery.context import pack_context
 from tfprov.delivery.filestamp import digest_of_file

@@ -74,7 +74,7 @@ class Inventory:
     _members: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _shared: dict[tuple[object, ...], Mapping] = field(default_factory=dict, init=False, repr=False, compare=False)
     seen: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What templates see of all hosts (`config.known`); kept here because it lives as long as the inventory."""
+    """What templates see of all hosts (`config.templates.known`); kept here because it lives as long as the inventory."""
 
     def members(self, group: str) -> tuple[str, ...]:
         """Return the hosts of `group` and of its descendants, in Ansible's order; empty for an unknown group.

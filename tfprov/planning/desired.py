@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfprov.config.late import for_task, render_late
-from tfprov.config.settings import RoleSettings
-from tfprov.config.templates import Faults
+from tfprov.config.settings.late import for_task, render_late
+from tfprov.config.settings.resolve import RoleSettings
+from tfprov.config.templates.values import Faults
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.checks import bytes_of
 from tfprov.model.cluster import Cluster, Task

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tfprov.config.settings import RoleSettings
+from tfprov.config.settings.resolve import RoleSettings
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
 

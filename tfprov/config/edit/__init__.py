@@ -1,0 +1,1 @@
+"""Edits of an inventory that change one thing and leave every other byte as it is."""

@@ -1,0 +1,1 @@
+"""JSON Schemas and the reference page, from the same place as the checks."""

@@ -1,0 +1,1 @@
+"""The variables of every host to checked settings and connections."""

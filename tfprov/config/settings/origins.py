@@ -1,0 +1,255 @@
+"""Where every effective value of a host comes from: the place that wins, and the places it wins over.
+
+Values are looked up in the same layers as the variables themselves; what is shown of them keeps secrets secret.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tfprov.config.settings.containers import without_gpus
+from tfprov.config.settings.explain import model_in
+from tfprov.config.settings.late import LATE, for_task
+from tfprov.config.templates.known import variables
+from tfprov.config.templates.values import Variables, is_template, render
+from tfprov.config.vault.opening import Unopened
+from tfprov.config.vault.secrets import SECRETS, mentions_secret
+from tfprov.errors import InvalidInput, Position, Usage, shown
+from tfprov.model.inventory import EXTRA, NAMESPACE, ROLES, Inventory
+from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, scalars, visible
+from tfprov.model.settings import Settings, Strict
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What one place says. `origin` is the place in words, and `at` where it is; None for a default of the schema.
+
+    `name` is what it is called there, where that is not what it is compared with: a whole mapping, or a part of it.
+    """
+
+    written: Any
+    origin: str
+    at: Position | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An effective value. `value` is what it is once templates are rendered; `note` says why there is none.
+
+    `failed` says that the reason is an error. `lost` are the places that it wins over, the strongest first, and
+    `elsewhere` what groups of other roles say.
+    """
+
+    path: Path
+    value: Any
+    given: Given
+    lost: tuple[Given, ...] = ()
+    elsewhere: tuple[Given, ...] = ()
+    note: str = ""
+    failed: bool = False
+    template: bool = False
+
+    @property
+    def name(self) -> str:
+        """The dotted name."""
+        return ".".join(self.path)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set it."""
+        return self.given.at is None
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Everything about one host: its variables, and its settings in each role."""
+
+    host: str
+    at: Position
+    groups: tuple[str, ...]
+    variables: tuple[Origin, ...]
+    settings: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        """Return the dotted names of all there is, and of what they are below."""
+        every = [*self.variables, *(origin for found in self.settings.values() for origin in found)]
+        paths = dict.fromkeys(".".join(one.path[:end]) for one in every for end in range(1, len(one.path) + 1))
+        return list(paths)
+
+    def only(self, key: str) -> "Explained":
+        """Return what is called `key`, or stands below it; Usage when nothing is."""
+
+        def chosen(origins: Iterable[Origin]) -> tuple[Origin, ...]:
+            return tuple(one for one in origins if one.name == key or one.name.startswith(f"{key}."))
+
+        settings = {role: chosen(found) for role, found in self.settings.items()}
+        found = replace(self, variables=chosen(self.variables), settings={r: o for r, o in settings.items() if o})
+        if found.variables or found.settings:
+            return found
+        raise Usage(f"{self.host} has no `{shown(key)}`", _meant(key, self.names()))
+
+
+def explain(inventory: Inventory, host: str, role: str | None = None) -> Explained:
+    """Return the origin of every value of `host`, in one `role` or in all it has; Usage for an unknown host or role."""
+    if host not in inventory.hosts:
+        raise Usage(f"no host `{shown(host)}` in {inventory.path}", _known_host(inventory, host))
+    roles = [name for name in ROLES if host in inventory.members(name)]
+    if role is not None and role not in roles:
+        its = f"its roles are {', '.join(roles)}" if roles else "it has none"
+        raise Usage(f"{host} does not have the role `{shown(role)}`", its)
+    found = inventory.hosts[host]
+    nodes = inventory.variables(host)
+    context = variables(inventory, host, nodes)
+    stacks = _stacked(inventory, host, None)
+    own = [_origin(path, given, context) for path, given in sorted(stacks.items()) if path[0] != NAMESPACE]
+    settings = {name: tuple(_settings(inventory, host, name)) for name in ([role] if role else roles)}
+    return Explained(host, found.at, found.groups, tuple(own), settings)
+
+
+def _known_host(inventory: Inventory, name: str) -> str:
+    if name in inventory.groups:
+        hosts = inventory.members(name)
+        return f"it is a group: name one of its hosts, such as `{hosts[0]}`" if hosts else "it is a group without hosts"
+    return _meant(name, list(inventory.hosts), "see `tfprov inventory graph`")
+
+
+def _meant(name: str, known: list[str], otherwise: str = "leave the key out to see all there is") -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    if not close:  # somebody who writes `train_steps` means `tfprov.flags.train_steps`
+        close = [one for one in known if one.endswith(f".{name}")]
+    return f"did you mean `{shown(close[0])}`?" if close else otherwise
+
+
+_Stack = list[tuple[Node, Given]]
+
+
+def _stacked(inventory: Inventory, host: str, role: str | None) -> dict[Path, _Stack]:
+    """Return what each place says of each value, weakest first; settings are taken apart into single values."""
+    found: dict[Path, _Stack] = {}
+    for layer in inventory.layers(host, role=role):
+        for name, node in layer.vars.entries.items():
+            at = layer.vars.key_at(name)
+            parts = _leaves((name,), node, at) if name == NAMESPACE else [((name,), node, at)]
+            for path, leaf, place in parts:
+                below: _Stack = []
+                for other in [one for one in found if one[: len(path)] == path or path[: len(one)] == one]:
+                    below += [
+                        (lost, given if other == path or given.name else replace(given, name=".".join(other)))
+                        for lost, given in found.pop(other)
+                    ]
+                found[path] = [*below, (leaf, Given(_written(path, leaf), layer.origin, place))]
+    return found
+
+
+def _leaves(path: Path, node: Node, at: Position) -> Iterator[tuple[Path, Node, Position]]:
+    if isinstance(node, Mapping) and node.entries:
+        for key, value in node.entries.items():
+            yield from _leaves((*path, key), value, node.key_at(key))
+    else:
+        yield path, node, at
+
+
+def _origin(path: Path, stack: _Stack, context: Variables) -> Origin:
+    node, given = stack[-1]
+    template = any(not value.literal and is_template(value.data) for value in scalars(node))
+    lost = tuple(one for _, one in reversed(stack[:-1]))
+    found = Origin(path, None, given, lost, template=template)
+    if template and path[0] == NAMESPACE and path[1:2] and path[1] in LATE and _tells_tasks_apart(node):
+        return replace(found, note="differs from task to task")
+    try:
+        return replace(found, value=_written(path, render(node, context)))
+    except Unopened as error:
+        return replace(found, value=HIDDEN, note=error.problems[0].what)
+    except InvalidInput as error:
+        return replace(found, note=error.problems[0].what, failed=True)
+
+
+def _written(path: Path, node: Node) -> Any:
+    """Return `node` for others to see: also what is called like a password is hidden, wherever it came from."""
+    is_program = path[:2] in ((NAMESPACE, "flags"), (NAMESPACE, "command"))  # they stand on a command line as they are
+    if path[-1] in SECRETS or (not is_program and isinstance(node, Scalar) and mentions_secret(path[-1])):
+        return HIDDEN if not _is_plain_template(node) else visible(node)
+    return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, Sealed) else _hidden_inside(node)
+
+
+def _hidden_inside(node: Node) -> Any:
+    if isinstance(node, Mapping):
+        return {key: _hidden_inside(value) for key, value in node.entries.items()}
+    if isinstance(node, Items):
+        return [_hidden_inside(item) for item in node.items]
+    return HIDDEN if node.secret else node.data
+
+
+def _is_plain_template(node: Node) -> bool:
+    """Whether `node` says only where a password comes from, and no part of it."""
+    text = node.data if isinstance(node, Scalar) and not node.secret and not node.literal else None
+    return isinstance(text, str) and text.startswith("{{") and text.endswith("}}") and not set("'\"") & set(text)
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def _settings(inventory: Inventory, host: str, role: str) -> Iterator[Origin]:
+    """Yield the settings of `host` in one role: those that are set, then the defaults of the others."""
+    stacks = {path: stack for path, stack in _stacked(inventory, host, role).items() if path[0] == NAMESPACE}
+    nodes = inventory.variables(host, role=role)
+    written = nodes.get(NAMESPACE)
+    if role == "ps" and isinstance(written, Mapping) and "gpus" not in without_gpus(inventory, host, written).entries:
+        stacks.pop((NAMESPACE, "gpus"), None)
+    others = _of_other_roles(inventory, host, role)
+    context = variables(inventory, host, nodes)
+    cluster = written.get("cluster") if isinstance(written, Mapping) else None
+    task = for_task(context, str(visible(cluster)) if cluster else "", f"{role}/0", "/checkpoints")
+    order = list(Settings.model_fields)
+    for path in sorted(stacks, key=lambda path: (order.index(path[1]) if path[1:2] and path[1] in order else -1, path)):
+        late = path[1:2] and path[1] in LATE
+        yield replace(_origin(path, stacks[path], task if late else context), elsewhere=others.get(path, ()))
+    for default in _defaults(Settings, (NAMESPACE,), frozenset(stacks)):
+        yield replace(default, elsewhere=others.get(default.path, ()))
+
+
+def _tells_tasks_apart(node: Node) -> bool:
+    return any("task" in str(value.data) or "checkpoint_dir" in str(value.data) for value in scalars(node))
+
+
+def _of_other_roles(inventory: Inventory, host: str, role: str) -> dict[Path, tuple[Given, ...]]:
+    found: dict[Path, tuple[Given, ...]] = {}
+    for whole, ours in zip(inventory.layers(host), inventory.layers(host, role=role), strict=True):
+        settings = whole.vars.get(NAMESPACE)
+        if settings is not None and NAMESPACE not in ours.vars.entries:
+            for path, leaf, at in _leaves((NAMESPACE,), settings, settings.at):
+                found[path] = (*found.get(path, ()), Given(_written(path, leaf), whole.origin, at))
+    return found
+
+
+def _defaults(model: type[Strict], path: Path, given: frozenset[Path]) -> Iterator[Origin]:
+    for name, about in model.model_fields.items():
+        here = (*path, name)
+        inner, below = model_in(about.annotation), any(one[: len(here)] == here and one != here for one in given)
+        if (
+            inner is not None
+            and issubclass(inner, Strict)
+            and (below or inner is about.annotation)
+            and here not in given
+        ):
+            yield from _defaults(inner, here, given)
+        elif below or here in given:
+            continue
+        elif about.is_required():
+            yield Origin(here, None, Given(None, "no default"), note="missing", failed=True)
+        else:
+            default = about.get_default(call_default_factory=True)
+            words = (about.description or "").partition("Default: ")[2].partition(";")[0].rstrip(".")
+            said = f"default: {words}" if words and words != "none" else "default"
+            yield Origin(here, default, Given(default, said), note="none" if default is None else "")
+
+
+def place(given: Given) -> str:
+    """Return where a value is written, in words."""
+    if given.at is None:
+        return given.origin
+    return str(given.at) if given.origin == EXTRA else f"{given.at} ({given.origin})"

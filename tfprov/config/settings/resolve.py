@@ -1,0 +1,218 @@
+"""The variables of every host to checked settings, with each complaint at the line that causes it."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from pydantic import ValidationError
+
+from tfprov.config.settings.ansible_values import ADDRESSES
+from tfprov.config.settings.connection import Connection, connection, connection_of
+from tfprov.config.settings.containers import at_odds, without_gpus
+from tfprov.config.settings.explain import Explainer
+from tfprov.config.settings.late import LATE, for_task, render_late
+from tfprov.config.settings.role_settings import RoleSettings
+from tfprov.config.settings.roles import empty_roles, no_roles, strays
+from tfprov.config.settings.sharing import Checked, Sharing
+from tfprov.config.settings.together import builders, in_reach, shared, twice
+from tfprov.config.templates.known import variables
+from tfprov.config.templates.values import UNDEFINED, Faults, Variables, is_secret, opened, render
+from tfprov.config.text.surprise import odd_names, surprises
+from tfprov.config.vault.opening import stays_closed
+from tfprov.errors import InvalidInput, Problem, shown
+from tfprov.model.checks import wrong_address
+from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
+from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain, scalars
+from tfprov.model.settings import Settings
+from tfprov.wiring import FLAGS
+
+__all__ = ["RoleSettings", "Rule", "connection_of", "resolve"]
+
+_ELSEWHERE = {
+    "args": "command",
+    "cmd": "command",
+    "count": "tasks_per_host",
+    "directory": "dir",
+    "entrypoint": "command",
+    "environment": "env",
+    "gpu_count": "gpus",
+    "mem_limit": "memory",
+    "name": "cluster",
+    "replicas": "tasks_per_host",
+    "stop_grace_period": "stop_grace",
+    "volumes": "mounts",
+    "workers": "tasks_per_host",
+}
+"""What other tools call some of these settings."""
+_explainer = Explainer(Settings, NAMESPACE, "see what `tfprov init` writes", inside=False, others=_ELSEWHERE)
+
+
+Rule = Callable[[Sequence[RoleSettings]], Iterator[Problem]]
+
+
+def resolve(
+    inventory: Inventory, broken: Sequence[Problem] = (), rules: Sequence[Rule] = ()
+) -> tuple[RoleSettings, ...]:
+    """Return the settings of every role on every host that has one; InvalidInput carries all problems of all hosts.
+
+    `broken` are problems of the inventory's structure: with them, nothing is said that could follow from what was
+    left out because of them. `rules` must hold of all roles besides those that always must.
+    """
+    faults = Faults(list(broken))
+    reached: dict[str, Connection] = {}
+    found = list(_all(inventory, faults, reached, whole=not broken))
+    if not broken:
+        faults.problems.extend(_amiss(inventory, found, reached))
+        faults.problems.extend(problem for rule in rules for problem in rule(found))
+        if not found and not faults.problems:
+            faults.problems.append(no_roles(inventory))
+    if faults.problems:
+        # A variable may be in a file that stays encrypted, about which enough is said.
+        unknown = any(map(stays_closed, broken))
+        raise InvalidInput(one for one in faults.problems if not unknown or not one.what.startswith(UNDEFINED))
+    return tuple(found)
+
+
+def _amiss(inventory: Inventory, found: list[RoleSettings], reached: dict[str, Connection]) -> Iterator[Problem]:
+    """What is wrong with the hosts as a whole."""
+    yield from strays(inventory)
+    yield from empty_roles(inventory)
+    yield from shared(inventory, found)
+    yield from twice(reached)
+    yield from builders(inventory, found)
+    yield from in_reach(found)
+
+
+def _all(
+    inventory: Inventory, faults: Faults, reached: dict[str, Connection], *, whole: bool
+) -> Iterator[RoleSettings]:
+    sharing = Sharing()
+    for role in ROLES:
+        for host in inventory.members(role):
+            try:
+                yield _one(inventory, (role, host), reached, sharing, whole=whole)
+            except InvalidInput as error:
+                faults.problems.extend(error.problems)
+
+
+def _one(
+    inventory: Inventory, place: tuple[str, str], reached: dict[str, Connection], sharing: Sharing, *, whole: bool
+) -> RoleSettings:
+    role, host = place
+    nodes = inventory.variables(host, role=role)
+    context = variables(inventory, host, nodes)
+    faults = Faults()
+    way = reached[host] = connection(inventory, host, nodes, context, faults)
+    written = nodes.get(NAMESPACE)
+    if written is None:
+        at, what = inventory.groups["all"].at, f"no settings: nothing is called `{NAMESPACE}`"
+        raise InvalidInput([*faults.problems, *([Problem(at, what, "see what `tfprov init` writes")] if whole else [])])
+    if not isinstance(written, Mapping):
+        in_braces = isinstance(written, Scalar) and re.match(r"\s*\{[^{%#]", str(written.data))
+        fix = "write it as YAML, such as into group_vars/all.yml" if in_braces else "write one setting per line"
+        faults.add(written.at, f"`{NAMESPACE}` must be a mapping", fix)
+        raise InvalidInput(faults.problems)
+    if role == "ps":
+        written = without_gpus(inventory, host, written)
+    found = sharing.checked(role, written, context, partial(_checked, role, written, context, whole=whole))
+    faults.problems.extend(found.problems)
+    values = found.values
+    address = (values.address if values else None) or ("127.0.0.1" if way.local else way.address)
+    told = values is not None and (values.address or way.local)  # in plain, by a setting of its own
+    if values is not None and not told and any(_is_secret(nodes.get(name), context) for name in ADDRESSES):
+        what = "`ansible_host` is secret, and all tasks are told it on their command lines"
+        faults.add(way.at, what, "set `address` under `tfprov:`, or write it in plain")
+    elif values is not None and (reason := wrong_address(address)):
+        faults.add(way.at, f"the address of {shown(host)} {reason}", "set `address` under `tfprov:`")
+    if values is None or faults.problems:
+        raise InvalidInput(faults.problems)
+    return RoleSettings(role, host, values, found.rendered, context, address, way, inventory.groups[role].at)
+
+
+def _checked(role: str, written: Mapping, context: Variables, *, whole: bool) -> Checked:
+    """Render and check settings, with no regard to how their host is reached."""
+    faults = Faults()
+    rendered = _rendered(written, context, faults)
+    _try_late(role, rendered, context, faults)
+    values = _validated(rendered, faults, whole=whole)
+    if whole and role != "tensorboard" and _lacks_command(rendered):
+        at, fix = find(rendered, ["command"])[1], "for example `command: [python, linear.py]`"
+        faults.add(at, f"`command` is missing for the role `{role}`", fix)
+    return Checked(rendered, values, tuple(faults.problems))
+
+
+def _is_secret(node: Node | None, context: Variables) -> bool:
+    return node is not None and is_secret(node, context)
+
+
+def _rendered(written: Mapping, context: Variables, faults: Faults) -> Mapping:
+    entries = {
+        key: opened(node, faults) if key in LATE else render(node, context, faults)
+        for key, node in written.entries.items()
+    }
+    for key in entries.keys() & Settings.model_fields.keys() - set(LATE):
+        for value in scalars(entries[key]):
+            if value.secret and value.at not in faults.at:
+                what = f"`{key}` is secret, and tfprov shows it in plans and labels"
+                faults.add(value.at, what, "write it in plain; only `env` and passwords stay secret")
+    return Mapping(entries, written.at, written.keys)
+
+
+def _try_late(role: str, node: Mapping, context: Variables, faults: Faults) -> None:
+    """Render what is rendered for each task once already, so that its problems are told with all the others."""
+    wiring, cluster = node.get("wiring"), node.get("cluster")
+    by_flags = not isinstance(wiring, Scalar) or wiring.data != "tf_config"
+    job = "worker" if role == "chief" and by_flags else role
+    name = cluster.text if isinstance(cluster, Scalar) else ""
+    fixed = {key: _without_index(node.entries[key]) for key in LATE if key in node.entries}
+    render_late(Mapping(fixed), for_task(context, name, f"{job}/0", "/checkpoints"), faults)
+
+
+def _without_index(node: Node) -> Node:
+    """Leave alone what depends on the index, which is not known yet: it may be wrong for 0 and right for the task."""
+    if isinstance(node, Mapping):
+        return Mapping({key: _without_index(value) for key, value in node.entries.items()}, node.at, node.keys)
+    if isinstance(node, Items):
+        return Items(tuple(map(_without_index, node.items)), node.at)
+    return replace(node, literal=True) if "index" in str(node.data) else node
+
+
+def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None:
+    """Return the settings in `node`, or None and the reasons in `faults`; unless `whole`, some may be missing."""
+    for problem in _surprises(node):
+        faults.add(problem.at, problem.what, problem.fix)
+    try:
+        values = Settings.model_validate(plain(node))
+    except ValidationError as error:
+        missing = not whole and all(item["type"] == "missing" for item in error.errors())
+        faults.problems.extend(() if missing else _explainer.problems(node, error, faults.at))
+        return None
+    faults.problems.extend([*_reserved(node, values), *at_odds(node, values, whole=whole)])
+    return values
+
+
+def _surprises(node: Mapping) -> Iterator[Problem]:
+    """Yield what YAML reads otherwise than it looks, in values and in the names of what becomes text."""
+    yield from surprises(node)
+    for path in (["flags"], ["env"], ["image", "build_args"]):
+        names = find(node, path)[0]
+        if isinstance(names, Mapping) and names is not find(node, path[:-1])[0]:
+            yield from odd_names(names)
+            if path != ["flags"]:  # a flag goes out as it was written
+                yield from surprises(names, as_text=True)
+
+
+def _lacks_command(node: Mapping) -> bool:
+    command = node.get("command")
+    is_null = isinstance(command, Scalar) and command.data is None
+    return is_null or (command is None and "command" not in _explainer.meant(node))
+
+
+def _reserved(node: Mapping, values: Settings) -> Iterator[Problem]:
+    """The wiring's flags in the command would be given twice, and the program would believe the last one."""
+    ours = {f"--{name}" for name in FLAGS} if values.wiring == "flags" else set()
+    for number, word in enumerate(values.command or ()):
+        if word.partition("=")[0] in ours:
+            what = f"`{word.partition('=')[0]}` is set by tfprov for every task"
+            yield Problem(find(node, ["command", number])[1], what, "remove it, or set `wiring: tf_config`")

@@ -1,0 +1,142 @@
+"""The sources of an inventory: files of every kind, directories of them, scripts, and lists of hosts."""
+
+import os
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+from tfprov.config.sources.building import Builder
+from tfprov.config.sources.groups import add_document
+from tfprov.config.sources.sniffing import Kind, is_called_yaml, is_script, kind_of, looks_like_yaml
+from tfprov.config.text.documents import document
+from tfprov.config.text.yaml import MAX_BYTES, decoded, read_bytes
+from tfprov.config.vault.opening import NO_PASSWORDS, Vault
+from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.model.node import Scalar
+
+_IGNORED = re.compile(
+    r"^\.|^(?:host_vars|group_vars|vars_plugins)$|(?:~|\.(?:pyc|pyo|swp|bak|rpm|md|txt|rst|orig|cfg|retry))$"
+)
+"""Names in a directory of sources that are none, to Ansible and so to us."""
+MAX_FILES = 1000
+"""In a directory of sources: one that was not meant should be told before all of it is read."""
+
+
+def place_of(source: str) -> str:
+    """Return the path that a source of `-i` names, with `~` and variables of the environment; a list of hosts as it is."""
+    return source if "," in source else os.path.expanduser(os.path.expandvars(source))  # noqa: PTH111  as Ansible does
+
+
+def is_host_list(source: str) -> bool:
+    """Whether a source is `host1,host2`, and no file."""
+    return "," in source and not os.path.exists(source)  # noqa: PTH110  Path refuses null bytes
+
+
+def home_of(source: str) -> Path | None:
+    """Return the directory in which `group_vars/` and `host_vars/` of a source lie; None for a list of hosts."""
+    path = place_of(source)
+    if is_host_list(path):
+        return None
+    return Path(path) if os.path.isdir(path) else Path(path).parent  # noqa: PTH112  Path refuses null bytes
+
+
+class Sources:
+    """Reads sources into `builder`; what is wrong with them goes to its problems. `alone` is whether there is only one."""
+
+    def __init__(self, builder: Builder, vault: Vault = NO_PASSWORDS, *, alone: bool = True) -> None:
+        self.builder, self.vault, self.alone = builder, vault, alone
+        self._files = 0
+
+    def add(self, source: str) -> None:
+        """Add what `source` says, as it is given with `-i`."""
+        path = place_of(source)
+        try:
+            if is_host_list(path):
+                self._host_list(path)
+            elif os.path.isdir(path):  # noqa: PTH112  Path refuses null bytes
+                self._directory(path, ())
+            else:
+                self._file(path, alone=self.alone)
+        except InvalidInput as error:
+            self.builder.problems.extend(error.problems)
+
+    def _host_list(self, source: str) -> None:
+        at = Position("-i")
+        self.builder.begin(at)
+        names = [name.strip() for name in source.split(",") if name.strip()]
+        if not names:
+            self.builder.report(at, f"`{shown(source)}` names no host", "for example `-i host1,host2`")
+        for name in names:
+            key = Scalar(name, at, name, quoted=True)
+            if "[" in name and not name.startswith("["):
+                self.builder.report(at, f"a range in a list of hosts: `{shown(name)}`", "write it into a file")
+            else:
+                self.builder.add_hosts("ungrouped", key)
+
+    def _directory(self, path: str, outer: Collection[str]) -> None:
+        real = os.path.realpath(path)
+        if real in outer:
+            raise InvalidInput(
+                [Problem(Position(path), "a directory inside itself", "remove the link that leads back")]
+            )
+        before = self._files
+        for name in self._listed(path):
+            below = os.path.join(path, name)  # noqa: PTH118  paths stay as they were given
+            try:
+                if os.path.isdir(below):  # noqa: PTH112
+                    self._directory(below, (*outer, real))
+                else:
+                    self._count(path)
+                    self._file(below, alone=False)
+            except InvalidInput as error:
+                self.builder.problems.extend(error.problems)
+        if not outer and self._files == before:
+            what = "a directory without an inventory in it"
+            self.builder.report(Position(path), what, "put one there, or give a file; `tfprov init` writes one")
+
+    def _listed(self, path: str) -> list[str]:
+        try:
+            names = os.listdir(os.fsencode(path))  # noqa: PTH208  sorted as bytes, as Ansible does
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise InvalidInput([Problem(Position(path), reason, "give a readable directory")]) from None
+        return [os.fsdecode(name) for name in sorted(names) if not _IGNORED.search(os.fsdecode(name))]
+
+    def _count(self, path: str) -> None:
+        self._files += 1
+        if self._files > MAX_FILES:
+            what = f"more than {MAX_FILES:,} files"
+            raise InvalidInput([Problem(Position(path), what, "give a directory that holds inventories only")])
+
+    def _file(self, path: str, *, alone: bool) -> None:
+        at = Position(path)
+        data = read_bytes(Path(path), at, fix="check the path given with -i")
+        kind = kind_of(path, data)
+        if kind is Kind.SCRIPT:
+            from tfprov.config.sources.scripts import add_script  # noqa: PLC0415  most inventories are one YAML file
+
+            add_script(self.builder, path, self.vault)
+        elif kind is Kind.TOML:
+            fix = "convert it with `ansible-inventory -i FILE --list --yaml`"
+            self.builder.report(at, "a TOML inventory, which tfprov does not read", fix)
+        elif kind is Kind.NOTHING and not (alone and is_called_yaml(path)):
+            self.builder.begin(at)  # several sources may have one that says nothing yet
+        elif kind in (Kind.YAML, Kind.NOTHING):
+            add_document(self.builder, document(data, path, vault=self.vault))
+        else:
+            self._ini(path, data)
+
+    def _ini(self, path: str, data: bytes) -> None:
+        from tfprov.config.sources.ini import add_ini  # noqa: PLC0415  most inventories are one YAML file
+
+        if is_script(data):
+            what = "a script that may not be executed"
+            raise InvalidInput([Problem(Position(path), what, f"allow it with `chmod +x {shown(path)}`")])
+        if looks_like_yaml(data):
+            what = "YAML in a file that is not called so, which Ansible reads as INI"
+            raise InvalidInput([Problem(Position(path, 1, 1), what, "call it .yml")])
+        if len(data) > MAX_BYTES:
+            raise InvalidInput(
+                [Problem(Position(path), f"larger than {MAX_BYTES:,} bytes", "split it into several files")]
+            )
+        add_ini(self.builder, decoded(data, path), path)

@@ -1,0 +1,1 @@
+"""What ansible-vault encrypted, and what is secret."""

@@ -1,0 +1,1 @@
+"""Whether every host can do its part, before anything is brought to it."""

@@ -1,0 +1,104 @@
+"""Which host reaches which task, as a table, and what is to be done about those that do not. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfprov.engine.checking.findings import Finding, failed, note
+from tfprov.model.cluster import Task
+
+OK, UNTRIED = "ok", "-"
+NOT_FROM_HOST = "nothing"
+"""The outcome where the host itself had to try, and cannot tell why nothing came about."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why something cannot be tried; `host` is where that lies, empty for none in particular."""
+
+    text: str
+    host: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.host}: {self.text}" if self.host else self.text
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One try: from `host` to the address of `task`. `outcome` is as `listener.probe` says it, or UNTRIED.
+
+    In that case `why` says why it was not tried.
+    """
+
+    host: str
+    task: Task
+    outcome: str
+    why: Reason | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for `check --json`."""
+        found = judge(self)
+        return {
+            "from": self.host,
+            "task": self.task.name,
+            "host": self.task.host,
+            "address": self.task.endpoint,
+            "outcome": self.outcome,
+            "verdict": str(found.verdict) if found else "ok",
+            "what": found.what if found else "",
+            "fix": found.fix if found else "",
+        }
+
+
+def table(cells: Sequence[Cell]) -> list[tuple[str, ...]]:
+    """Return the rows of a table, the first of them its head: a row for each host, a column for each task."""
+    tasks = list(dict.fromkeys(cell.task.name for cell in cells))
+    found = {(cell.host, cell.task.name): cell.outcome.partition(":")[0] for cell in cells}
+    hosts = dict.fromkeys(cell.host for cell in cells)
+    return [("FROM", *tasks), *((host, *(found.get((host, task), UNTRIED) for task in tasks)) for host in hosts)]
+
+
+def failures(cells: Sequence[Cell]) -> list[tuple[list[str], Finding]]:
+    """Return what is wrong, each with the hosts that it is wrong for."""
+    same: dict[tuple[str, Finding], list[str]] = {}
+    for cell in cells:
+        if cell.outcome != UNTRIED and (found := judge(cell)) is not None:
+            same.setdefault((cell.task.name, found), []).append(cell.host)
+    return [(hosts, found) for (_, found), hosts in same.items()]
+
+
+def reasons(cells: Sequence[Cell]) -> dict[str, list[str]]:
+    """Return why some pairs were not tried, with the hosts where that lies."""
+    found: dict[str, list[str]] = {}
+    for why in dict.fromkeys(cell.why for cell in cells if cell.why is not None):
+        found.setdefault(why.text, []).extend([why.host] if why.host else [])
+    return found
+
+
+def judge(cell: Cell) -> Finding | None:
+    """Return what is to be said about one try, to be read after the name of the host it was made from; None for nothing."""
+    if cell.outcome == OK:
+        return None
+    if cell.outcome == UNTRIED:
+        return note("network", f"{cell.task.name} was not tried: {cell.why}")
+    what, fix = _why(cell)
+    return failed("network", f"{cell.task.name} at {cell.task.endpoint}: {what}", fix)
+
+
+def _why(cell: Cell) -> tuple[str, str]:
+    task, own = cell.task, cell.host == cell.task.host
+    door = (
+        f"let its own containers (docker0) in at port {task.port}" if own else f"open port {task.port} on {task.host}"
+    )
+    address = f"correct `address` of {task.host}"
+    words = {
+        "refused": ("refused", f"{door}, or {address}"),
+        "no answer": ("no answer", f"a firewall drops it: {door}; or {address}"),
+        "no route": ("no route to host", f"{address}, or look at the network; a firewall may say so, too: {door}"),
+        "no address": ("no address found from inside a container", f"use an IPv4 address as `address` of {task.host}"),
+        "closed": ("closed at once", f"look at the engine of {task.host}: the port does not lead to its container"),
+        "silent": ("connected, and nothing comes back", f"look at the MTU of the network that leads to {task.host}"),
+        "other": ("something else answers there", address),
+        NOT_FROM_HOST: ("nothing serves there", f"{door}, or {address}"),
+    }
+    return words.get(cell.outcome, (cell.outcome.removeprefix("error: "), address))

@@ -1,0 +1,100 @@
+"""What a plan means for the training that is under way: the step it goes on from."""
+
+from collections.abc import Mapping
+
+from tfprov.checkpoint import NO_STEP, step_of
+from tfprov.engine.checkpoints.holders import holders
+from tfprov.engine.checkpoints.resume import Resume, decide, newest, nothing
+from tfprov.engine.checkpoints.shards import Survey, survey
+from tfprov.engine.checkpoints.unsaved import unsaved
+from tfprov.engine.context import Context
+from tfprov.engine.watching.progress import read_progress
+from tfprov.errors import GatherError
+from tfprov.hosts.base import File
+from tfprov.model.plan import Plan
+from tfprov.model.state import Observation, Observed, State
+
+
+def forecast(context: Context, plan: Plan, seen: Observation) -> str | None:
+    """Return in one line what happens to the steps trained so far; None when the plan does not touch them.
+
+    A chief that restarts, and a ps that does, both send the training back to the newest checkpoint; a chief that is
+    stopped while it runs saves once more before it ends, if its program does so on SIGTERM. Where the context resumes, it
+    raises as `resuming` does.
+    """
+    task = context.cluster.chief
+    starts = {action.subject for action in plan.actions if action.kind == "start"}
+    if not any(name == task.name or name.startswith("ps/") for name in starts):
+        return None
+    chief = context.chief(seen)
+    if chief is not None and chief.host == task.host:
+        return _of_chief(context, plan, seen, chief)
+    return _of_new_chief(context, seen, chief) if task.name in starts else None
+
+
+def _of_new_chief(context: Context, seen: Observation, former: Observed | None) -> str | None:
+    """What happens where the chief is not there yet; what a former one holds is gathered before it goes."""
+    task = context.cluster.chief
+    resume = _newest(context)
+    steps = [resume.saved.step] if resume else []
+    steps += [step_of(found.prefix) for one in holders(context, seen) if (found := unsaved(context, one, seen))]
+    if context.resume:
+        if not steps:
+            raise nothing(context)
+        if resume and resume.saved.step == max(steps):
+            resume.check()
+        return f"the training goes on from {_step(max(steps))} (gathered)"
+    was = _was(context, seen) if former else ""
+    if steps:
+        return f"the training starts anew: {task.name} is new on {task.host}{was}; {_hint(max(steps))}"
+    return f"the training starts anew: {task.name} is new on {task.host}{was}" if was else None
+
+
+def _of_chief(context: Context, plan: Plan, seen: Observation, chief: Observed) -> str | None:
+    look = survey(context, chief, lambda: seen)
+    own = [one.checkpoint.step for one in look.whole if not one.from_ps]
+    resume, was = _newest(context), _was(context, seen, look.chief.files)
+    if context.resume and resume is not None and decide(resume, chief, look) is None:
+        resume.check()
+        return f"the training goes on from {_step(resume.saved.step)} (gathered){was}"
+    if apart := _apart(look, resume):
+        return f"{chief.task} cannot go on by itself{was}: {apart}"
+    if own:
+        saves = chief.state is State.RUNNING and any(a.kind == "stop" and a.subject == chief.task for a in plan.actions)
+        return (
+            f"the training goes on from {_step(own[-1])}{', or later if it saves when stopped' if saves else ''}{was}"
+        )
+    hint = f"; {_hint(resume.saved.step)}" if resume and not context.resume and chief.state is not State.RUNNING else ""
+    return f"the training starts anew: {chief.task} has no checkpoint{was}{hint}" if was or hint else None
+
+
+def _apart(look: Survey, resume: Resume | None) -> str | None:
+    """Say that the newest checkpoint lies where the chief's TensorFlow does not find it."""
+    found = look.find(look.named[0]) if look.named else None
+    if found is None or not found.from_ps:
+        return None
+    prefix, ps = found.checkpoint.prefix, found.place.task
+    gathered = resume is not None and resume.saved.step >= found.checkpoint.step
+    return f"its checkpoint {prefix} lies with {ps}; {'' if gathered else 'gathered, '}{_hint(found.checkpoint.step)}"
+
+
+def _newest(context: Context) -> Resume | None:
+    try:
+        return newest(context)
+    except GatherError:
+        if context.resume:
+            raise
+        return None
+
+
+def _was(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> str:
+    progress = read_progress(context, seen, files)
+    return f" (it is at {progress.step})" if progress else ""
+
+
+def _hint(step: int) -> str:
+    return f"`--resume` would go on from {_step(step)}"
+
+
+def _step(step: int) -> str:
+    return f"step {step}" if step > NO_STEP else "its checkpoint"

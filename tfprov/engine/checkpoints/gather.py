@@ -1,0 +1,249 @@
+"""Bring the chief's checkpoints and event files to the controller: whole, verified, and only what is new.
+
+Where the program's saver has left a checkpoint of the chief with a ps, it is brought from there. Everything
+is written into `.part/` first, fsynced, read back where TensorFlow is there to do it, and renamed into place; the
+`checkpoint` file and the manifest follow last. A gather that is cut off leaves what was there before, whole.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from pathlib import Path
+
+from tfprov.checkpoint import checkpoint_state, checkpoints
+from tfprov.engine.checkpoints import manifest as manifests
+from tfprov.engine.checkpoints.manifest import Manifest, Saved
+from tfprov.engine.checkpoints.shards import REMEDY, Survey, Whole, survey, unmerged
+from tfprov.engine.checkpoints.staging import Staging
+from tfprov.engine.checkpoints.unsaved import is_new
+from tfprov.engine.checkpoints.verify import Verdict
+from tfprov.engine.context import Context
+from tfprov.engine.observe import observe
+from tfprov.errors import GatherError
+from tfprov.files import replace, sync
+from tfprov.model.state import Observation, Observed
+
+_TRIES = 3
+"""Listings taken before giving up: the chief removes old checkpoints while they are copied."""
+_STATE = "checkpoint"
+_LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
+
+Verify = Callable[[Sequence[Path]], Mapping[str, Verdict]]
+"""Reads every tensor of the checkpoints at these prefixes; an empty answer where nobody can."""
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What a gather brought: `new` checkpoints, and the number and bytes of all files copied."""
+
+    directory: Path
+    newest: Saved | None
+    new: tuple[Saved, ...] = ()
+    files: int = 0
+    size: int = 0
+
+
+def gather(
+    context: Context, verify: Verify, seen: Observation | None = None, source: Observed | None = None
+) -> Gathered:
+    """Bring back what is new at `source` (default: the chief).
+
+    GatherError when what is there is not whole, with what was gathered before untouched.
+    """
+    found = source or context.chief(seen := seen or observe(context))
+    chief = found.task if found else context.cluster.chief.name
+    target = context.target
+    before = check_target(context)
+    if found is None:
+        context.report.note(f"nothing to gather: {chief} is not there")
+        return Gathered(target, before.newest if before else None)
+    work = _Gather(context, found, lambda: seen or observe(context))
+    try:
+        return work.run(before, verify)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise GatherError(f"{target}: {error.strerror}{where}", "what was gathered before is untouched") from None
+    finally:
+        work.clean()
+
+
+def check_target(context: Context) -> Manifest | None:
+    """Return what lies where checkpoints are to go; GatherError when that is somebody else's.
+
+    Asked before a training starts, and not only when its checkpoint has nowhere to go.
+    """
+    before = manifests.read(context.target)
+    if before is not None and before.cluster != context.cluster.name:
+        what = f"{context.target} holds checkpoints of cluster {before.cluster}, not {context.cluster.name}"
+        raise GatherError(what, "set another `checkpoints.to`")
+    return before
+
+
+class _Gather:
+    def __init__(self, context: Context, chief: Observed, look: Callable[[], Observation]) -> None:
+        self.context, self.observed, self.look = context, chief, look
+        self.chief = chief.task
+        self.target = context.target
+        self.staging = Staging(self.target / ".part")
+        self.damaged = ""
+
+    def run(self, before: Manifest | None, verify: Verify) -> Gathered:
+        found = survey(self.context, self.observed, self.look)
+        self.explain(found)
+        kept = before if before is not None and before.run == self.observed.run else None
+        new, found = self.fetch_new(kept, found)
+        others = self.others(found, kept)
+        foreign = before is not None and kept is None
+        if not new and (not others or foreign):  # an earlier run's checkpoints give way to checkpoints only
+            return Gathered(self.target, before.newest if before else None)
+        if foreign and before is not None:
+            self.set_aside(before)
+        after = kept or Manifest(self.context.cluster.name, self.observed.run)
+        if (
+            kept is None
+        ):  # first, so that a gather that is cut off from here on leaves a directory that is known as ours
+            self.target.mkdir(parents=True, exist_ok=True)
+            after.write(self.target)
+        saved = self.accept(new, verify)
+        for name in others:
+            if self.staging.fetch({name: found.chief}):
+                self.staging.place([name], self.target)
+        return self.finish(after, saved)
+
+    def clean(self) -> None:
+        """Remove what was staged and not moved into place."""
+        self.staging.clean()
+        if self.target.is_dir() and not any(self.target.iterdir()):
+            self.target.rmdir()
+
+    def explain(self, found: Survey) -> None:
+        """Say why the checkpoint that the chief calls its newest is not taken, when it is not whole."""
+        if not found.named:
+            if not found.whole and (torn := unmerged(self.context, found, self.look())):
+                raise GatherError(torn)
+            return
+        newest = found.named[0]
+        if found.find(newest):
+            return
+        what, fix = f"{self.chief}'s checkpoint {newest} ", REMEDY
+        if newest in found.doubtful:
+            what, fix = f"{what}is not taken: {found.doubtful[newest]}", "what there is of it stays where it is"
+        else:
+            what += _lacks(newest, found)
+        if not found.whole:
+            raise GatherError(what, fix)
+        self.context.report.note(f"{what}; {fix}")
+
+    def fetch_new(self, kept: Manifest | None, found: Survey) -> tuple[list[Whole], Survey]:
+        """Copy every whole checkpoint that is newer than what is kept into the staging directory.
+
+        One that vanishes meanwhile was removed by the chief, which keeps only its newest ones: then the directories are
+        listed again. GatherError when the newest cannot be had although it stays.
+        """
+        for _ in range(_TRIES):
+            self.staging.clean()
+            wanted = [one for one in found.whole if is_new(one, kept)]
+            # The newest first: while the older ones are copied the chief may remove them, and it is what matters most.
+            fetched = [one for one in reversed(wanted) if self.staging.fetch(one.files())][::-1]
+            if fetched == wanted:
+                return fetched, found
+            found = survey(self.context, self.observed, self.look)
+        if wanted[-1] not in fetched:
+            raise GatherError(
+                f"{self.chief}'s checkpoint {wanted[-1].checkpoint.prefix} could not be copied: {self.staging.trouble}"
+            )
+        return fetched, found
+
+    def accept(self, fetched: Sequence[Whole], verify: Verify) -> list[Saved]:
+        """Verify what is staged and move the good ones into place; a damaged one is left out and told."""
+        prefixes = [self.staging.directory / one.checkpoint.prefix for one in fetched]
+        verdicts = verify(prefixes) if prefixes else {}
+        saved = []
+        for one in fetched:
+            checkpoint = one.checkpoint
+            verdict = verdicts.get(checkpoint.prefix)
+            if verdict is not None and verdict.error:
+                self.damaged = f"{self.chief}'s checkpoint {checkpoint.prefix} is damaged: {verdict.error}"
+                self.context.report.note(self.damaged)
+                continue
+            self.staging.place(one.files(), self.target)
+            tensors = verdict.tensors if verdict else None
+            saved.append(Saved(checkpoint.prefix, checkpoint.step, tensors, from_ps=one.from_ps))
+        good = {one.prefix for one in saved}
+        self.tell_origin([one for one in fetched if one.checkpoint.prefix in good][-1:])
+        return saved
+
+    def tell_origin(self, newest: Sequence[Whole]) -> None:
+        """Say when files were not where the user would look for them."""
+        for one in newest:
+            if one.place is not one.chief:
+                shards = sum(".data-" in name for name in one.checkpoint.files)
+                what = f"its index and {shards} shard{'s' if shards != 1 else ''} came from {one.place.task}"
+                why = "the program's saver writes each ps's part on that ps's host"
+                self.context.report.note(f"{one.checkpoint.prefix}: {what} ({why})")
+
+    def others(self, found: Survey, kept: Manifest | None) -> list[str]:
+        """Return the names of the event files, and of all else the program put there, that are new or have changed."""
+        listing = found.chief.files
+        parts = {name for checkpoint in checkpoints(listing) for name in checkpoint.files}
+        parts |= {f"{prefix}.meta" for prefix in found.named}
+        return [
+            name
+            for name, file in sorted(listing.items())
+            if name not in parts
+            and name not in (_STATE, manifests.NAME)
+            and not _LEFTOVER.search(name)
+            and _is_plain(name)
+            and (kept is None or kept.has_changed(name, file))
+        ]
+
+    def set_aside(self, before: Manifest) -> None:
+        """Keep an earlier run's checkpoints under a name of their own: step 2000 of two runs is not the same."""
+        number = 1
+        while (aside := manifests.aside(self.target, number)).exists():
+            number += 1
+        beside = self.target.with_name(f".{self.target.name}.part")
+        shutil.rmtree(beside, ignore_errors=True)
+        if self.staging.directory.exists():
+            self.staging.directory.rename(beside)
+        self.target.rename(aside)
+        self.target.mkdir()
+        if beside.exists():
+            beside.rename(self.staging.directory)
+        step = f" (step {before.newest.step})" if before.newest else ""
+        self.context.report.note(f"{self.target} held an earlier run{step}: it is now {aside}")
+
+    def finish(self, kept: Manifest, saved: Sequence[Saved]) -> Gathered:
+        known = {old.prefix: old for old in kept.checkpoints} | {new.prefix: new for new in saved}
+        after = with_fields(
+            kept,
+            checkpoints=tuple(sorted(known.values(), key=lambda one: (one.step, one.prefix))),
+            files={
+                **kept.files,
+                **{name: entry for name, entry in self.staging.entries.items() if (self.target / name).exists()},
+            },
+        )
+        if after.newest is not None:
+            state = checkpoint_state(after.newest.prefix, [one.prefix for one in after.checkpoints])
+            replace(self.target / _STATE, state.encode())
+        after.write(self.target)
+        sync(self.target)
+        if self.damaged:
+            raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
+        return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
+
+
+def _lacks(prefix: str, found: Survey) -> str:
+    """Say what of a checkpoint is not with the chief."""
+    has = next((one for one in checkpoints(found.chief.files) if one.prefix == prefix), None)
+    if has is not None and has.torn:
+        return f"is torn: {has.torn}"
+    return f"lacks {', '.join(has.missing if has else (f'{prefix}.index', 'all its shards'))}"
+
+
+def _is_plain(name: str) -> bool:
+    """Whether `name` stays below the directory it is put into, and out of tfprov's own staging directory."""
+    parts = name.split("/")
+    return not name.startswith("/") and not any(part in ("", ".", "..", ".part") for part in parts) and "\0" not in name

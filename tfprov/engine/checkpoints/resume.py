@@ -1,0 +1,182 @@
+"""Going on from what was gathered, on whatever hosts: which files a task must find when it starts, and when it gets none.
+
+The training keeps its run's id, so that its later checkpoints join the ones that were gathered before.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfprov.checkpoint import NO_STEP, checkpoint_state, checkpoints, step_of
+from tfprov.engine.checkpoints.gather import check_target
+from tfprov.engine.checkpoints.manifest import Entry, Saved
+from tfprov.engine.checkpoints.shards import Survey, survey
+from tfprov.engine.context import Context
+from tfprov.engine.observe import observe, plan
+from tfprov.errors import GatherError, Usage
+from tfprov.hosts.base import NOTHING
+from tfprov.model.cluster import Task
+from tfprov.model.state import Observation, Observed, State
+
+_STATE = "checkpoint"
+_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Resume:
+    """The newest gathered checkpoint, and the run that saved it; `files` are its shards, its index and its `.meta`."""
+
+    directory: Path
+    run: str
+    saved: Saved
+    files: Mapping[str, Entry]
+
+    def check(self) -> None:
+        """GatherError when a file is not the one that was gathered; reads all of them."""
+        for name, entry in self.files.items():
+            if (wrong := _wrong(self.directory / name, entry)) is not None:
+                fix = "put a copy of it back, or start without `--resume`"
+                raise GatherError(f"{self.directory / name} {wrong}", fix)
+
+    def of_chief(self, state: Path) -> dict[str, Path]:
+        """Return what the chief must find: the checkpoint and, last, the `checkpoint` file at `state` that names it."""
+        return {**{name: self.directory / name for name in self.files}, _STATE: state}
+
+    def of_ps(self) -> dict[str, Path]:
+        """Return what a ps must find: its TensorFlow reads the index and shards on its own disk."""
+        return {name: self.directory / name for name in self.files if not name.endswith(".meta")}
+
+
+def newest(context: Context) -> Resume | None:
+    """Return what a training can go on from, or None when no checkpoint was gathered."""
+    manifest = check_target(context)
+    saved = manifest.newest if manifest else None
+    if manifest is None or saved is None:
+        return None
+    found = next((one for one in checkpoints(manifest.files) if one.prefix == saved.prefix), None)
+    if found is None or not found.whole:
+        raise GatherError(f"{context.target}: its manifest does not have all files of {saved.prefix}")
+    names = sorted(found.files, key=lambda name: (name.endswith(".meta"), name.endswith(".index"), name))
+    return Resume(context.target, manifest.run, saved, {name: manifest.files[name] for name in names})
+
+
+def decide(resume: Resume, chief: Observed | None, look: Survey | None) -> str | None:
+    """Return why the chief gets nothing, in one line, or None when it gets `resume`. `look` is what it has itself.
+
+    Nothing ever takes the place of something newer, nor of another training that was not gathered.
+    """
+    if chief is None or look is None:
+        return None
+    if chief.state is State.RUNNING:
+        return f"nothing to resume: {chief.task} runs"
+    own = [one.checkpoint for one in look.whole if not one.from_ps]
+    last = own[-1] if own else None
+    if last is not None and chief.run != resume.run:
+        return f"{chief.task} goes on from {last.prefix}, which it has from another training than {resume.directory}"
+    _check_elsewhere(chief, look, max(resume.saved.step, last.step if last else resume.saved.step))
+    if last is None or last.step < resume.saved.step:
+        return None
+    # One without a name could be what is left of a restore that was cut off.
+    named = last.step > resume.saved.step or last.prefix in look.named
+    return f"{chief.task} goes on from {last.prefix}, which it has already" if named else None
+
+
+def _check_elsewhere(chief: Observed, look: Survey, step: int) -> None:
+    """GatherError when the chief has saved something newer than `step` that lies with a ps, where nobody restores it."""
+    prefixes = [*look.doubtful, *(one.checkpoint.prefix for one in look.whole if one.from_ps)]
+    for prefix in prefixes:
+        if step_of(prefix) > step:
+            what = f"{chief.task}'s checkpoint {prefix}, which lies with a ps, is not gathered"
+            raise GatherError(what, "run `tfprov gather` first")
+
+
+def nothing(context: Context) -> Usage:
+    """Return the error for a context that is to resume and has nothing to resume from."""
+    what = f"nothing to resume from: {context.target} has no checkpoint"
+    return Usage(what, "start without `--resume`, or set `checkpoints.to` to where one was gathered")
+
+
+def resuming(context: Context, seen: Observation) -> str | None:
+    """Return the run that a start goes on with; None, and a note, when the chief is to go on as it is.
+
+    Asked before anything starts. Usage when there is nothing to go on from, GatherError when it is damaged or would take
+    the place of something newer.
+    """
+    chief = _chief(context, seen)
+    look = survey(context, chief, lambda: seen) if chief else None
+    resume = newest(context)
+    if resume is None:
+        if chief is None or look is None:
+            raise nothing(context)
+        if chief.state is not State.RUNNING and not any(one.place is look.chief for one in look.whole):
+            _check_elsewhere(chief, look, NO_STEP - 1)
+            raise nothing(context)
+        return None
+    if (reason := decide(resume, chief, look)) is not None:
+        context.report.note(reason)
+        return None
+    resume.check()
+    if resume.saved.from_ps:
+        _check_ps(context, resume, seen)
+    return resume.run
+
+
+def _chief(context: Context, seen: Observation) -> Observed | None:
+    """Return the container of the chief on the host where it is to be."""
+    task = context.cluster.chief
+    return next((one for one in seen.containers() if (one.task, one.host) == (task.name, task.host)), None)
+
+
+def _check_ps(context: Context, resume: Resume, seen: Observation) -> None:
+    """A ps that goes on running gets no files: it must have them."""
+    starting = {action.subject for action in plan(context, seen).actions if action.kind == "start"}
+    for task in context.cluster.tasks:
+        if task.job == "ps" and task.name not in starting:
+            has = context.runtimes[task.host].files(task.name)
+            if any(name not in has or has[name].size != resume.files[name].size for name in resume.of_ps()):
+                what = f"{task.name} runs, and does not have the {resume.saved.prefix} of {resume.directory}"
+                raise Usage(what, "run `tfprov down` first")
+
+
+@contextmanager
+def restoring(context: Context, task: Task, run: str) -> Iterator[Mapping[str, Path]]:
+    """Yield the files that `task` must find when it starts in `run`; none unless the context resumes."""
+    resume = _for_task(context, task, run) if context.resume else None
+    if resume is None:
+        yield NOTHING
+    elif task.job == "ps":
+        yield resume.of_ps()
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            state = Path(folder) / _STATE
+            state.write_text(checkpoint_state(resume.saved.prefix, [resume.saved.prefix]))
+            yield resume.of_chief(state)
+
+
+def _for_task(context: Context, task: Task, run: str) -> Resume | None:
+    is_chief = task.name == context.cluster.chief.name
+    if not is_chief and task.job != "ps":
+        return None
+    resume = newest(context)
+    if resume is None or resume.run != run or not (is_chief or resume.saved.from_ps):
+        return None
+    chief = _chief(context, observe(context, hosts={context.cluster.chief.host}))
+    look = survey(context, chief, lambda: observe(context)) if chief else None
+    return resume if decide(resume, chief, look) is None else None
+
+
+def _wrong(path: Path, entry: Entry) -> str | None:
+    """Say what is wrong with a gathered file, or return None."""
+    digest = hashlib.sha256()
+    try:
+        if path.stat().st_size != entry.size:
+            return f"is damaged: it has {path.stat().st_size} bytes, and had {entry.size} when it was gathered"
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None if digest.hexdigest() == entry.sha256 else "is damaged: it has another sha256 than when it was gathered"

@@ -1,0 +1,62 @@
+"""Copying a task's files into a directory beside their place, fsynced and hashed, before any of them counts."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tfprov.engine.checkpoints.manifest import Entry
+from tfprov.engine.checkpoints.shards import Place
+from tfprov.errors import HostError
+
+_CHUNK = 1024 * 1024
+"""Bytes copied at a time."""
+
+
+class Staging:
+    """Files copied below `directory`; `entries` describes each, and `trouble` says why the last one failed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.entries: dict[str, Entry] = {}
+        self.copied = self.size = 0
+        self.trouble = ""
+
+    def fetch(self, files: Mapping[str, Place]) -> bool:
+        """Copy each of `files` from where it lies; False when one of them cannot be had."""
+        try:
+            for name, source in files.items():
+                self._copy(name, source)
+        except HostError as error:
+            self.trouble = str(error)
+            return False
+        return True
+
+    def _copy(self, name: str, source: Place) -> None:
+        """Copy as much of a file as was listed: an event file that grows meanwhile is complete up to there."""
+        to, expected = self.directory / name, source.files[name]
+        to.parent.mkdir(parents=True, exist_ok=True)
+        digest, left = hashlib.sha256(), expected.size
+        with source.runtime.open(source.task, name) as stream, to.open("wb") as sink:
+            while left and (chunk := stream.read(min(_CHUNK, left))):
+                sink.write(chunk)
+                digest.update(chunk)
+                left -= len(chunk)
+            sink.flush()
+            os.fsync(sink.fileno())
+        if left:
+            raise HostError(source.runtime.host, f"{name} became shorter while it was copied")
+        self.entries[name] = Entry(digest.hexdigest(), expected.size, expected.modified)
+        self.copied += 1
+        self.size += expected.size
+
+    def place(self, names: Iterable[str], target: Path) -> None:
+        """Move copied files to where they belong, below `target`."""
+        for name in names:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.directory / name).replace(target / name)
+
+    def clean(self) -> None:
+        """Remove what was copied and not moved."""
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""One run at a time changes a cluster."""

@@ -1,0 +1,1 @@
+"""Staying with a cluster: until it serves, and while it trains."""

@@ -1,0 +1,132 @@
+"""Wait until every task serves and every worker has joined, and say at once when one of them never will."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from tfprov.engine.checkpoints.shards import explain_torn
+from tfprov.engine.context import Context
+from tfprov.engine.watching.joining import needs_port, own, peers, too_slow
+from tfprov.engine.watching.probes import Probe, Probes
+from tfprov.engine.watching.watch import Watch
+from tfprov.errors import HostError, TaskFailed
+from tfprov.model.state import Container, Observation, Observed, State
+
+_FIRST, _LAST, _GROWTH = 0.1, 0.5, 1.2
+"""Seconds between two looks: short ones for tasks that start in a moment, and half of one for those that import much."""
+LOG_LINES = 20
+"""Lines of a failed task's log that come with its failure."""
+PATIENCE = 30.0
+"""Seconds a host may be out of reach meanwhile: a connection that was lost is made anew, and needs no more than that."""
+
+
+def wait_serving(context: Context, timeout: float | None = None, *, patience: float = PATIENCE) -> None:
+    """Return when every task that has a port answers on it and every worker's host can reach whom the worker needs.
+
+    TaskFailed for the first that ends badly or is too slow: `timeout` in seconds replaces each task's own
+    `start_timeout`. A task that has finished counts as served, and so does a training that is over. Raises a host's own
+    error when it is out of reach for more than `patience` seconds.
+    """
+    begin = time.monotonic()
+    with Watch(context) as watch, Probes(context) as probes:
+        start = _Start(context, probes)
+        for pause in _pauses():
+            seen = watch.look()
+            for host in start.hosts():
+                watch.check(host, patience)
+            if start.is_over(seen):
+                return
+            start.check_time(seen, time.monotonic() - begin, timeout)
+            time.sleep(pause)
+
+
+def _pauses() -> Iterator[float]:
+    pause = _FIRST
+    while True:
+        yield pause
+        pause = min(pause * _GROWTH, _LAST)
+
+
+class _Start:
+    """A cluster that is starting: what of it is not up yet."""
+
+    def __init__(self, context: Context, probes: Probes) -> None:
+        self.context, self.probes = context, probes
+        self.pending = [container for container in context.wanted if context.allows(container.task.host)]
+        self.served: set[str] = set()
+
+    def hosts(self) -> list[str]:
+        """Return the hosts of what is pending."""
+        return list(dict.fromkeys(container.task.host for container in self.pending))
+
+    def is_over(self, seen: Observation) -> bool:
+        """Return whether there is nothing left to wait for; TaskFailed when a task has ended badly."""
+        up = [container for container in self.pending if self.is_up(container, seen)]
+        self.pending = [container for container in self.pending if container not in up]
+        chief = self.context.chief(seen)
+        return not self.pending or (chief is not None and chief.finished)
+
+    def is_up(self, container: Container, seen: Observation) -> bool:
+        """Return whether a task serves and has joined, or needs to do neither."""
+        task = container.task
+        if task.host not in seen.hosts:
+            return False
+        observed = self.context.observed(task.name, seen)
+        if observed is None:
+            raise TaskFailed(task.name, f"is not there on {task.host}; start it with `tfprov up`")
+        if observed.state is not State.RUNNING and not observed.finished:
+            raise failure(self.context, observed, seen)
+        if observed.finished or not needs_port(self.context, container):
+            return True
+        return self.serves(container) and not self.unjoined(container, seen)
+
+    def serves(self, container: Container) -> bool:
+        """Return whether a task answers on its own host."""
+        task = container.task
+        if not self.probes.answered(own(container)):
+            return False
+        if task.name not in self.served:
+            self.served.add(task.name)
+            self.context.report.note(f"{task.name} serves on {task.endpoint}")
+        return True
+
+    def unjoined(self, container: Container, seen: Observation) -> list[Probe]:
+        """Return the peers that a worker's host does not reach, asked only of those that serve on their own."""
+        wanted = peers(self.context, container, seen)
+        return [probe for probe in wanted if probe.task.name not in self.served or not self.probes.answered(probe)]
+
+    def check_time(self, seen: Observation, seconds: float, timeout: float | None) -> None:
+        """Raise TaskFailed for the first task that is not up after its time, and a ps before a worker that needs it."""
+        late = [c for c in self.pending if seconds > (timeout or c.start_timeout)]
+        for container in sorted(late, key=lambda c: c.task.name in self.served):
+            raise self.too_slow(container, seen, timeout or container.start_timeout)
+
+    def too_slow(self, container: Container, seen: Observation, seconds: float) -> TaskFailed:
+        """Return the error for a task that is not up after `seconds`; it names the peer when it lies with that."""
+        task, lacks = container.task, self.unjoined(container, seen)
+        log = last_log(self.context, task.name, task.host)
+        if task.name not in self.served:
+            return TaskFailed(task.name, too_slow(task, (), seconds, log), log)
+        if unserved := [probe.task for probe in lacks if probe.task.name not in self.served]:
+            peer = unserved[0]
+            return TaskFailed(peer.name, too_slow(peer, (), seconds, log), last_log(self.context, peer.name, peer.host))
+        return TaskFailed(task.name, too_slow(task, lacks, seconds, log), log)
+
+
+def failure(context: Context, observed: Observed, seen: Observation) -> TaskFailed:
+    """Return the error for a task that ended badly, with the last lines of its log.
+
+    Of a chief it also says what no restart can mend, where its program's saver has left nothing to start from.
+    """
+    is_chief = observed.task == context.cluster.chief.name
+    code = observed.exit_code if is_chief and observed.exit_code else 1
+    why = explain_torn(context, seen) if is_chief else None
+    what = f"{observed.ending}: {why.removeprefix(f'{observed.task}: ')}" if why else observed.ending
+    return TaskFailed(observed.task, what, last_log(context, observed.task, observed.host), code)
+
+
+def last_log(context: Context, task: str, host: str) -> Sequence[str]:
+    """Return the last lines a task printed; nothing when its host is lost, because the failure matters more."""
+    try:
+        return list(context.runtimes[host].logs(task, tail=LOG_LINES))
+    except HostError:
+        return ()

@@ -144,3 +144,21 @@ def test_what_is_told_is_what_counts(tmp_path: Path) -> None:
         assert told["tfprov.checkpoints.to"] == role.values.checkpoints.to
         assert told["tfprov.stop_grace"] == role.values.stop_grace
         assert told["tfprov.cluster"] == plain(role.node)["cluster"]
+
+
+def test_an_empty_mapping_takes_nothing_away(ask: Ask) -> None:
+    Path("inventory.yml").write_text(INVENTORY.replace("{tasks_per_host: 2, flags: {train_steps: 500}}", "{flags: {}}"))
+    assert lines(ask("node2", "tfprov.flags.train_steps")) == [
+        "tfprov.flags.train_steps 2000 inventory.yml:8:15 (group `all`)",
+    ]
+    Path("inventory.yml").write_text(INVENTORY.replace("flags: {train_steps: 2000, lr: 0.10}", "flags: {}"))
+    assert lines(ask("node2", "tfprov.flags.train_steps")) == [
+        "tfprov.flags.train_steps 500 inventory.yml:17:50 (group `worker`)",
+    ]
+
+
+@pytest.mark.parametrize(("image", "runtime"), [("{build: .}", "docker"), ("null", "process")])
+def test_the_runtime_follows_from_the_image(ask: Ask, image: str, runtime: str) -> None:
+    Path("inventory.yml").write_text(INVENTORY.replace("cluster: linear", f"cluster: linear\n      image: {image}"))
+    told = lines(ask("node2", "tfprov.runtime"))
+    assert told == [f"tfprov.runtime {runtime} default: `docker` where an `image` is given, else `process`"]

@@ -140,6 +140,11 @@ class MountSetting(Strict):
     read_only: bool = Field(True, description="Whether tasks may only read it.", examples=[False])
 
 
+def implied_runtime(image: object) -> str:
+    """Return the runtime where none is stated: an image says that tasks run in containers."""
+    return "process" if image is None else "docker"
+
+
 class Settings(Strict):
     """What one task's host and groups say about it."""
 
@@ -275,7 +280,7 @@ class Settings(Strict):
         """An image says that tasks run in containers, unless `runtime` says something else."""
         if not isinstance(values, dict) or "runtime" in values:
             return values
-        return {**values, "runtime": "process" if values.get("image") is None else "docker"}
+        return {**values, "runtime": implied_runtime(values.get("image"))}
 
 
 SHARED = ("cluster", "image", "runtime", "wiring")

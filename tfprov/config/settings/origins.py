@@ -18,7 +18,7 @@ from tfprov.config.vault.secrets import SECRETS, mentions_secret
 from tfprov.errors import InvalidInput, Position, Usage, shown
 from tfprov.model.inventory import EXTRA, NAMESPACE, ROLES, Inventory
 from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, scalars, visible
-from tfprov.model.settings import Settings, Strict
+from tfprov.model.settings import Settings, Strict, implied_runtime
 
 Path = tuple[str, ...]
 
@@ -135,14 +135,26 @@ def _stacked(inventory: Inventory, host: str, role: str | None) -> dict[Path, _S
             at = layer.vars.key_at(name)
             parts = _leaves((name,), node, at) if name == NAMESPACE else [((name,), node, at)]
             for path, leaf, place in parts:
-                below: _Stack = []
-                for other in [one for one in found if one[: len(path)] == path or path[: len(one)] == one]:
-                    below += [
-                        (lost, given if other == path or given.name else replace(given, name=".".join(other)))
-                        for lost, given in found.pop(other)
-                    ]
-                found[path] = [*below, (leaf, Given(_written(path, leaf), layer.origin, place))]
+                if not (isinstance(leaf, Mapping) and any(_is_below(one, path) for one in found)):
+                    below = _lost(found, path)
+                    found[path] = [*below, (leaf, Given(_written(path, leaf), layer.origin, place))]
     return found
+
+
+def _is_below(one: Path, path: Path) -> bool:
+    return len(one) > len(path) and one[: len(path)] == path
+
+
+def _lost(found: dict[Path, _Stack], path: Path) -> _Stack:
+    """Take out of `found` what a value at `path` replaces; an empty mapping above it is no value, and merges."""
+    below: _Stack = []
+    for other in [one for one in found if one == path or _is_below(one, path) or _is_below(path, one)]:
+        below += [
+            (lost, given if other == path or given.name else replace(given, name=".".join(other)))
+            for lost, given in found.pop(other)
+            if not (isinstance(lost, Mapping) and _is_below(path, other))
+        ]
+    return below
 
 
 def _leaves(path: Path, node: Node, at: Position) -> Iterator[tuple[Path, Node, Position]]:
@@ -209,7 +221,11 @@ def _settings(inventory: Inventory, host: str, role: str) -> Iterator[Origin]:
         late = path[1:2] and path[1] in LATE
         yield replace(_origin(path, stacks[path], task if late else context), elsewhere=others.get(path, ()))
     for default in _defaults(Settings, (NAMESPACE,), frozenset(stacks)):
-        yield replace(default, elsewhere=others.get(default.path, ()))
+        value = default.value
+        if default.path == (NAMESPACE, "runtime") and isinstance(written, Mapping):
+            image = written.get("image")
+            value = implied_runtime(image.data if isinstance(image, Scalar) else image)
+        yield replace(default, value=value, elsewhere=others.get(default.path, ()))
 
 
 def _tells_tasks_apart(node: Node) -> bool:

@@ -134,7 +134,7 @@ BAD: Mapping[str, tuple[str, list[str]]] = {
     ),
     "a head that is not closed": (
         "[worker\nnode1",
-        [":1:1: error: unbalanced brackets in `[worker`; for example `node[1:3]`"],
+        [f":1:1: error: `[worker` {NO_HEAD}"],
     ),
     "no sign in variables": ("[all:vars]\na", [":2:1: error: `a` is not a variable; for example `ansible_user=trainer`"]),
     "no name in variables": (

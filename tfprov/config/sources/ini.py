@@ -61,7 +61,7 @@ class _Reader:
             return
         if found := SECTION.match(line):
             self.section(found, column)
-        elif line.startswith("[") and line.endswith("]"):
+        elif line.startswith("[") and (line.endswith("]") or "]" not in line):
             self.read = self.nothing
             what = f"`{shown(line)}` is not the head of a section"
             self.report(column, what, "for example `[worker]`, `[worker:vars]` or `[worker:children]`, without blanks")

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 _ORACLE = Path(__file__).with_name("oracle.py")
 
 
@@ -20,6 +22,14 @@ def environment(home: Path) -> dict[str, str]:
         "ANSIBLE_LOCALHOST_WARNING": "False",
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
     }
+
+
+def work_as_in(home: Path, patch: pytest.MonkeyPatch) -> None:
+    """Work in `home`, with the environment that Ansible has there."""
+    patch.chdir(home)
+    patch.delenv("TFPROV_INVENTORY", raising=False)
+    for name, value in environment(home).items():
+        patch.setenv(name, value)
 
 
 class Ansible:

@@ -1,11 +1,31 @@
 """The door that users come in by: a command line in, an exit code and lines out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tfprov.cli.main import _run
+
+SMALLEST = """\
+all:
+  vars:
+    tfprov: {cluster: linear, command: [python, linear.py]}
+  children:
+    ps: {hosts: {localhost: }}
+    worker: {hosts: {localhost: }}
+"""
+"""An inventory in which nothing is wrong."""
+
+
+def write_files(files: Mapping[str, str]) -> None:
+    """Write files below the working directory, by their path."""
+    for name, text in files.items():
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.door import Told, tell
+from tests.unit.door import SMALLEST, Told, tell
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.observe import observe
 from tfprov.engine.prepare import prepare
 from tfprov.engine.report import Quiet
 from tfprov.errors import GatherError
 
-INVENTORY = """\
-all:
-  vars:
-    tfprov: {cluster: linear, command: [python, linear.py]}
-  children:
-    ps: {hosts: {localhost: }}
-    worker: {hosts: {localhost: }}
-"""
 TRANSCRIPT = Path(__file__).parents[1] / "cases" / "bad_commands.txt"
 VARIABLE = "write `-e name=value`, `-e '{name: value}'` or `-e @file.yml`"
 
@@ -35,7 +27,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
-    Path("inventory.yml").write_text(INVENTORY)
+    Path("inventory.yml").write_text(SMALLEST)
     Path("list.yml").write_text("- a\n")
     Path("empty.yml").write_text("")
     Path("folder").mkdir()

@@ -11,18 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.door import Told, tell
+from tests.unit.door import SMALLEST, Told, tell
 
 CASES = Path(__file__).parents[1] / "cases" / "bad_sources"
-INVENTORY = """\
-all:
-  vars:
-    tfprov: {cluster: linear, command: [python, linear.py]}
-  children:
-    ps: {hosts: {localhost: }}
-    worker: {hosts: {localhost: }}
-"""
-"""What inventory.yml says where a case has no other."""
 
 
 @dataclass
@@ -57,7 +48,7 @@ ALL = [case for path in sorted(CASES.glob("*.txt")) for case in read(path)]
 
 def put(case: Case, directory: Path) -> None:
     """Write the files of a case."""
-    for name, lines in {"inventory.yml": INVENTORY.splitlines(), **case.files}.items():
+    for name, lines in {"inventory.yml": SMALLEST.splitlines(), **case.files}.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{line}\n" for line in lines))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.asking import Ansible, environment
+from tests.unit.asking import Ansible, work_as_in
 from tests.unit.test_templates_ansible import _types, ours
 from tfprov.config.load import load_inventory
 from tfprov.config.templates import filters, template_tests
@@ -141,8 +141,7 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 def answers(inventory: Inventory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
     home = tmp_path_factory.mktemp("home")
     with Ansible(home) as ansible, pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(home).items():
-            patch.setenv(name, value)
+        work_as_in(home, patch)
         texts = [*FILTERS, *TESTS]
         found = ansible.ask("rendered", sources=[inventory.path], host="w2.example.com", texts=texts)
         yield dict(zip(texts, found, strict=True)) | {"plugins": ansible.ask("plugins")}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.door import write_files
 from tests.unit.vaults import encrypted, value
 from tfprov.config.load import load, load_inventory
 from tfprov.config.sources.beside import base_of
@@ -31,15 +32,8 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def written(files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        path = Path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-
 def read(files: Mapping[str, str], *sources: str, extra: tuple[str, ...] = ()) -> Inventory:
-    written({"i.yml": INVENTORY} | dict(files))
+    write_files({"i.yml": INVENTORY} | dict(files))
     return load_inventory(sources or ("i.yml",), extra)
 
 
@@ -90,7 +84,7 @@ def test_a_file_for_all_wins_over_a_group_in_the_inventory_and_not_over_a_host()
 
 
 def test_hosts_between_which_nothing_differs_share_one_mapping() -> None:
-    written({"i.yml": "worker: {hosts: {'node[1:100]': }, vars: {a: 1}}\n", "group_vars/worker": "b: 2\n"})
+    write_files({"i.yml": "worker: {hosts: {'node[1:100]': }, vars: {a: 1}}\n", "group_vars/worker": "b: 2\n"})
     inventory = load_inventory(["i.yml"], ["c=3"])
     assert len({id(inventory.variables(host)) for host in inventory.hosts}) == 1
     assert plain(inventory.variables("node7")) == {"a": 1, "b": 2, "c": "3"}
@@ -136,7 +130,7 @@ def test_which_files_count(directory: str, name: str, files: Mapping[str, str], 
 
 
 def test_a_link_that_leads_nowhere_is_not_there() -> None:
-    written({"group_vars/worker.yml": "n: 1\n"})
+    write_files({"group_vars/worker.yml": "n: 1\n"})
     Path("group_vars/worker").symlink_to("nowhere")
     assert plain(read({}).variables("node1"))["n"] == 1
 
@@ -167,7 +161,7 @@ PROGRAM = {"i.yml": "worker: {hosts: {localhost: }}\n", "program/x.py": "", "gro
 
 def test_a_relative_path_counts_from_where_the_directory_lies() -> None:
     settings = "tfprov: {cluster: c, command: [x], code: ./program, checkpoints: {to: ../saved}}\n"
-    written({f"inv/{name}": text for name, text in (PROGRAM | {"group_vars/all/tf.yml": settings}).items()})
+    write_files({f"inv/{name}": text for name, text in (PROGRAM | {"group_vars/all/tf.yml": settings}).items()})
     (role,) = load(["inv/i.yml"])[1]
     assert beside_file(role, "code") == Path("inv/program")
     assert beside_file(role, "checkpoints", "to") == Path("saved")
@@ -193,7 +187,7 @@ def test_what_the_group_of_another_role_has_in_a_file_is_left_out() -> None:
         "ps: {hosts: {localhost: }}\nworker: {hosts: {localhost: }}\n",
         "group_vars/worker.yml": "tfprov: {tasks_per_host: 2}\nother: 1\n",
     }
-    written(files)
+    write_files(files)
     inventory, roles = load(["i.yml"])
     assert {role.role: role.values.tasks_per_host for role in roles} == {"ps": 1, "worker": 2}
     assert plain(inventory.variables("localhost", role="ps"))["other"] == 1
@@ -205,7 +199,7 @@ def test_what_the_group_of_another_role_has_in_a_file_is_left_out() -> None:
 
 def test_an_encrypted_file_and_an_encrypted_value() -> None:
     whole, one = encrypted("a: 1\nansible_password: sesame\n", "b-secret")
-    written(
+    write_files(
         {
             "i.yml": INVENTORY,
             "group_vars/all.yml": whole,
@@ -260,7 +254,7 @@ def test_what_is_wrong_in_a_file_is_told_at_its_place(files: Mapping[str, str], 
 
 
 def test_a_setting_that_is_wrong_is_told_in_the_file_it_is_in() -> None:
-    written(PROGRAM | {"group_vars/all.yml": "tfprov:\n  cluster: c\n  command: [x]\n  prot: 1\n"})
+    write_files(PROGRAM | {"group_vars/all.yml": "tfprov:\n  cluster: c\n  command: [x]\n  prot: 1\n"})
     with pytest.raises(
         InvalidInput, match=r"^group_vars/all.yml:4:3: error: unknown key `prot`; did you mean `port`\?$"
     ):
@@ -268,7 +262,7 @@ def test_a_setting_that_is_wrong_is_told_in_the_file_it_is_in() -> None:
 
 
 def test_a_directory_that_leads_back_into_itself() -> None:
-    written({"group_vars/all/a.yml": "a: 1\n"})
+    write_files({"group_vars/all/a.yml": "a: 1\n"})
     Path("group_vars/all/more").symlink_to(".")
     Path("group_vars/all/other").symlink_to("../all")
     assert told({}) == [

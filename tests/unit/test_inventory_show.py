@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.asking import Ansible, environment
+from tests.unit.asking import Ansible, work_as_in
 from tests.unit.door import Told, tell
 from tests.unit.vaults import encrypted, value
 
@@ -53,11 +53,7 @@ def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
 
 @pytest.fixture(autouse=True)
 def there(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work where Ansible works, in the environment it works in."""
-    monkeypatch.chdir(ansible.home)
-    monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
-    for name, text in environment(ansible.home).items():
-        monkeypatch.setenv(name, text)
+    work_as_in(ansible.home, monkeypatch)
     Path("i.yml").write_text(INVENTORY)
     Path("group_vars").mkdir(exist_ok=True)
     Path("group_vars/web.yml").write_text("file: [3]\nansible_group_priority: 7\n")

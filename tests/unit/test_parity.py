@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.asking import Ansible, environment
+from tests.unit.asking import Ansible, environment, work_as_in
 from tests.unit.door import tell
 
 DIRECTORY = Path(__file__).parents[1] / "cases" / "inventory"
@@ -36,11 +36,7 @@ def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
 
 @pytest.fixture(autouse=True)
 def in_the_same_place(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work where Ansible works, in the environment it works in."""
-    monkeypatch.chdir(ansible.home)
-    monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
-    for name, value in environment(ansible.home).items():
-        monkeypatch.setenv(name, value)
+    work_as_in(ansible.home, monkeypatch)
 
 
 def options(case: str) -> list[str]:

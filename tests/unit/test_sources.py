@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.door import write_files
 from tfprov.config.load import load_inventory
 from tfprov.config.sources.reader import MAX_FILES
 from tfprov.config.sources.sniffing import Kind, kind_of
@@ -21,13 +22,6 @@ INI = "[worker]\nnode2 a=2\n"
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def written(files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        path = Path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 def read(*sources: str) -> Inventory:
@@ -81,7 +75,9 @@ def test_an_executable_is_a_script_only_when_it_can_be_run() -> None:
 
 
 def test_what_a_later_source_says_wins() -> None:
-    written({"one.yml": YAML + "other: {hosts: {x: }}\n", "two.ini": "[worker]\nnode1 a=two b=3\n[worker:vars]\nc=4\n"})
+    write_files(
+        {"one.yml": YAML + "other: {hosts: {x: }}\n", "two.ini": "[worker]\nnode1 a=two b=3\n[worker:vars]\nc=4\n"}
+    )
     inventory = read("one.yml", "two.ini", "node1,node9:2200")
     assert plain(inventory.variables("node1")) == {"a": "two", "b": 3, "c": 4}
     assert plain(inventory.variables("node9")) == {"ansible_port": 2200}
@@ -90,7 +86,7 @@ def test_what_a_later_source_says_wins() -> None:
 
 
 def test_a_port_counts_where_the_host_is_named_first() -> None:
-    written({"i.yml": "worker: {hosts: {'node1:22': {}, 'node[2:3]:23': {ansible_port: 24}, 'node1:25': {}}}\n"})
+    write_files({"i.yml": "worker: {hosts: {'node1:22': {}, 'node[2:3]:23': {ansible_port: 24}, 'node1:25': {}}}\n"})
     inventory = read("i.yml")
     ports = {name: plain(inventory.variables(name)) for name in inventory.hosts}
     assert ports == {f"node{n}": {"ansible_port": port} for n, port in ((1, 22), (2, 24), (3, 24))}
@@ -98,12 +94,12 @@ def test_a_port_counts_where_the_host_is_named_first() -> None:
 
 @pytest.mark.parametrize("name", ["[fd00::1]:2200", "fd00::1"])
 def test_a_host_may_be_called_by_an_ipv6_address(name: str) -> None:
-    written({"i.yml": f"worker: {{hosts: {{'{name}': }}}}\n"})
+    write_files({"i.yml": f"worker: {{hosts: {{'{name}': }}}}\n"})
     assert list(read("i.yml").hosts) == ["fd00::1"]
 
 
 def test_a_directory_is_read_in_the_order_of_names_with_what_lies_below() -> None:
-    written(
+    write_files(
         {
             "inv/20.yml": YAML.replace("a: 1", "a: 20"),
             "inv/10.yml": YAML.replace("a: 1", "a: 10, b: 10"),
@@ -122,7 +118,7 @@ def test_a_directory_is_read_in_the_order_of_names_with_what_lies_below() -> Non
 
 
 def test_a_source_may_have_a_comma_and_a_variable_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    written({"a,b.yml": YAML, "home/i.yml": YAML.replace("node1", "node3")})
+    write_files({"a,b.yml": YAML, "home/i.yml": YAML.replace("node1", "node3")})
     monkeypatch.setenv("HOME", str(Path("home").absolute()))
     monkeypatch.setenv("WHERE", "home")
     assert list(read("a,b.yml").hosts) == ["node1"]
@@ -141,7 +137,7 @@ def test_a_source_can_be_a_pipe() -> None:
 
 
 def test_json_has_its_own_numbers_and_escapes() -> None:
-    written({"i.json": '\ufeff{"worker": {"hosts": {"h": {"n": 1e3, "t": "1e3", "s": "\\ud83d\\ude00\\/"}}}}'})
+    write_files({"i.json": '\ufeff{"worker": {"hosts": {"h": {"n": 1e3, "t": "1e3", "s": "\\ud83d\\ude00\\/"}}}}'})
     assert plain(read("i.json").variables("h")) == {"n": 1000.0, "t": "1e3", "s": "\U0001f600/"}
 
 
@@ -224,12 +220,12 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
 
 @pytest.mark.parametrize(("files", "sources", "lines"), BAD.values(), ids=BAD)
 def test_what_is_no_inventory_is_told(files: Mapping[str, str], sources: list[str], lines: list[str]) -> None:
-    written(files)
+    write_files(files)
     assert told(*sources) == lines
 
 
 def test_a_directory_that_leads_back_into_itself() -> None:
-    written({"inv/i.yml": YAML})
+    write_files({"inv/i.yml": YAML})
     Path("inv/more").symlink_to("..")
     found = told("inv")
     assert found == ["inv/more/inv: error: a directory inside itself; remove the link that leads back"]

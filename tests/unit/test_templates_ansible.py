@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.asking import Ansible, environment
+from tests.unit.asking import Ansible, work_as_in
 from tfprov.config.load import load_inventory
 from tfprov.config.templates.known import variables
 from tfprov.config.templates.rendering import computed
@@ -136,8 +136,7 @@ def answers(inventory: Inventory, tmp_path_factory: pytest.TempPathFactory) -> I
     texts = [*TYPES, *NAMES, *ERRORS]
     home = tmp_path_factory.mktemp("home")
     with Ansible(home) as ansible, pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(home).items():
-            patch.setenv(name, value)
+        work_as_in(home, patch)
         found = ansible.ask("rendered", sources=[inventory.path], host=HOST, texts=texts)
         yield dict(zip(texts, found, strict=True))
 

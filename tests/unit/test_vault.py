@@ -16,7 +16,7 @@ from tfprov.config.settings.connection import connection_of
 from tfprov.config.settings.resolve import resolve
 from tfprov.config.sources.groups import read_groups
 from tfprov.config.text.yaml import parse, read
-from tfprov.config.vault.opening import NO_PASSWORDS, Vault, python_with_ansible, vault_id
+from tfprov.config.vault.opening import Vault, python_with_ansible, vault_id
 from tfprov.config.vault.passwords import Passwords
 from tfprov.errors import HostError, InvalidInput, Position, hide
 from tfprov.model.inventory import Inventory
@@ -102,7 +102,7 @@ def test_values_of_a_thousand_hosts_are_opened_by_one_process(tmp_path: Path) ->
 
 def test_what_nobody_needs_is_not_opened() -> None:
     [text] = encrypted(SECRET)
-    inventory = cluster(f"env: {{A: b}}\n    unused: {value(text, 6)}", NO_PASSWORDS)
+    inventory = cluster(f"env: {{A: b}}\n    unused: {value(text, 6)}", Vault())
     assert [role.values.env for role in resolve(inventory)] == [{"A": "b"}] * 2
 
 

@@ -39,7 +39,7 @@ from tfprov.planning.text import NOTHING, lines, summary
 def run_command(partial: bool, **options: Any) -> None:
     """Ctrl-C takes the cluster down too, after the chief has saved."""
     with Printer() as printer:
-        context = context_of(options, printer)
+        context = context_of(options, printer, everywhere=True)
         check_target(context)
         seen = observe(context)
         tell_plan(context, printer, plan(context, seen), seen)
@@ -53,7 +53,7 @@ def run_command(partial: bool, **options: Any) -> None:
 def down_command(discard: bool, **options: Any) -> None:
     """What holds a checkpoint that could not be gathered is stopped, but kept; so is what cannot be reached."""
     with Printer() as printer:
-        context = replace(context_of(options, printer), tolerant=True)
+        context = replace(context_of(options, printer, everywhere=True), tolerant=True)
         seen = observe(context)
         if not seen.containers():
             context.forget_empty(seen)

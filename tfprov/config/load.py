@@ -8,7 +8,7 @@ from tfprov.config.sources.beside import DIRECTORIES, read_beside
 from tfprov.config.sources.building import Builder
 from tfprov.config.sources.extra import extra_vars
 from tfprov.config.sources.reader import Sources, home_of
-from tfprov.config.vault.opening import NO_PASSWORDS, Vault
+from tfprov.config.vault.opening import Vault
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.inventory import Beside, Inventory
 from tfprov.model.node import Mapping
@@ -22,10 +22,10 @@ SourceList = Path | Sequence[str]
 """Where an inventory is: one file, or the sources as `-i` gives them, of which later ones win."""
 
 
-def load_inventory(sources: SourceList, extra: Sequence[str] = (), vault: Vault = NO_PASSWORDS) -> Inventory:
+def load_inventory(sources: SourceList, extra: Sequence[str] = (), vault: Vault | None = None) -> Inventory:
     """Read the inventory in `sources`, with the `-e` options in `extra`; InvalidInput carries all problems of both.
 
-    `vault` opens what is encrypted.
+    `vault` opens what is encrypted; without one, nothing does.
     """
     inventory, problems = _load(sources, extra, vault)
     if problems:
@@ -34,7 +34,7 @@ def load_inventory(sources: SourceList, extra: Sequence[str] = (), vault: Vault 
 
 
 def load(
-    sources: SourceList, extra: Sequence[str] = (), vault: Vault = NO_PASSWORDS
+    sources: SourceList, extra: Sequence[str] = (), vault: Vault | None = None
 ) -> "tuple[Inventory, tuple[RoleSettings, ...]]":
     """Read the inventory in `sources` and check what it says under `tfprov:`."""
     # Here, because the schema takes a while to import, and whoever only shows an inventory does not check it.
@@ -45,8 +45,8 @@ def load(
     return inventory, resolve(inventory, problems, [processes_here])
 
 
-def _load(given: SourceList, extra: Sequence[str], vault: Vault) -> tuple[Inventory, list[Problem]]:
-    sources = [str(given)] if isinstance(given, Path) else list(given)
+def _load(given: SourceList, extra: Sequence[str], vault: Vault | None) -> tuple[Inventory, list[Problem]]:
+    sources, vault = [str(given)] if isinstance(given, Path) else list(given), vault or Vault()
     builder = Builder()
     variables = Mapping()
     try:

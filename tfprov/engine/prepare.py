@@ -7,7 +7,7 @@ from pathlib import Path
 from tfprov.config.load import SourceList, load
 from tfprov.config.patterns import match
 from tfprov.config.settings.resolve import RoleSettings
-from tfprov.config.vault.opening import NO_PASSWORDS, Vault
+from tfprov.config.vault.opening import Vault
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode
 from tfprov.engine.beside import beside_file
@@ -56,7 +56,7 @@ def prepare(
     extra: Sequence[str],
     report: Reporter,
     wishes: Wishes | None = None,
-    vault: Vault = NO_PASSWORDS,
+    vault: Vault | None = None,
 ) -> Context:
     """Return the context for the inventory in `sources`; InvalidInput with all that is wrong in it."""
     wishes = wishes or Wishes()

@@ -74,7 +74,7 @@ def add_entry(source: Source, path: Path, names: Sequence[str], value: Value | N
 
 
 def remove(source: Source, path: Path, *, leave_nothing: bool = False) -> Edited:
-    """Take the entry at `path` away; see `tfprov.config.edit_cut.cut`."""
+    """Take the entry at `path` away; see `tfprov.config.edit.cut.cut`."""
     document = source.document
     entry, outer = document.entry(path), document.at(path[:-1])
     for gone in (entry.key, entry.value):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tfprov.config.text.documents import document
 from tfprov.config.text.yaml import MAX_DEPTH, parse, read_bytes
-from tfprov.config.vault.opening import NO_PASSWORDS, Vault
+from tfprov.config.vault.opening import Vault
 from tfprov.config.vault.secrets import discreet, mentions_secret
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.inventory import NAMESPACE, overlay
@@ -19,7 +19,7 @@ _ESCAPE = re.compile(r"\\(?:U[0-9a-fA-F]{8}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|N\{[
 _OPENING, _CLOSING = ("{{", "{%", "{#"), ("}}", "%}", "#}")
 
 
-def extra_vars(options: Sequence[str], vault: Vault = NO_PASSWORDS) -> Mapping:
+def extra_vars(options: Sequence[str], vault: Vault | None = None) -> Mapping:
     """Return the variables of the `-e` options: `key=value` pairs, YAML or JSON in braces, or `@FILE`; later ones win.
 
     `key.sub=value` is short for a nested mapping (`-e tfprov.flags.train_steps=100`). Values of `key=value` are text,
@@ -37,7 +37,7 @@ def extra_vars(options: Sequence[str], vault: Vault = NO_PASSWORDS) -> Mapping:
     return merged
 
 
-def _one(option: str, vault: Vault) -> Mapping:
+def _one(option: str, vault: Vault | None) -> Mapping:
     if option.strip() == "@":
         raise InvalidInput([Problem(Position("-e"), "`@` names no file", "write `-e @vars.yml`")])
     if option.startswith("@"):

@@ -10,7 +10,7 @@ from tfprov.config.sources.groups import add_document
 from tfprov.config.sources.sniffing import Kind, is_called_yaml, is_script, kind_of, looks_like_yaml
 from tfprov.config.text.documents import document
 from tfprov.config.text.yaml import MAX_BYTES, decoded, read_bytes
-from tfprov.config.vault.opening import NO_PASSWORDS, Vault
+from tfprov.config.vault.opening import Vault
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import Scalar
 
@@ -43,8 +43,8 @@ def home_of(source: str) -> Path | None:
 class Sources:
     """Reads sources into `builder`; what is wrong with them goes to its problems. `alone` is whether there is only one."""
 
-    def __init__(self, builder: Builder, vault: Vault = NO_PASSWORDS, *, alone: bool = True) -> None:
-        self.builder, self.vault, self.alone = builder, vault, alone
+    def __init__(self, builder: Builder, vault: Vault | None = None, *, alone: bool = True) -> None:
+        self.builder, self.vault, self.alone = builder, vault or Vault(), alone
         self._files = 0
 
     def add(self, source: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from tfprov.config.sources.answers import TIMEOUT, answer
 from tfprov.config.sources.building import Builder
 from tfprov.config.text.yaml import MAX_DEPTH
-from tfprov.config.vault.opening import NO_PASSWORDS, Vault
+from tfprov.config.vault.opening import Vault
 from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
 from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed
 
@@ -19,14 +19,14 @@ _ENCRYPTED, _LITERAL = "__ansible_vault", "__ansible_unsafe"
 """Ansible's marks, in JSON, of a value that is encrypted and of a text that is no template."""
 
 
-def add_script(builder: Builder, path: str, vault: Vault = NO_PASSWORDS, timeout: float = TIMEOUT) -> None:
+def add_script(builder: Builder, path: str, vault: Vault | None = None, timeout: float = TIMEOUT) -> None:
     """Add what the script at `path` prints; InvalidInput where it fails or prints no inventory.
 
     It is run with `--list`, and when that says nothing of `_meta`, with `--host HOST` for every host. `timeout` is for
     one run, in seconds.
     """
     builder.begin(Position(path))
-    _Reader(builder, Position(path), vault, lambda options: answer(path, options, timeout)).read()
+    _Reader(builder, Position(path), vault or Vault(), lambda options: answer(path, options, timeout)).read()
 
 
 class _Reader:

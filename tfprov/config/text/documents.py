@@ -5,14 +5,14 @@ import re
 from dataclasses import replace
 
 from tfprov.config.text.yaml import MAX_BYTES, parse
-from tfprov.config.vault.opening import NO_PASSWORDS, Vault
+from tfprov.config.vault.opening import Vault
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
 _PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _INIT = "start from `tfprov init`"
 
 
-def document(data: bytes | str, name: str, *, start_from: str = _INIT, vault: Vault = NO_PASSWORDS) -> Node:
+def document(data: bytes | str, name: str, *, start_from: str = _INIT, vault: Vault | None = None) -> Node:
     """Return the one document in `data`, which is JSON or YAML; arguments as in `tfprov.config.text.yaml.parse`."""
     text = data.decode(errors="replace") if isinstance(data, bytes) else data
     if len(data) > MAX_BYTES or not text.lstrip("\ufeff \t\r\n").startswith("{") or not _is_json(text):

@@ -10,7 +10,7 @@ import yaml
 from tfprov.config.text import syntax
 from tfprov.config.text.composing import MAX_DEPTH, PARSER, compose
 from tfprov.config.text.reading import taken
-from tfprov.config.vault.opening import HEADER, NO_PASSWORDS, Vault
+from tfprov.config.vault.opening import HEADER, Vault
 from tfprov.config.vault.secrets import hidden
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import Node, Scalar
@@ -28,7 +28,7 @@ def read(
     *,
     fix: str = "check the path given with -i",
     start_from: str = _INIT,
-    vault: Vault = NO_PASSWORDS,
+    vault: Vault | None = None,
 ) -> Node:
     """Return the one document in the file at `path`; InvalidInput names the first place where it is not YAML.
 
@@ -55,16 +55,14 @@ def read_bytes(path: Path, at: Position, *, fix: str, name: str = "") -> bytes:
         raise _invalid(at, what, "give a readable file") from None
 
 
-def parse(
-    data: bytes | str, name: str, *, start: int = 1, start_from: str = _INIT, vault: Vault = NO_PASSWORDS
-) -> Node:
+def parse(data: bytes | str, name: str, *, start: int = 1, start_from: str = _INIT, vault: Vault | None = None) -> Node:
     """Return the one document in `data`; `name` stands for the file in messages, `start` is its first line.
 
     A file that is encrypted as a whole is opened with `vault` at once, an encrypted value in it when it is needed.
     """
     if len(data) > MAX_BYTES:
         raise _invalid(Position(name), f"larger than {MAX_BYTES:,} bytes", "split it into several files")
-    text = decoded(data, name, start)
+    text, vault = decoded(data, name, start), vault or Vault()
     if text.startswith(HEADER):
         return hidden(
             encrypted(text, name, start, vault, lambda opened: _parsed(opened, name, start, start_from, vault))

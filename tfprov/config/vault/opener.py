@@ -1,4 +1,4 @@
-"""Opens what ansible-vault encrypted, with Ansible's own code. Not imported: `vault` runs it in a process of its own.
+"""Opens what ansible-vault encrypted, with Ansible's own code. Not imported: `opening` runs it in a process of its own.
 
 It may be another Python than tfprov's, so it needs nothing but the standard library and Ansible. It reads one JSON value
 per line from its standard input and answers each with a line: first the passwords, as pairs of a vault id and the

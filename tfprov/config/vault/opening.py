@@ -199,7 +199,3 @@ def python_with_ansible() -> str | None:
         return None
     python = next(filter(None, found.groups()), None) if found else None
     return shutil.which(python) if python else None
-
-
-NO_PASSWORDS = Vault()
-"""Opens nothing: the vault of those who were given none."""

@@ -245,14 +245,18 @@ def sizes(bench: DockerBench) -> dict[str, int]:
     return {name: file.size for name, file in bench.docker.files("worker/0").items()}
 
 
-@pytest.mark.parametrize("with_python", [True, False], ids=["asked", "by archive"])
+@pytest.mark.parametrize("with_shell", [True, False], ids=["shell", "no shell"])
+@pytest.mark.parametrize("with_python", [True, False], ids=["Python", "no Python"])
 def test_only_regular_files_are_listed_whatever_their_names(
-    bench: DockerBench, images: Images, with_python: bool
+    bench: DockerBench, images: Images, with_python: bool, with_shell: bool
 ) -> None:
     if with_python:
         bench.image = str(bench.client.images.get(images.base()).id)
     bench.start(container(argv=["sleep", "60"]))
     assert bench.docker.execute("worker/0", ["sh", "-c", ODD]) == 0
+    if not with_shell:
+        inside = bench.client.containers.get(bench.see().id)
+        assert inside.exec_run(["rm", "/bin/sh"], user="0").exit_code == 0
     assert sizes(bench) == REGULAR
     listed = bench.docker.files("worker/0")
     bench.docker.stop("worker/0", 1)

@@ -33,15 +33,20 @@ def held(engine: Engine, image: Image) -> dict[str, Any] | None:
     return inspected(engine, image.id) or inspected(engine, image.manifest.digest)
 
 
-def layers_held(engine: Engine, diff_ids: Sequence[str]) -> int:
+def layers_held(engine: Engine, diff_ids: Sequence[str], enough: int | None = None) -> int:
     """Return how many layers, from the lowest on, of an image with `diff_ids` the engine has.
 
     An engine finds a layer by all that lies below it, so what counts is the longest beginning that another image shares.
+    With `enough` of them found, it is not asked about more images: it may have more layers than that.
     """
     with engine.errors():
         listed = engine.api.images()
-    chains = (_layers(engine, it["Id"]) for it in listed)
-    return max((_in_common(chain, diff_ids) for chain in chains), default=0)
+    most, enough = 0, len(diff_ids) if enough is None else enough
+    for it in listed:
+        most = max(most, _in_common(_layers(engine, it["Id"]), diff_ids))
+        if most >= enough:
+            break
+    return most
 
 
 def _layers(engine: Engine, image_id: str) -> Sequence[str]:

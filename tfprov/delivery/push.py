@@ -24,6 +24,9 @@ from tfprov.hosts.machine import Machine
 PAUSES = (1.0, 3.0, 9.0)
 """Seconds before each new try after the connection was lost."""
 
+_LITTLE = 64 * 1024
+"""Bytes that are sent about as fast as an engine answers about one image."""
+
 
 @dataclass(frozen=True)
 class Pushed:
@@ -121,7 +124,7 @@ class _Delivery:
             info: dict[str, Any] = self._engine.api.info()
         self.begun = True
         check_platform(self._machine.host, info, self._image)
-        number = layers_held(self._engine, self._image.diff_ids)
+        number = layers_held(self._engine, self._image.diff_ids, _enough(self._image))
         self._expect(self._image.layers[number:])
         parts = stages(self._layout, self._image)
         wanted = [part for part in parts if len(part.layers) > number or part is self._image]
@@ -199,6 +202,16 @@ class _Delivery:
         self._sent += size
         self._total = max(self._total, self._sent)
         self._progress(self._sent, self._total)
+
+
+def _enough(image: Image) -> int:
+    """How many lower layers leave so little to send that asking about more images takes longer than sending it."""
+    left = 0
+    for number, layer in reversed(list(enumerate(image.layers))):
+        left += layer.size
+        if left > _LITTLE:
+            return number + 1
+    return 0
 
 
 def _each_upon_the_last(parts: Sequence[Image], number: int) -> Iterator[tuple[int, Image]]:

@@ -48,6 +48,8 @@ class Context:
     """Whether a training that starts goes on from the newest gathered checkpoint."""
     tolerant: bool = False
     """Whether to work with the hosts that can be reached: taking down what is there must not wait for one that is not."""
+    seen: Observation | None = None
+    """What was there a moment ago, for a step that would look first of all; None where it has to look itself."""
     missed: dict[str, HostError] = field(default_factory=dict)
     """The hosts that could not be asked and without which it goes on; filled as it turns out, so that each is told once."""
 

@@ -85,7 +85,9 @@ class _Player:
                 self.see_to_the_lock(context, step)
                 if before is None and step.module == "start" and not (self.options.partial or self.options.check):
                     before = observe(context)
-                self.run(context, step)
+                    self.run(replace(context, seen=before), step)
+                else:
+                    self.run(context, step)
             except (TfprovError, KeyboardInterrupt) as error:
                 yield self.noted(error)
                 if before is not None and isinstance(error, TfprovError) and _starts(step):

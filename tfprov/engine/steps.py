@@ -1,6 +1,7 @@
 """What each module of a playbook does."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tfprov.engine.checkpoints.gather import Gathered, gather
@@ -25,7 +26,7 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
     """Build, deliver and start are the same: what the plan says now, as far as it is this module's."""
 
     def run(context: Context, _arguments: Any, _discard: bool) -> None:
-        seen = observe(context)
+        seen = context.seen or observe(context)
         part = _part(context, seen, module)
         if module == "start" and _save_what_goes(context, part, seen):
             seen = observe(context)
@@ -35,9 +36,17 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
         starts = any(action.kind == "start" for action in part.actions)
         execute(context, part, current_run(context, seen) if starts else "").check()
         if module == "start":
-            context.forget_empty(observe(context))
+            context.forget_empty(_afterwards(context, part, seen))
 
     return run
+
+
+def _afterwards(context: Context, part: Plan, seen: Observation) -> Observation:
+    """Return the hosts as far as they can be empty after `part`: they are asked again only where something was removed."""
+    if any(action.kind == "remove" for action in part.actions):
+        return observe(context)
+    started = {action.host for action in part.actions}
+    return replace(seen, hosts={name: state for name, state in seen.hosts.items() if name not in started})
 
 
 def _part(context: Context, seen: Observation, module: str) -> Plan:

@@ -33,7 +33,7 @@ class DockerRuntime:
     def __init__(self, engine: Engine, cluster: str, serves: Serves, run: Run, codes: Codes | None = None) -> None:
         self.host, self.engine, self.cluster = engine.host, engine, cluster
         self._serves, self._run, self._codes = serves, run, codes
-        self._bare: set[str] = set()
+        self._mute: set[str] = set()
 
     def checkpoint_dir(self, task: str) -> str:
         """See Runtime."""
@@ -138,7 +138,7 @@ class DockerRuntime:
         if (found := self._find(task)) is None:
             return {}
         with self.engine.errors():
-            return docker_files.listing(self.engine, found, _directory(found), self._bare)
+            return docker_files.listing(self.engine, found, _directory(found), self._mute)
 
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""

@@ -33,12 +33,14 @@ _LIST = (
 )
 """Lists regular files inside the container, with times to the second as an archive has them: a training image has
 Python, and a listing by archive would bring every byte."""
-_FIND = """find "$1" -type f -exec sh -c '
+_FIND = """command -v python3 >/dev/null && python3 -I -S -c "$2" "$1" 2>/dev/null && exit
+find "$1" -type f -exec sh -c '
 for name; do status=$(stat -c "%s %Y" "$name" 2>/dev/null) && printf "%s %s\\0" "$status" "$name"; done; :' sh {} +"""
-"""The same for an image without Python: a process for each file, but what an archive brings of a directory that is
-written to meanwhile breaks off."""
+"""The same with the shell's help, which an image without Python has as well: a process for each file there, but what an
+archive brings of a directory that is written to meanwhile breaks off. One program, because each takes the engine as long
+as a listing does."""
 _PYTHON = ("python3", "-I", "-S", "-c")
-"""Without the program's own directory and packages, in which anything may be called `json`."""
+"""For an image without a shell; without the program's own directory and packages, in which anything may be `json`."""
 _TAIL = '[ -f "$1" ] && [ ! -L "$1" ] || exit 66; exec tail -c "$2" "$1"'
 """Prints the end of a regular file; wherever there is a shell, there is `tail`."""
 _END = 1024
@@ -47,41 +49,32 @@ _REST = 64 * 1024
 """Bytes that are read for nothing, so that a connection can be used again."""
 
 
-def listing(engine: Engine, facts: Mapping[str, Any], directory: str, bare: set[str]) -> dict[str, File]:
+def listing(engine: Engine, facts: Mapping[str, Any], directory: str, mute: set[str]) -> dict[str, File]:
     """Return the regular files below `directory` of a container, by their relative path.
 
-    `bare` are containers whose Python did not tell: it is not asked a second time.
+    `mute` are containers that have neither shell nor Python: they are not asked a second time.
     """
     container: str = facts["Id"]
-    if facts["State"]["Running"]:
-        if container not in bare and (told := _told_by_python(engine.api, container, directory)) is not None:
-            return told
-        bare.add(container)
-        if (told := _told_by_shell(engine.api, container, directory)) is not None:
-            return told
+    if facts["State"]["Running"] and container not in mute:
+        for argv in (["sh", "-c", _FIND, "sh", directory, _LIST], [*_PYTHON, _LIST, directory]):
+            if (told := _told(_said(engine.api, container, argv), directory)) is not None:
+                return told
+        mute.add(container)
     return dict(_headers(engine, container, directory))
 
 
-def _told_by_python(api: docker.APIClient, container: str, directory: str) -> dict[str, File] | None:
-    """Ask the task's own Python; None where there is none, or where the task has ended meanwhile."""
-    said = _said(api, container, [*_PYTHON, _LIST, directory])
-    try:
-        found = json.loads(said or b"")
-        return {name: File(int(size), float(modified)) for name, (size, modified) in found.items()}
-    except (ValueError, TypeError, AttributeError):
-        return None
-
-
-def _told_by_shell(api: docker.APIClient, container: str, directory: str) -> dict[str, File] | None:
-    """Ask `find` and `stat`; None where they are not, or where the task has ended meanwhile."""
-    said = _said(api, container, ["sh", "-c", _FIND, "sh", directory])
+def _told(said: bytes | None, directory: str) -> dict[str, File] | None:
+    """Read what Python or `find` has listed; None where neither was there, or where the task has ended meanwhile."""
     if said is None:
         return None
     try:
+        if said.startswith(b"{"):
+            found = json.loads(said)
+            return {name: File(int(size), float(modified)) for name, (size, modified) in found.items()}
         entries = [entry.split(b" ", 2) for entry in said.split(b"\0")[:-1]]
         top = f"{directory.rstrip('/')}/"
         return {os.fsdecode(path).removeprefix(top): File(int(size), float(time)) for size, time, path in entries}
-    except ValueError:
+    except (ValueError, TypeError, AttributeError):
         return None
 
 

@@ -59,7 +59,6 @@ class _Index:
                 self.freeing[endpoints[action.id]].append(action)
         self.readers = [remove for remove in self.of_kind["remove"] if _job(remove) in OUTSIDE]
         self.ps_stops = [stop for stop in self.of_kind["stop"] if _is_ps(stop)]
-        self.ps_starts = [start for start in self.of_kind["start"] if _is_ps(start)]
 
     def needs(self, action: Action) -> Iterator[Action]:
         """Yield the actions that must be done before `action`."""
@@ -80,6 +79,6 @@ class _Index:
         yield from self.of_subject["stop", action.subject]  # a task is never in two places
         yield from self.of_subject["remove", action.subject]
         yield from self.freeing[self.endpoints.get(action.id, "")]
-        yield from self.ps_stops  # a ps that restarts is stopped before anyone new talks to it
-        if not _is_ps(action):
-            yield from self.ps_starts  # a worker without its ps would wait in silence
+        # A ps that restarts is stopped before anyone new talks to it. Nobody waits for its start: TensorFlow's workers wait
+        # for their ps anyway, loading TensorFlow meanwhile, and a start that fails is taken back as a whole.
+        yield from self.ps_stops

@@ -14,7 +14,7 @@ from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.execute import Outcome, current_run
 from tfprov.engine.observe import observe, plan
-from tfprov.errors import GatherError, TfprovError, Usage
+from tfprov.errors import GatherError, HostError, TfprovError, Usage
 from tfprov.model.plan import Plan
 from tfprov.model.state import State
 
@@ -75,6 +75,16 @@ def test_every_ps_finds_its_parts_where_the_saver_had_left_them_with_one(tmp_pat
     assert names(split, "worker/0") == WHOLE | {"checkpoint"}
     assert names(split, "ps/0") == names(split, "ps/1") == OF_PS
     assert names(split, "worker/1") == set()
+
+
+def test_a_chief_is_given_its_part_only_after_its_ps(tmp_path: Path) -> None:
+    gathered(tmp_path, lambda split: split.saves(400))
+    split = resumed(tmp_path)
+    split.hosts["p0"].refuses["start ps/0"] = "will not"
+    with pytest.raises(HostError, match="will not"):
+        started(split)
+    assert "start worker/0" not in calls(split)
+    assert "start worker/1" in calls(split)
 
 
 def test_the_file_that_names_the_others_is_the_last(tmp_path: Path) -> None:

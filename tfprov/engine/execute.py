@@ -4,7 +4,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tfprov.engine.checkpoints.resume import restoring, resuming
 from tfprov.engine.checkpoints.runs import known_run
@@ -48,7 +48,7 @@ def execute(context: Context, plan: Plan, run: str) -> Outcome:
     The first Ctrl-C lets running actions finish, starts no more, and is raised at the end.
     """
     outcome = Outcome()
-    waiting = list(plan.actions)
+    waiting = _chief_after_ps(plan, context.cluster.chief.name) if context.resume else list(plan.actions)
     interrupted: KeyboardInterrupt | None = None
     with ThreadPoolExecutor(max_workers=context.forks) as pool:
         running: dict[Future[None], Action] = {}
@@ -77,6 +77,18 @@ def execute(context: Context, plan: Plan, run: str) -> Outcome:
     if interrupted is not None:
         raise interrupted
     return outcome
+
+
+def _chief_after_ps(plan: Plan, chief: str) -> list[Action]:
+    """Return the actions with the chief's start behind those of its ps.
+
+    What a ps is given of a gathered checkpoint depends on what the chief has, which must not have been given its part.
+    """
+    of_ps = tuple(action.id for action in plan.actions if action.kind == "start" and action.subject.startswith("ps/"))
+    return [
+        replace(action, needs=(*action.needs, *of_ps)) if (action.kind, action.subject) == ("start", chief) else action
+        for action in plan.actions
+    ]
 
 
 def _ready(waiting: list[Action], outcome: Outcome) -> list[Action]:

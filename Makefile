@@ -24,6 +24,7 @@ test: $(VENV)/ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	sh .ci/engine.sh
+	sh .ci/browser.sh
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 # Which parts, and how often: make bench ARGS="noop --rounds 11". Ansible and pyinfra get an environment of their own.

@@ -1,6 +1,6 @@
 """All figures in one table, peers beside tfprov on the same hosts.
 
-    python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [noop] [delivery]
+    python -m bench [--peers DIRECTORY] [--small] [--rounds N] [startup] [inventory] [throughput] [noop] [delivery]
 
 The machine's noise is met by measuring contenders in turn and telling medians; nothing here fails because of a time.
 """
@@ -13,12 +13,12 @@ from types import FrameType
 
 from tests.integration import engine
 
-from . import delivery, inventory, noop, startup
+from . import delivery, inventory, joining, noop, startup, throughput
 from .bed import bed
 from .measure import Figure, machine, say, table
 
 _CPU = "CPU: the same ratio of CPU time, of controller and hosts together; other work on the machine disturbs it less."
-PARTS = ("startup", "inventory", "noop", "delivery")
+PARTS = ("startup", "inventory", "throughput", "noop", "delivery")
 
 
 def main() -> None:
@@ -33,6 +33,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=7, help="of the cheap figures; %(default)s")
     parser.add_argument("--deliveries", type=int, default=2, help="rounds of first deliveries; %(default)s")
+    parser.add_argument("--trainings", type=int, default=3, help="rounds of each training; %(default)s")
     given = parser.parse_args()
     if wrong := set(given.parts) - set(PARTS):
         parser.error(f"unknown: {', '.join(sorted(wrong))}")
@@ -48,6 +49,8 @@ def _figures(given: argparse.Namespace, parts: "list[str] | tuple[str, ...]") ->
         found += startup.figures(given.rounds)
     if "inventory" in parts:
         found += inventory.figures(given.rounds)
+    if "throughput" in parts:
+        found += [*joining.figures(given.trainings), *throughput.figures(given.trainings)]
     if not {"noop", "delivery"} & set(parts):
         return found
     if reason := engine.unavailable():

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts")
 """The names every textbook program declares (tensorflow/ecosystem, and TensorFlow's distributed tutorial)."""
 
-OUTSIDE = ("evaluator", "tensorboard")
+FLAGS_VARIABLE = "TFPROV_FLAGS"
+"""The environment variable that says how the program calls the flags; not there where all have their usual names."""
+
+READERS = ("evaluator", "tensorboard")
+"""Jobs that only read what the chief writes."""
+
+FEEDERS = ("dispatcher", "data_worker")
+"""Jobs of tf.data's service: they read the data and prepare it for those who train."""
+
+OUTSIDE = (*READERS, *FEEDERS)
 """Jobs that are not members of the ClusterSpec: TensorFlow runs an evaluator beside the cluster, not in it."""
 
 
@@ -66,6 +75,27 @@ def to_flags(wiring: Wiring, names: Mapping[str, str] | None = None) -> list[str
         "worker_hosts": ",".join(wiring.cluster.get("worker", ())),
     }
     return [f"--{(names or {}).get(name, name)}={value}" for name, value in values.items()]
+
+
+def to_names(names: Mapping[str, str]) -> str:
+    """Return what FLAGS_VARIABLE holds: the flags that are called otherwise, as JSON; keys are sorted."""
+    return json.dumps(dict(names), sort_keys=True)
+
+
+def from_names(text: str) -> dict[str, str]:
+    """Read what FLAGS_VARIABLE holds, for `names` of `from_flags`; nothing is renamed by an empty text.
+
+    Raises WiringError for what is no mapping of flags to names.
+    """
+    try:
+        names = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise WiringError(f"{FLAGS_VARIABLE} is not valid: {error}") from None
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise WiringError(f"{FLAGS_VARIABLE} must be a mapping of flags to names, not {text!r}")
+    if unknown := sorted(set(names) - set(FLAGS)):
+        raise WiringError(f"{FLAGS_VARIABLE} renames {unknown[0]!r}, which is none of {', '.join(FLAGS)}")
+    return {flag: name.lstrip("-") for flag, name in names.items()}
 
 
 def from_flags(argv: Iterable[str], names: Mapping[str, str] | None = None) -> Wiring | None:

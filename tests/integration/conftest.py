@@ -1,9 +1,10 @@
-"""Fixtures that need a Docker engine, and what they do for a test that failed."""
+"""Fixtures that need a Docker engine or a browser, and what they do for a test that failed."""
 
 import os
 import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from . import testhosts
 from .engine import Engine
 from .images import Images
 from .testhosts import Lab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 FAILURES = Path(__file__).parents[2] / "build" / "failures"
 """Where logs and `inspect` output of failed tests are kept: a directory each, named as the test."""
@@ -35,12 +39,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def _not_run(reason: str, variable: str) -> None:
+    """Report tests as not run; as failed on machines that must run everything, such as those of continuous integration."""
+    (pytest.fail if os.environ.get(variable) == "required" else pytest.skip)(reason)
+
+
+@pytest.fixture
+def page() -> Iterator["Page"]:
+    """An empty page of a real browser; the test is reported as not run on a machine that has none."""
+    from . import browser  # noqa: PLC0415  for one test only
+
+    if reason := browser.unavailable():
+        _not_run(reason, "TFPROV_TESTS_BROWSER")
+    with browser.opened() as page:
+        yield page
+
+
 @pytest.fixture(scope="session")
 def private_engine() -> Iterator[Engine]:
     """A Docker engine of the tests' own; the test is reported as not run on a machine that cannot have one."""
     if reason := engines.unavailable():
-        # For machines that must run everything, such as those of continuous integration.
-        (pytest.fail if os.environ.get("TFPROV_TESTS_ENGINE") == "required" else pytest.skip)(reason)
+        _not_run(reason, "TFPROV_TESTS_ENGINE")
     yield from engines.running(engines.cache_home())
 
 

@@ -105,6 +105,7 @@ def standin(archive: Path, **flags: Any) -> dict[str, Any]:
         "command": ["sh", "task.sh"],
         "flags": {"train_steps": 100000, "step_seconds": 0.1, **flags},
         "start_timeout": 30,
+        "restart": "never",
         "stop_grace": 5,
     }
 

@@ -152,6 +152,44 @@ def test_a_failing_task_is_restarted_as_often_as_it_was_asked(bench: DockerBench
     assert bench.see().exit_code == 5
 
 
+AGAIN = (
+    "[ -e /checkpoints/again ] && { echo second; sleep 1; echo third; exit 0; }; touch /checkpoints/again; echo first"
+)
+"""Ends with 5 in its first life, and well in its second one."""
+
+
+def test_a_restarted_task_says_how_it_ended_before_and_its_log_is_followed_on(bench: DockerBench) -> None:
+    lines = f"sleep 1; {AGAIN}; sleep 1; exit 5"
+    bench.start(container(argv=["sh", "-c", lines], restart="on-failure", max_restarts=2))
+    assert list(bench.docker.logs("worker/0", follow=True)) == ["first", "second", "third"]
+    seen = bench.see()
+    assert (seen.finished, seen.restarts) == (True, 1)
+
+
+def test_how_a_task_ended_before_its_restart_is_still_known_when_it_runs(bench: DockerBench) -> None:
+    again = "[ -e /checkpoints/again ] && exec sleep 60; touch /checkpoints/again; exit 5"
+    bench.start(container(argv=["sh", "-c", again], restart="on-failure", max_restarts=2))
+    until(lambda: bench.see().restarts == 1 and not bench.see().restarting)
+    assert (bench.see().state, bench.see().last_exit, bench.see().exit_code) == (State.RUNNING, 5, None)
+
+
+def test_a_signal_reaches_who_handles_it_and_nobody_else(bench: DockerBench) -> None:
+    with pytest.raises(HostError, match="worker/0"):
+        bench.docker.signal("worker/0", "SIGUSR1")
+    handling = "trap 'echo got it' USR1; echo up; while :; do sleep 0.2; done"
+    bench.start(container(argv=["sh", "-c", f'sh -c "{handling}"; exit 3']))
+    until(lambda: list(bench.docker.logs("worker/0")) == ["up"])
+    assert bench.docker.signal("worker/0", "SIGUSR1")
+    until(lambda: list(bench.docker.logs("worker/0")) == ["up", "got it"])
+    assert bench.see().state is State.RUNNING
+
+
+def test_a_task_that_handles_no_signal_is_told_and_goes_on(bench: DockerBench) -> None:
+    bench.start(container())
+    assert not bench.docker.signal("worker/0", "SIGUSR1")
+    assert bench.see().state is State.RUNNING
+
+
 def test_a_container_is_as_closed_as_it_can_be(bench: DockerBench) -> None:
     bench.start(container())
     config = bench.inspect()["HostConfig"]

@@ -27,6 +27,7 @@ all:
       command: [python, textbook.py]
       flags: {train_steps: 300, checkpoint_dir: ../checkpoints}
       env: {TF_CPP_MIN_LOG_LEVEL: "2"}
+      restart: never
       port: PORT
   children:
     ps: {hosts: {localhost: }}

@@ -24,6 +24,7 @@ all:
       command: [python, linear.py]
       flags: {train_steps: 1500, save_every_steps: 200}
       env: {TF_CPP_MIN_LOG_LEVEL: "2"}
+      restart: never
       port: PORT
   children:
     ps: {hosts: {localhost: }}

@@ -20,6 +20,7 @@ all:
       command: [python, -c, "{SLEEPER}"]
       flags: {{train_steps: 2000}}
       ready: start
+      restart: never
       port: PORT
   children:
     ps: {{hosts: {{localhost: }}}}

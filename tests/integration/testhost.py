@@ -5,6 +5,7 @@ import io
 import subprocess
 import tarfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,11 @@ class Host:
         code, output = self._exec(*argv)
         assert code == 0, f"{self.name}: {' '.join(argv)}: exit code {code}: {output}"
         return output
+
+    def put(self, directory: str, files: Mapping[str, bytes]) -> None:
+        """Put files into a directory of the host, for everybody to read."""
+        self.run("mkdir", "-p", directory)
+        self._made.put_archive(directory, tar({name: (content, 0o644) for name, content in files.items()}))
 
     def _exec(self, *argv: str) -> tuple[int, str]:
         done = self._made.exec_run(list(argv))

@@ -48,6 +48,17 @@ def _group(draw: st.DrawFn, hosts: list[str]) -> dict[str, Any]:
     return {"hosts": {host: draw(_OF_A_HOST) for host in hosts}, "vars": {"tfprov": draw(_SETTINGS)}}
 
 
+@st.composite
+def _how(draw: st.DrawFn, roles: set[str]) -> dict[str, Any]:
+    """Return a strategy that these roles can follow, or none, and a wiring that goes with it."""
+    able = [None, *(["between_graph"] if "ps" in roles else ["multi_worker_mirrored"])]
+    able += ["in_graph", "parameter_server"] if roles >= {"ps", "chief", "worker"} else []
+    strategy = draw(st.sampled_from(able))
+    by_flags = ["flags", {"flags": {"job_name": "--job", "ps_hosts": "--ps"}}]
+    wirings = ["tf_config", *(by_flags if strategy not in ("in_graph", "parameter_server") else [])]
+    return {"wiring": draw(st.sampled_from(wirings)), **({"strategy": strategy} if strategy else {})}
+
+
 def _single(host: str) -> dict[str, Any]:
     return {"hosts": {host: None}, "vars": {"tfprov": {"tasks_per_host": 1}}}
 
@@ -55,23 +66,28 @@ def _single(host: str) -> dict[str, Any]:
 @st.composite
 def inventories(draw: st.DrawFn) -> str:
     """Return an inventory that TensorFlow could run, as text: one to four hosts, some of them the same machine."""
-    workers, ps = draw(_SOME_HOSTS), draw(_SOME_HOSTS)
+    workers, ps, data_workers = draw(_SOME_HOSTS), draw(_SOME_HOSTS), draw(_SOME_HOSTS)
     chief = draw(st.sampled_from([*HOSTS, None] if workers else HOSTS))
-    children = {"ps": draw(_group(ps)), "worker": draw(_group(workers))}
+    children = {"ps": draw(_group(ps)), "worker": draw(_group(workers)), "data_worker": draw(_group(data_workers))}
     singles = {"chief": chief} if chief else {}
     singles |= dict.fromkeys(
         draw(st.sets(st.sampled_from(["evaluator", "tensorboard"]))), chief or next(iter(workers), "")
     )
+    singles |= {"dispatcher": draw(st.sampled_from(HOSTS))} if data_workers else {}
     for role, host in singles.items():
         children[role] = _single(host)
-        for group in ("ps", "worker"):  # what a host says counts for all its roles, its number of tasks as well
+        for group in (
+            "ps",
+            "worker",
+            "data_worker",
+        ):  # what a host says counts for all its roles, its number of tasks as well
             if host in children[group]["hosts"]:
                 children[group]["hosts"][host] = None
     one_machine = draw(st.sets(st.sampled_from(HOSTS)))
     behind_one_address = {host: {"ansible_host": "10.0.0.9", "ansible_port": 2200 + n} for n, host in enumerate(HOSTS)}
     children["machines"] = {"hosts": {host: behind_one_address[host] for host in HOSTS if host in one_machine}}
     children = {name: group for name, group in children.items() if group["hosts"]}
-    shared = draw(_SETTINGS) | {"tasks_per_host": 1, "wiring": draw(st.sampled_from(["flags", "tf_config"]))}
+    shared = draw(_SETTINGS) | {"tasks_per_host": 1} | draw(_how(set(children)))
     tfprov = {"cluster": "law", "command": ["python", "x.py"], **shared}
     return json.dumps({"all": {"vars": {"tfprov": tfprov}, "children": children}})
 

@@ -25,8 +25,9 @@ from tfprov.config.text.syntax import BREAK
 from tfprov.config.vault.opening import Vault
 from tfprov.errors import InvalidInput, Usage
 from tfprov.model.inventory import ROLES
+from tfprov.model.parts import Checkpoints, Data, FlagNames, Image, MountSetting, Renamed
 from tfprov.model.playbook import MODULES
-from tfprov.model.settings import Checkpoints, Image, MountSetting, Settings
+from tfprov.model.settings import Settings
 from tfprov.planning.desired import desired
 from tfprov.planning.place import place
 
@@ -110,7 +111,8 @@ MARKS = [
 ]
 WORDS = [
     *ROLES, *MODULES, *Settings.model_fields, *Checkpoints.model_fields, *Image.model_fields,
-    *MountSetting.model_fields, *READERS, "/code", "0.0.0.0", "127.0.0.1", "docker", "4g",
+    *MountSetting.model_fields, *Data.model_fields, *Renamed.model_fields, *FlagNames.model_fields, *READERS,
+    "/code", "0.0.0.0", "127.0.0.1", "docker", "4g",
     "all", "hosts", "children", "vars", "tfprov",
     "localhost", "node[1:3]", "node[", "ansible_group_priority",
     "local", "ssh", "NO", "22:22", "012", "2026-01-01", "{{ x }}", "{{ tfprov.port }}", "{{ [1] * 9 }}", "{% if %}",

@@ -14,8 +14,9 @@ from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.model.checks import Wrong, bytes_of
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import Items
+from tfprov.model.parts import Image, MountSetting
 from tfprov.model.reference import reference
-from tfprov.model.settings import Image, MountSetting, Settings
+from tfprov.model.settings import Settings
 
 FULL = """\
 all:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.bench import MemoryBench, ProcessBench, code, container
+from tests.unit.bench import MemoryBench, ProcessBench, code, container, until
 from tfprov.errors import HostError
 from tfprov.model.state import State
 
@@ -253,3 +253,37 @@ def test_a_command_beside_a_task_gives_its_exit_code(bench: AnyBench) -> None:
     argv = ["sh", "-c", '[ "$GREETING" = hello ] && exit 6']
     bench.answers(argv, 6, "")
     assert bench.runtime.execute("worker/0", argv) == 6
+
+
+def test_a_signal_reaches_who_handles_it_and_nobody_else(bench: AnyBench) -> None:
+    with pytest.raises(HostError, match="h: worker/0 does not run"):
+        bench.runtime.signal("worker/0", "SIGUSR1")
+    handling = "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: print('got it', flush=True))"
+    waiting = f"{handling}; print('up', flush=True)\nwhile True: time.sleep(1)"
+    bench.start(container(argv=["sh", "-c", f'{sys.executable} -c "{waiting}"; exit 3']))
+    if isinstance(bench, MemoryBench):
+        bench.memory.prints("worker/0", "up", "got it")
+    until(lambda: "up" in list(bench.runtime.logs("worker/0")))
+    assert bench.runtime.signal("worker/0", "SIGUSR1")
+    until(lambda: "got it" in list(bench.runtime.logs("worker/0")))
+    assert bench.see().state is State.RUNNING, "the shell around it handles no signal, and was sent none"
+
+
+def test_a_task_that_handles_no_signal_is_told_and_goes_on(bench: AnyBench) -> None:
+    if isinstance(bench, MemoryBench):
+        bench.memory.handled.clear()
+    bench.start(container())
+    assert not bench.runtime.signal("worker/0", "SIGUSR1")
+    assert bench.see().state is State.RUNNING
+
+
+def test_a_restarted_task_says_how_it_ended_before(bench: AnyBench) -> None:
+    program = "import os, time; os.path.exists('again') and time.sleep(60); open('again', 'w'); os._exit(5)"
+    bench.start(container(argv=[sys.executable, "-c", program], restart="on-failure"))
+    if isinstance(bench, MemoryBench):
+        bench.memory.exits("worker/0", 5)
+    until(lambda: bench.see().restarts == 1)
+    until(lambda: not bench.see().restarting)
+    seen = bench.see()
+    assert (seen.state, seen.last_exit, seen.exit_code) == (State.RUNNING, 5, None)
+    assert seen.id

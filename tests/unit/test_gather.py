@@ -185,6 +185,35 @@ def test_what_a_program_put_beside_its_checkpoints_comes_too_and_leftovers_do_no
     assert not (chief.target.parent / "etc").exists()
 
 
+def keeps_best(chief: Fixture, step: int, named: int) -> None:
+    """What an evaluator leaves below the chief's directory, with a `checkpoint` file that names the step `named`."""
+    chief.host.now += 1
+    for end in ("index", "data-00000-of-00001"):
+        chief.host.saves("worker/0", f"best/model.ckpt-{step}.{end}", f"{step} {end}".encode())
+    chief.host.saves("worker/0", "best/checkpoint", f'model_checkpoint_path: "model.ckpt-{named}"\n'.encode())
+
+
+def test_the_best_checkpoint_comes_whole_or_not_at_all(chief: Fixture) -> None:
+    chief.saves(100)
+    keeps_best(chief, 100, named=100)
+    chief.gather()
+    assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-100"]
+    keeps_best(chief, 200, named=300)
+    chief.gather()
+    assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-100"], "it was being replaced"
+    keeps_best(chief, 300, named=300)
+    chief.gather()
+    assert parse_state((chief.target / "best/checkpoint").read_text()) == ["model.ckpt-300"]
+    assert (chief.target / "best/model.ckpt-300.index").read_bytes() == b"300 index"
+
+
+def test_what_a_task_says_of_its_speed_is_not_gathered(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.host.saves("worker/0", "progress.json", b"{}")
+    chief.gather()
+    assert "progress.json" not in chief.names()
+
+
 def test_an_event_file_that_has_grown_is_brought_again(chief: Fixture) -> None:
     chief.saves(100)
     chief.host.saves("worker/0", "events.out.tfevents.1.h1", b"one")

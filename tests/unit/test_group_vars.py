@@ -8,10 +8,10 @@ import pytest
 from tests.unit.door import write_files
 from tests.unit.vaults import encrypted, value
 from tfprov.config.load import load, load_inventory
+from tfprov.config.settings.beside import beside_file
 from tfprov.config.sources.beside import base_of
 from tfprov.config.vault.opening import Vault
 from tfprov.config.vault.passwords import Passwords
-from tfprov.engine.beside import beside_file
 from tfprov.errors import InvalidInput
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain, visible

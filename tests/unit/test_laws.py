@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.plan import KINDS, Plan
 from tfprov.model.state import Container, State
 from tfprov.planning.reconcile import differences, teardown
-from tfprov.wiring import from_flags, from_tf_config
+from tfprov.wiring import FEEDERS, from_flags, from_names, from_tf_config
 
 laws = settings(max_examples=100)
 
@@ -156,6 +156,19 @@ def test_nobody_trains_while_its_ps_is_away(situation: tuple[str, Left]) -> None
 
 
 @laws
+@given(situations())
+def test_nobody_waits_for_data_that_never_comes(situation: tuple[str, Left]) -> None:
+    context, _ = build(*situation)
+    down = teardown("law", observe(context), lambda _: True, remove=True)
+    for stop in of(down, "stop", ("worker", "chief")):
+        assert dependents(down, stop) >= of(down, "stop", FEEDERS)
+
+
+def of(found: Plan, kind: str, jobs: Sequence[str]) -> set[str]:
+    return {action.id for action in found.actions if action.kind == kind and action.subject.partition("/")[0] in jobs}
+
+
+@laws
 @given(situations(), st.data())
 def test_a_failure_skips_exactly_what_depends_on_it(situation: tuple[str, Left], data: st.DataObject) -> None:
     context, hosts = build(*situation)
@@ -217,9 +230,11 @@ def test_every_task_reads_out_of_its_container_who_it_is(inventory: str) -> None
     context, _ = build(inventory)
     for container in context.wanted:
         wiring = context.cluster.wiring(container.task)
-        assert from_tf_config(container.env["TF_CONFIG"]) == wiring
+        told = from_tf_config(container.env.get("TF_CONFIG", ""))
+        assert told == (None if container.task.feeds or container.task.role == "tensorboard" else wiring)
         by_flags = container.spec["wiring"].get("style") == "flags"
-        assert from_flags(container.argv) == (wiring if by_flags else None)
+        names = from_names(container.env.get("TFPROV_FLAGS", ""))
+        assert from_flags(container.argv, names) == (wiring if by_flags else None)
         assert wiring.address in (None, container.task.endpoint)
 
 

@@ -46,7 +46,8 @@ def test_the_wheel_brings_playbooks_and_programs(tmp_path: Path) -> None:
 
 
 def test_the_readme_names_every_verb() -> None:
-    table = re.findall(r"^\| `(\w+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    verbs = (ROOT / "README.md").read_text().partition("\n## Verbs\n")[2].partition("\n## ")[0]
+    table = re.findall(r"^\| `(\w+)", verbs, re.MULTILINE)
     assert list(dict.fromkeys(table)) == list(VERBS)
 
 

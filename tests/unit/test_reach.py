@@ -23,7 +23,7 @@ from tfprov.model.state import HostState, State
 from tfprov.paths import shipped
 
 INVENTORY = """
-all: {vars: {tfprov: {cluster: lab, command: [python], code: ./code}}}
+all: {vars: {tfprov: {cluster: lab, command: [python], code: ./code, restart: never}}}
 ps: {hosts: {h1: }}
 worker: {hosts: {h2: , h3: }}
 """

@@ -11,9 +11,9 @@ import pytest
 
 from tfprov import runtime
 from tfprov.checkpoint import parse_state
+from tfprov.runtime.joining import check
 from tfprov.runtime.leaving import Signals
 from tfprov.runtime.resume import repair
-from tfprov.runtime.task import check
 from tfprov.wiring import Wiring, WiringError, to_tf_config
 
 PS, WORKERS = ("h0:2222",), ("h1:2222", "h2:2222")

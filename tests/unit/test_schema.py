@@ -31,19 +31,37 @@ from tfprov.model import forms
 from tfprov.model.checks import Wrong
 from tfprov.model.forms import Form
 from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain
+from tfprov.model.parts import (
+    ArgName,
+    Checkpoints,
+    ClusterName,
+    Data,
+    EnvName,
+    FlagName,
+    FlagNames,
+    Image,
+    MountSetting,
+    Renamed,
+)
 from tfprov.model.playbook import MODULE_KEYS, MODULES, Command, Stop, WaitFor
-from tfprov.model.settings import ArgName, Checkpoints, ClusterName, EnvName, FlagName, Image, MountSetting, Settings
+from tfprov.model.settings import Settings
 from tfprov.paths import shipped
 
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "cases"
-MODELS: Sequence[type[BaseModel]] = (Settings, Image, Checkpoints, MountSetting, WaitFor, Stop, Command)
+MODELS: Sequence[type[BaseModel]] = (
+    *(Settings, Image, Checkpoints, MountSetting, Renamed, FlagNames, Data),
+    *(WaitFor, Stop, Command),
+)
 FIELDS = [(model, name) for model in MODELS for name in model.model_fields]
 INSIDE: AbstractMapping[str, type[BaseModel]] = {
     "": Settings,
     ".image": Image,
     ".checkpoints": Checkpoints,
     ".mounts": MountSetting,
+    ".wiring": Renamed,
+    ".wiring.flags": FlagNames,
+    ".data": Data,
 }
 UNITS = ("seconds", "port number", "tasks", "CPUs", "GPUs", "processes", "restarts", "units b, k, m and g")
 """What a number can count here; each numeric setting names one of them in its sentence."""
@@ -166,7 +184,7 @@ def test_the_schemas_ship_with_tfprov() -> None:
 def test_the_page_speaks_of_every_setting_and_its_examples_are_yaml() -> None:
     page = (ROOT / "docs" / "inventory.md").read_text()
     assert page.count("```yaml\n") >= len(FIELDS) - 3
-    for model in (Settings, Image, Checkpoints, MountSetting):
+    for model in INSIDE.values():
         for name, field in model.model_fields.items():
             assert field.examples
             assert f"{name}: {written(field.examples[0])}\n" in page
@@ -258,8 +276,8 @@ def test_templates_and_encrypted_values_pass() -> None:
 BEYOND: AbstractMapping[str, Sequence[str]] = {
     "an editor reads YAML 1.2, in which it is text": [r"is read by YAML as"],
     "what other settings say": [
-        r"^`image` is another one for ",
-        r"^`(cluster|runtime|wiring)` is `\w+` for ",
+        r"^`(image|wiring)` is another one for ",
+        r"^`(cluster|runtime|strategy|wiring)` is `\w+` for ",
         r"^`\w+` is for `runtime: docker`",
         r"^`image.\w+` is for an image that is built",
         r"^`image` (needs one|has both|has all) of|^`image` has both",
@@ -268,15 +286,21 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`command` is missing for the role",
         r"^no settings: nothing is called `tfprov`",
         r"^`bind: 0.0.0.0` is for all networks",
-        r" is in the way of the (code|checkpoints) in ",
+        r" is in the way of the (code|checkpoints|data) in ",
         r"^`mounts\[\d\].target` is `.*` a second time",
         r"has more worker tasks than ports above `port`",
-        r"^`--(task_index|job_name)` is set by tfprov",
+        r"^`--(task_index|job_name|job|index)` is set by tfprov",
+        r"^`flags.index` is set by tfprov",
+        r"^`wiring.flags.\w+` is `--hosts` as another one is",
+        r"^`wiring: flags` cannot name the chief",
+        r"^`strategy: \w+` (needs|has no|trains in|with)",
     ],
     "what other groups and hosts say": [
         r"^(more than one \w+ task|no worker and no chief|`ps` without a worker)",
         r"^no hosts?( has a role)?;",
         r"^the group `\w+` (is not a role|has no hosts)",
+        r"^`(dispatcher|data_worker)` without a ",
+        r"^a ps does not use a GPU",
         r"^evaluator is on other, but reads the files",
         r"^group `\w+` (cannot be|is) a child of",
         r"^a group cannot be its own child",
@@ -285,11 +309,13 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
     ],
     "where a host is": [
         r"^tasks in containers cannot reach ",
+        r"^`data.path` must be an absolute path: it is one of",
         r"is reached over SSH, and `runtime: process`",
         r"^the address of node1 must be",
     ],
     "what files there are": [
         r"does not exist|is not a file;|is not a directory;|is a public key|cannot be read|is a directory, not a file",
+        r"nowhere is not a directory on this machine",
         r"No such file or directory",
         r"^`image.build`: \S+ has no \S*Dockerfile",
         r" imports itself;",

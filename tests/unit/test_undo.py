@@ -26,7 +26,7 @@ from tfprov.model.state import Observed, State
 from tfprov.paths import shipped
 
 INVENTORY = """
-all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 1}}}
+all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 1, restart: never}}}
 ps: {hosts: {h1: }}
 worker: {hosts: {h2: , h3: }}
 """

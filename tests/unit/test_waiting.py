@@ -22,7 +22,7 @@ from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task
 
 INVENTORY = """
-all: {vars: {tfprov: {cluster: lab, command: [python], wiring: WIRING}}}
+all: {vars: {tfprov: {cluster: lab, command: [python], wiring: WIRING, restart: never}}}
 ps: {hosts: {h1: {ansible_host: 10.0.0.1}}, vars: {tfprov: {tasks_per_host: 2}}}
 worker: {hosts: {h2: {ansible_host: 10.0.0.2}, h3: {ansible_host: 10.0.0.3}}, vars: {tfprov: {tasks_per_host: 2}}}
 """

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfprov.wiring import FLAGS, OUTSIDE, Wiring, WiringError, from_flags, from_tf_config, to_flags, to_tf_config
+from tfprov.wiring import (
+    FLAGS,
+    OUTSIDE,
+    Wiring,
+    WiringError,
+    from_flags,
+    from_names,
+    from_tf_config,
+    to_flags,
+    to_names,
+    to_tf_config,
+)
 
 names = st.text("abz09.-", min_size=1, max_size=12)
 addresses = st.builds("{}:{}".format, names, st.integers(1, 65535))
@@ -37,6 +48,16 @@ def test_flags_say_it_under_any_names(wiring: Wiring, renamed: list[str]) -> Non
     names = dict(zip(FLAGS, renamed, strict=True))
     assert from_flags(to_flags(wiring, names), names) == wiring
     assert from_flags(to_flags(wiring, names)) is None
+
+
+@given(st.dictionaries(st.sampled_from(FLAGS), st.sampled_from(["role", "id", "servers", "peers"])))
+def test_the_names_of_the_flags_come_back_out_of_the_environment(names: dict[str, str]) -> None:
+    assert from_names(to_names(names)) == names
+
+
+def test_names_are_read_with_their_dashes_too() -> None:
+    assert from_names('{"job_name": "--job", "ps_hosts": "-ps"}') == {"job_name": "job", "ps_hosts": "ps"}
+    assert from_names("") == {}
 
 
 @given(wirings(jobs=("ps", "worker")), st.lists(st.sampled_from(["train", "--lr=0.1", "-v", "--x", "a b", "--no"])))
@@ -139,6 +160,22 @@ def test_an_index_in_tf_config_that_is_no_number_is_an_error(index: object) -> N
 def test_a_tf_config_that_is_none_is_an_error(text: str) -> None:
     with pytest.raises(WiringError, match="TF_CONFIG is not valid"):
         from_tf_config(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("{", "is not valid"),
+        ("[" * 100_000, "is not valid"),
+        ("[]", "must be a mapping"),
+        ('{"job_name": 1}', "must be a mapping"),
+        ('{"job": "--job_name"}', "renames 'job', which is none of job_name, task_index, ps_hosts, worker_hosts"),
+    ],
+    ids=["cut off", "deep", "a list", "a number", "backwards"],
+)
+def test_names_that_are_none_are_an_error(text: str, what: str) -> None:
+    with pytest.raises(WiringError, match=f"TFPROV_FLAGS {what}"):
+        from_names(text)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def _boxed(role: RoleSettings, code: Code | None) -> Boxed:
     assert image is not None
     said = f"{image.kind} {image.build or image.name or image.archive}"
     key = hashlib.sha256(f"{said} {code.digest if code else None}".encode()).hexdigest()[:32]
-    return Boxed(f"tfprov/{role.values.cluster}:{key}", said, role.values.bind or role.address)
+    return Boxed(f"tfprov/{role.values.cluster}:{key}", said, role.serves_at or role.address)
 
 
 def image_of(reference: str) -> Code:

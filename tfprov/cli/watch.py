@@ -1,20 +1,15 @@
 """Verbs for while it runs."""
 
-import json
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import click
 
-from tfprov.cli.options import change_options, context_of, exit_code_of_training, inventory_options, json_option
-from tfprov.cli.output import Printer, duration, progress_line, table
+from tfprov.cli.options import change_options, context_of, exit_code_of_training, inventory_options
+from tfprov.cli.output import Printer
 from tfprov.engine.observe import locate, needs, observe
-from tfprov.engine.report import Quiet
 from tfprov.engine.watching.follow import follow
 from tfprov.engine.watching.logs import log_lines
-from tfprov.engine.watching.status import Row, Status, status
 from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import together
 from tfprov.model.state import Observation
@@ -37,34 +32,6 @@ def wait_command(condition: str, timeout: float | None, **options: Any) -> None:
             with exit_code_of_training():
                 follow(context, timeout, with_logs=False)
             printer.note(f"{context.cluster.chief.name} is done")
-
-
-@click.command("status")
-@json_option
-@change_options
-def status_command(as_json: bool, **options: Any) -> None:
-    """Step, steps/s and loss are what the chief last wrote into its event file."""
-    context = context_of(options)
-    found = status(replace(context, report=Quiet()) if as_json else context, time.time())
-    for line in [json.dumps(found.to_json(), indent=2)] if as_json else _status_lines(found):
-        click.echo(line)
-    if found.unreachable:
-        raise together(found.unreachable.values())
-
-
-def _status_lines(found: Status) -> list[str]:
-    head = ("TASK", "STATE", "UPTIME", "RESTARTS", "HOST", "ADDRESS", "ID", "")
-    lines = table([head, *(_cells(row, found.chief) for row in found.rows)])
-    if found.progress is not None:
-        age = max(0.0, time.time() - found.progress.wall_time)
-        lines.append(f"{found.chief}: {progress_line(found.progress)} ({duration(age)} ago)")
-    return lines
-
-
-def _cells(row: Row, chief: str) -> tuple[str, ...]:
-    uptime = duration(row.uptime) if row.uptime is not None else "-"
-    note = ", ".join(filter(None, ["chief" if row.task == chief else "", row.detail]))
-    return row.task, row.state, uptime, str(row.restarts), row.host, row.address or "-", row.id or "-", note
 
 
 @click.command("logs")

@@ -10,7 +10,7 @@ from pathlib import Path
 import tfprov
 from tfprov.delivery.code import Code
 
-MODULES = ("__init__.py", "checkpoint.py", "runtime", "wiring.py")
+MODULES = ("__init__.py", "checkpoint.py", "files.py", "runtime", "wiring.py")
 """`tfprov.runtime` and all that it imports of ours; a test follows the imports."""
 
 

@@ -7,7 +7,7 @@ from tfprov.delivery.code import Code
 from tfprov.delivery.store import CodeStore
 from tfprov.engine import fleet
 from tfprov.engine.context import Context
-from tfprov.engine.packing import all_problems, pack_all
+from tfprov.engine.packing import all_problems, check_data, pack_all
 from tfprov.engine.prepare import Given, target_of
 from tfprov.engine.reach import Reach
 from tfprov.engine.record import Record
@@ -24,11 +24,12 @@ def docked(given: Given, reach: Reach) -> Context:
     roles = fleet.addressed(roles, found)
     store = CodeStore(cache_home() / "code")
     supplier = Supplier(found, given.report, os.environ, store)
-    cluster, codes, addresses, source = all_problems(
+    cluster, codes, addresses, source, _ = all_problems(
         lambda: place(roles),
         lambda: pack_all(roles),
         lambda: fleet.published(roles),
         lambda: supplier.source(roles[0]),
+        lambda: check_data(roles),
     )
     stock = source.stock(roles, codes, addresses)
     settings = {(role.role, role.host): role.values for role in roles}

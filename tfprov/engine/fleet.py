@@ -13,6 +13,7 @@ from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
 from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.engine_api import LOCAL, Engine
 from tfprov.hosts.machine import Here, Machine, Remote
+from tfprov.planning.desired import Place
 
 
 def machines(found: Reach, environ: Mapping[str, str]) -> dict[str, Machine]:
@@ -67,21 +68,20 @@ def _gateway(engine: Engine) -> str:
     return str(gateway)
 
 
-def published(roles: Sequence[RoleSettings]) -> dict[str, str]:
-    """Return the address on which each host publishes its ports; InvalidInput for a name that has none."""
-    found: dict[str, str] = {}
+def published(roles: Sequence[RoleSettings]) -> dict[Place, str]:
+    """Return the address on which each role's ports are published on its host; InvalidInput for a name that has none."""
+    names = {role.host: role for role in roles if role.serves_at is None}
+    resolved: dict[str, str] = {}
     problems = []
-    for role in roles:
-        if role.host in found:
-            continue
+    for host, role in names.items():
         try:
-            found[role.host] = role.values.bind or _resolved(role.address)
+            resolved[host] = _resolved(role.address)
         except OSError:
             fix = "set `bind` to the address that the host has in the cluster's network"
             problems.append(Problem(role.where, f"no address found for {shown(role.address)}", fix))
     if problems:
         raise InvalidInput(problems)
-    return found
+    return {(role.role, role.host): role.serves_at or resolved[role.host] for role in roles}
 
 
 def _resolved(address: str) -> str:

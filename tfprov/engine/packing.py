@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfprov.config.settings.beside import beside_file
 from tfprov.config.settings.resolve import RoleSettings
 from tfprov.delivery.code import Code, pack
-from tfprov.engine.beside import beside_file
 from tfprov.errors import InvalidInput, Problem
 from tfprov.planning.desired import Place
 
@@ -29,6 +29,17 @@ def pack_all(roles: Sequence[RoleSettings]) -> Mapping[Place, Code]:
     if problems:
         raise InvalidInput(problems)
     return found
+
+
+def check_data(roles: Sequence[RoleSettings]) -> None:
+    """Raise InvalidInput for data that is to be on this machine, and is not."""
+    missing = {}
+    for role in roles:
+        if role.local and role.reads_data and not beside_file(role, "data", "path").is_dir():
+            missing[role.at("data", "path")] = beside_file(role, "data", "path")
+    if missing:
+        what = "`data.path`: {} is not a directory on this machine"
+        raise InvalidInput([Problem(at, what.format(path), "correct the path") for at, path in missing.items()])
 
 
 def all_problems(*attempts: Callable[[], Any]) -> list[Any]:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from tfprov.config.load import SourceList, load
 from tfprov.config.patterns import match
+from tfprov.config.settings.beside import beside_file
 from tfprov.config.settings.resolve import RoleSettings
 from tfprov.config.vault.opening import Vault
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode
-from tfprov.engine.beside import beside_file
 from tfprov.engine.context import DEFAULT_FORKS, Context
-from tfprov.engine.packing import all_problems, pack_all
+from tfprov.engine.packing import all_problems, check_data, pack_all
 from tfprov.engine.record import Record
 from tfprov.engine.report import Reporter
-from tfprov.errors import Usage
+from tfprov.errors import InvalidInput, Usage
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.process import ProcessRuntime
 from tfprov.model.cluster import Cluster
@@ -77,7 +77,7 @@ def _in_docker(given: Given) -> Context:
     from tfprov.engine.reach import reach  # noqa: PLC0415
 
     found = reach(given.inventory, given.roles, given.home, accept_new=given.wishes.accept_new)
-    if given.wishes.everywhere:
+    if given.wishes.everywhere and _is_possible(given.roles):
         found.begin(given.wishes.forks)
     from tfprov.engine.docked import docked  # noqa: PLC0415
 
@@ -88,9 +88,18 @@ def _in_docker(given: Given) -> Context:
         raise
 
 
+def _is_possible(roles: tuple[RoleSettings, ...]) -> bool:
+    """Whether there is such a cluster; what is wrong with it is told later, with all else, and no host is bothered."""
+    try:
+        place(roles)
+    except InvalidInput:
+        return False
+    return True
+
+
 def _as_processes(given: Given) -> Context:
     roles, home = given.roles, given.home
-    cluster, codes = all_problems(lambda: place(roles), lambda: pack_all(roles))
+    cluster, codes, _ = all_problems(lambda: place(roles), lambda: pack_all(roles), lambda: check_data(roles))
     runtimes = _processes(roles, home)
     store = CodeStore(cache_home() / "code")
     checkpoints = runtimes[cluster.chief.host].checkpoint_dir(cluster.chief.name)
@@ -102,7 +111,7 @@ def _as_processes(given: Given) -> Context:
             roles,
             {place: code.digest for place, code in codes.items()},
             # An evaluator and a tensorboard work on the chief's files; everyone else has a directory of their own.
-            lambda task: checkpoints if not task.trains else runtimes[task.host].checkpoint_dir(task.name),
+            lambda task: checkpoints if task.reads else runtimes[task.host].checkpoint_dir(task.name),
         ),
         runtimes=runtimes,
         artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},

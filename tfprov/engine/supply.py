@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfprov.config.settings.beside import beside_file
 from tfprov.config.settings.resolve import RoleSettings
 from tfprov.delivery.code import Code
 from tfprov.delivery.context import pack_context
@@ -15,13 +16,12 @@ from tfprov.delivery.recipe import Recipe, proxies
 from tfprov.delivery.runtime import runtime
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import Artifact, Later, Once
-from tfprov.engine.beside import beside_file
 from tfprov.engine.fleet import engine_socket
 from tfprov.engine.report import Reporter
 from tfprov.errors import InvalidInput, Problem
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.machine import Machine
-from tfprov.model.settings import Image
+from tfprov.model.parts import Image
 from tfprov.paths import cache_home
 from tfprov.planning.desired import Boxed, Place
 
@@ -65,16 +65,19 @@ class Source:
     makes: Once[Makes]
     beside: bool = False
 
-    def stock(self, roles: Sequence[RoleSettings], codes: Mapping[Place, Code], addresses: Mapping[str, str]) -> Stock:
+    def stock(
+        self, roles: Sequence[RoleSettings], codes: Mapping[Place, Code], addresses: Mapping[Place, str]
+    ) -> Stock:
         """Return the images of `roles`: each may have code of its own, and all come from this source."""
         boxes = {}
         found: dict[str, Code | None] = {}
         for role in roles:
-            code = codes.get((role.role, role.host))
+            place = role.role, role.host
+            code = codes.get(place)
             digest = code.digest if code else None
             name = reference(role.values.cluster, *self.parts, runtime().digest, digest)
             found[name] = code
-            boxes[role.role, role.host] = Boxed(name, self.said, addresses[role.host], digest if self.beside else None)
+            boxes[place] = Boxed(name, self.said, addresses[place], digest if self.beside else None)
         self.names.update(found)
         return Stock({name: self._later(name, code) for name, code in found.items()}, boxes)
 

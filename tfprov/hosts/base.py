@@ -46,6 +46,12 @@ class Runtime(Protocol):
     def stop(self, task: str, grace: float) -> None:
         """Send SIGTERM, wait up to `grace` seconds, then SIGKILL; returns when nothing of the task runs any more."""
 
+    def signal(self, task: str, name: str) -> bool:
+        """Send a signal, such as `SIGUSR1`, to those processes of a running task that handle it; return whether any does.
+
+        To no other: what does not handle a signal is ended by it. Raises when the task does not run.
+        """
+
     def remove(self, task: str) -> None:
         """Remove all traces of a task that does not run, its checkpoint directory included."""
 

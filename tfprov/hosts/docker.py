@@ -1,19 +1,21 @@
 """The `docker` runtime: each task in a container of the host's engine."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from signal import Signals
 from typing import Any, BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts import docker_archive, docker_exec, docker_files
+from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
 from tfprov.hosts.base import NOTHING, File
+from tfprov.hosts.docker_exits import Exits
 from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation, volume_name
 from tfprov.hosts.docker_state import observed
 from tfprov.hosts.engine_api import Engine
-from tfprov.hosts.logfile import split
 from tfprov.model.cluster import Task
-from tfprov.model.state import Container, HostState, State
+from tfprov.model.state import Container, HostState, Observed, State
 
 Serves = Callable[[str, int], bool]
 """Whether something serves on an address and port, asked from the host itself."""
@@ -34,6 +36,7 @@ class DockerRuntime:
         self.host, self.engine, self.cluster = engine.host, engine, cluster
         self._serves, self._run, self._codes = serves, run, codes
         self._mute: set[str] = set()
+        self._exits = Exits(engine)
 
     def checkpoint_dir(self, task: str) -> str:
         """See Runtime."""
@@ -42,11 +45,16 @@ class DockerRuntime:
 
     def observe(self) -> HostState:
         """See Runtime."""
-        containers = [observed(facts, self.host) for facts in self._inspected(f"{CLUSTER}={self.cluster}")]
+        containers = [self._observed(facts) for facts in self._inspected(f"{CLUSTER}={self.cluster}")]
         with self.engine.errors():
             images = self.engine.api.images(name=f"tfprov/{self.cluster}")
         delivered = frozenset(name for image in images for name in image["RepoTags"] or ())
         return HostState(self.host, tuple(containers), delivered)
+
+    def _observed(self, facts: Mapping[str, Any]) -> Observed:
+        found = observed(facts, self.host)
+        before = self._exits.last(facts)
+        return found if before is None else replace(found, last_exit=before)
 
     def _inspected(self, *labels: str) -> list[dict[str, Any]]:
         with self.engine.errors():
@@ -77,7 +85,7 @@ class DockerRuntime:
             volume = volume_name(self.cluster, owner)
             api.create_volume(volume, labels={CLUSTER: self.cluster, TASK: owner})
             made = api.create_container(**creation(api, container, box, self.cluster, run))
-            if before is None or not self._has_used(before, volume):
+            if not box.only_reads and (before is None or not self._has_used(before, volume)):
                 api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
             if restore:
                 api.put_archive(made["Id"], container.checkpoint_dir, docker_archive.of_files(self.host, restore))
@@ -115,6 +123,14 @@ class DockerRuntime:
             if not name.endswith(STOPPED):
                 self.engine.api.rename(found["Id"], name + STOPPED)
             self.engine.api.stop(found["Id"], timeout=int(grace))
+
+    def signal(self, task: str, name: str) -> bool:
+        """See Runtime."""
+        found = self._need(task)
+        if found["State"]["Status"] != "running":
+            raise HostError(self.host, f"{task} does not run")
+        with self.engine.errors():
+            return docker_exec.signal(self.engine.api, self.host, found["Id"], Signals[name])
 
     def remove(self, task: str) -> None:
         """See Runtime."""
@@ -156,10 +172,7 @@ class DockerRuntime:
         if (found := self._find(task)) is None:
             return
         with self.engine.errors():
-            chunks: Iterable[bytes] = self.engine.api.logs(
-                found["Id"], stream=True, follow=follow, tail="all" if tail is None else tail
-            )
-            yield from split(chunks)
+            yield from docker_logs.lines(self.engine.api, found["Id"], tail, follow=follow)
 
     def serves(self, task: Task) -> bool:
         """See Runtime."""

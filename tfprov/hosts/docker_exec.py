@@ -1,10 +1,25 @@
 """Running a program inside a container, with its connection closed afterwards."""
 
 from collections.abc import Callable, Sequence
+from signal import Signals
 from typing import Any
 
 import docker
 from docker.utils.socket import frames_iter
+
+from tfprov.errors import HostError
+
+_SIGNAL = """sent=1
+for status in /proc/[0-9]*/status; do
+    pid= mask=
+    while read -r key value _; do
+        case $key in Pid:) pid=$value ;; SigCgt:) mask=$value ;; esac
+    done 2>/dev/null <"$status" || continue
+    case $mask in $1) kill -s "$2" "$pid" && sent=0 ;; esac
+done
+exit $sent"""
+"""Sends a signal to every process whose mask of caught signals looks like $1. The first process of a container, which is
+all that the engine itself would send it to, hands it on to a program that may be ended by it."""
 
 Output = Callable[[int, bytes], object]
 """Takes what the program prints: 1 or 2, as its file descriptor, and the bytes."""
@@ -25,3 +40,19 @@ def run(api: docker.APIClient, container: str, argv: Sequence[str], output: Outp
         stream._response.close()  # noqa: SLF001  there is no public way to it
     code: int = api.exec_inspect(made["Id"])["ExitCode"]
     return code
+
+
+def signal(api: docker.APIClient, host: str, container: str, number: Signals) -> bool:
+    """Send a signal to the processes of a running container that handle it; return whether any does."""
+    name = number.name.removeprefix("SIG")
+    argv = ["sh", "-c", _SIGNAL, "sh", caught(number), name]
+    code = run(api, container, argv, lambda _where, _data: None)
+    if code not in (0, 1):
+        raise HostError(host, f"a signal cannot be sent into container {container[:12]}: its image has no shell")
+    return code == 0
+
+
+def caught(number: int) -> str:
+    """Return the shell pattern of the masks in a /proc/PID/status that have a signal: its lowest bit is signal 1."""
+    digits = [digit for digit in "0123456789abcdef" if int(digit, 16) >> (number - 1) % 4 & 1]
+    return f"*[{''.join(digits)}]{'?' * ((number - 1) // 4)}"

@@ -64,7 +64,7 @@ def _host_config(api: docker.APIClient, container: Container, box: Box, cluster:
     if container.restart == "on-failure":
         policy = {"Name": "on-failure", "MaximumRetryCount": container.max_restarts}
     volume = volume_name(cluster, box.files_of or task.name)
-    mounts = [docker.types.Mount(container.checkpoint_dir, volume, type="volume")]
+    mounts = [docker.types.Mount(container.checkpoint_dir, volume, type="volume", read_only=box.only_reads)]
     mounts += [docker.types.Mount(m.target, m.source, type="bind", read_only=m.read_only) for m in box.mounts]
     made: dict[str, Any] = api.create_host_config(
         # On the address of the cluster only: whoever reaches a TensorFlow port can run code.

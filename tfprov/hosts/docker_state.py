@@ -29,6 +29,8 @@ def observed(facts: Mapping[str, Any], host: str) -> Observed:
         started_at=seconds(told["StartedAt"]),
         finished_at=seconds(told["FinishedAt"]) if ended else None,
         restarts=facts.get("RestartCount", 0),
+        restarting=told["Status"] == "restarting",
+        last_exit=told["ExitCode"] if told["Status"] == "restarting" else None,
         stopped=facts["Name"].endswith(STOPPED),
         error=_error(facts) if ended or failed_to_start else "",
     )

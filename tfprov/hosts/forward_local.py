@@ -1,8 +1,10 @@
 """A port on this machine's loopback that leads through the connection to where the host can go."""
 
 import contextlib
+import os
 import socket
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import paramiko
@@ -24,32 +26,42 @@ _PROHIBITED = 1
 class LocalForward:
     """Leads from `port`, while this is entered, to `address:to` as the host sees it.
 
-    Raises ForwardingForbidden when sshd does not allow it. That nothing listens there is seen by who connects.
+    `link` returns the connection to the host; it is asked for every connection that is carried, so that one that was
+    lost is made anew. `at` is the port to listen on, 0 for any. Raises ForwardingForbidden when sshd does not allow it,
+    HostError when `at` is taken. That nothing listens there is seen by who connects.
     """
 
-    def __init__(self, link: "Link", address: str, to: int) -> None:
+    def __init__(self, link: "Callable[[], Link]", address: str, to: int, at: int = 0) -> None:
         self._link, self._to = link, (address, to)
         self._places = threading.BoundedSemaphore(AT_ONCE)
         self._lock = threading.Lock()
         self._open: set[Stream | socket.socket] = set()
         self._closed = False
-        self._ask()
-        self._listener = socket.create_server((_LOOPBACK, 0))
+        self._ask(link())
+        self._listener = self._listening(at)
         self.port: int = self._listener.getsockname()[1]
 
-    def _ask(self) -> None:
+    def _listening(self, at: int) -> socket.socket:
+        try:
+            return socket.create_server((_LOOPBACK, at))
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)  # without what Python adds to it
+            what = f"port {at} of this machine cannot lead there: {reason}"
+            raise HostError(self._link().host, what, "choose another one") from None
+
+    def _ask(self, link: "Link") -> None:
         """Find out whether sshd forwards at all: it says so only when a connection is wanted."""
-        with talking(self._link.host, "asking for a port forward"):
+        with talking(link.host, "asking for a port forward"):
             try:
-                self._channel().close()
+                self._channel(link).close()
             except paramiko.ChannelException as error:
                 if error.code == _PROHIBITED:
                     what = f"its sshd does not forward to {self._to[0]}:{self._to[1]}"
-                    raise ForwardingForbidden(self._link.host, what, FIX) from error
+                    raise ForwardingForbidden(link.host, what, FIX) from error
 
-    def _channel(self) -> Any:
-        limit = self._link.target.connect_timeout
-        return self._link.transport.open_channel("direct-tcpip", self._to, (_LOOPBACK, 0), timeout=limit)
+    def _channel(self, link: "Link") -> Any:
+        limit = link.target.connect_timeout
+        return link.transport.open_channel("direct-tcpip", self._to, (_LOOPBACK, 0), timeout=limit)
 
     def __enter__(self) -> "LocalForward":
         threading.Thread(target=self._accept, name="tfprov-forward", daemon=True).start()
@@ -87,8 +99,9 @@ class LocalForward:
 
     def _stream(self) -> Stream:
         doing = f"forwarding to {self._to[0]}:{self._to[1]}"
-        with talking(self._link.host, doing):
-            return Stream(self._link, self._channel(), doing, lambda: None)
+        link = self._link()
+        with talking(link.host, doing):
+            return Stream(link, self._channel(link), doing, lambda: None)
 
     def _keep(self, *ends: Stream | socket.socket) -> None:
         """Remember what is open, so that it can be closed with the forward; what has closed by itself is dropped."""

@@ -36,6 +36,7 @@ class MemoryRuntime:
     `refuses` maps such a call to the reason with which it fails; `unstartable` maps a task to why its program cannot be
     run; `silent` are the tasks that run without answering; `answer` is what commands print and end with; `now` is the
     host's clock, in seconds. `trouble` is raised by everything that is asked of the host, as when it cannot be reached.
+    `handled` are the signals that tasks handle.
     `neighbours` are the other hosts by name, and `walled` the tasks that a firewall keeps from being reached from here.
     """
 
@@ -49,6 +50,7 @@ class MemoryRuntime:
         self.trouble: HostError | None = None
         self.neighbours: Mapping[str, MemoryRuntime] = {}
         self.walled: set[str] = set()
+        self.handled: set[str] = {"SIGUSR1"}
         self.answer: Callable[[Sequence[str]], tuple[int, str]] = lambda _argv: (0, "")
         self.codes: dict[str, bytes] = {}
         self._places: dict[str, _Place] = {}
@@ -112,6 +114,13 @@ class MemoryRuntime:
         self._called("stop", task)
         if task in self._places and self._places[task].observed.state is State.RUNNING:
             self._end(task, exit_code=_TERMINATED, stopped=True)
+
+    def signal(self, task: str, name: str) -> bool:
+        """See Runtime; tasks handle what `handled` says."""
+        self._called("signal", f"{task} {name}")
+        if task not in self._places or self._places[task].observed.state is not State.RUNNING:
+            raise HostError(self.host, f"{task} does not run")
+        return name in self.handled
 
     def remove(self, task: str) -> None:
         """See Runtime."""
@@ -191,7 +200,8 @@ class MemoryRuntime:
         wanted = place.container
         again = wanted is not None and wanted.restart == "on-failure" and place.observed.restarts < wanted.max_restarts
         if code and again:
-            place.observed = replace(place.observed, restarts=place.observed.restarts + 1)
+            restarts = place.observed.restarts + 1
+            place.observed = replace(place.observed, restarts=restarts, last_exit=code, started_at=self.now)
         else:
             self._end(task, exit_code=code)
 

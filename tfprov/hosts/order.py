@@ -27,7 +27,7 @@ def order(container: Container, run: str) -> dict[str, Any]:
 def _environment(container: Container) -> dict[str, str]:
     """The controller's environment, with this Python first in PATH: it has TensorFlow and `tfprov.runtime`."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    without_gpu = {"CUDA_VISIBLE_DEVICES": "-1"} if container.task.job == "ps" else {}
+    without_gpu = {"CUDA_VISIBLE_DEVICES": "-1"} if container.task.job in ("ps", "tensorboard") else {}
     # Several tasks share this machine: none may take the whole memory of a GPU, which is TensorFlow's default.
     ours = {"PATH": path, "PYTHONUNBUFFERED": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true", **without_gpu}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "TFPROV_"))}

@@ -21,8 +21,8 @@ from tfprov.hosts.base import NOTHING, File
 from tfprov.hosts.logfile import follow as followed
 from tfprov.hosts.logfile import last_lines
 from tfprov.hosts.order import RUN, order
-from tfprov.hosts.processes import has_group, is_alive, port_owner, signal_group
-from tfprov.hosts.taskdir import TaskDir
+from tfprov.hosts.processes import has_group, is_alive, port_owner, signal_group, signal_handlers
+from tfprov.hosts.taskdir import TaskDir, complete
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, HostState, Observed, State
 
@@ -67,28 +67,31 @@ class ProcessRuntime:
     @_mapped
     def observe(self) -> HostState:
         """See Runtime."""
-        found = [self._observed(TaskDir(path)) for path in _complete(self.root / "tasks")]
+        found = [self._observed(TaskDir(path)) for path in complete(self.root / "tasks")]
         there = tuple(
             observed for observed in found if self.task_dir(observed.task).path.is_dir()
         )  # not removed meanwhile
-        return HostState(self.host, there, frozenset(f"sha256:{path.name}" for path in _complete(self.root / "code")))
+        return HostState(self.host, there, frozenset(f"sha256:{path.name}" for path in complete(self.root / "code")))
 
     def _observed(self, directory: TaskDir) -> Observed:
         job, _, index = directory.path.name.rpartition("-")
         ordered = directory.read("order.json") or {}
         facts = directory.read("state.json") or {}
         state = _state(directory, facts)
+        restarting = state is State.RUNNING and facts.get("state") == "restarting"
         return Observed(
             task=f"{job}/{index}",
             host=self.host,
             state=state,
             spec=ordered.get("spec", {}),
-            id=str(facts.get("pid") or ""),
+            id="" if restarting else str(facts.get("pid") or ""),
             run=ordered.get("run", ""),
             exit_code=facts.get("exit_code") if state is State.EXITED else None,
             started_at=facts.get("started_at"),
             finished_at=facts.get("finished_at") if state is State.EXITED else None,
             restarts=facts.get("restarts", 0),
+            restarting=restarting,
+            last_exit=facts.get("last_exit"),
             stopped=bool(facts.get("stopped")),
             error=facts.get("error", "") if state is State.EXITED else "",
         )
@@ -173,6 +176,15 @@ class ProcessRuntime:
             signal_group(pid, signal.SIGKILL)
             _until(lambda: not runs(), _SETTLE)
         directory.write("state.json", facts | {"state": "exited", "exit_code": None, "stopped": True})
+
+    @_mapped
+    def signal(self, task: str, name: str) -> bool:
+        """See Runtime."""
+        number = signal.Signals[name]
+        facts = self.task_dir(task).read("state.json") or {}
+        if not is_alive(facts.get("pid"), facts.get("identity")):
+            raise HostError(self.host, f"{task} does not run")
+        return signal_handlers(facts["pid"], number)
 
     @_mapped
     def remove(self, task: str) -> None:
@@ -265,14 +277,6 @@ def _restore(files: Mapping[str, Path], directory: Path) -> None:
         beside.replace(directory / name)
     if files:
         sync(directory)
-
-
-def _complete(directory: Path) -> list[Path]:
-    """Return the entries of `directory` in order, without those that are half-made or half-removed (a dot in front)."""
-    try:
-        return sorted(path for path in directory.iterdir() if path.name[0] != ".")
-    except FileNotFoundError:
-        return []
 
 
 def _state(directory: TaskDir, facts: Mapping[str, Any]) -> State:

@@ -39,6 +39,24 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
+def signal_handlers(group: int, number: signal.Signals) -> bool:
+    """Send a signal to the processes of a group that handle it; return whether any does. It would end the others."""
+    sent = False
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended
+            pid = int(process.name)
+            if os.getpgid(pid) == group and _handles((process / "status").read_text(), number):
+                os.kill(pid, number)
+                sent = True
+    return sent
+
+
+def _handles(status: str, number: signal.Signals) -> bool:
+    """Whether the mask of caught signals in a /proc/PID/status has `number`: its lowest bit is signal 1 (proc(5))."""
+    mask = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
 def has_group(pid: int, mark: str) -> bool:
     """Whether anything lives in the process group that `pid` led, with `mark` (`NAME=value`) in its environment.
 

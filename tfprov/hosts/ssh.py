@@ -192,12 +192,12 @@ class SSH:
             yield port
 
     @contextmanager
-    def local_forward(self, address: str, port: int) -> Iterator[int]:
-        """Yield a port on this machine's loopback that leads to `address:port` as the host sees it.
+    def local_forward(self, address: str, port: int, at: int = 0) -> Iterator[int]:
+        """Yield a port on this machine's loopback that leads to `address:port` as the host sees it: `at`, or any for 0.
 
         Raises ForwardingForbidden when sshd does not allow it; that nothing listens there is seen by who connects.
         """
-        with LocalForward(self.open(), address, port) as forward:
+        with LocalForward(self.open, address, port, at) as forward:
             yield forward.port
 
     def on_shortage(self, let_go: Callable[[], None]) -> None:

@@ -52,7 +52,7 @@ class Supervisor:
             if not self.wants_restart(code):
                 return
             self.state["restarts"] += 1
-            self.record("restarting")
+            self.record("restarting", last_exit=code)
             if self.pause():
                 self.record("exited", stopped=True)
                 return

@@ -72,3 +72,11 @@ class TaskDir:
         finally:
             os.close(descriptor)
         return False
+
+
+def complete(directory: Path) -> list[Path]:
+    """Return the entries of `directory` in order, without those that are half-made or half-removed (a dot in front)."""
+    try:
+        return sorted(path for path in directory.iterdir() if path.name[0] != ".")
+    except FileNotFoundError:
+        return []

@@ -171,6 +171,32 @@ def dockerfile(value: str) -> str:
     return value
 
 
+def wiring(value: Any) -> Any:
+    """Check that a wiring is one of two words, or the mapping that renames flags."""
+    if isinstance(value, str | int | float | list | None) and value not in ("flags", "tf_config"):
+        raise Wrong(f"must be `flags`, `tf_config` or a mapping, not {_given(value)}")
+    return value
+
+
+def no_short_data(value: Any) -> Any:
+    """Say how data is written out."""
+    if not isinstance(value, str) or not value.strip():
+        return value
+    raise Wrong(f"must be a mapping, not {said_text(value)}", f"write `data: {{path: {shown(value)}}}`")
+
+
+def data(value: str) -> str:
+    """Check a directory with data."""
+    path(value)
+    if not value.startswith("/"):
+        return value  # it counts from the file it is written in
+    if not [part for part in value.split("/") if part not in ("", ".")]:
+        raise Wrong("must not be the whole file system")
+    if ".." in value.split("/"):
+        raise Wrong("must not contain `..`")
+    return value
+
+
 def no_short_image(value: Any) -> Any:
     """Say how an image is written out: `image: repo:tag` is what other tools have."""
     if not isinstance(value, str) or not value.strip():

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfprov.wiring import OUTSIDE, Wiring
+from tfprov.wiring import FEEDERS, OUTSIDE, READERS, Wiring
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,30 @@ class Task:
 
     @property
     def trains(self) -> bool:
-        """Whether it is a member of the ClusterSpec; the others only read what the chief writes."""
+        """Whether it is a member of the ClusterSpec."""
         return self.job not in OUTSIDE
+
+    @property
+    def reads(self) -> bool:
+        """Whether it works on the chief's files and writes none that matter: an evaluator, or a tensorboard."""
+        return self.job in READERS
+
+    @property
+    def feeds(self) -> bool:
+        """Whether it is a task of tf.data's service, which prepares the data for those who train."""
+        return self.job in FEEDERS
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """All tasks of one inventory, in the order in which they start."""
+    """All tasks of one inventory, in the order of `ROLES`."""
 
     name: str
     tasks: tuple[Task, ...]
 
     @property
     def spec(self) -> dict[str, tuple[str, ...]]:
-        """The ClusterSpec: addresses by job, in the order of the index; evaluators and tensorboards are outside of it."""
+        """The ClusterSpec: addresses by job, in the order of the index, without the tasks that do not train."""
         jobs: dict[str, list[Task]] = {}
         for task in self.tasks:
             if task.trains:
@@ -62,6 +72,12 @@ class Cluster:
         by_name = {task.name: task for task in self.tasks}
         return by_name.get("chief/0") or by_name["worker/0"]
 
+    @property
+    def data_service(self) -> str | None:
+        """Where tf.data's service is asked for data: `grpc://10.0.0.12:2222`; None where there is none."""
+        dispatcher = self.find("dispatcher/0")
+        return f"grpc://{dispatcher.endpoint}" if dispatcher else None
+
     def wiring(self, task: Task) -> Wiring:
         """Return the cluster as `task` is told about it."""
         return Wiring(task.job, task.index, self.spec)
@@ -72,7 +88,7 @@ class Cluster:
 
 
 def job_counts(cluster: Cluster) -> Mapping[str, int]:
-    """Return how many tasks each job has, in starting order."""
+    """Return how many tasks each job has, in the order of `ROLES`."""
     counts: dict[str, int] = {}
     for task in cluster.tasks:
         counts[task.job] = counts.get(task.job, 0) + 1

@@ -79,6 +79,11 @@ DIRECTORY = Form(
     checks.absolute_apart,
 )
 HOST_PATH = Form("an absolute path", f"{_ONE_LINE}{_NOTHING_ABOVE}/", checks.host_directory)
+DATA = Form(
+    "a path, and not the whole file system",
+    rf"{_ONE_LINE}(?!~[^/])(?!/(?:/|\.(?=/|$))*$)(?!/(?:[\s\S]*/)?\.\.(?:/|$))\s*\S",
+    checks.data,
+)
 DOCKERFILE = Form(
     "a path inside the directory that `build` names", rf"{_ONE_LINE}{_NOTHING_ABOVE}(?![/~])\s*\S", checks.dockerfile
 )

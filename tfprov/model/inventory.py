@@ -10,8 +10,8 @@ from tfprov.model.node import Mapping, merge
 NAMESPACE = "tfprov"
 """The one variable that is ours: everything under it is merged key by key and strictly checked."""
 
-ROLES = ("ps", "chief", "worker", "evaluator", "tensorboard")
-"""The groups tfprov gives a meaning, in the order in which their tasks take ports and start."""
+ROLES = ("ps", "chief", "worker", "evaluator", "tensorboard", "dispatcher", "data_worker")
+"""The groups tfprov gives a meaning, in the order in which their tasks take ports."""
 
 EXTRA = "-e"
 """The origin of the variables that the command line gives."""

@@ -8,7 +8,7 @@ from pydantic import Field
 from tfprov.errors import Position
 from tfprov.model import forms
 from tfprov.model.inventory import ROLES
-from tfprov.model.settings import Line, Strict
+from tfprov.model.parts import Line, Strict
 
 _TASKS = forms.matching(
     rf"all|(?:{'|'.join(ROLES)})(?:/[0-9]{{1,9}})?",

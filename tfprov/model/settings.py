@@ -1,148 +1,47 @@
 """The `tfprov:` namespace: every setting with its type, default, unit and an example, in this one place."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tfprov.model import checks, forms
+from tfprov.model.parts import (
+    Address,
+    Checkpoints,
+    ClusterName,
+    Count,
+    Data,
+    EnvName,
+    FlagName,
+    Image,
+    Line,
+    MountSetting,
+    PathText,
+    Renamed,
+    Strict,
+    Value,
+)
 from tfprov.wiring import FLAGS
 
-
-class Strict(BaseModel):
-    """A mapping with no unknown keys and no silent conversions."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-Line = Annotated[str, forms.LINE]
-Count = Annotated[int, BeforeValidator(checks.whole_number)]
-Value = Line | int | float | bool
-ClusterName = Annotated[
-    str,
-    forms.matching(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "lower-case letters, digits and `-`, at most 40 of them"),
+Wiring = Annotated[
+    Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[Renamed, Tag("mapping")],
+    Discriminator(lambda value: "mapping" if isinstance(value, dict | Renamed) else "word"),
+    BeforeValidator(checks.wiring),
 ]
-FlagName = Annotated[
-    str,
-    forms.named(
-        "a flag",
-        r"[A-Za-z][A-Za-z0-9_.-]*",
-        "use letters, digits, `_`, `.` and `-`, beginning with a letter",
-        "|".join(FLAGS),
-    ),
-]
-EnvName = Annotated[
-    str,
-    forms.named(
-        "an environment variable",
-        r"[A-Za-z_][A-Za-z0-9_]*",
-        "use letters, digits and `_`, beginning with a letter",
-        "TF_CONFIG|TFPROV_.*",
-    ),
-]
-ArgName = Annotated[
-    str,
-    forms.named(
-        "a build argument",
-        r"[A-Za-z_][A-Za-z0-9_]*",
-        "use letters, digits and `_`, beginning with a letter",
-        r"(?!)",
-    ),
-]
-Address = Annotated[str, forms.ADDRESS]
-PathText = Annotated[Line, forms.PATH]
-
-
-class Checkpoints(Strict):
-    """Where the chief saves, and where `gather` puts what it brings back."""
-
-    dir: Annotated[Line, forms.DIRECTORY] = Field(
-        "/checkpoints",
-        description="The chief's checkpoint directory inside its container. Under the process runtime it is a directory "
-        "of the task's own, whatever this says; programs find it in TFPROV_CHECKPOINT_DIR and as `{{ checkpoint_dir }}`.",
-        examples=["/checkpoints"],
-    )
-    to: PathText = Field(
-        "./checkpoints",
-        description="Where gathered checkpoints go on the controller, in a directory named after the cluster. A relative "
-        "path counts from the file it is written in.",
-        examples=["./checkpoints"],
-    )
-
-
-class Image(Strict):
-    """What containers are made from: exactly one of `build`, `name` and `archive`, which config checks with its line."""
-
-    build: PathText | None = Field(
-        None,
-        description="A directory with a Dockerfile; the image is built from it. A relative path counts from the file it "
-        "is written in. Default: none; one of `build`, `name` and `archive` is given.",
-        examples=["../images/train"],
-    )
-    name: Annotated[Line, forms.IMAGE_NAME] | None = Field(
-        None,
-        description="An image in a registry, which the hosts' engines pull: `repository[:tag][@sha256:…]`. Only one with "
-        "a digest is the same image tomorrow. Default: none.",
-        examples=["registry.example.com/train:1.0"],
-    )
-    archive: PathText | None = Field(
-        None,
-        description="A file that `docker save` wrote, or an OCI archive. A relative path counts from the file it is "
-        "written in. Default: none.",
-        examples=["../train.tar"],
-    )
-    dockerfile: Annotated[Line, forms.DOCKERFILE] = Field(
-        "Dockerfile",
-        description="Beside `build`: the path of the Dockerfile inside the directory.",
-        examples=["Dockerfile"],
-    )
-    build_args: dict[ArgName, Value] = Field(
-        default_factory=dict,
-        description="Beside `build`: values for the `ARG`s of the Dockerfile. They can be read in the image's history: "
-        "nothing secret belongs here.",
-        examples=[{"TENSORFLOW": "2.18.0"}],
-    )
-    build_on: Line | None = Field(
-        None,
-        description="Beside `build`: the host of the inventory whose engine builds. It needs no role. Default: the "
-        "controller's own engine.",
-        examples=["node1"],
-    )
-    ca_bundle: PathText | None = Field(
-        None,
-        description="Beside `build`: a file with the certificates (PEM) of a proxy that inspects TLS, trusted during the "
-        "build and left out of the image. Default: the file that PIP_CERT, REQUESTS_CA_BUNDLE or SSL_CERT_FILE names on "
-        "the controller.",
-        examples=["/etc/ssl/certs/proxy.pem"],
-    )
-    pip_conf: PathText | None = Field(
-        None,
-        description="Beside `build`: a pip.conf for the build, such as one that names an index of your own; it is left out "
-        "of the image. Default: none.",
-        examples=["~/.config/pip/pip.conf"],
-    )
-
-    @property
-    def kind(self) -> Literal["build", "name", "archive"]:
-        """Which of the three it is made from."""
-        return "build" if self.build is not None else "name" if self.name is not None else "archive"
-
-
-class MountSetting(Strict):
-    """A directory or file of the host inside the containers on it."""
-
-    source: Annotated[Line, forms.HOST_PATH] = Field(
-        description="An absolute path on the host; it must exist there.", examples=["/data/mnist"]
-    )
-    target: Annotated[Line, forms.DIRECTORY] = Field(
-        description="Where it is in the container: an absolute path, apart from the checkpoint directory and from /code.",
-        examples=["/data"],
-    )
-    read_only: bool = Field(True, description="Whether tasks may only read it.", examples=[False])
+Strategy = Literal["between_graph", "in_graph", "parameter_server", "multi_worker_mirrored", "single"]
+BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_worker_mirrored")
+"""Strategies whose programs read TF_CONFIG, as TensorFlow's own do."""
 
 
 def implied_runtime(image: object) -> str:
     """Return the runtime where none is stated: an image says that tasks run in containers."""
     return "process" if image is None else "docker"
+
+
+def implied_wiring(strategy: object) -> str:
+    """Return the wiring where none is stated: what the programs of that strategy read."""
+    return "tf_config" if strategy in BY_TF_CONFIG else "flags"
 
 
 class Settings(Strict):
@@ -175,13 +74,24 @@ class Settings(Strict):
     command: Annotated[list[Line], Field(min_length=1), AfterValidator(checks.program)] | None = Field(
         None,
         description="The program and its arguments; tfprov appends the wiring (`wiring: flags`) and `flags`. "
-        "Default: none; every role but tensorboard needs one.",
+        "A role for which tfprov brings one takes both from its own group only; a tensorboard `env`, `code` and `bind` as "
+        "well. Default: what tfprov brings for the roles tensorboard, dispatcher and data_worker; all others need one.",
         examples=[["python", "linear.py"]],
     )
-    wiring: Literal["flags", "tf_config"] = Field(
+    strategy: Strategy = Field(
+        "between_graph",
+        description="How the program trains: `between_graph`, every worker builds the graph, variables on the ps; "
+        "`in_graph`, the chief builds one graph over all workers; `parameter_server`, TensorFlow's "
+        "ParameterServerStrategy, in which the chief gives the workers their steps; `multi_worker_mirrored`, workers "
+        "alone, which average their gradients; `single`, one task. The program finds it in TFPROV_STRATEGY.",
+        examples=["parameter_server"],
+    )
+    wiring: Wiring = Field(
         "flags",
         description="How the task learns who it is: `flags` appends --job_name, --task_index, --ps_hosts and "
-        "--worker_hosts. TF_CONFIG is in the environment either way.",
+        "--worker_hosts, and a mapping gives them other names. TF_CONFIG is in the environment either way, but for "
+        "`strategy: single`, which tells a task nothing. Default: `flags`, and `tf_config` for the strategies `in_graph`, "
+        "`parameter_server` and `multi_worker_mirrored`.",
         examples=["tf_config"],
     )
     flags: dict[FlagName, Value | None] = Field(
@@ -199,6 +109,12 @@ class Settings(Strict):
         description="Where checkpoints are saved and gathered.",
         examples=[{"to": "./checkpoints"}],
     )
+    data: Annotated[Data | None, BeforeValidator(checks.no_short_data)] = Field(
+        None,
+        description="Data that lies on the hosts already, for all tasks but a ps and a tensorboard, which read none. "
+        "Default: none.",
+        examples=[{"path": "/data/mnist"}],
+    )
     address: Address | None = Field(
         None,
         description="The name or IPv4 address under which the other tasks reach this host. Default: `ansible_host`, else "
@@ -208,7 +124,8 @@ class Settings(Strict):
     )
     bind: Annotated[Line, forms.IP_V4] | None = Field(
         None,
-        description="The IPv4 address of the host on which the ports of its containers are published. Default: `address`.",
+        description="The IPv4 address of the host on which the ports of its containers are published. "
+        "Default: `address`, and 127.0.0.1 for a tensorboard, to which `tfprov tensorboard` leads.",
         examples=["10.0.0.11"],
     )
     allow_insecure_network: bool = Field(
@@ -238,8 +155,8 @@ class Settings(Strict):
     gpus: Annotated[Annotated[int, Field(ge=0, le=checks.MOST_GPUS)] | Literal["all"], BeforeValidator(checks.gpus)] = (
         Field(
             0,
-            description="How many GPUs a container gets, or `all`. A ps gets none unless the group `ps` itself or its host "
-            "says so.",
+            description="How many GPUs a container gets, or `all`. A ps, a tensorboard and the tasks of tf.data's "
+            "service get none unless their own group or host says so.",
             examples=[1],
         )
     )
@@ -252,9 +169,9 @@ class Settings(Strict):
         examples=[[{"source": "/data/mnist", "target": "/data"}]],
     )
     restart: Literal["never", "on-failure"] = Field(
-        "never",
+        "on-failure",
         description="Whether a task that ends with an exit code other than 0 is started again where it is.",
-        examples=["on-failure"],
+        examples=["never"],
     )
     max_restarts: Annotated[Count, Field(ge=1, le=1000)] = Field(
         3, description="After how many restarts a task that keeps failing is left alone.", examples=[3]
@@ -274,16 +191,33 @@ class Settings(Strict):
         examples=[120],
     )
 
+    @property
+    def by_flags(self) -> bool:
+        """Whether the command line tells a task who it is."""
+        return self.wiring != "tf_config" and self.strategy != "single"
+
+    @property
+    def flag_names(self) -> Mapping[str, str]:
+        """What the program calls the four flags, without dashes; those that have their usual names are not in it."""
+        if isinstance(self.wiring, str):
+            return {}
+        names = {name: getattr(self.wiring.flags, name).removeprefix("--") for name in FLAGS}
+        return {name: other for name, other in names.items() if other != name}
+
     @model_validator(mode="before")
     @classmethod
-    def _choose_runtime(cls, values: Any) -> Any:
-        """An image says that tasks run in containers, unless `runtime` says something else."""
-        if not isinstance(values, dict) or "runtime" in values:
+    def _fill_in(cls, values: Any) -> Any:
+        """Choose what follows from other settings: the runtime from the image, and the wiring from the strategy."""
+        if not isinstance(values, dict):
             return values
-        return {**values, "runtime": implied_runtime(values.get("image"))}
+        implied = {
+            "runtime": implied_runtime(values.get("image")),
+            "wiring": implied_wiring(values.get("strategy")),
+        }
+        return {**implied, **values}
 
 
-SHARED = ("cluster", "image", "runtime", "wiring")
+SHARED = ("cluster", "image", "runtime", "strategy", "wiring")
 """Settings that must be the same for every task of an inventory."""
 
 CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "mounts", "bind", "allow_insecure_network")

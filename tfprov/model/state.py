@@ -28,12 +28,14 @@ class Box:
 
     `address` is where its port is published; `memory` is in bytes, `cpus` in cores, and None means no limit; `gpus` is a
     number, -1 for all. `code` is the digest of code that is not in the image, and put into the container before it starts.
-    `files_of` is the task whose checkpoint directory it works on, where that is not its own.
+    `files_of` is the task whose checkpoint directory it works on, where that is not its own; with `only_reads` it cannot
+    write there.
     """
 
     image: str
     code: str | None = None
     files_of: str | None = None
+    only_reads: bool = False
     address: str = "127.0.0.1"
     memory: int | None = None
     cpus: float | None = None
@@ -95,6 +97,10 @@ class Observed:
     started_at: float | None = None
     finished_at: float | None = None
     restarts: int = 0
+    restarting: bool = False
+    """Whether it has ended and is about to be started again, which counts as running."""
+    last_exit: int | None = None
+    """The exit code with which it ended before it was started again, where that is known."""
     stopped: bool = False
     """Whether it ended because tfprov stopped it."""
     error: str = ""

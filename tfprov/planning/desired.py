@@ -13,9 +13,8 @@ from tfprov.model.checks import bytes_of
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.node import Node, Scalar, find, plain
 from tfprov.model.state import Box, Container, Mount
-from tfprov.wiring import to_flags, to_tf_config
+from tfprov.planning import telling
 
-_TENSORBOARD = ("tensorboard", "--logdir={dir}", "--host={address}", "--port={port}")
 _SAID = 16
 """Hex digits of the hash that stands for the value of an environment variable in a label."""
 
@@ -69,13 +68,12 @@ def desired(
 def _container(  # noqa: PLR0913  one task, seen from all sides
     cluster: Cluster, task: Task, role: RoleSettings, *, code: str | None, directory: str, boxed: Boxed | None
 ) -> Container:
-    values, wiring = role.values, cluster.wiring(task)
-    late = _late(cluster, task, role, directory)
+    values, in_container = role.values, boxed is not None
+    late = _late(cluster, task, role, directory, telling.data_dir(role, in_container=in_container))
     listens = "0.0.0.0" if boxed else task.address  # noqa: S104  in a container; the host publishes on one address
-    command = [str(word) for word in late["command"]] if late["command"] else _tensorboard(task, directory, listens)
+    stated = [str(word) for word in late["command"] or ()]
+    command = stated or telling.default_command(cluster, task, directory, listens)
     flags, env = _flags(role, late["flags"]), {name: _text(value) for name, value in late["env"].items()}
-    by_flags = values.wiring == "flags" and task.role != "tensorboard"
-    told = to_flags(wiring) if by_flags else []
     return Container(
         task=task,
         spec={
@@ -88,21 +86,20 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
                 name: _hashed(cluster.name, name, value) if boxed or name in late["secret"] else value
                 for name, value in env.items()
             },
-            # A tensorboard is told nothing about the cluster: a worker more or less is no reason to restart it.
-            "wiring": _wiring(cluster, task, values.wiring) if task.role != "tensorboard" else {},
+            "wiring": telling.wiring(cluster, task, role),
             "endpoint": task.endpoint,
+            **({"data": _data(role, boxed)} if role.reads_data else {}),
+            **({"reads": cluster.chief.name} if boxed and task.role == "tensorboard" else {}),
             **(_around(role, boxed) if boxed else {}),
         },
         argv=(
             *command,
-            *told,
+            *telling.flags(cluster, task, role),
             *(f"--{name}" if value is None else f"--{name}={value}" for name, value in flags.items()),
         ),
         env={
             **env,
-            "TF_CONFIG": to_tf_config(wiring),
-            "TFPROV_CLUSTER": cluster.name,
-            "TFPROV_TASK": task.name,
+            **telling.environment(cluster, task, role, in_container=in_container),
             "TFPROV_CHECKPOINT_DIR": directory,
         },
         checkpoint_dir=directory,
@@ -134,30 +131,36 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: Boxed) -> Box:
     return Box(
         image=boxed.reference,
         code=boxed.code,
-        # An evaluator and a tensorboard work on the chief's files.
-        files_of=None if task.trains else cluster.chief.name,
+        # An evaluator and a tensorboard work on the chief's files; what the evaluator finds out, it writes beside them.
+        files_of=cluster.chief.name if task.reads else None,
+        only_reads=task.role == "tensorboard",
         address=boxed.address,
         memory=bytes_of(values.memory) if values.memory else None,
         cpus=float(values.cpus) if values.cpus else None,
         gpus=-1 if values.gpus == "all" else values.gpus,
         pids=values.pids,
-        mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in values.mounts),
+        mounts=(*_data_mount(role), *(Mount(mount.source, mount.target, mount.read_only) for mount in values.mounts)),
     )
+
+
+def _data(role: RoleSettings, boxed: Boxed | None) -> dict[str, str | None]:
+    path = telling.data_path(role)
+    return {"path": path, "to": telling.data_dir(role, in_container=True)} if boxed else {"path": path}
+
+
+def _data_mount(role: RoleSettings) -> tuple[Mount, ...]:
+    path = telling.data_path(role)
+    return (Mount(path, role.values.data.to),) if path and role.values.data and role.reads_data else ()
 
 
 def _hashed(cluster: str, name: str, value: str) -> str:
     return hashlib.sha256(f"{cluster}/{name}={value}".encode()).hexdigest()[:_SAID]
 
 
-def _wiring(cluster: Cluster, task: Task, style: str) -> dict[str, Any]:
-    hosts = {f"{job}_hosts": list(addresses) for job, addresses in cluster.spec.items()}
-    return {"style": style, "job_name": task.job, "task_index": task.index, **hosts}
-
-
-def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str) -> dict[str, Any]:
+def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str, data: str | None) -> dict[str, Any]:
     """Return `command`, `flags` and `env`, rendered with what only the task knows, and which names in `env` are secret."""
     faults = Faults()
-    rendered = render_late(role.node, for_task(role.variables, cluster.name, task.name, directory), faults)
+    rendered = render_late(role.node, for_task(role.variables, cluster.name, task.name, directory, data), faults)
     if faults.problems:
         raise InvalidInput(faults.problems)
     values: dict[str, Any] = plain(rendered)
@@ -182,7 +185,3 @@ def _flags(role: RoleSettings, flags: Mapping[str, Any]) -> dict[str, str | None
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _tensorboard(task: Task, directory: str, address: str) -> list[str]:
-    return [word.format(dir=directory, address=address, port=task.port) for word in _TENSORBOARD]

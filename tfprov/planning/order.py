@@ -3,13 +3,14 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tfprov.model.inventory import ROLES
 from tfprov.model.plan import KINDS, Action
-from tfprov.wiring import OUTSIDE
+from tfprov.wiring import FEEDERS, READERS
 
-_STOP_ORDER = ("chief", "evaluator", "tensorboard", "worker", "ps")
+_START_ORDER = ("ps", "dispatcher", "data_worker", "chief", "worker", "evaluator", "tensorboard")
+"""In which a plan lists starts: what others need comes before them."""
+_STOP_ORDER = ("chief", "evaluator", "tensorboard", "worker", "data_worker", "dispatcher", "ps")
 """The chief saves when it is stopped, and needs its ps for that."""
-_REMOVE_ORDER = ("evaluator", "tensorboard", "chief", "worker", "ps")
+_REMOVE_ORDER = ("evaluator", "tensorboard", "chief", "worker", "data_worker", "dispatcher", "ps")
 """An evaluator and a tensorboard have the chief's files open, which go with the chief."""
 
 
@@ -24,7 +25,7 @@ def ordered(actions: Sequence[Action], endpoints: Mapping[str, str]) -> tuple[Ac
 
 
 def _rank(action: Action) -> tuple[int, int]:
-    order = {"stop": _STOP_ORDER, "remove": _REMOVE_ORDER}.get(action.kind, ROLES)
+    order = {"stop": _STOP_ORDER, "remove": _REMOVE_ORDER}.get(action.kind, _START_ORDER)
     job = _job(action)
     return KINDS.index(action.kind), order.index(job) if job in order else 0
 
@@ -39,6 +40,15 @@ def _job(action: Action) -> str:
 
 def _is_ps(action: Action) -> bool:
     return _job(action) == "ps"
+
+
+def _feeds(action: Action) -> bool:
+    return _job(action) in FEEDERS
+
+
+def _eats(action: Action) -> bool:
+    """Whether it is one of those who train, and ask tf.data's service for data."""
+    return _job(action) in ("chief", "worker")
 
 
 class _Index:
@@ -57,7 +67,7 @@ class _Index:
                 self.delivered_to[action.host].append(action)
             if action.kind == "stop" and action.id in endpoints:
                 self.freeing[endpoints[action.id]].append(action)
-        self.readers = [remove for remove in self.of_kind["remove"] if _job(remove) in OUTSIDE]
+        self.readers = [remove for remove in self.of_kind["remove"] if _job(remove) in READERS]
         self.ps_stops = [stop for stop in self.of_kind["stop"] if _is_ps(stop)]
 
     def needs(self, action: Action) -> Iterator[Action]:
@@ -67,9 +77,11 @@ class _Index:
                 yield from self.of_subject["build", action.subject]
             case "stop" if _is_ps(action):  # the ps outlives everyone who still trains through it
                 yield from (stop for stop in self.of_kind["stop"] if not _is_ps(stop))
+            case "stop" if _feeds(action):  # nobody is left waiting for data
+                yield from (stop for stop in self.of_kind["stop"] if _eats(stop))
             case "remove":
                 yield from (stop for stop in self.of_subject["stop", action.subject] if stop.host == action.host)
-                if _job(action) not in OUTSIDE:
+                if _job(action) not in READERS:
                     yield from (one for one in self.readers if one.host == action.host)
             case "start":
                 yield from self._before_start(action)

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from tfprov.config.settings.resolve import RoleSettings
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
+from tfprov.planning.strategies import against_strategy, far_data, idle_gpus, incomplete_service, names_chief
 
 DEFAULT_PORT = 2222
 """The port of TensorFlow's own distributed examples."""
 TENSORBOARD_PORT = 6006
 
-_AT_MOST_ONE = ("chief", "evaluator", "tensorboard")
+_AT_MOST_ONE = ("chief", "evaluator", "tensorboard", "dispatcher")
 
 
 def place(roles: Sequence[RoleSettings]) -> Cluster:
@@ -18,17 +19,17 @@ def place(roles: Sequence[RoleSettings]) -> Cluster:
     problems = list(_impossible(roles))
     if problems:
         raise InvalidInput(problems)
-    wiring = roles[0].values.wiring
     ports = _Ports()
     counts: dict[str, int] = {}
     tasks = []
     for role in roles:
-        # The flags know no chief: with them, the host in the group `chief` runs worker 0, which the textbook makes chief.
-        job = "worker" if role.role == "chief" and wiring == "flags" else role.role
+        job = "worker" if role.role == "chief" and not names_chief(role) else role.role
         for _ in range(role.values.tasks_per_host):
             index = counts.get(job, 0)
             counts[job] = index + 1
-            tasks.append(Task(job, index, role.role, role.host, role.address, ports.take(role)))
+            # Nobody in the cluster speaks to a tensorboard, so its address is where it serves.
+            address = (role.serves_at or role.address) if role.role == "tensorboard" else role.address
+            tasks.append(Task(job, index, role.role, role.host, address, ports.take(role)))
     return Cluster(roles[0].values.cluster, tuple(tasks))
 
 
@@ -43,6 +44,10 @@ def _impossible(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
         if sum(role.values.tasks_per_host for role in of_role) > 1:
             at = of_role[-1].at("tasks_per_host") if len(of_role) == 1 else of_role[-1].group
             yield Problem(at, f"more than one {name} task", f"keep one host with one task in the group `{name}`")
+    yield from against_strategy(roles)
+    yield from incomplete_service(roles)
+    yield from far_data(roles)
+    yield from idle_gpus(roles)
     yield from _away_from_chief(roles)
     yield from _out_of_reach(roles)
 

@@ -147,7 +147,7 @@ def _starts(wanted: Sequence[Container], seen: Observation) -> Iterator[Action]:
 
 
 def _absence(container: Container, elsewhere: str | None, training: _Training) -> tuple[str, ...]:
-    if training.over and container.task.trains:
+    if training.over and not container.task.reads:
         return ()
     return (f"moved from {elsewhere}" if elsewhere else "not there",)
 
@@ -158,7 +158,7 @@ def _causes(container: Container, current: Observed, training: _Training) -> tup
         return changed
     if current.finished:
         return changed or (("the training starts again",) if training.again else ())
-    return () if training.over and container.task.trains else (current.ending, *changed)
+    return () if training.over and not container.task.reads else (current.ending, *changed)
 
 
 def _changes(container: Container, current: Observed) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ NOTHING = "nothing to do"
 def summary(cluster: Cluster) -> str:
     """Return the cluster in one line: `linear: 1 ps, 2 workers on 1 host`."""
     counts = ", ".join(
-        f"{count} {job}{'s' if count > 1 and job != 'ps' else ''}" for job, count in job_counts(cluster).items()
+        f"{count} {job.replace('_', ' ')}{'s' if count > 1 and job != 'ps' else ''}"
+        for job, count in job_counts(cluster).items()
     )
     hosts = len({task.host for task in cluster.tasks})
     return f"{cluster.name}: {counts} on {hosts} host{'s' if hosts > 1 else ''}"

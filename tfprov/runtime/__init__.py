@@ -9,13 +9,27 @@
         while not session.should_stop():
             session.run(train)
 
+What else a task offers: `records` (its part of the data), `synchronous` (steps that all make together), `evaluate` (what an
+evaluator does), `device(placement="greedy")`; with `join(in_graph=True)` one client builds `device(tower=0)` and so on.
+A program of TF2 says its strategy instead, and keeps to eager execution:
+
+    task = runtime.parameter_server()                  # ps and workers serve here; the chief goes on
+    task = runtime.multi_worker_mirrored()             # every task goes on
+    with task.strategy.scope():
+        ...create model and optimizer...
+    batches = task.batches(lambda shard, shards: ...)  # the tf.data.Dataset of one shard
+    with task.training({"model": model, "optimizer": optimizer}, train_steps=2000) as training:
+        while not training.should_stop():
+            training.run(learn, batches)               # learn(*batch) changes the variables and returns the loss
+
 The same program without flags and without TF_CONFIG trains alone, on one machine. Nothing here imports TensorFlow
 before `join`, and nothing of tfprov but the wiring and the names of a checkpoint's files.
 
 How a task ends, as its exit code:
 
       0   training reached `train_steps`, or its data ended
-      1   no session for `max_wait_secs`, or a ps was lost before the last checkpoint; one line on stderr
+      1   no session for `max_wait_secs`, or a ps was lost before the last checkpoint; one line on stderr. Under
+          `parameter_server` also when a ps is lost, under `multi_worker_mirrored` when any task is
       2   flags or a TF_CONFIG that cannot be a wiring; one line on stderr
     130   Ctrl-C before the end; the chief has saved the step it was at
     143   SIGTERM before the end, and always for a ps; the chief has saved the step it was at
@@ -23,6 +37,9 @@ How a task ends, as its exit code:
 A second signal ends the task at once. SIGUSR1 writes the stack of every thread to stderr.
 """
 
-from tfprov.runtime.task import Task, join
+from tfprov.runtime.coordinated import parameter_server
+from tfprov.runtime.joining import join
+from tfprov.runtime.mirrored import multi_worker_mirrored
+from tfprov.runtime.task import Task
 
-__all__ = ["Task", "join"]
+__all__ = ["Task", "join", "multi_worker_mirrored", "parameter_server"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfprov.checkpoint import step_of
 from tfprov.runtime.hooks import Ending
 from tfprov.runtime.lazy import graph_api
 from tfprov.runtime.leaving import exit_now, leave
@@ -19,14 +20,18 @@ POLL = 1
 
 @dataclass(frozen=True)
 class Place:
-    """What a session must know of its task; `target` is empty and `device` None for a task that trains alone."""
+    """What a session must know of its task; `target` is empty and `device` None for a task that trains alone.
+
+    `peers` are the tasks its session needs besides its own, as (`ps/0`, address); `filters` names their jobs.
+    """
 
     name: str
     is_chief: bool
     replicas: int
     target: str
     device: str | None
-    ps: Sequence[str]
+    peers: Sequence[tuple[str, str]]
+    filters: Sequence[str]
     checkpoint_dir: str
 
 
@@ -80,6 +85,13 @@ class Creator:
     def _prepare(self) -> Any:
         directory, scaffold = self.place.checkpoint_dir, self.scaffold
         newest = repair(directory)
+        step = max(step_of(newest), 0) if newest else None
+        self.ending.restored = step
+        if step is not None and self.place.target and (session := self._kept(step)):
+            sys.stderr.write(
+                f"tfprov: {self.place.name} goes on at step {self.ending.restored}, which the ps have kept\n"
+            )
+            return session
         session = self._session_manager().prepare_session(
             self.place.target,
             saver=scaffold.saver,
@@ -92,6 +104,26 @@ class Creator:
         if newest:
             sys.stderr.write(f"tfprov: {self.place.name} goes on from {directory}/{newest}\n")
         return session
+
+    def _kept(self, saved: int) -> Any:
+        """Return a session on the model that the ps hold, if it is all there and not behind the step `saved`, else None.
+
+        So a chief that comes back undoes nothing of what the workers did without it.
+        """
+        v1 = graph_api()
+        session = v1.Session(self.place.target, config=self._config())
+        try:
+            if session.run(self.scaffold.ready_for_local_init_op).size == 0:
+                step = int(session.run(v1.train.get_global_step()))
+                if step >= saved:
+                    session.run(self.scaffold.local_init_op)
+                    self.ending.restored = step
+                    return session
+        except v1.errors.OpError:
+            session.close()
+            raise
+        session.close()
+        return None
 
     def _wait(self) -> Any:
         return self._session_manager().wait_for_session(self.place.target, config=self._config())
@@ -114,12 +146,12 @@ class Creator:
         if self.config is not None:
             config.CopyFrom(self.config)
         if self.place.device and not config.device_filters:
-            config.device_filters.extend(["/job:ps", self.place.device])
+            config.device_filters.extend(self.place.filters)
         return config
 
     def _give_up(self) -> None:
         waited = f"error: {self.place.name}: no session after {self.max_wait_secs:g} s"
-        silent = [f"ps/{index} at {ps}" for index, ps in enumerate(self.place.ps) if not _answers(ps)]
+        silent = [f"{name} at {address}" for name, address in self.place.peers if not _answers(address)]
         why = f"no answer from {', '.join(silent)}" if silent else "the chief has not made the model ready"
         exit_now(f"{waited}: {why}", 1)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tfprov.runtime.lazy import graph_api
 from tfprov.runtime.leaving import Signals
+from tfprov.runtime.progress import Reporter
 
 
 class Hook:
@@ -35,12 +36,14 @@ class Hook:
 class Ending(Hook):
     """Ends the loop at `train_steps`, or after the step in which a signal came; `step` is the last one seen.
 
+    `restored` is the step of the model that the chief's session began with, None for a new model and for other tasks.
     It tells the coordinator, not the run context: the program may then still run a last `session.run` for its results,
     and a task that joins a finished training takes no step at all. (TF1's input queues are closed by then.)
     """
 
     def __init__(self, train_steps: int | None, replicas: int, signals: Signals) -> None:
         self.train_steps, self.replicas, self.signals, self.step = train_steps, replicas, signals, 0
+        self.restored: int | None = None
         self._global_step: Any = None
         self._coordinator: Any = None
 
@@ -166,3 +169,18 @@ class Rate(Hook):
         summary = graph_api().Summary()
         summary.value.add(tag="global_step/sec", simple_value=rate)
         graph_api().summary.FileWriterCache.get(self.directory).add_summary(summary, step)
+
+
+class Reporting(Hook):
+    """Keeps `progress.json` up to date."""
+
+    def __init__(self, ending: Ending, reporter: Reporter) -> None:
+        self.ending, self.reporter = ending, reporter
+
+    def after_create_session(self, _session: Any, _coordinator: Any, /) -> None:
+        """Say where the training begins, or goes on."""
+        self.reporter.begin(self.ending.step, self.ending.restored)
+
+    def after_run(self, _context: Any, _values: Any, /) -> None:
+        """Count the step."""
+        self.reporter.stepped(self.ending.step)

@@ -3,8 +3,13 @@
 from typing import Any
 
 
+def tensorflow() -> Any:
+    """Return the module tensorflow."""
+    import tensorflow as module  # noqa: PLC0415 - the one late import of the runtime
+
+    return module
+
+
 def graph_api() -> Any:
     """Return tf.compat.v1, where servers, sessions and hooks live in every TensorFlow since 1.13."""
-    import tensorflow  # noqa: PLC0415 - the one late import of the runtime
-
-    return tensorflow.compat.v1
+    return tensorflow().compat.v1

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfprov.runtime.creator import Creator, Place
-from tfprov.runtime.hooks import Ending, Progress, Rate, Release
+from tfprov.runtime.hooks import Ending, Progress, Rate, Release, Reporting
 from tfprov.runtime.lazy import graph_api
 from tfprov.runtime.leaving import Signals, die, leave
+from tfprov.runtime.placement import PlacementFile
+from tfprov.runtime.progress import Reporter
 
 THREADS = 3
 """Seconds the threads of queues have to end after the last save. In a synchronous training the chief's waits for the
@@ -26,6 +28,7 @@ class Options:
     keep: int
     progress: Mapping[str, Any]
     progress_every_steps: int
+    examples_per_step: int | None
     max_wait_secs: float
     hooks: Sequence[Any]
     scaffold: Any
@@ -39,8 +42,9 @@ def training(place: Place, options: Options, signals: Signals) -> Iterator[Any]:
     ending = Ending(options.train_steps, place.replicas, signals)
     scaffold = _scaffold(place, options)
     creator = Creator(place, scaffold, options.config, options.max_wait_secs, ending)
-    hooks = _hooks(place, options, scaffold, ending)
-    with signals.watched():
+    reporter = Reporter(place.checkpoint_dir, place.name, options.examples_per_step)
+    hooks = _hooks(place, options, scaffold, ending, reporter)
+    with signals.watched(), contextlib.closing(reporter):
         try:
             with v1.train.MonitoredSession(creator, hooks, stop_grace_period_secs=THREADS) as session:
                 yield session
@@ -67,9 +71,10 @@ def _scaffold(place: Place, options: Options) -> Any:
     return v1.train.Scaffold(saver=saver, copy_from_scaffold=given)
 
 
-def _hooks(place: Place, options: Options, scaffold: Any, ending: Ending) -> list[Any]:
-    hooks: list[Any] = [ending]
+def _hooks(place: Place, options: Options, scaffold: Any, ending: Ending, reporter: Reporter) -> list[Any]:
+    hooks: list[Any] = [ending, Reporting(ending, reporter)]
     if place.is_chief:
+        hooks.append(PlacementFile(place.checkpoint_dir, place.device or "/job:worker/task:0"))
         hooks += _chief_hooks(place.checkpoint_dir, options, scaffold)
         hooks.append(Rate(ending, options.summary_every_steps, place.checkpoint_dir))
         if options.progress:

@@ -1,34 +1,34 @@
-"""The task a program finds itself to be: who it is, where its graph goes, and its training session."""
+"""The task a program finds itself to be: who it is, where its graph and its data lie, and its training session."""
 
 import contextlib
-import faulthandler
-import os
-import re
-import signal
 import sys
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from tfprov.runtime.creator import Place
-from tfprov.runtime.lazy import graph_api
+from tfprov.runtime.evaluating import Measure, evaluate
+from tfprov.runtime.lazy import graph_api, tensorflow
 from tfprov.runtime.leaving import WORKER_GRACE, Signals, die
+from tfprov.runtime.placement import Greedy, strategy
 from tfprov.runtime.session import Options, training
-from tfprov.wiring import OUTSIDE, Wiring, WiringError, from_flags, from_tf_config
-
-CHECKPOINT_DIR = "TFPROV_CHECKPOINT_DIR"
-ALONE = Wiring("worker", 0)
-"""A program without flags and without TF_CONFIG: the chief of nobody."""
+from tfprov.runtime.sharding import part
+from tfprov.runtime.synchronous import synchronous
+from tfprov.wiring import OUTSIDE, Wiring
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task of the training, with its server running. `server` is None for a task that is alone or outside."""
+    """One task of the training, with its server running. `server` is None for a task that is alone or outside.
+
+    `in_graph`: this is the one client, and the workers serve its towers.
+    """
 
     wiring: Wiring
     checkpoint_dir: str
     server: Any = None
+    in_graph: bool = False
+    _greedy: list[Greedy] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -41,8 +41,20 @@ class Task:
         return self.wiring.is_chief
 
     @property
+    def is_alone(self) -> bool:
+        """Whether it is the whole training: no ps, no other worker, and nobody else who would evaluate."""
+        return not self.is_evaluator and sum(map(len, self.wiring.cluster.values())) <= 1
+
+    @property
+    def is_evaluator(self) -> bool:
+        """Whether it measures what the others train; see `evaluate`."""
+        return self.wiring.job == "evaluator"
+
+    @property
     def replicas(self) -> int:
-        """How many tasks train: the chief and the workers, 1 for a task that is alone."""
+        """How many tasks train: the chief and the workers; 1 for a task that is alone, and for an in-graph client."""
+        if self.in_graph:
+            return 1
         return sum(len(addresses) for job, addresses in self.wiring.cluster.items() if job != "ps") or 1
 
     @property
@@ -56,13 +68,59 @@ class Task:
         """The address of this task's own server, for a tf.compat.v1.Session; empty for a task that is alone."""
         return str(self.server.target) if self.server else ""
 
-    def device(self) -> contextlib.AbstractContextManager[Any]:
-        """Where the graph is built: variables go round the ps, everything else to this task."""
+    @property
+    def towers(self) -> int:
+        """How many workers compute for an in-graph client; 1 for one that is alone, and for every other task."""
+        return (self.in_graph and len(self.wiring.cluster.get("worker", ()))) or 1
+
+    def device(
+        self, placement: str = "round_robin", *, tower: int | None = None
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Where the graph is built: variables on the ps, everything else on this task.
+
+        `placement` is how variables are spread: `round_robin`, or `greedy` by their bytes. An in-graph client builds
+        each of its towers on the worker that `tower` says, from 0. Raises ValueError for another placement or tower.
+        """
+        if tower is not None and not 0 <= tower < self.towers:
+            raise ValueError(f"{self.name} has {self.towers} towers: there is no tower {tower}")
+        spread = strategy(placement, len(self.wiring.cluster.get("ps", ())), self._greedy)
         if self.server is None:
             return contextlib.nullcontext()
         v1 = graph_api()
-        setter = v1.train.replica_device_setter(cluster=_cluster_spec(self.wiring), worker_device=_device(self.wiring))
+        worker = f"/job:worker/task:{tower}" if self.in_graph and tower is not None else self._device
+        setter = v1.train.replica_device_setter(
+            cluster=cluster_spec(self.wiring), worker_device=worker, ps_strategy=spread
+        )
         return v1.device(setter)  # type: ignore[no-any-return]
+
+    def records(self, pattern: str, by: str = "auto", *, tower: int | None = None) -> Any:
+        """Return a dataset of the TFRecords of this replica, or of a tower: those of the others it does not see.
+
+        `pattern` names the files (`/data/train-*.tfrecord`); `by` is `file`, `index` or `auto`, see `sharding.part`. What
+        was chosen is told on stderr. No such file ends the task with code 1. Raises ValueError as `part` does.
+        """
+        if not (files := tensorflow().io.gfile.glob(pattern)):
+            die(f"{self.name}: no file is called {pattern}: write the data there, on every host that trains")
+        which = (self.replica, self.replicas) if tower is None else (tower, self.towers)
+        mine = part(files, *which, by)
+        reader = self.name if tower is None else f"{self.name}, tower {tower},"
+        sys.stderr.write(f"tfprov: {reader} reads {mine} of the {len(files)} that are {pattern}\n")
+        return graph_api().data.TFRecordDataset(list(mine.files)).shard(mine.every, mine.first)
+
+    def synchronous(self, optimizer: Any, backup_workers: int = 0) -> tuple[Any, list[Any]]:
+        """Return an optimizer whose step waits for the gradients of all replicas, and the hooks for its session.
+
+        With backup workers a step takes the first gradients and drops those of as many stragglers. Raises ValueError
+        where none would be left. See `synchronous`.
+        """
+        return synchronous(optimizer, self.replicas, self.is_chief, backup_workers)
+
+    def evaluate(self, build: Callable[[], Measure], *, train_steps: int, best: str | None = None) -> dict[str, float]:
+        """Measure every checkpoint in `checkpoint_dir`, which is the chief's, until that of `train_steps`.
+
+        What an evaluator does, and a task that is alone at its end. Returns the last result; see `evaluating.evaluate`.
+        """
+        return evaluate(build, self.checkpoint_dir, train_steps, best)
 
     def session(  # noqa: PLR0913 - keywords with defaults
         self,
@@ -74,6 +132,7 @@ class Task:
         keep: int = 5,
         progress: Mapping[str, Any] | None = None,
         progress_every_steps: int = 200,
+        examples_per_step: int | None = None,
         max_wait_secs: float = 300,
         hooks: Sequence[Any] = (),
         scaffold: Any = None,
@@ -84,7 +143,8 @@ class Task:
         The chief restores the newest whole checkpoint, saves `model.ckpt-STEP` in its `checkpoint_dir` at the start,
         every `save_every_steps` steps or `save_every_secs` seconds (60 when neither is given), and at the end, and
         keeps the newest `keep`. It writes merged summaries and `global_step/sec` every `summary_every_steps` steps, and
-        prints the scalars of `progress` every `progress_every_steps`.
+        prints the scalars of `progress` every `progress_every_steps`. Every task tells its speed in `progress.json`, in
+        examples as well where `examples_per_step` says how many a step of this task takes.
 
         A signal lets the running step end, saves, and leaves with 128 + signal. After `max_wait_secs` without a
         session, at the start or after a lost ps, the task ends with code 1. `hooks` are the program's own, `scaffold`
@@ -102,6 +162,7 @@ class Task:
             keep=keep,
             progress=progress or {},
             progress_every_steps=progress_every_steps,
+            examples_per_step=examples_per_step,
             max_wait_secs=max_wait_secs,
             hooks=hooks,
             scaffold=scaffold,
@@ -110,87 +171,26 @@ class Task:
         return training(self._place(), options, Signals(None if self.is_chief else WORKER_GRACE))
 
     def _place(self) -> Place:
+        needed = ("ps", "worker") if self.in_graph else ("ps",)
+        addresses = {job: self.wiring.cluster.get(job, ()) for job in needed}
         return Place(
             name=self.name,
             is_chief=self.is_chief,
             replicas=self.replicas,
             target=self.target,
-            device=_device(self.wiring) if self.server else None,
-            ps=self.wiring.cluster.get("ps", ()),
+            device=self._device if self.server else None,
+            peers=[
+                (f"{job}/{index}", at) for job, all_of_it in addresses.items() for index, at in enumerate(all_of_it)
+            ],
+            filters=[*(f"/job:{job}" for job in needed), self._device],
             checkpoint_dir=self.checkpoint_dir,
         )
 
-
-def join(
-    argv: Iterable[str] | None = None,
-    environ: Mapping[str, str] | None = None,
-    *,
-    names: Mapping[str, str] | None = None,
-    config: Any = None,
-) -> Task:
-    """Start this task's server and return the task; a ps serves here until a signal ends it.
-
-    The four flags are read from `argv` (default: sys.argv), under the names `names` gives them, else TF_CONFIG from
-    `environ`. Eager execution is switched off: the graph API is what ps and workers share. A wiring that cannot be
-    ends the program with code 2, a server that cannot start with code 1. `config` is the server's ConfigProto.
-    """
-    environ = os.environ if environ is None else environ
-    wiring = _wiring(sys.argv[1:] if argv is None else argv, environ, names)
-    faulthandler.register(signal.SIGUSR1, file=2)  # not sys.stderr: in a notebook it is no file
-    graph_api().disable_eager_execution()
-    directory = environ.get(CHECKPOINT_DIR) or "checkpoints"
-    if wiring.job == "ps":
-        _serve(wiring, config)
-    return Task(wiring, directory, _server(wiring, config) if wiring.address else None)
+    @property
+    def _device(self) -> str:
+        return f"/job:{self.wiring.job}/task:{self.wiring.index}"
 
 
-def _wiring(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None) -> Wiring:
-    try:
-        found = from_flags(argv, names) or from_tf_config(environ.get("TF_CONFIG", "")) or ALONE
-        check(found)
-    except WiringError as error:
-        die(str(error), 2)
-    return found
-
-
-def check(wiring: Wiring) -> None:
-    """Raise WiringError for a wiring that names no cluster a program can train in."""
-    if not wiring.cluster and not wiring.is_chief and wiring.job not in OUTSIDE:
-        raise WiringError(
-            f"{wiring.job}/{wiring.index} has no cluster: give --ps_hosts and --worker_hosts, or TF_CONFIG"
-        )
-    training = sum(len(addresses) for job, addresses in wiring.cluster.items() if job != "ps")
-    if training > 1 and not wiring.cluster.get("ps"):
-        raise WiringError(f"{training} tasks train and there is no ps to share the variables: give --ps_hosts")
-    for address in (address for addresses in wiring.cluster.values() for address in addresses):
-        if not (match := re.fullmatch(r"\S+:([0-9]{1,5})", address)) or not 0 < int(match[1]) < 65536:
-            raise WiringError(f"{address!r} is not an address: write host:port")
-
-
-def _serve(wiring: Wiring, config: Any) -> NoReturn:
-    """`Server.join` never returns and hears no signal; the server works without it for as long as it is referenced."""
-    if config is None:
-        # Variables live in the ps's memory; a GPU would only be taken from a worker on the same machine.
-        config = graph_api().ConfigProto(device_count={"GPU": 0})
-    with Signals().watched():
-        server = _server(wiring, config)
-        while server:
-            time.sleep(3600)
-    raise AssertionError("a ps ends by a signal")
-
-
-def _server(wiring: Wiring, config: Any) -> Any:
-    v1 = graph_api()
-    try:
-        return v1.train.Server(_cluster_spec(wiring), wiring.job, wiring.index, protocol="grpc", config=config)
-    except v1.errors.OpError as error:
-        reason = next(iter(str(error).splitlines()), "unknown reason")
-        die(f"{wiring.job}/{wiring.index} cannot serve at {wiring.address}: {reason}")
-
-
-def _cluster_spec(wiring: Wiring) -> Any:
+def cluster_spec(wiring: Wiring) -> Any:
+    """Return TensorFlow's ClusterSpec of the cluster."""
     return graph_api().train.ClusterSpec({job: list(addresses) for job, addresses in wiring.cluster.items()})
-
-
-def _device(wiring: Wiring) -> str:
-    return f"/job:{wiring.job}/task:{wiring.index}"

@@ -18,6 +18,8 @@ ROLE_SENTENCES = {
     "worker": "The hosts of workers, which compute. Without a group `chief`, worker 0 is the chief.",
     "evaluator": "The host of an evaluator, which reads the chief's checkpoints: the chief's host.",
     "tensorboard": "The host of a TensorBoard, which reads the chief's event files: the chief's host.",
+    "dispatcher": "The host of the dispatcher of tf.data's service, which shares the data out among the data workers.",
+    "data_worker": "The hosts of data workers, which read and prepare data for those who train.",
 }
 SECTION_SENTENCES = {
     "hosts": "The hosts of this group: a name, or a range such as `node[1:3]`, with a `:` behind it.",

@@ -57,10 +57,11 @@ def _connections() -> Iterator[str]:
 
 def _all(schema: Schema, prefix: str = "") -> Iterator[tuple[str, Schema]]:
     """Yield every setting with its dotted name, each before those within it."""
-    for name, below in schema.get("properties", {}).items():
-        yield prefix + name, below
-        yield from _all(below, f"{prefix}{name}.")
-        yield from _all(below.get("items", {}), f"{prefix}{name}[].")
+    for one in (schema, *schema.get("anyOf", ())):
+        for name, below in one.get("properties", {}).items():
+            yield prefix + name, below
+            yield from _all(below, f"{prefix}{name}.")
+            yield from _all(below.get("items", {}), f"{prefix}{name}[].")
 
 
 def _anchor(name: str) -> str:

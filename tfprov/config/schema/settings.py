@@ -89,7 +89,7 @@ class _Adapted:
     def value(self, raw: Schema, *, in_list: bool = False) -> Schema:
         """Return what a value may be."""
         raw = self.resolved(raw)
-        kinds = [self.kind(self.resolved(one), in_list=in_list) for one in raw.get("anyOf", [raw])]
+        kinds = [self.kind(self.resolved(one), in_list=in_list) for one in _alternatives(raw)]
         found = _joined(kinds)
         return computed(found) if self.computed else found
 
@@ -139,6 +139,12 @@ def _joined(kinds: list[Schema]) -> Schema:
         joined = {"type": names if len(names) > 1 else names[0], **{k: v for k, v in joined.items() if k != "type"}}
     alternatives = [*choices, *([joined] if flat else [])]
     return alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
+
+
+def _alternatives(raw: Schema) -> list[Schema]:
+    """Return what a value may be; what several models share is `oneOf` with a discriminator."""
+    found: list[Schema] = raw.get("anyOf") or raw.get("oneOf") or [raw]
+    return found
 
 
 def _types(kind: Schema) -> list[str]:

@@ -3,34 +3,16 @@
 from collections.abc import Iterator
 
 from tfprov.errors import Problem, shown
-from tfprov.model.inventory import NAMESPACE, Inventory
 from tfprov.model.node import Mapping, find
-from tfprov.model.settings import CONTAINER_ONLY, Image, Settings
+from tfprov.model.parts import Image
+from tfprov.model.settings import CONTAINER_ONLY, Settings
 
 ANYWHERE = "0.0.0.0"  # noqa: S104  it is refused here
 CODE = "/code"
 """Where the training program lies in every container."""
 
-_OF_A_PS = ("group `ps`", "group_vars of `ps`", "host", "host_vars")
-"""Places that mean a ps when they speak of GPUs; the others mean whoever trains."""
 _KINDS = ("build", "name", "archive")
 _FOR_BUILD = ("dockerfile", "build_args", "build_on", "ca_bundle", "pip_conf")
-
-
-def without_gpus(inventory: Inventory, host: str, written: Mapping) -> Mapping:
-    """Return the settings of a ps without GPUs that are meant for others: its TensorFlow would take all their memory.
-
-    It keeps those that the group `ps` or its host gives it.
-    """
-    for layer in inventory.layers(host, role="ps") if "gpus" in written.entries else ():
-        own = layer.vars.get(NAMESPACE)
-        if layer.origin in _OF_A_PS and isinstance(own, Mapping) and "gpus" in own.entries:
-            return written
-    return (
-        written
-        if "gpus" not in written.entries
-        else Mapping({k: v for k, v in written.entries.items() if k != "gpus"}, written.at, written.keys)
-    )
 
 
 def at_odds(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
@@ -90,6 +72,12 @@ def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
 
 def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
     taken = {"the code": CODE, "the checkpoints": values.checkpoints.dir}
+    if values.data is not None:
+        for what, directory in taken.items():
+            if _overlap(values.data.to, directory):
+                said = f"`data.to` is in the way of {what} in {shown(directory)}"
+                yield Problem(find(node, ["data", "to"])[1], said, "choose another directory")
+        taken["the data"] = values.data.to
     seen: set[str] = set()
     for number, mount in enumerate(values.mounts):
         at = find(node, ["mounts", number, "target"])[1]

@@ -16,7 +16,7 @@ from tfprov.model.node import Items, Mapping, Node, Scalar, find
 
 Path = tuple[str | int, ...]
 
-_TYPES = ("str", "int", "float", "bool", "[key]")
+_TYPES = ("str", "int", "float", "bool", "word", "mapping", "[key]")
 _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 

@@ -6,17 +6,18 @@ from tfprov.config.templates.values import Faults, Variables, render
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
 LATE = ("command", "flags", "env")
-"""Settings that may use `task.job`, `task.index` and `checkpoint_dir`."""
+"""Settings that may use `task.job`, `task.index`, `checkpoint_dir` and `data_dir`."""
 
 
 _ELSEWHERE = "put it into `env`, or into a file on the host that `mounts` brings"
 
 
-def for_task(variables: Variables, cluster: str, task: str, directory: str) -> Variables:
-    """Return `variables` with what is only known for the task called `task`."""
+def for_task(variables: Variables, cluster: str, task: str, directory: str, data: str | None = None) -> Variables:
+    """Return `variables` with what is only known for the task called `task`; `data` is where it finds its data."""
     job, _, index = task.partition("/")
     known = {"job": job, "index": int(index), "name": task}
-    return variables.with_special(cluster=cluster, checkpoint_dir=directory, task=known)
+    read = {"data_dir": data} if data else {}
+    return variables.with_special(cluster=cluster, checkpoint_dir=directory, task=known, **read)
 
 
 def render_late(node: Mapping, variables: Variables, faults: Faults) -> Mapping:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tfprov.config.settings.containers import without_gpus
 from tfprov.config.settings.explain import model_in
 from tfprov.config.settings.late import LATE, for_task
+from tfprov.config.settings.meant import meant_for_others
 from tfprov.config.templates.known import variables
 from tfprov.config.templates.values import Variables, is_template, render
 from tfprov.config.vault.opening import Unopened
@@ -18,7 +18,8 @@ from tfprov.config.vault.secrets import SECRETS, mentions_secret
 from tfprov.errors import InvalidInput, Position, Usage, shown
 from tfprov.model.inventory import EXTRA, NAMESPACE, ROLES, Inventory
 from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, scalars, visible
-from tfprov.model.settings import Settings, Strict, implied_runtime
+from tfprov.model.parts import Strict
+from tfprov.model.settings import Settings, implied_runtime, implied_wiring
 
 Path = tuple[str, ...]
 
@@ -210,12 +211,15 @@ def _settings(inventory: Inventory, host: str, role: str) -> Iterator[Origin]:
     stacks = {path: stack for path, stack in _stacked(inventory, host, role).items() if path[0] == NAMESPACE}
     nodes = inventory.variables(host, role=role)
     written = nodes.get(NAMESPACE)
-    if role == "ps" and isinstance(written, Mapping) and "gpus" not in without_gpus(inventory, host, written).entries:
-        stacks.pop((NAMESPACE, "gpus"), None)
+    if isinstance(written, Mapping):
+        foreign = set(meant_for_others(inventory, host, role, written))
+        stacks = {path: stack for path, stack in stacks.items() if not foreign & {path[1:2], path[1:3]}}
     others = _of_other_roles(inventory, host, role)
     context = variables(inventory, host, nodes)
     cluster = written.get("cluster") if isinstance(written, Mapping) else None
-    task = for_task(context, str(visible(cluster)) if cluster else "", f"{role}/0", "/checkpoints")
+    data = written.get("data") if isinstance(written, Mapping) else None
+    where = "/data" if isinstance(data, Mapping) else None  # what it says differs from task to task
+    task = for_task(context, str(visible(cluster)) if cluster else "", f"{role}/0", "/checkpoints", where)
     order = list(Settings.model_fields)
     for path in sorted(stacks, key=lambda path: (order.index(path[1]) if path[1:2] and path[1] in order else -1, path)):
         late = path[1:2] and path[1] in LATE
@@ -225,11 +229,14 @@ def _settings(inventory: Inventory, host: str, role: str) -> Iterator[Origin]:
         if default.path == (NAMESPACE, "runtime") and isinstance(written, Mapping):
             image = written.get("image")
             value = implied_runtime(image.data if isinstance(image, Scalar) else image)
+        if default.path == (NAMESPACE, "wiring") and isinstance(written, Mapping):
+            strategy = written.get("strategy")
+            value = implied_wiring(strategy.data if isinstance(strategy, Scalar) else None)
         yield replace(default, value=value, elsewhere=others.get(default.path, ()))
 
 
 def _tells_tasks_apart(node: Node) -> bool:
-    return any("task" in str(value.data) or "checkpoint_dir" in str(value.data) for value in scalars(node))
+    return any(name in str(value.data) for value in scalars(node) for name in ("task", "checkpoint_dir", "data_dir"))
 
 
 def _of_other_roles(inventory: Inventory, host: str, role: str) -> dict[Path, tuple[Given, ...]]:

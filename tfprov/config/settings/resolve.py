@@ -9,9 +9,10 @@ from pydantic import ValidationError
 
 from tfprov.config.settings.ansible_values import ADDRESSES
 from tfprov.config.settings.connection import Connection, connection, connection_of
-from tfprov.config.settings.containers import at_odds, without_gpus
+from tfprov.config.settings.containers import at_odds
 from tfprov.config.settings.explain import Explainer
 from tfprov.config.settings.late import LATE, for_task, render_late
+from tfprov.config.settings.meant import DEFAULT_COMMANDS, meant_for
 from tfprov.config.settings.role_settings import RoleSettings
 from tfprov.config.settings.roles import empty_roles, no_roles, strays
 from tfprov.config.settings.sharing import Checked, Sharing
@@ -24,7 +25,7 @@ from tfprov.errors import InvalidInput, Problem, shown
 from tfprov.model.checks import wrong_address
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain, scalars
-from tfprov.model.settings import Settings
+from tfprov.model.settings import Settings, implied_wiring
 from tfprov.wiring import FLAGS
 
 __all__ = ["RoleSettings", "Rule", "connection_of", "resolve"]
@@ -113,8 +114,7 @@ def _one(
         fix = "write it as YAML, such as into group_vars/all.yml" if in_braces else "write one setting per line"
         faults.add(written.at, f"`{NAMESPACE}` must be a mapping", fix)
         raise InvalidInput(faults.problems)
-    if role == "ps":
-        written = without_gpus(inventory, host, written)
+    written = meant_for(inventory, host, role, written)
     found = sharing.checked(role, written, context, partial(_checked, role, written, context, whole=whole))
     faults.problems.extend(found.problems)
     values = found.values
@@ -136,7 +136,7 @@ def _checked(role: str, written: Mapping, context: Variables, *, whole: bool) ->
     rendered = _rendered(written, context, faults)
     _try_late(role, rendered, context, faults)
     values = _validated(rendered, faults, whole=whole)
-    if whole and role != "tensorboard" and _lacks_command(rendered):
+    if whole and role not in DEFAULT_COMMANDS and _lacks_command(rendered):
         at, fix = find(rendered, ["command"])[1], "for example `command: [python, linear.py]`"
         faults.add(at, f"`command` is missing for the role `{role}`", fix)
     return Checked(rendered, values, tuple(faults.problems))
@@ -161,12 +161,22 @@ def _rendered(written: Mapping, context: Variables, faults: Faults) -> Mapping:
 
 def _try_late(role: str, node: Mapping, context: Variables, faults: Faults) -> None:
     """Render what is rendered for each task once already, so that its problems are told with all the others."""
-    wiring, cluster = node.get("wiring"), node.get("cluster")
-    by_flags = not isinstance(wiring, Scalar) or wiring.data != "tf_config"
-    job = "worker" if role == "chief" and by_flags else role
+    cluster = node.get("cluster")
     name = cluster.text if isinstance(cluster, Scalar) else ""
     fixed = {key: _without_index(node.entries[key]) for key in LATE if key in node.entries}
-    render_late(Mapping(fixed), for_task(context, name, f"{job}/0", "/checkpoints"), faults)
+    data = "/data" if isinstance(node.get("data"), Mapping) else None
+    render_late(Mapping(fixed), for_task(context, name, f"{_job(role, node)}/0", "/checkpoints", data), faults)
+
+
+def _job(role: str, node: Mapping) -> str:
+    """Return the job that a role's tasks have, as far as it is known before the settings are checked."""
+    wiring, strategy = (_word(node.get(name)) for name in ("wiring", "strategy"))
+    named = strategy != "multi_worker_mirrored" and (wiring or implied_wiring(strategy)) == "tf_config"
+    return "worker" if role == "chief" and not named else role
+
+
+def _word(node: Node | None) -> str | None:
+    return str(node.data) if isinstance(node, Scalar) else None
 
 
 def _without_index(node: Node) -> Node:
@@ -188,7 +198,7 @@ def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None
         missing = not whole and all(item["type"] == "missing" for item in error.errors())
         faults.problems.extend(() if missing else _explainer.problems(node, error, faults.at))
         return None
-    faults.problems.extend([*_reserved(node, values), *at_odds(node, values, whole=whole)])
+    faults.problems.extend([*_reserved(node, values), *_unsaid(node, values), *at_odds(node, values, whole=whole)])
     return values
 
 
@@ -211,8 +221,26 @@ def _lacks_command(node: Mapping) -> bool:
 
 def _reserved(node: Mapping, values: Settings) -> Iterator[Problem]:
     """The wiring's flags in the command would be given twice, and the program would believe the last one."""
-    ours = {f"--{name}" for name in FLAGS} if values.wiring == "flags" else set()
+    names = [values.flag_names.get(name, name) for name in FLAGS] if values.by_flags else []
     for number, word in enumerate(values.command or ()):
-        if word.partition("=")[0] in ours:
+        if word.partition("=")[0] in {f"--{name}" for name in names}:
             what = f"`{word.partition('=')[0]}` is set by tfprov for every task"
             yield Problem(find(node, ["command", number])[1], what, "remove it, or set `wiring: tf_config`")
+    for name in values.flags:
+        if name in names:
+            yield Problem(
+                find(node, ["flags", name])[1], f"`flags.{name}` is set by tfprov for every task", "remove it"
+            )
+    for flag, name in values.flag_names.items():
+        if names.count(name) > 1:
+            at = find(node, ["wiring", "flags", flag])[1]
+            yield Problem(
+                at, f"`wiring.flags.{flag}` is `--{name}` as another one is", "give each flag a name of its own"
+            )
+
+
+def _unsaid(node: Mapping, values: Settings) -> Iterator[Problem]:
+    """The flags have no word for a chief, whom some strategies need."""
+    if values.strategy in ("in_graph", "parameter_server") and values.wiring != "tf_config":
+        what = f"`wiring: flags` cannot name the chief that `strategy: {values.strategy}` needs"
+        yield Problem(find(node, ["wiring"])[1], what, "remove it: programs of this strategy read TF_CONFIG")

@@ -8,6 +8,8 @@ from tfprov.errors import Position
 from tfprov.model.node import NOWHERE, Mapping, find
 from tfprov.model.settings import Settings
 
+_LOOPBACK = "127.0.0.1"
+
 
 @dataclass(frozen=True)
 class RoleSettings:
@@ -34,6 +36,19 @@ class RoleSettings:
     def where(self) -> Position:
         """Where the host's address comes from: `ansible_host`, or its name."""
         return self.way.at
+
+    @property
+    def serves_at(self) -> str | None:
+        """The address of its host on which its ports are, where that is another one than the cluster's.
+
+        A tensorboard asks nobody for a password either, and is for people, who reach it through the connection to its host.
+        """
+        return self.values.bind or (_LOOPBACK if self.role == "tensorboard" else None)
+
+    @property
+    def reads_data(self) -> bool:
+        """Whether its tasks read `data`; those of all roles know where it is."""
+        return self.values.data is not None and self.role not in ("ps", "tensorboard")
 
     def at(self, *path: str | int) -> Position:
         """Where the value at `path` is written, or the nearest thing around it."""

@@ -11,9 +11,10 @@ from tfprov.model.checks import is_loopback
 from tfprov.model.inventory import NAMESPACE, Inventory
 from tfprov.model.node import Mapping, Node, find
 from tfprov.model.settings import SHARED
+from tfprov.wiring import READERS
 
-_IN_THE_CLUSTER = ("ps", "chief", "worker")
-"""Roles whose tasks talk to each other; the others read files."""
+_FOLLOW = ("runtime", "wiring")
+"""Settings that follow from others where they are not stated: of those, what differs is told."""
 
 
 def shared(inventory: Inventory, found: Sequence[RoleSettings]) -> Iterator[Problem]:
@@ -30,9 +31,9 @@ def shared(inventory: Inventory, found: Sequence[RoleSettings]) -> Iterator[Prob
                 continue
             told.add(other.at(name))
             one, two = (f"{role.role} on {role.host}" for role in (other, usual))
-            if name == "image":
-                yield Problem(other.at(name), f"`image` is another one for {one} than for {two}", fix)
-            elif name != "runtime" or "runtime" in other.node or "runtime" in usual.node:
+            if not (isinstance(value, str) and isinstance(expected, str)):
+                yield Problem(other.at(name), f"`{name}` is another one for {one} than for {two}", fix)
+            elif name not in _FOLLOW or name in other.node or name in usual.node:
                 yield Problem(other.at(name), f"`{name}` is `{value}` for {one} and `{expected}` for {two}", fix)
 
 
@@ -88,7 +89,7 @@ def _meant(inventory: Inventory, name: str) -> str:
 
 def in_reach(found: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for every loopback address of tasks in containers, where it is the container's own."""
-    members = [role for role in found if role.role in _IN_THE_CLUSTER and role.values.runtime == "docker"]
+    members = [role for role in found if role.role not in READERS and role.values.runtime == "docker"]
     if sum(role.values.tasks_per_host for role in members) < 2:
         return
     for role in members:

@@ -21,6 +21,7 @@ from tfprov.engine.checking.findings import (
 from tfprov.hosts.docker_labels import container_name
 from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, Present, System
 from tfprov.hosts.system import owner_of
+from tfprov.model.checks import is_loopback
 from tfprov.model.cluster import Cluster
 from tfprov.model.state import Box, Container
 
@@ -137,7 +138,7 @@ def _gpus(engine: EngineFacts, system: System, part: Part) -> Iterator[Finding]:
 
 
 def _address(part: Part, system: System) -> Iterator[Finding]:
-    for address in dict.fromkeys(address for address, _ in part.published):
+    for address in dict.fromkeys(address for address, _ in part.published if not is_loopback(address)):
         if system.addresses is None:
             yield note("address", "not checked: neither `ip` nor /proc says which addresses it has")
         elif address == EVERYWHERE or address in system.addresses:

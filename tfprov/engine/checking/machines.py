@@ -115,7 +115,8 @@ def _try(asked: Asked, more: Found, why: Reason | None, *, alone: bool) -> list[
 
 
 def _aims(asked: Asked) -> list[Aim]:
-    members = [c for c in asked.context.wanted if c.task.trains and c.task.serves and asked.context.allows(c.task.host)]
+    # Nobody but people speaks to a tensorboard.
+    members = [c for c in asked.context.wanted if not c.task.reads and asked.context.allows(c.task.host)]
     return [_aim(asked, container) for container in members]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from pathlib import Path
 
-from tfprov.checkpoint import checkpoint_state, checkpoints
+from tfprov.checkpoint import checkpoint_state, checkpoints, parse_state, relative
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Manifest, Saved
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, Whole, survey, unmerged
@@ -21,6 +21,7 @@ from tfprov.engine.checkpoints.unsaved import is_new
 from tfprov.engine.checkpoints.verify import Verdict
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
+from tfprov.engine.watching.pace import FILE as PROGRESS
 from tfprov.errors import GatherError
 from tfprov.files import replace, sync
 from tfprov.model.state import Observation, Observed
@@ -32,6 +33,13 @@ _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
 Verify = Callable[[Sequence[Path]], Mapping[str, Verdict]]
 """Reads every tensor of the checkpoints at these prefixes; an empty answer where nobody can."""
+
+
+def _together(names: Sequence[str]) -> list[list[str]]:
+    """Group what is true only as a whole: a folder with a `checkpoint` file of its own; all else is on its own."""
+    kept = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == _STATE}
+    groups = [[name for name in names if name.rpartition("/")[0] == folder] for folder in sorted(kept)]
+    return [*([name] for name in names if name.rpartition("/")[0] not in kept), *groups]
 
 
 @dataclass(frozen=True)
@@ -107,10 +115,24 @@ class _Gather:
             self.target.mkdir(parents=True, exist_ok=True)
             after.write(self.target)
         saved = self.accept(new, verify)
-        for name in others:
-            if self.staging.fetch({name: found.chief}):
-                self.staging.place([name], self.target)
+        for names in _together(others):
+            if self.staging.fetch(dict.fromkeys(names, found.chief)) and self.is_true(names, found):
+                self.staging.place(names, self.target)
         return self.finish(after, saved)
+
+    def is_true(self, names: Sequence[str], found: Survey) -> bool:
+        """Whether a fetched `checkpoint` file, if there is one, names a checkpoint that is whole in its folder.
+
+        An evaluator keeps the best one in a folder below, and may have replaced it while it was copied: then what was
+        gathered before stays, and the next gather brings the new one.
+        """
+        state = next((name for name in names if name.rpartition("/")[2] == _STATE), None)
+        if state is None:
+            return True
+        folder = state.rpartition("/")[0]
+        there = {name.removeprefix(f"{folder}/") for name in found.chief.files if name.startswith(f"{folder}/")}
+        named = parse_state((self.staging.directory / state).read_text("utf-8", "surrogateescape")) or []
+        return any(one.whole and one.prefix == relative(named[0]) for one in checkpoints(there)) if named else False
 
     def clean(self) -> None:
         """Remove what was staged and not moved into place."""
@@ -193,7 +215,7 @@ class _Gather:
             name
             for name, file in sorted(listing.items())
             if name not in parts
-            and name not in (_STATE, manifests.NAME)
+            and name not in (_STATE, manifests.NAME, PROGRESS)
             and not _LEFTOVER.search(name)
             and _is_plain(name)
             and (kept is None or kept.has_changed(name, file))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
 from tfprov.engine.watching.logs import logs
+from tfprov.engine.watching.lookout import Lookout
 from tfprov.engine.watching.progress import read_progress
-from tfprov.engine.watching.waiting import failure
+from tfprov.engine.watching.waiting import ended, failure
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import TaskFailed, TfprovError
 from tfprov.model.state import Observation, Observed, State
@@ -20,19 +21,37 @@ PATIENCE = 300.0
 """Seconds the chief's host may be out of reach: a switch that restarts, or a laptop that changes networks, takes a minute
 or two, and the training needs nothing of us meanwhile."""
 
+_INDISPENSABLE = {
+    "ps": "its variables",
+    "dispatcher": "its data",
+}
+"""What the training loses with a task that has ended for good, by its job: everyone else would wait for it in silence."""
+_TOGETHER = ("multi_worker_mirrored", "in_graph")
+"""Strategies in which every step needs every worker."""
+
 
 def follow(
-    context: Context, timeout: float | None = None, *, with_logs: bool = True, patience: float = PATIENCE
+    context: Context,
+    timeout: float | None = None,
+    *,
+    with_logs: bool = True,
+    patience: float = PATIENCE,
+    lookout: Lookout | None = None,
 ) -> None:
     """Return when the chief has finished; TaskFailed, with its exit code, when it ends otherwise.
 
-    Another worker that falls over is told and the training goes on without it; a ps that falls over takes the training
-    with it, because its variables are gone and everyone else would wait for it in silence. A host that cannot be reached
-    is told and looked for; Unreachable when it is the chief's and stays away for more than `patience` seconds.
+    A task that its restart policy starts again is told, and the training goes on; so it does without a worker that has
+    ended for good. But a ps takes the training with it, because its variables are gone, and so does a worker where every
+    step needs all of them. A host that cannot be reached is told and looked for; Unreachable when it is the chief's and
+    stays away for more than `patience` seconds. `lookout` watches over the steps of the tasks, as it does by default.
     """
     deadline = time.monotonic() + timeout if timeout else None
-    with logs(context) if with_logs else nullcontext(), Watch(context) as watch:
-        training = _Training(context, watch, patience)
+    with (
+        logs(context) if with_logs else nullcontext(),
+        Watch(context) as watch,
+        lookout or Lookout(context) as looking,
+    ):
+        training = _Training(context, watch, looking, patience)
         while not training.look():
             if deadline is not None and time.monotonic() > deadline:
                 raise TaskFailed(context.cluster.chief.name, f"is not done after {timeout:g} s")
@@ -44,6 +63,7 @@ def follow(
 class _Training:
     context: Context
     watch: Watch
+    lookout: Lookout
     patience: float
     told: set[tuple[str, int]] = field(default_factory=set)
     seen: Observation = field(default_factory=lambda: Observation({}))
@@ -57,6 +77,7 @@ class _Training:
             return False
         for observed in self.seen.containers():
             self.check(observed, chief)
+        self.lookout.look(self.seen)
         if time.monotonic() >= self.next_progress:
             self.tell_progress()
             self.next_progress = time.monotonic() + _PROGRESS
@@ -73,16 +94,25 @@ class _Training:
         return chief
 
     def check(self, observed: Observed, chief: Observed) -> None:
-        """Raise when the training cannot go on without `observed`, which has ended; tell it when it can."""
+        """Raise when the training cannot go on without `observed`, which has ended for good; tell it when it can."""
         fallen = observed.state is not State.RUNNING and not observed.finished
+        if not fallen or (observed.task, observed.restarts) in self.told:
+            return
         is_chief = observed.task == chief.task
-        if fallen and not chief.finished and (is_chief or observed.task.startswith("ps/")):
+        lost = self.lost_with(observed)
+        if not chief.finished and (is_chief or lost):
             error = failure(self.context, observed, self.seen)
-            raise error if is_chief else _without(observed, error)
-        if fallen and (observed.task, observed.restarts) not in self.told:
-            self.told.add((observed.task, observed.restarts))
-            error = failure(self.context, observed, self.seen)
-            self.context.report.note(f"{error}\nthe training goes on without {observed.task}")
+            raise error if is_chief else _without(observed, lost, error)
+        self.told.add((observed.task, observed.restarts))
+        error = failure(self.context, observed, self.seen)
+        self.context.report.note(f"{error}\nthe training goes on without {observed.task}")
+
+    def lost_with(self, observed: Observed) -> str:
+        """Return what the training cannot do without and loses with a task; empty where it can go on."""
+        job = observed.task.partition("/")[0]
+        wanted = self.context.container(observed.task)
+        strategy = wanted.env.get("TFPROV_STRATEGY", "") if wanted is not None else ""
+        return "it" if job == "worker" and strategy in _TOGETHER else _INDISPENSABLE.get(job, "")
 
     def tell_progress(self) -> None:
         """Say how far the chief has got."""
@@ -91,5 +121,5 @@ class _Training:
             self.context.report.progress(progress)
 
 
-def _without(ps: Observed, error: TaskFailed) -> TaskFailed:
-    return TaskFailed(ps.task, f"{ps.ending}: the training cannot go on without its variables", error.log, 1)
+def _without(observed: Observed, lost: str, error: TaskFailed) -> TaskFailed:
+    return TaskFailed(observed.task, f"{ended(observed)}: the training cannot go on without {lost}", error.log, 1)

@@ -1,20 +1,28 @@
-"""What `status` says: every task that should be there or is, and how far the chief has got."""
+"""What `status` says: every task that should be there or is, how fast each is, and how far the chief has got."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tfprov.engine.context import Context
 from tfprov.engine.observe import needs, observe
+from tfprov.engine.watching.pace import Pace, Slowest, read_paces, slowest, step_back
 from tfprov.engine.watching.progress import read_progress
+from tfprov.engine.watching.waiting import ended, last_log
 from tfprov.errors import HostError
 from tfprov.events import Progress
-from tfprov.model.state import Observed, State
+from tfprov.model.state import Observation, Observed, State
+
+_STRAY = "not in the inventory"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One task. `uptime` is in seconds, and None unless it runs; `id` is the pid under the process runtime."""
+    """One task. `uptime` is in seconds, and None unless it runs; `id` is the pid under the process runtime.
+
+    `pace` is what a training task last said of its steps; `log` the end of the log of one that failed again and again.
+    """
 
     task: str
     host: str
@@ -25,17 +33,40 @@ class Row:
     restarts: int = 0
     exit_code: int | None = None
     detail: str = ""
+    pace: Pace | None = None
+    log: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StepBack:
+    """The training went on from the step `resumed` after it had reached `lost`, as `task` says."""
+
+    task: str
+    lost: int
+    resumed: int
 
 
 @dataclass(frozen=True)
 class Status:
-    """All tasks of a cluster, and the progress of its chief; `unreachable` are the hosts of which nothing is known."""
+    """All tasks of a cluster, and the progress of its chief; `unreachable` are the hosts of which nothing is known.
+
+    `slowest` compares the tasks that train now.
+    """
 
     cluster: str
     chief: str
     rows: tuple[Row, ...]
     progress: Progress | None = None
+    slowest: Slowest | None = None
+    went_back: StepBack | None = None
     unreachable: Mapping[str, HostError] = field(default_factory=dict)
+
+    @property
+    def examples_rate(self) -> float | None:
+        """The examples per second of all tasks that run and say theirs; None where none does."""
+        rates = [row.pace.examples_rate for row in self.rows if row.pace and row.state == "running"]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if known else None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for `status --json`."""
@@ -44,6 +75,9 @@ class Status:
             "chief": self.chief,
             "tasks": [asdict(row) for row in self.rows],
             "progress": asdict(self.progress) if self.progress else None,
+            "examples_rate": self.examples_rate,
+            "slowest": asdict(self.slowest) if self.slowest else None,
+            "went_back": asdict(self.went_back) if self.went_back else None,
             "unreachable": {host: error.reason for host, error in self.unreachable.items()},
         }
 
@@ -52,6 +86,24 @@ def status(context: Context, now: float) -> Status:
     """Return the state of every task at `now`, in seconds since the epoch."""
     seen = observe(context, tolerant=True)
     unreachable = {h: e for h, e in seen.unreachable.items() if needs(context, h) and context.allows(h)}
+    rows = [row for row in _rows(context, seen, now) if context.allows(row.host)]
+    ours = {(row.task, row.host) for row in rows if row.detail != _STRAY}
+    paces = read_paces(context, (one for one in seen.containers() if (one.task, one.host) in ours))
+    rows = [replace(row, pace=paces.get(row.task)) if (row.task, row.host) in ours else row for row in rows]
+    chief = context.cluster.chief.name
+    back = step_back(paces, chief)
+    return Status(
+        cluster=context.cluster.name,
+        chief=chief,
+        rows=tuple(_with_logs(context, rows)),
+        progress=read_progress(context, seen) or _from_pace(paces.get(chief)),
+        slowest=slowest({row.task: row.pace for row in rows if row.pace and row.state == "running"}),
+        went_back=StepBack(back[0], back[1].lost or 0, back[1].resumed or 0) if back else None,
+        unreachable=unreachable,
+    )
+
+
+def _rows(context: Context, seen: Observation, now: float) -> list[Row]:
     rows = []
     wanted = {container.task.name: container.task for container in context.wanted}
     for name, task in wanted.items():
@@ -60,19 +112,17 @@ def status(context: Context, now: float) -> Status:
         state = "unreachable" if task.host in seen.unreachable else "absent"
         rows.append(_row(found, now, address) if found else Row(name, task.host, state, address))
     strays = [c for c in seen.containers() if c.task not in wanted or wanted[c.task].host != c.host]
-    rows.extend(_row(stray, now, None, "not in the inventory") for stray in strays)
-    shown = tuple(row for row in rows if context.allows(row.host))
-    progress = read_progress(context, seen)
-    return Status(context.cluster.name, context.cluster.chief.name, shown, progress, unreachable)
+    return rows + [_row(stray, now, None, _STRAY) for stray in strays]
 
 
 def _row(observed: Observed, now: float, address: str | None, detail: str = "") -> Row:
-    runs = observed.state is State.RUNNING
+    runs = observed.state is State.RUNNING and not observed.restarting
     uptime = max(0.0, now - observed.started_at) if runs and observed.started_at else None
-    state = "finished" if observed.finished else "stopped" if observed.stopped and not runs else observed.state.value
-    if state == "exited":
-        state = "failed"
-        detail = detail or observed.ending
+    state = _state(observed)
+    if state == "failed":
+        detail = detail or ended(observed)
+    if state == "restarting" and observed.last_exit is not None:
+        detail = detail or f"ended with exit code {observed.last_exit}"
     return Row(
         observed.task,
         observed.host,
@@ -84,3 +134,27 @@ def _row(observed: Observed, now: float, address: str | None, detail: str = "") 
         observed.exit_code,
         detail,
     )
+
+
+def _state(observed: Observed) -> str:
+    if observed.state is State.RUNNING:
+        return "restarting" if observed.restarting else "running"
+    if observed.finished or observed.stopped:
+        return "finished" if observed.finished else "stopped"
+    return "failed" if observed.state is State.EXITED else observed.state.value
+
+
+def _with_logs(context: Context, rows: Iterable[Row]) -> list[Row]:
+    """Add the end of the log of every task that was started again and again and still failed."""
+
+    def completed(row: Row) -> Row:
+        gave_up = row.state == "failed" and row.restarts
+        return replace(row, log=tuple(last_log(context, row.task, row.host))) if gave_up else row
+
+    with ThreadPoolExecutor(max_workers=context.forks) as pool:
+        return list(pool.map(completed, rows))
+
+
+def _from_pace(pace: Pace | None) -> Progress | None:
+    """Return the progress of a chief whose program writes no event file: how far it is, without what only that has."""
+    return Progress(pace.step, pace.at, None, None) if pace else None

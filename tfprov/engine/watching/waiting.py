@@ -10,6 +10,7 @@ from tfprov.engine.watching.probes import Probe, Probes
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import HostError, TaskFailed
 from tfprov.model.state import Container, Observation, Observed, State
+from tfprov.planning.text import counted
 
 _FIRST, _LAST, _GROWTH = 0.1, 0.5, 1.2
 """Seconds between two looks: short ones for tasks that start in a moment, and half of one for those that import much."""
@@ -120,8 +121,14 @@ def failure(context: Context, observed: Observed, seen: Observation) -> TaskFail
     is_chief = observed.task == context.cluster.chief.name
     code = observed.exit_code if is_chief and observed.exit_code else 1
     why = explain_torn(context, seen) if is_chief else None
-    what = f"{observed.ending}: {why.removeprefix(f'{observed.task}: ')}" if why else observed.ending
+    ending = ended(observed)
+    what = f"{ending}: {why.removeprefix(f'{observed.task}: ')}" if why else ending
     return TaskFailed(observed.task, what, last_log(context, observed.task, observed.host), code)
+
+
+def ended(observed: Observed) -> str:
+    """Return how a task ended, and after how many restarts: one that fails again and again is at its limit."""
+    return f"{observed.ending} after {counted(observed.restarts, 'restart')}" if observed.restarts else observed.ending
 
 
 def last_log(context: Context, task: str, host: str) -> Sequence[str]:

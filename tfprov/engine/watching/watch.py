@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
 from tfprov.engine.observe import needs
+from tfprov.engine.watching.restarts import Restarts
 from tfprov.errors import HostError, Unreachable
 from tfprov.model.state import HostState, Observation
 
@@ -69,9 +70,13 @@ class Watch:
         self._asked: dict[str, Future[HostState]] = {}
         self._states: dict[str, HostState] = {}
         self._reach = Reach()
+        self._restarts = Restarts(self._limit)
 
     def look(self) -> Observation:
-        """Return what the hosts say now, or have said last when they take long; tells who is lost and who is back."""
+        """Return what the hosts say now, or have said last when they take long.
+
+        Tells who is lost and who is back, and which tasks were started again by their restart policy.
+        """
         given_up = {host for host in self._context.missed if not needs(self._context, host)}
         for host, runtime in self._context.runtimes.items():
             if host not in self._asked and host not in given_up:
@@ -83,7 +88,14 @@ class Watch:
         self._states = {host: state for host, state in (self._states | answered).items() if host not in failed}
         silent = {host: silence.error for host, silence in self._reach.silent.items()}
         states = {host: state for host, state in self._states.items() if host not in silent}
-        return Observation(states, unreachable=silent)
+        seen = Observation(states, unreachable=silent)
+        for note in self._restarts.update(seen.containers()):
+            self._context.report.note(note)
+        return seen
+
+    def _limit(self, task: str) -> int | None:
+        wanted = self._context.container(task)
+        return wanted.max_restarts if wanted else None
 
     def _take(self, hosts: list[str]) -> tuple[dict[str, HostState], dict[str, HostError]]:
         answered: dict[str, HostState] = {}

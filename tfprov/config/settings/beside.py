@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tfprov.config.settings.resolve import RoleSettings
+from tfprov.config.settings.role_settings import RoleSettings
 from tfprov.config.sources.beside import base_of
 
 

@@ -1,0 +1,221 @@
+"""TensorBoard for real: the loss of a real training, drawn by a real browser; and the way to it on another host."""
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.images import Images
+from tests.integration.local import Local, local, until
+from tests.integration.remote import Cluster, cluster, standin, training
+from tests.integration.testhost import Host
+from tests.integration.testhosts import Lab
+from tfprov.hosts.docker_labels import container_name
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+SCREENSHOT = Path(__file__).parents[2] / "build" / "screenshots" / "tensorboard-loss.png"
+"""What the browser has drawn, for people; of the last time the test was run."""
+
+BOARD = "tensorboard/0"
+POINTS = 8
+"""Of the curve, at least."""
+
+TRAINED_HERE = """
+all:
+  vars:
+    tfprov:
+      cluster: board
+      code: PROGRAMS
+      command: [python, linear.py]
+      flags: {train_steps: 4000, learning_rate: 0.001, save_every_steps: 200}
+      env: {TF_CPP_MIN_LOG_LEVEL: "2"}
+      port: PORT
+  children:
+    ps: {hosts: {localhost: }}
+    worker: {hosts: {localhost: }}
+    tensorboard: {hosts: {localhost: }}
+"""
+
+
+def address(process: "subprocess.Popen[str]") -> str:
+    """Return the address that `tfprov tensorboard` prints on its first line."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    found = re.search(r"^tensorboard/0 on \S+: (http://\S+/) \(Ctrl-C ends this, not the TensorBoard\)$", line)
+    assert found is not None, line + process.stdout.read()
+    return found[1]
+
+
+def ended(process: "subprocess.Popen[str]") -> None:
+    """Press Ctrl-C, which is all there is to say."""
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=30)
+    assert (process.returncode, rest) == (0, "")
+
+
+def fetched(url: str) -> str | None:
+    """Return what a page says; None while it does not say anything."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=20) as answer:
+        text: str = answer.read().decode()
+        return text
+    return None
+
+
+# --- in a browser ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tfprov(tmp_path: Path) -> Iterator[Local]:
+    yield from local(tmp_path)
+
+
+def losses(url: str) -> list[float]:
+    """Return what TensorBoard has read of the loss so far."""
+    found = fetched(f"{url}data/plugin/scalars/scalars?run=.&tag=loss")
+    return [value for _, _, value in json.loads(found)] if found else []
+
+
+def curve(page: "Page") -> list[tuple[float, float]]:
+    """Return the points of the line in the chart of the loss: pixels from its left and from its top."""
+    lines = page.locator('scalar-card:has([title="loss"]) .series-view > svg path')
+    if not lines.count():
+        return []
+    # The first is the loss as it was written, and the second, above it, a smoothed one.
+    numbers = [float(number) for number in re.findall(r"-?[\d.]+(?:e-?\d+)?", lines.first.get_attribute("d") or "")]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def settled(page: "Page") -> list[tuple[float, float]]:
+    """Return the curve once it is drawn: a chart that opens finds its scale in between."""
+
+    def same() -> list[tuple[float, float]]:
+        before = curve(page)
+        page.wait_for_timeout(500)
+        return before if before == curve(page) else []
+
+    found: list[tuple[float, float]] = until(same, "the line is drawn")
+    return found
+
+
+def shares(numbers: list[float]) -> list[float]:
+    """Return where each number lies on the way from the first to the last, which are 0 and 1."""
+    return [(number - numbers[0]) / (numbers[-1] - numbers[0]) for number in numbers]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.xdist_group("tensorflow")
+def test_a_browser_draws_the_loss_of_a_training_that_gets_better(tfprov: Local, page: "Page") -> None:
+    tfprov.write(TRAINED_HERE)
+    assert f"{BOARD} serves on 127.0.0.1:" in tfprov("up", timeout=180)
+    process = tfprov.start("tensorboard")
+    url = address(process)
+    until(lambda: len(losses(url)) >= POINTS, "it has read the events", 120)
+    page.goto(f"{url}?tagFilter=loss#timeseries")
+    try:
+        drawn = settled(page)
+    finally:
+        page.screenshot(path=SCREENSHOT)
+    lefts, tops = [left for left, _ in drawn], [top for _, top in drawn]
+    assert len(drawn) >= POINTS
+    assert lefts == sorted(set(lefts))
+    assert tops[-1] > tops[0]  # the loss went down
+    assert shares(tops) == pytest.approx(shares(losses(url)[: len(drawn)]), abs=0.01)
+    ended(process)
+
+
+# --- on another host -------------------------------------------------------------------------------------------------
+
+PORT = 6006
+STANDS_IN = {"command": ["httpd", "-f", "-p", str(PORT), "-h", "/checkpoints"], "code": None}
+"""Shows the chief's files to whoever asks, and needs no code either; the tiny image has no TensorBoard."""
+
+
+@pytest.fixture
+def remote(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
+    yield from cluster(lab, tmp_path)
+
+
+def written(remote: Cluster, settings: Mapping[str, Any], board: Mapping[str, Any]) -> Host:
+    """Write the inventory: a ps, and on another host, which is returned, the chief with a tensorboard."""
+    one, two, *_ = remote.lab.hosts
+    roles = {"ps": [one], "worker": [two], "tensorboard": [two]}
+    remote.write(roles, settings, role_settings={"tensorboard": board})
+    return two
+
+
+@pytest.fixture
+def host(remote: Cluster, images: Images) -> Host:
+    """The host of a tensorboard that is none, beside a training that is none."""
+    archive = remote.directory / "tiny.tar"
+    with archive.open("wb") as file:
+        file.writelines(images.engine.client.images.get(images.tiny()).save(named=images.tiny()))
+    host = written(remote, standin(archive), STANDS_IN)
+    assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote("up")
+    return host
+
+
+def inside(host: Host, task: str, *argv: str) -> tuple[int, str]:
+    """Run a program in a task's container, as its user."""
+    done = host.client.containers.get(container_name("lab", task)).exec_run(list(argv))
+    assert isinstance(done.output, bytes)
+    return done.exit_code or 0, done.output.decode()
+
+
+def assert_only_reads(host: Host) -> None:
+    """The tensorboard has the chief's directory and cannot write there; the chief can."""
+    code, said = inside(host, BOARD, "touch", "/checkpoints/mine")
+    assert code == 1, said
+    assert "Read-only file system" in said
+    assert inside(host, "worker/0", "touch", "/checkpoints/mine") == (0, "")
+    assert inside(host, BOARD, "ls", "/checkpoints/mine")[0] == 0
+
+
+def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(remote: Cluster, host: Host) -> None:
+    assert_only_reads(host)
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection((host.address, PORT), 5).close()
+    process = remote.start("tensorboard")
+    url = address(process)
+    text = until(lambda: fetched(f"{url}checkpoint"), "the chief's file is shown")
+    assert text.startswith('model_checkpoint_path: "/checkpoints/model.ckpt-')
+    ended(process)
+    assert remote.tasks()[BOARD]["state"] == "running"
+    assert "nothing to do" in remote("up")
+
+
+def test_what_is_in_the_way_of_another_host_is_one_line(remote: Cluster, host: Host) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = remote("tensorboard", "--port", str(port), code=1)
+    what = f"port {port} of this machine cannot lead there: Address already in use"
+    assert said == f"error: {host.name}: {what}; choose another one\n"
+    host.client.containers.get(container_name("lab", BOARD)).stop(timeout=0)
+    assert re.fullmatch(
+        rf"error: {BOARD}: does not run: .*; start it with `tfprov up`\n", remote("tensorboard", code=1)
+    )
+    host.stop()
+    assert re.fullmatch(rf"error: {host.name}: .*\n", remote("tensorboard", code=4))
+
+
+@pytest.mark.tensorflow
+def test_the_image_of_a_training_has_a_tensorboard(remote: Cluster, images: Images) -> None:
+    images.train()  # so that the build below finds every layer made
+    host = written(remote, training(remote.directory, images.train_arguments(), train_steps=1000000), {})
+    assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote("up", timeout=600)
+    assert_only_reads(host)
+    process = remote.start("tensorboard")
+    url = address(process)
+    assert "<title>TensorBoard</title>" in (fetched(url) or "")
+    until(lambda: losses(url), "it has read the events", 120)
+    ended(process)

@@ -1,0 +1,87 @@
+"""tf.data's service with real TensorFlow: its dispatcher is killed, and those who train get the rest of their data."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.local import Local, local, until
+
+pytestmark = pytest.mark.tensorflow
+
+INVENTORY = """
+all:
+  vars:
+    tfprov:
+      cluster: served
+      strategy: single
+      code: CODE
+      command: [python, reader.py]
+      ready: start
+      env: {TF_CPP_MIN_LOG_LEVEL: "2"}
+      port: PORT
+  children:
+    worker: {hosts: {localhost: }}
+    dispatcher: {hosts: {localhost: }, vars: {tfprov: {ready: port}}}
+    data_worker: {hosts: {localhost: }, vars: {tfprov: {ready: port, tasks_per_host: 2}}}
+"""
+COUNT = 400
+READER = f"""
+import os, time
+import tensorflow as tf
+
+service = tf.data.experimental.service
+records = tf.data.Dataset.range({COUNT})
+found = []
+for number in records.apply(service.distribute(service.ShardingPolicy.DYNAMIC, os.environ["TFPROV_DATA_SERVICE"])):
+    found.append(int(number))
+    print("record", len(found), flush=True)
+    time.sleep(0.02)
+twice, missing = len(found) - len(set(found)), {COUNT} - len(set(found))
+print(f"end: {{twice}} twice, {{missing}} missing", flush=True)
+"""
+
+
+@pytest.fixture
+def tfprov(tmp_path: Path) -> Iterator[Local]:
+    yield from local(tmp_path)
+
+
+def test_a_dispatcher_that_is_killed_goes_on_where_it_was(tfprov: Local) -> None:
+    code = tfprov.directory / "code"
+    code.mkdir()
+    (code / "reader.py").write_text(READER)
+    tfprov.write(INVENTORY.replace("CODE", str(code)))
+    up = tfprov("up")
+    assert "dispatcher/0 serves" in up
+    assert "data_worker/1 serves" in up
+    until(lambda: "record 20\n" in tfprov("logs", "worker/0"), "20 records", seconds=90)
+    before = tfprov.pids()["dispatcher/0"]
+    os.kill(int(before), signal.SIGKILL)
+    until(lambda: tfprov.pids().get("dispatcher/0", before) != before, "it is started again")
+    until(lambda: "end:" in tfprov("logs", "worker/0"), "all records", seconds=90)
+    # A record that was on its way to a data worker when the dispatcher died is not sent again: at most once each.
+    assert re.search(r"end: 0 twice, [0-2] missing", tfprov("logs", "worker/0"))
+    assert tfprov.tasks()["dispatcher/0"]["restarts"] == 1
+    assert {name.partition("/")[0] for name in tfprov.pids()} == {"dispatcher", "data_worker"}
+    tfprov("down")
+    assert tfprov.processes() == []
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-m", "tfprov.runtime.data_service", "dispatcher", f"--port={port}", f"--work_dir={tmp_path}"],
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert re.search(rf"^tfprov: error: the dispatcher .* cannot serve on port {port}: ", done.stderr, re.MULTILINE)

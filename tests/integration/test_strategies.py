@@ -1,0 +1,206 @@
+"""Every strategy with the inventory that ships, as processes and on separate hosts: trained, killed, finished, gathered.
+
+One training a case: each kind of task is killed while it trains, and the model has its quality at the end all the same.
+How much it trains before and between is its own pace, so that a slow machine takes longer and fails no earlier.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.strategies import CASES, KINDS, QUALITY, README, Case, replaced
+
+from .images import ROOT, Images
+from .local import PROGRAMS, Local, local, until
+from .remote import Cluster, cluster, training
+from .testhosts import Lab
+
+ENDLESS = 10_000_000
+"""Steps, until all have been killed."""
+MORE = 600
+"""Steps after that, with which every model has its quality again."""
+LONG = 600
+"""Seconds until a test gives up on something: on two idle cores it takes a tenth."""
+
+
+@dataclass
+class Trained:
+    """A cluster of a case, however it runs."""
+
+    case: Case
+    run: Local | Cluster
+    settings: dict[str, Any]
+    kill: Callable[[str], None]
+    saved: Callable[[], set[str]]
+    """The tasks whose directory holds checkpoints."""
+
+    def write(self, steps: int) -> None:
+        """Write the inventory with so many `train_steps`."""
+        self.settings["all"]["vars"]["tfprov"]["flags"] |= {"train_steps": steps, "save_every_steps": 200}
+        self.run.inventory.write_text(yaml.safe_dump(self.settings))
+
+    def step(self) -> int:
+        """Return the step that the chief says it is at; -1 before it says one."""
+        pace = self.run.tasks()[self.case.chief]["pace"]
+        return int(pace["step"]) if pace else -1
+
+    def trains_past(self, step: int) -> int:
+        """Wait until the training is beyond `step`, and return where it is."""
+        reached = until(lambda: (now := self.step()) > step and now, f"a step beyond {step}", LONG)
+        assert isinstance(reached, int)
+        return reached
+
+    def loses(self, kind: str) -> None:
+        """Kill the task of a kind, and see that it comes back and the training gets beyond where it was."""
+        victim, before = self.case.victims[kind], self.step()
+        restarts = self.run.tasks()[victim]["restarts"]
+        self.kill(victim)
+        until(lambda: _is_back(self.run.tasks()[victim], restarts), f"{victim} is started again", LONG)
+        if kind == "ps":  # its variables went with it
+            back = until(lambda: json.loads(self.run("status", "--json"))["went_back"], "what was lost is told", LONG)
+            assert back["lost"] > back["resumed"] > 0
+        self.trains_past(max(before, self.step()) + 100)
+
+    def ends(self) -> float:
+        """Let it train a little more, to its end; return the macro-F1 that was measured last."""
+        measures = "evaluator/0" if "evaluator" in self.settings["all"]["children"] else self.case.chief
+        self.write(self.step() + MORE)
+        self.run("up", timeout=LONG)
+        self.run("wait", timeout=LONG)
+        return float(
+            until(lambda: _f1(self.run("logs", measures, "--tail", "3")), "the last checkpoint's quality", LONG)
+        )
+
+
+def _is_back(task: Mapping[str, Any], restarts: int) -> bool:
+    return bool(task["state"] == "running" and task["restarts"] > restarts)
+
+
+def _f1(log: str) -> str | None:
+    found = re.search(r"\bmacro-F1 (\d\.\d{4})$", log.rstrip())
+    return found[1] if found and not re.search(r"step \d+ macro-F1", log.rstrip().splitlines()[-1]) else None
+
+
+def shipped(case: Case) -> dict[str, Any]:
+    """Return the inventory of a case with its paths made absolute."""
+    path = ROOT / "inventories" / case.inventory
+    found: dict[str, Any] = yaml.safe_load(path.read_text())
+    found["all"]["vars"]["tfprov"]["code"] = str(PROGRAMS)
+    return found
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    command = [sys.executable, str(PROGRAMS / "digits_data.py"), str(folder)]
+    subprocess.run(command, check=True, capture_output=True, timeout=LONG)
+    return folder
+
+
+def check(trained: Trained) -> None:
+    """Train as the case says, and see all that is promised."""
+    case, run = trained.case, trained.run
+    trained.write(ENDLESS)
+    run("up", timeout=LONG)
+    trained.trains_past(400)
+    for kind in KINDS:
+        if kind in case.victims:
+            trained.loses(kind)
+    assert trained.ends() >= QUALITY
+    assert trained.saved() == {case.chief}
+    run("gather")
+    gathered = run.directory / "checkpoints" / case.name
+    manifest = json.loads((gathered / "manifest.json").read_text())
+    assert manifest["checkpoints"][-1]["tensors"] > 0, "every tensor was read"
+    assert run("status", "--placement")
+    run("down")
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Local]:
+    yield from local(tmp_path)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.xdist_group("tensorflow")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_as_processes(processes: Local, digits: Path, case: Case) -> None:
+    settings = shipped(case)
+    own = settings["all"]["vars"]["tfprov"]
+    own |= {"port": processes.port, "data": {"path": str(digits)}, "start_timeout": LONG}
+    own["checkpoints"] = {"to": str(processes.directory / "checkpoints")}
+    tasks = processes.directory / "state/tfprov/clusters" / case.name / "hosts/localhost/tasks"
+
+    def kill(task: str) -> None:
+        os.kill(int(processes.pids()[task]), signal.SIGKILL)
+
+    def saved() -> set[str]:
+        return {path.parts[-3].replace("-", "/") for path in tasks.glob("*/checkpoints/model.ckpt*")}
+
+    check(Trained(case, processes, settings, kill, saved))
+    assert processes.processes() == []
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The controller's cache: the image is exported into it once for all cases."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def remote(lab: Lab, images: Images, tmp_path: Path, cache: Path, digits: Path) -> Iterator[Cluster]:
+    images.train()  # so that the build below finds every layer made
+    for host in lab.hosts:
+        host.put("/srv/digits", {path.name: path.read_bytes() for path in digits.iterdir()})
+    for made in cluster(lab, tmp_path):
+        made.env["XDG_CACHE_HOME"] = str(cache)
+        yield made
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_on_separate_hosts(remote: Cluster, images: Images, case: Case) -> None:
+    one, two, three, four = remote.lab.hosts
+    settings = shipped(case)
+    own, children = settings["all"]["vars"]["tfprov"], settings["all"]["children"]
+    chief = four if "chief" in children else two
+    workers = [two, three] if "worker/1" in case.victims.values() else [two]
+    places = {"ps": [one], "chief": [chief], "evaluator": [chief], "worker": workers}
+    for role, child in children.items():
+        child["hosts"] = {host.name: host.variables() for host in places[role]}
+        child.get("vars", {}).get("tfprov", {}).pop("tasks_per_host", None)
+    own["image"] = training(remote.directory, images.train_arguments())["image"]
+    own |= {"port": 2222, "data": {"path": "/srv/digits"}, "start_timeout": LONG}
+    own["checkpoints"] = {"to": str(remote.directory / "checkpoints")}
+    hosts = {host.name: host for host in remote.lab.hosts}
+
+    def kill(task: str) -> None:
+        found = remote.tasks()[task]
+        facts = hosts[found["host"]].client.api.inspect_container(found["id"])
+        # Not by the engine, which starts nothing again that it has killed itself.
+        hosts[found["host"]].run("kill", "-9", str(facts["State"]["Pid"]))
+
+    def saved() -> set[str]:
+        found = set()
+        for host in hosts.values():
+            names = host.run("find", "/var/lib/docker/volumes", "-name", "model.ckpt*", "-not", "-path", "*/best/*")
+            found |= set(re.findall(rf"/tfprov-{case.name}-(\w+-\d+)-checkpoints/", names))
+        return {name.replace("-", "/") for name in found}
+
+    check(Trained(case, remote, settings, kill, saved))
+    assert not any(remote.containers().values())
+
+
+def test_the_readme_has_the_table_of_these_cases() -> None:
+    text = README.read_text()
+    assert replaced(text) == text, "README.md: run `python -m tests.strategies`"

@@ -1,0 +1,244 @@
+"""The strategies of TF2 on real processes, each in a directory of its own as on separate hosts."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfprov.runtime.peers import greets
+from tfprov.wiring import Wiring, to_tf_config
+
+from .test_runtime import PROGRAMS, Hosts, Process, addresses, verify, whole
+
+pytestmark = pytest.mark.tensorflow
+
+QUALITY = 0.93
+TIME = 300.0
+"""Seconds until a test gives up on a training: it takes 20 to 30 on two idle cores, and ten times that on busy ones."""
+JOBS = {"parameter_server": {"ps": 1, "chief": 1, "worker": 2}, "all_reduce": {"worker": 2}}
+DONE = re.compile(r"^macro-F1 (\d\.\d{4})$", re.MULTILINE)
+
+COUNTER = """
+import argparse, time
+import tensorflow as tf
+from tfprov import runtime
+parser = argparse.ArgumentParser(allow_abbrev=False)
+parser.add_argument("--train_steps", type=int, default=None)
+parser.add_argument("--parameter_server", action="store_true")
+parser.add_argument("--wrong", action="store_true")
+flags = parser.parse_known_args()[0]
+if flags.parameter_server:
+    task = runtime.parameter_server(min_shard_bytes=512)
+else:
+    task = runtime.multi_worker_mirrored()
+with task.strategy.scope():
+    weights, ready = tf.Variable(tf.random.uniform([64, 8]), name="weights"), tf.Variable(False, name="ready")
+batches = task.batches(lambda shard, shards: tf.data.Dataset.range(10).repeat().batch(2))
+def step(batch):
+    if flags.wrong:
+        tf.debugging.assert_equal(tf.size(batch), 3, "three were promised")
+    return tf.reduce_sum(tf.cast(batch, tf.float32))
+with task.training({"weights": weights, "ready": ready}, train_steps=flags.train_steps, save_every_steps=20) as training:
+    parts = getattr(weights, "variables", [weights])
+    print("weights", sum(float(tf.reduce_sum(part.read_value())) for part in parts))
+    while not training.should_stop():
+        training.run(step, batches)
+        print("step", training.step)
+        time.sleep(0.01)
+"""
+"""Variables that no step changes: what is in them at the end is what was there at the beginning."""
+
+
+@dataclass
+class Training:
+    """A program on every task of a cluster."""
+
+    hosts: Hosts
+    program: Path
+    arguments: tuple[str, ...]
+    cluster: dict[str, tuple[str, ...]]
+    running: dict[str, Process] = field(default_factory=dict)
+
+    def start(self, *others: str) -> None:
+        for name in [*(f"{job}{index}" for job in self.cluster for index in range(len(self.cluster[job]))), *others]:
+            wiring = Wiring(name[:-1], int(name[-1]), self.cluster)
+            environ = {"TF_CONFIG": to_tf_config(wiring), "TF_CPP_MIN_LOG_LEVEL": "1"}
+            if name in others:
+                environ["TFPROV_CHECKPOINT_DIR"] = str(self.saved())
+            self.running[name] = self.hosts.start(self.program, *self.arguments, name=name, environ=environ)
+
+    @property
+    def chief(self) -> Process:
+        return self.running["chief0" if "chief" in self.cluster else "worker0"]
+
+    def saved(self, name: str = "") -> Path:
+        return (self.running[name] if name else self.chief).folder / "saved"
+
+    def kill(self, name: str) -> None:
+        self.running[name].popen.kill()
+        self.running[name].wait()
+
+    def macro_f1(self) -> float:
+        evaluator = self.running["evaluator0"]
+        assert evaluator.wait(TIME) == 0
+        match = DONE.search(evaluator.out)
+        assert match, evaluator.out
+        return float(match[1])
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    found = Hosts(tmp_path)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The digits, as every host has them."""
+    pytest.importorskip("sklearn")
+    folder = tmp_path_factory.mktemp("data")
+    subprocess.run([sys.executable, str(PROGRAMS / "digits_data.py"), str(folder)], check=True, capture_output=True)
+    return folder
+
+
+Digits = Callable[..., Training]
+
+
+@pytest.fixture
+def digits(hosts: Hosts, data: Path) -> Digits:
+    def start(strategy: str, *arguments: str) -> Training:
+        arguments = (f"--data_dir={data}", *arguments)
+        training = Training(hosts, PROGRAMS / f"digits_{strategy}.py", arguments, addresses(**JOBS[strategy]))
+        training.start("evaluator0")
+        return training
+
+    return start
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("strategy", JOBS)
+def test_it_trains_to_quality_and_everything_lies_with_the_chief(digits: Digits, strategy: str) -> None:
+    training = digits(strategy)
+    assert training.chief.wait(TIME) == 0
+    assert training.macro_f1() >= QUALITY
+    saved = training.saved()
+    assert read(saved / "best" / "best.json")["value"] >= QUALITY
+    assert max(whole(saved)) == 800
+    code, results = verify(*(saved / prefix for prefix in whole(saved).values()))
+    assert (code, {result["error"] for result in results}) == (0, {None})
+    for name in set(training.running) - {training.chief.folder.name, "evaluator0"}:
+        assert {path.name for path in training.saved(name).glob("*")} <= {"progress.json"}
+    progress = read(saved / "progress.json")
+    assert (progress["step"], progress["resumed"], progress["lost"]) == (800, None, None)
+    assert progress["examples_rate"] > progress["rate"] > 0
+    placement = {each["name"]: each for each in read(saved / "placement.json")["variables"]}
+    assert placement["step"]["shape"] == []
+    where = "/job:ps/task:0" if strategy == "parameter_server" else "/job:worker/task:0"
+    assert {each["device"] for each in placement.values()} == {where}
+    # The directory may be moved.
+    moved = saved.rename(saved.parent / "moved")
+    assert "model.ckpt-800" in (moved / "checkpoint").read_text()
+    assert str(saved.parent) not in (moved / "checkpoint").read_text()
+
+
+@pytest.fixture
+def counter(hosts: Hosts, tmp_path: Path) -> Callable[..., Training]:
+    program = tmp_path / "counter.py"
+    program.write_text(COUNTER)
+
+    def start(cluster: dict[str, tuple[str, ...]], *arguments: str) -> Training:
+        training = Training(hosts, program, arguments, cluster)
+        training.start()
+        return training
+
+    return start
+
+
+def has_stepped(process: Process) -> bool:
+    return len(process.times("step")) > 5
+
+
+def test_sigterm_to_one_replica_saves_and_ends_them_all_and_each_goes_on_with_the_same_model(
+    counter: Callable[..., Training],
+) -> None:
+    training = counter(addresses(worker=3))
+    training.chief.until(has_stepped, TIME)
+    training.running["worker2"].popen.terminate()
+    assert [process.wait(TIME) for process in training.running.values()] == [143, 143, 143]
+    told = re.search(r"worker/0 stopped by a signal to another task; saved saved/model.ckpt-(\d+)$", training.chief.err)
+    assert told, training.chief.err
+    assert "worker/2 stopped by SIGTERM at step " + told[1] in training.running["worker2"].err
+    assert not whole(training.saved("worker1"))
+    weights = training.chief.times("weights")
+
+    # What they begin with is random: the same numbers again are those of the chief's checkpoint.
+    again = counter(training.cluster, f"--train_steps={int(told[1]) + 5}")
+    assert [process.wait(TIME) for process in again.running.values()] == [0, 0, 0]
+    assert [process.times("weights") for process in again.running.values()] == [weights] * 3
+    assert f"tfprov: worker/0 goes on from saved/model.ckpt-{told[1]}" in again.chief.err
+
+
+def test_a_variable_is_split_among_ps_saved_whole_and_read_by_another_number_of_them(
+    counter: Callable[..., Training],
+) -> None:
+    training = counter(addresses(ps=2, chief=1, worker=1), "--parameter_server")
+    training.chief.until(has_stepped, TIME)
+    training.chief.popen.terminate()
+    assert training.chief.wait(TIME) == 143
+    told = re.search(
+        r"^tfprov: chief/0 stopped by SIGTERM; saved saved/model.ckpt-(\d+)$", training.chief.err, re.MULTILINE
+    )
+    assert told, training.chief.err
+    saved = training.saved()
+    code, _ = verify(saved / f"model.ckpt-{told[1]}")
+    assert code == 0
+    assert not list(training.saved("ps0").glob("*")) + list(training.saved("ps1").glob("*"))
+    parts = [each for each in read(saved / "placement.json")["variables"] if each["name"].startswith("weights")]
+    assert sorted(part["device"] for part in parts) == ["/job:ps/task:0", "/job:ps/task:1"]
+    assert sum(part["bytes"] for part in parts) == 64 * 8 * 4
+    weights = training.chief.times("weights")
+    for name in ("ps0", "ps1", "worker0"):
+        training.running[name].popen.terminate()
+        assert training.running[name].wait() == 143
+
+    again = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", f"--train_steps={int(told[1]) + 5}")
+    assert again.chief.wait(TIME) == 0
+    assert again.chief.times("weights") == pytest.approx(weights)
+
+
+def test_a_lost_ps_ends_the_chief_in_one_line(counter: Callable[..., Training]) -> None:
+    training = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server")
+    training.chief.until(has_stepped, TIME)
+    assert greets(training.cluster["chief"][0]), "what waits for every task to serve waits for the chief too"
+    training.kill("ps0")
+    assert training.chief.wait(TIME) == 1
+    last = training.chief.err.splitlines()[-1]
+    assert last.startswith(f"tfprov: error: chief/0: lost ps/0 at {training.cluster['ps'][0]}"), training.chief.err
+
+
+def test_what_a_step_raises_ends_the_chief(counter: Callable[..., Training]) -> None:
+    training = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", "--wrong")
+    assert training.chief.wait(TIME) == 1
+    assert "three were promised" in training.chief.err
+
+
+@pytest.mark.parametrize("strategy", ["parameter_server", "multi_worker_mirrored"])
+def test_the_same_program_trains_alone(hosts: Hosts, tmp_path: Path, strategy: str) -> None:
+    program = tmp_path / "counter.py"
+    program.write_text(COUNTER)
+    arguments = ["--parameter_server"] if strategy == "parameter_server" else []
+    alone = hosts.start(program, "--train_steps=30", *arguments)
+    assert alone.wait() == 0
+    assert sorted(whole(alone.folder / "saved")) == [20, 30]

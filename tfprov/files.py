@@ -1,6 +1,7 @@
 """Writing files so that nobody ever sees half of one. Standard library only."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -22,3 +23,16 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def bring(files: Mapping[str, Path], directory: Path) -> None:
+    """Copy each file beside the name it gets in `directory`, and rename it once it is on the disk."""
+    import shutil  # noqa: PLC0415  a supervisor needs none
+
+    for name, path in files.items():
+        beside = directory / f"{name}.part"
+        shutil.copyfile(path, beside)
+        sync(beside)
+        beside.replace(directory / name)
+    if files:
+        sync(directory)

@@ -36,6 +36,7 @@ from tfprov.model.parts import (
     Checkpoints,
     ClusterName,
     Data,
+    DataSource,
     EnvName,
     FlagName,
     FlagNames,
@@ -50,7 +51,7 @@ from tfprov.paths import shipped
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "cases"
 MODELS: Sequence[type[BaseModel]] = (
-    *(Settings, Image, Checkpoints, MountSetting, Renamed, FlagNames, Data),
+    *(Settings, Image, Checkpoints, MountSetting, Renamed, FlagNames, Data, DataSource),
     *(WaitFor, Stop, Command),
 )
 FIELDS = [(model, name) for model in MODELS for name in model.model_fields]
@@ -62,6 +63,7 @@ INSIDE: AbstractMapping[str, type[BaseModel]] = {
     ".wiring": Renamed,
     ".wiring.flags": FlagNames,
     ".data": Data,
+    ".data.fetch": DataSource,
 }
 UNITS = ("seconds", "port number", "tasks", "CPUs", "GPUs", "processes", "restarts", "units b, k, m and g")
 """What a number can count here; each numeric setting names one of them in its sentence."""
@@ -281,6 +283,8 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`\w+` is for `runtime: docker`",
         r"^`image.\w+` is for an image that is built",
         r"^`image` (needs one|has both|has all) of|^`image` has both",
+        r"^`data` (needs one of|has both) ",
+        r"^`data.fetch` has two files called ",
         r"^`runtime: docker` needs an `image`",
         r"^`cluster` is missing under `tfprov:`",
         r"^`command` is missing for the role",
@@ -335,6 +339,8 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`ansible_ssh_\w*args` (has|holds|names) ",
         r"^`command` must begin with a program",
         r"^`command`: no closing quotation",
+        r"^`data.fetch` has an address that ends ",
+        r"^`data.fetch\[\d\].url` must name a host, and a port that can be",
         r"^`memory` must be at (least 6m|most 1048576g)",
         r"^`image.name` must be at most 255 characters",
         r"must be a whole number, not `\d+\.0`",

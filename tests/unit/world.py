@@ -11,7 +11,7 @@ from tfprov.config.sources.groups import read_groups
 from tfprov.config.text.yaml import parse
 from tfprov.delivery.code import Code
 from tfprov.delivery.store import CodeStore
-from tfprov.engine.artifacts import PackedCode
+from tfprov.engine.artifacts import PackedCode, fetched
 from tfprov.engine.context import Context
 from tfprov.engine.execute import Outcome, current_run, execute
 from tfprov.engine.observe import observe, plan
@@ -20,6 +20,7 @@ from tfprov.model.cluster import Task
 from tfprov.model.node import Node
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container, Observed, State
+from tfprov.planning.data import data_sets
 from tfprov.planning.desired import Boxed, desired
 from tfprov.planning.place import place
 
@@ -63,11 +64,14 @@ def world(
     boxes = {(role.role, role.host): _boxed(role, codes.get((role.role, role.host))) for role in roles if in_docker}
     packages = [PackedCode(code, shelf, hosts) for code in codes.values() if not in_docker]
     images = [PackedCode(image_of(box.reference), shelf, hosts) for box in boxes.values()]
+    digests = {key: code.digest for key, code in codes.items()}
+    wanted = desired(cluster, roles, digests, checkpoint_dir, boxes)
     return Context(
         inventory=read,
         cluster=cluster,
-        wanted=desired(cluster, roles, {key: code.digest for key, code in codes.items()}, checkpoint_dir, boxes),
+        wanted=wanted,
         runtimes=hosts,
+        data=fetched(data_sets(roles), wanted, hosts),
         artifacts={made.code.digest: made for made in [*packages, *images]},
         home=Path("/nowhere"),
         target=Path("/nowhere"),
@@ -130,6 +134,8 @@ def leave(context: Context, hosts: Runtimes, host: str, container: Container, st
         assert isinstance(made, PackedCode)
         made.build()
         runtime.codes[container.artifact] = made.code.archive
+    if container.data is not None:
+        runtime.data.add(container.data)
     runtime.puts(as_left(container, host, state))
 
 

@@ -17,7 +17,7 @@ from tfprov.engine.observe import observe
 from tfprov.errors import Usage
 from tfprov.paths import cache_home
 from tfprov.planning.reconcile import noun, supplies
-from tfprov.planning.text import NOTHING, readable
+from tfprov.planning.text import NOTHING, counted, readable
 
 KEPT = 10
 """Images that `prune` keeps when nothing else is said: enough for some clusters with the versions before."""
@@ -50,7 +50,7 @@ def deliver_command(**options: Any) -> None:
     with Printer() as printer:
         context = _docked(options, printer)
         plan = supplies(context.cluster.name, context.wanted, observe(context))
-        part = plan.only(lambda action: action.kind == "build" or context.allows(action.host))
+        part = plan.only(lambda a: a.kind == "build" or (a.kind == "deliver" and context.allows(a.host)))
         if not any(action.kind == "deliver" for action in part.actions):
             printer.note(f"{NOTHING}: the image is on every host")
             return
@@ -103,10 +103,15 @@ def _size(row: Mapping[str, Any]) -> str:
 
 @image_command.command("prune")
 @click.option("--keep", type=click.IntRange(min=0), default=KEPT, show_default=True, help="Images used last that stay.")
-@click.option("--hosts", "with_hosts", is_flag=True, help="Also on the hosts of this cluster: all that no task uses.")
+@click.option(
+    "--hosts",
+    "with_hosts",
+    is_flag=True,
+    help="Also on the hosts of this cluster: all that no task uses, fetched data too.",
+)
 @change_options
 def prune_command(keep: int, with_hosts: bool, **options: Any) -> None:
-    """Nothing is lost that cannot be made again; an image that another run is using right now stays."""
+    """Nothing is lost that cannot be made, or fetched, again; what another run is using right now stays."""
     freed = _layout().prune(keep)
     click.echo(f"controller: {readable(freed)} freed")
     if with_hosts:
@@ -119,7 +124,9 @@ def prune_command(keep: int, with_hosts: bool, **options: Any) -> None:
                 before = len(present(machine.engine, repository))
                 forget(machine.engine, repository, 0)
                 after = len(present(machine.engine, repository))
-                click.echo(f"{host}: {before - after} images removed")
+                sets = context.runtimes[host].tidy(()) if host in context.runtimes else 0
+                data = f", and {counted(sets, 'data set')}" if sets else ""
+                click.echo(f"{host}: {before - after} images removed{data}")
 
 
 def _layout() -> Layout:

@@ -16,6 +16,8 @@ _PLAIN_PROGRESS = 5.0
 """Seconds between two lines of progress in a pipe."""
 
 
+_MOVES = {"deliver": "sent", "fetch": "fetched"}
+"""Actions that move bytes, and what is said of the bytes."""
 _SHOWN = 1_000_000
 """Bytes between two looks of the live line at what was sent."""
 
@@ -70,7 +72,7 @@ class Printer:
 
     def under_way(self, action: Action) -> str:
         """Return what is being done, with how far it is."""
-        sent, total = self.sent.get(action.host, (0, 0)) if action.kind == "deliver" else (0, 0)
+        sent, total = self.sent.get(action.host, (0, 0)) if action.kind in _MOVES else (0, 0)
         share = f" {100 * sent // total}% of {readable(total)}" if total else ""
         return describe(action) + share
 
@@ -95,8 +97,8 @@ class Printer:
         """See Reporter."""
         with self.lock:
             self.running.pop(describe(action), None)
-            sent, _ = self.sent.pop(action.host, (0, 0)) if action.kind == "deliver" else (0, 0)
-            size = f" ({readable(sent)} sent)" if sent else ""
+            sent, _ = self.sent.pop(action.host, (0, 0)) if action.kind in _MOVES else (0, 0)
+            size = f" ({readable(sent)} {_MOVES[action.kind]})" if sent else ""
             self.print(f"{self.paint('ok', '32')}       {describe(action)}{size}")
 
     def failed(self, action: Action, error: Exception) -> None:
@@ -158,8 +160,8 @@ def describe(action: Action) -> str:
     """Return an action in words: `start ps/0 on localhost`."""
     if action.kind == "build":
         return f"build {noun(action.subject)}"
-    if action.kind == "deliver":
-        return f"deliver {noun(action.subject)} to {action.host}"
+    if action.kind in _MOVES:
+        return f"{action.kind} {noun(action.subject)} to {action.host}"
     return f"{action.kind} {action.subject} on {action.host}"
 
 

@@ -1,13 +1,17 @@
 """What a host must have before a task starts there: where it is made, and how it gets there."""
 
 import threading
-from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from tfprov.delivery.code import Code
 from tfprov.delivery.store import CodeStore
+from tfprov.engine.report import Reporter
 from tfprov.hosts.base import Runtime
+from tfprov.hosts.fetching import Telling
+from tfprov.model.data import DataSet
+from tfprov.model.state import Container as WantedTask
 
 Made = TypeVar("Made")
 
@@ -91,3 +95,48 @@ class Ready(Container[str]):
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and key in self.artifacts and self.artifacts[key].ready
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A data set, for the hosts that fetch it; `images` are those of the tasks there that read it, by host.
+
+    `keep` are all data sets that the inventory wants.
+    """
+
+    data: DataSet
+    images: Mapping[str, Sequence[str]]
+    runtimes: Mapping[str, Runtime]
+    keep: Collection[str]
+    under_way: set[Telling] = field(default_factory=set, compare=False)
+    is_cut: threading.Event = field(default_factory=threading.Event, compare=False)
+
+    def cut(self) -> None:
+        """End all fetches, also those that are about to begin: what they have got is gone on with."""
+        self.is_cut.set()
+        for telling in tuple(self.under_way):
+            telling.cut()
+
+    def fetch(self, host: str, report: Reporter) -> None:
+        """Have `host` fetch it; what nothing wants any more makes room first. A second time changes nothing."""
+        runtime = self.runtimes[host]
+        runtime.tidy(self.keep)
+        telling = Telling(lambda there, whole: report.transferred(host, there, whole), report.note)
+        self.under_way.add(telling)
+        if self.is_cut.is_set():
+            telling.cut()
+        try:
+            runtime.fetch(self.data, self.images.get(host, ()), telling)
+        finally:
+            self.under_way.discard(telling)
+
+
+def fetched(
+    sets: Mapping[str, DataSet], wanted: Iterable[WantedTask], runtimes: Mapping[str, Runtime]
+) -> dict[str, Fetched]:
+    """Return the data sets that tasks read, by their names as artifacts."""
+    images: dict[str, dict[str, list[str]]] = {name: {} for name in sets}
+    for one in wanted:
+        if one.data is not None and one.box is not None:
+            images[one.data].setdefault(one.task.host, []).append(one.box.image)
+    return {name: Fetched(data, images[name], runtimes, frozenset(sets)) for name, data in sets.items()}

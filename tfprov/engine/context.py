@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfprov.config.settings.connection import Connection
-from tfprov.engine.artifacts import Artifact, Ready
+from tfprov.engine.artifacts import Artifact, Fetched, Ready
 from tfprov.engine.record import Record
 from tfprov.engine.report import Quiet, Reporter
 from tfprov.errors import HostError, Usage
@@ -33,6 +33,8 @@ class Context:
     artifacts: Mapping[str, Artifact]
     home: Path
     target: Path
+    data: Mapping[str, Fetched] = field(default_factory=dict)
+    """The data sets that hosts fetch, by their names as artifacts."""
     report: Reporter = field(default_factory=Quiet)
     forks: int = DEFAULT_FORKS
     hosts: frozenset[str] | None = None
@@ -61,6 +63,10 @@ class Context:
     def allows(self, host: str) -> bool:
         """Whether `host` may be changed."""
         return self.hosts is None or host in self.hosts
+
+    def wants(self, host: str) -> frozenset[str]:
+        """Return the data sets that are to stay on `host`: what any host reads, as several can be one machine."""
+        return frozenset() if host in self.left else frozenset(self.data)
 
     def ready(self) -> Ready:
         """Return the artifacts that need not be made before they are delivered."""

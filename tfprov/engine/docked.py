@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from tfprov.delivery.code import Code
 from tfprov.delivery.store import CodeStore
 from tfprov.engine import fleet
+from tfprov.engine.artifacts import fetched
 from tfprov.engine.context import Context
 from tfprov.engine.packing import all_problems, check_data, pack_all
 from tfprov.engine.prepare import Given, target_of
@@ -13,6 +14,7 @@ from tfprov.engine.reach import Reach
 from tfprov.engine.record import Record
 from tfprov.engine.supply import Supplier
 from tfprov.paths import cache_home
+from tfprov.planning.data import data_sets
 from tfprov.planning.desired import desired
 from tfprov.planning.place import place
 
@@ -35,13 +37,16 @@ def docked(given: Given, reach: Reach) -> Context:
     settings = {(role.role, role.host): role.values for role in roles}
     digests = {place: code.digest for place, code in codes.items()}
     hosts = {host: machine for host, machine in found.items() if host not in reach.builder}
+    sets = data_sets(roles)
+    put = put_into(store, {c.digest: c for c in codes.values()})
+    runtimes = fleet.runtimes(hosts, cluster.name, put, fetches=bool(sets))
+    wanted = desired(cluster, roles, digests, lambda task: settings[task.role, task.host].checkpoints.dir, stock.boxes)
     return Context(
         inventory=inventory,
         cluster=cluster,
-        wanted=desired(
-            cluster, roles, digests, lambda task: settings[task.role, task.host].checkpoints.dir, stock.boxes
-        ),
-        runtimes=fleet.runtimes(hosts, cluster.name, put_into(store, {c.digest: c for c in codes.values()})),
+        wanted=wanted,
+        runtimes=runtimes,
+        data=fetched(sets, wanted, runtimes),
         artifacts=stock.artifacts,
         home=home,
         target=target_of(cluster, roles),

@@ -67,6 +67,8 @@ def execute(context: Context, plan: Plan, run: str) -> Outcome:
                     raise
                 interrupted = interrupt
                 context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
+                for data in context.data.values():  # which would take its time, and can be gone on with
+                    data.cut()
                 continue
             for future in finished:
                 _settle(context, running.pop(future), future, outcome)
@@ -120,6 +122,10 @@ def _deliver(context: Context, action: Action, _run: str) -> None:
     context.artifacts[action.subject].deliver(action.host)
 
 
+def _fetch(context: Context, action: Action, _run: str) -> None:
+    context.data[action.subject].fetch(action.host, context.report)
+
+
 def _stop(context: Context, action: Action, _run: str) -> None:
     container = context.container(action.subject)
     context.runtimes[action.host].stop(action.subject, container.stop_grace if container else DEFAULT_GRACE)
@@ -139,6 +145,7 @@ def _start(context: Context, action: Action, run: str) -> None:
 _VERBS: Mapping[str, Callable[[Context, Action, str], None]] = {
     "build": _build,
     "deliver": _deliver,
+    "fetch": _fetch,
     "stop": _stop,
     "remove": _remove,
     "start": _start,

@@ -34,13 +34,14 @@ def engine_socket(environ: Mapping[str, str]) -> Path:
 
 
 def runtimes(
-    found: Mapping[str, Machine], cluster: str, codes: Callable[[str], bytes] | None = None
+    found: Mapping[str, Machine], cluster: str, codes: Callable[[str], bytes] | None = None, *, fetches: bool = False
 ) -> dict[str, DockerRuntime]:
-    """Return the docker runtime of every machine."""
-    return {
-        host: DockerRuntime(machine.engine, cluster, machine.serves, lambda argv, m=machine: m.run(argv), codes)  # type: ignore[misc]
-        for host, machine in found.items()
-    }
+    """Return the docker runtime of every machine; `fetches` says whether the cluster has data that hosts fetch."""
+
+    def runtime(machine: Machine) -> DockerRuntime:
+        return DockerRuntime(machine.engine, cluster, machine.serves, machine.run, codes, fetches=fetches)
+
+    return {host: runtime(machine) for host, machine in found.items()}
 
 
 def addressed(roles: Sequence[RoleSettings], found: Mapping[str, Machine]) -> tuple[RoleSettings, ...]:

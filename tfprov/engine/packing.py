@@ -35,7 +35,8 @@ def check_data(roles: Sequence[RoleSettings]) -> None:
     """Raise InvalidInput for data that is to be on this machine, and is not."""
     missing = {}
     for role in roles:
-        if role.local and role.reads_data and not beside_file(role, "data", "path").is_dir():
+        lies_there = role.reads_data and role.values.data is not None and role.values.data.path is not None
+        if role.local and lies_there and not beside_file(role, "data", "path").is_dir():
             missing[role.at("data", "path")] = beside_file(role, "data", "path")
     if missing:
         what = "`data.path`: {} is not a directory on this machine"

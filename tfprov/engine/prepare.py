@@ -10,17 +10,17 @@ from tfprov.config.settings.beside import beside_file
 from tfprov.config.settings.resolve import RoleSettings
 from tfprov.config.vault.opening import Vault
 from tfprov.delivery.store import CodeStore
-from tfprov.engine.artifacts import PackedCode
+from tfprov.engine.artifacts import PackedCode, fetched
 from tfprov.engine.context import DEFAULT_FORKS, Context
 from tfprov.engine.packing import all_problems, check_data, pack_all
 from tfprov.engine.record import Record
 from tfprov.engine.report import Reporter
 from tfprov.errors import InvalidInput, Usage
-from tfprov.hosts.base import Runtime
 from tfprov.hosts.process import ProcessRuntime
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.paths import cache_home, state_home
+from tfprov.planning.data import data_sets
 from tfprov.planning.desired import desired
 from tfprov.planning.place import place
 
@@ -103,17 +103,20 @@ def _as_processes(given: Given) -> Context:
     runtimes = _processes(roles, home)
     store = CodeStore(cache_home() / "code")
     checkpoints = runtimes[cluster.chief.host].checkpoint_dir(cluster.chief.name)
+    wanted = desired(
+        cluster,
+        roles,
+        {place: code.digest for place, code in codes.items()},
+        # An evaluator and a tensorboard work on the chief's files; everyone else has a directory of their own.
+        lambda task: checkpoints if task.reads else runtimes[task.host].checkpoint_dir(task.name),
+        fetched=lambda host, key: str(runtimes[host].data.path(key)),
+    )
     return Context(
         inventory=given.inventory,
         cluster=cluster,
-        wanted=desired(
-            cluster,
-            roles,
-            {place: code.digest for place, code in codes.items()},
-            # An evaluator and a tensorboard work on the chief's files; everyone else has a directory of their own.
-            lambda task: checkpoints if task.reads else runtimes[task.host].checkpoint_dir(task.name),
-        ),
+        wanted=wanted,
         runtimes=runtimes,
+        data=fetched(data_sets(roles), wanted, runtimes),
         artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},
         home=home,
         target=target_of(cluster, roles),
@@ -148,7 +151,7 @@ def _check_runtime(home: Path, cluster: str, *, in_docker: bool) -> None:
         raise Usage(f"cluster {cluster} still has tasks under `runtime: {before}`", fix)
 
 
-def _processes(roles: Sequence[RoleSettings], home: Path) -> dict[str, Runtime]:
+def _processes(roles: Sequence[RoleSettings], home: Path) -> dict[str, ProcessRuntime]:
     """Return the way to every host: those of the inventory, and those that left it with something still on them."""
     hosts = home / "hosts"
     left = {path.name for path in hosts.iterdir()} if hosts.is_dir() else set()

@@ -31,7 +31,7 @@ class Reporter(Protocol):
         """The chief got further."""
 
     def transferred(self, host: str, sent: int, total: int) -> None:
-        """So many bytes of `total` have been sent to `host`, since its delivery began."""
+        """So many bytes of `total` have come to `host` since a delivery or a fetch began; 0 where nobody knows how many."""
 
 
 class Quiet:

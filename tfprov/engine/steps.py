@@ -19,7 +19,7 @@ from tfprov.model.state import Observation, Observed
 from tfprov.planning.reconcile import teardown
 from tfprov.planning.text import counted, lines, readable
 
-_KINDS = {"build": ("build",), "deliver": ("deliver",), "start": ("stop", "remove", "start")}
+_KINDS = {"build": ("build",), "deliver": ("deliver", "fetch"), "start": ("stop", "remove", "start")}
 
 
 def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
@@ -140,7 +140,7 @@ def _clean(context: Context, seen: Observation) -> list[HostError]:
     for host, runtime in context.runtimes.items():
         if context.allows(host) and host not in seen.unreachable:
             try:
-                runtime.clean()
+                runtime.clean(context.wants(host))
             except HostError as error:
                 errors.append(error)
     context.forget_empty(observe(context))

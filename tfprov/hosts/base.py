@@ -1,12 +1,14 @@
 """What the engine asks of a host, whatever runs the tasks there."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Protocol
 
+from tfprov.hosts.fetching import Telling
 from tfprov.model.cluster import Task
+from tfprov.model.data import DataSet
 from tfprov.model.state import Container, HostState
 
 NOTHING: Mapping[str, Path] = MappingProxyType({})
@@ -34,13 +36,23 @@ class Runtime(Protocol):
     def deliver(self, digest: str, archive: bytes) -> None:
         """Bring packed code to the host; a second time changes nothing."""
 
+    def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
+        """Have the host fetch `data`, unless it has it; what an earlier try has left is gone on with.
+
+        `images` are those of the tasks that read it, where tasks are containers: one of them is there. What is only half
+        there is never seen as delivered, whatever ends this and whenever.
+        """
+
+    def tidy(self, keep: Collection[str]) -> int:
+        """Remove the fetched data that is not among `keep` and that no task there reads; return how many sets."""
+
     def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
         """Start `container` in place of any earlier one of its task; its checkpoint directory stays. `run` labels it.
 
         `restore` are local files, by the name that each gets in the checkpoint directory before the task starts. The last
         of them is taken to name the others: where it is whole, they are.
 
-        Raises when the task is running: at most one container per task, ever.
+        Raises when the task is running: at most one container per task, ever; and when its data is not there.
         """
 
     def stop(self, task: str, grace: float) -> None:
@@ -55,8 +67,8 @@ class Runtime(Protocol):
     def remove(self, task: str) -> None:
         """Remove all traces of a task that does not run, its checkpoint directory included."""
 
-    def clean(self) -> None:
-        """Remove what was delivered to the host, where no task of the cluster is left on it."""
+    def clean(self, keep: Collection[str] = ()) -> None:
+        """Remove what was delivered to the host, where no task of the cluster is left on it, but the data in `keep`."""
 
     def checkpoint_dir(self, task: str) -> str:
         """Return the path of the task's checkpoint directory, as the task sees it."""

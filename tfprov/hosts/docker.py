@@ -1,11 +1,11 @@
 """The `docker` runtime: each task in a container of the host's engine."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from signal import Signals
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tfprov.errors import HostError
 from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
@@ -14,8 +14,13 @@ from tfprov.hosts.docker_exits import Exits
 from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation, volume_name
 from tfprov.hosts.docker_state import observed
 from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.fetching import Telling, lacking
 from tfprov.model.cluster import Task
+from tfprov.model.data import DataSet
 from tfprov.model.state import Container, HostState, Observed, State
+
+if TYPE_CHECKING:
+    from tfprov.hosts.docker_data import DataVolumes
 
 Serves = Callable[[str, int], bool]
 """Whether something serves on an address and port, asked from the host itself."""
@@ -30,10 +35,22 @@ DEFAULT_DIRECTORY = "/checkpoints"
 
 
 class DockerRuntime:
-    """Tasks of `cluster` on the host of `engine`; `serves` and `run` reach the host itself, `codes` what images lack."""
+    """Tasks of `cluster` on the host of `engine`; `serves` and `run` reach the host itself, `codes` what images lack.
 
-    def __init__(self, engine: Engine, cluster: str, serves: Serves, run: Run, codes: Codes | None = None) -> None:
-        self.host, self.engine, self.cluster = engine.host, engine, cluster
+    Unless it `fetches`, `observe` does not ask for fetched data.
+    """
+
+    def __init__(  # noqa: PLR0913  what it has to do with besides the engine
+        self,
+        engine: Engine,
+        cluster: str,
+        serves: Serves,
+        run: Run,
+        codes: Codes | None = None,
+        *,
+        fetches: bool = True,
+    ) -> None:
+        self.host, self.engine, self.cluster, self.fetches = engine.host, engine, cluster, fetches
         self._serves, self._run, self._codes = serves, run, codes
         self._mute: set[str] = set()
         self._exits = Exits(engine)
@@ -45,11 +62,17 @@ class DockerRuntime:
 
     def observe(self) -> HostState:
         """See Runtime."""
-        containers = [self._observed(facts) for facts in self._inspected(f"{CLUSTER}={self.cluster}")]
+        containers = [self._observed(facts) for facts in self._inspected(f"{CLUSTER}={self.cluster}", TASK)]
         with self.engine.errors():
             images = self.engine.api.images(name=f"tfprov/{self.cluster}")
         delivered = frozenset(name for image in images for name in image["RepoTags"] or ())
-        return HostState(self.host, tuple(containers), delivered)
+        data = self._data().whole() if self.fetches else frozenset()
+        return HostState(self.host, tuple(containers), delivered | data)
+
+    def _data(self) -> "DataVolumes":
+        from tfprov.hosts.docker_data import DataVolumes  # noqa: PLC0415  most clusters fetch none
+
+        return DataVolumes(self.engine, self.cluster)
 
     def _observed(self, facts: Mapping[str, Any]) -> Observed:
         found = observed(facts, self.host)
@@ -77,6 +100,8 @@ class DockerRuntime:
         assert box is not None, "a container of the docker runtime has an image"
         before = self._idle(task, "is already running")
         self._check_name(container_name(self.cluster, task))
+        if container.data and container.data not in self._data().whole():  # the engine would make an empty volume
+            raise lacking(self.host, task)
         with self.engine.errors():
             api = self.engine.api
             if before is not None:
@@ -146,8 +171,18 @@ class DockerRuntime:
         """See Runtime."""
         raise AssertionError("images are delivered by digest, not code")
 
-    def clean(self) -> None:
+    def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
+        """See Runtime."""
+        self._data().fetch(data, images, telling)
+
+    def tidy(self, keep: Collection[str]) -> int:
+        """See Runtime."""
+        return self._data().tidy(keep)
+
+    def clean(self, keep: Collection[str] = ()) -> None:
         """See Runtime. Images stay: the next start needs them, and `image prune` is for them."""
+        self._data().end_fetches()
+        self.tidy(keep)
 
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""

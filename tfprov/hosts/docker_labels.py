@@ -6,10 +6,14 @@ from typing import Any
 import docker
 
 from tfprov.hosts.order import RUN as RUN_VARIABLE
+from tfprov.model.data import key_of
 from tfprov.model.state import Box, Container
 
 CLUSTER, TASK, HOST = "tfprov.cluster", "tfprov.task", "tfprov.host"
 SPEC, RUN, DIRECTORY = "tfprov.spec", "tfprov.run", "tfprov.checkpoints"
+
+DATA = "tfprov.data"
+"""On what belongs to fetched data: its key."""
 
 STOPPED = "-stopped"
 """Ends the name of a container that tfprov stopped: the engine keeps no trace of who ended a task, and labels are fixed."""
@@ -29,6 +33,11 @@ def container_name(cluster: str, task: str) -> str:
 def volume_name(cluster: str, task: str) -> str:
     """Return the name of the volume with the task's checkpoints; it outlives the container."""
     return f"{container_name(cluster, task)}-checkpoints"
+
+
+def data_name(cluster: str, key: str) -> str:
+    """Return the name of the volume with the data set with `key`, which all tasks of a host share."""
+    return f"tfprov-{cluster}-data-{key}"
 
 
 def labels(container: Container, cluster: str, run: str) -> dict[str, str]:
@@ -65,6 +74,9 @@ def _host_config(api: docker.APIClient, container: Container, box: Box, cluster:
         policy = {"Name": "on-failure", "MaximumRetryCount": container.max_restarts}
     volume = volume_name(cluster, box.files_of or task.name)
     mounts = [docker.types.Mount(container.checkpoint_dir, volume, type="volume", read_only=box.only_reads)]
+    if container.data and box.data_at:
+        data = data_name(cluster, key_of(container.data))
+        mounts.append(docker.types.Mount(box.data_at, data, type="volume", read_only=True, no_copy=True))
     mounts += [docker.types.Mount(m.target, m.source, type="bind", read_only=m.read_only) for m in box.mounts]
     made: dict[str, Any] = api.create_host_config(
         # On the address of the cluster only: whoever reaches a TensorFlow port can run code.

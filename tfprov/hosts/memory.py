@@ -6,14 +6,16 @@ Nothing here happens by itself, sleeps or waits. What the tasks do is said from 
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.errors import HostError
 from tfprov.hosts.base import NOTHING, File
+from tfprov.hosts.fetching import Telling, lacking
 from tfprov.model.cluster import Task
+from tfprov.model.data import DataSet, read_by
 from tfprov.model.state import Container, HostState, Observed, State
 
 _TERMINATED = 143
@@ -53,6 +55,7 @@ class MemoryRuntime:
         self.handled: set[str] = {"SIGUSR1"}
         self.answer: Callable[[Sequence[str]], tuple[int, str]] = lambda _argv: (0, "")
         self.codes: dict[str, bytes] = {}
+        self.data: set[str] = set()
         self._places: dict[str, _Place] = {}
         self._started = 0
 
@@ -62,12 +65,26 @@ class MemoryRuntime:
         """See Runtime."""
         self._check_trouble()
         places = sorted(self._places.values(), key=lambda place: place.observed.task)
-        return HostState(self.host, tuple(place.observed for place in places), frozenset(self.codes))
+        return HostState(self.host, tuple(place.observed for place in places), frozenset(self.codes) | self.data)
 
     def deliver(self, digest: str, archive: bytes) -> None:
         """See Runtime."""
         self._called("deliver", digest)
         self.codes.setdefault(digest, archive)
+
+    def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
+        """See Runtime."""
+        self._called("fetch", data.artifact)
+        if images and not self.codes.keys() & set(images):
+            raise HostError(self.host, "there is no image to fetch data with", "deliver one first")
+        self.data.add(data.artifact)
+
+    def tidy(self, keep: Collection[str]) -> int:
+        """See Runtime."""
+        used = {read_by(place.observed.spec) for place in self._places.values()}
+        gone = self.data - set(keep) - used
+        self.data -= gone
+        return len(gone)
 
     def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
         """See Runtime."""
@@ -76,6 +93,8 @@ class MemoryRuntime:
         self._check_free(container)
         if container.artifact is not None and container.artifact not in self.codes:
             raise HostError(self.host, f"the code of {task.name} is not there", "deliver it first")
+        if container.data is not None and container.data not in self.data:
+            raise lacking(self.host, task.name)
         restored = {name: (self._read(path), self.now) for name, path in restore.items()}
         self._started += 1
         # Through JSON, as every runtime keeps it: what does not survive that would differ for ever.
@@ -129,9 +148,10 @@ class MemoryRuntime:
             raise HostError(self.host, f"{task} is running", "stop it first")
         self._places.pop(task, None)
 
-    def clean(self) -> None:
+    def clean(self, keep: Collection[str] = ()) -> None:
         """See Runtime."""
         self._check_trouble()
+        self.tidy(keep)
         if not self._places:
             self.codes.clear()
 

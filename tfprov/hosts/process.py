@@ -9,21 +9,23 @@ import socket
 import subprocess
 import sys
 import tarfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from tfprov.errors import HostError
-from tfprov.files import sync
+from tfprov.files import bring
 from tfprov.hosts.base import NOTHING, File
+from tfprov.hosts.fetching import Telling, lacking
 from tfprov.hosts.logfile import follow as followed
 from tfprov.hosts.logfile import last_lines
 from tfprov.hosts.order import RUN, order
-from tfprov.hosts.processes import has_group, is_alive, port_owner, signal_group, signal_handlers
+from tfprov.hosts.process_data import DataDirs
+from tfprov.hosts.processes import has_group, is_alive, port_owner, signal_group, signal_handlers, until
 from tfprov.hosts.taskdir import TaskDir, complete
 from tfprov.model.cluster import Task
+from tfprov.model.data import DataSet, read_by
 from tfprov.model.state import Container, HostState, Observed, State
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -55,6 +57,7 @@ class ProcessRuntime:
     def __init__(self, host: str, root: Path) -> None:
         self.host = host
         self.root = root
+        self.data = DataDirs(host, root / "data")
 
     def task_dir(self, task: str) -> TaskDir:
         """Return the directory of the task called `task`."""
@@ -71,7 +74,8 @@ class ProcessRuntime:
         there = tuple(
             observed for observed in found if self.task_dir(observed.task).path.is_dir()
         )  # not removed meanwhile
-        return HostState(self.host, there, frozenset(f"sha256:{path.name}" for path in complete(self.root / "code")))
+        code = frozenset(f"sha256:{path.name}" for path in complete(self.root / "code"))
+        return HostState(self.host, there, code | self.data.whole())
 
     def _observed(self, directory: TaskDir) -> Observed:
         job, _, index = directory.path.name.rpartition("-")
@@ -110,6 +114,17 @@ class ProcessRuntime:
         beside.rename(final)
 
     @_mapped
+    def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
+        """See Runtime."""
+        self.data.fetch(data, telling)
+
+    @_mapped
+    def tidy(self, keep: Collection[str]) -> int:
+        """See Runtime."""
+        found = (read_by(self._observed(TaskDir(path)).spec) for path in complete(self.root / "tasks"))
+        return self.data.tidy(keep, [data for data in found if data])
+
+    @_mapped
     def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
         """See Runtime."""
         task, directory = container.task, self.task_dir(container.task.name)
@@ -119,8 +134,10 @@ class ProcessRuntime:
         if task.serves and (owner := port_owner(task.address, task.port)):
             fix = "stop it, or choose another `port`"
             raise HostError(self.host, f"port {task.port} for {task.name} is taken by {owner}", fix)
+        if container.data and container.data not in self.data.whole():
+            raise lacking(self.host, task.name)
         self._prepare(directory, container)
-        _restore(restore, directory.checkpoints)
+        bring(restore, directory.checkpoints)
         (directory.path / "state.json").unlink(missing_ok=True)
         directory.write("order.json", order(container, run))
         self._supervise(directory, task.name)
@@ -154,7 +171,7 @@ class ProcessRuntime:
             (directory.path / "grace").write_text(str(grace))
             if is_alive(facts.get("supervisor"), facts.get("supervisor_identity")):
                 os.kill(facts["supervisor"], signal.SIGTERM)
-            _until(lambda: not directory.is_supervised(), grace + _SETTLE)
+            until(lambda: not directory.is_supervised(), grace + _SETTLE)
             if directory.is_supervised():
                 raise HostError(self.host, f"{task} did not stop (supervisor {facts.get('supervisor')})")
         elif isinstance(facts.get("pid"), int):
@@ -171,10 +188,10 @@ class ProcessRuntime:
         if not runs():
             return
         signal_group(pid, signal.SIGTERM)
-        _until(lambda: not runs(), grace)
+        until(lambda: not runs(), grace)
         if runs():
             signal_group(pid, signal.SIGKILL)
-            _until(lambda: not runs(), _SETTLE)
+            until(lambda: not runs(), _SETTLE)
         directory.write("state.json", facts | {"state": "exited", "exit_code": None, "stopped": True})
 
     @_mapped
@@ -199,12 +216,15 @@ class ProcessRuntime:
             shutil.rmtree(beside)
 
     @_mapped
-    def clean(self) -> None:
+    def clean(self, keep: Collection[str] = ()) -> None:
         """See Runtime."""
+        self.tidy(keep)
         with contextlib.suppress(OSError):  # not empty: a task is left, and may need the code
             (self.root / "tasks").rmdir()
         if not (self.root / "tasks").exists():
-            shutil.rmtree(self.root, ignore_errors=True)
+            shutil.rmtree(self.root / "code", ignore_errors=True)
+            with contextlib.suppress(OSError):  # not empty: data that the next start wants
+                self.root.rmdir()
 
     @_mapped
     def files(self, task: str) -> Mapping[str, File]:
@@ -268,17 +288,6 @@ class ProcessRuntime:
             raise HostError(self.host, f"no such command: {argv[0]}") from None
 
 
-def _restore(files: Mapping[str, Path], directory: Path) -> None:
-    """Copy each file beside its place, and move it there once it is on the disk."""
-    for name, path in files.items():
-        beside = directory / f"{name}.part"
-        shutil.copyfile(path, beside)
-        sync(beside)
-        beside.replace(directory / name)
-    if files:
-        sync(directory)
-
-
 def _state(directory: TaskDir, facts: Mapping[str, Any]) -> State:
     supervised = directory.is_supervised()
     stated = facts.get("state")
@@ -287,9 +296,3 @@ def _state(directory: TaskDir, facts: Mapping[str, Any]) -> State:
     if supervised or is_alive(facts.get("pid"), facts.get("identity")):
         return State.RUNNING
     return State.LOST if stated else State.CREATED
-
-
-def _until(done: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.02)

@@ -5,7 +5,8 @@ import errno
 import os
 import signal
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -111,3 +112,10 @@ def _holder(inodes: set[str]) -> str:
         except OSError:  # it ended, or belongs to another user
             continue
     return "another user's process"
+
+
+def until(done: Callable[[], bool], seconds: float) -> None:
+    """Wait until `done`, for `seconds` at most."""
+    deadline = time.monotonic() + seconds
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.02)

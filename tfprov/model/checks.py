@@ -4,6 +4,7 @@ import re
 from decimal import Decimal
 from ipaddress import IPv4Address, ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from tfprov.errors import shown
 
@@ -18,6 +19,11 @@ LEAST_MEMORY = 6 << 20
 _MOST_MEMORY = 1 << 50
 """Bytes: more than any machine has, and few enough for Docker's numbers."""
 MOST_GPUS = 1024
+_WEB = ("http://", "https://")
+_SUMS = {32: "an MD5 sum", 40: "a SHA-1 sum", 56: "a SHA-224 sum", 96: "a SHA-384 sum", 128: "a SHA-512 sum"}
+"""What a sum of so many hex digits probably is."""
+_LONGEST_NAME = 200
+"""Bytes: file systems have 255, and a file that is being fetched has a longer name."""
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*")
 
 
@@ -182,7 +188,11 @@ def no_short_data(value: Any) -> Any:
     """Say how data is written out."""
     if not isinstance(value, str) or not value.strip():
         return value
-    raise Wrong(f"must be a mapping, not {said_text(value)}", f"write `data: {{path: {shown(value)}}}`")
+    if value.startswith(_WEB):
+        fix = "write `data: {fetch: [{url: …, sha256: …}]}`"
+    else:
+        fix = f"write `data: {{path: {shown(value)}}}`"
+    raise Wrong(f"must be a mapping, not {said_text(value)}", fix)
 
 
 def data(value: str) -> str:
@@ -194,6 +204,63 @@ def data(value: str) -> str:
         raise Wrong("must not be the whole file system")
     if ".." in value.split("/"):
         raise Wrong("must not contain `..`")
+    return value
+
+
+def no_short_source(value: Any) -> Any:
+    """Say how a file to fetch is written out: its sum is no less needed than where it is."""
+    if not isinstance(value, str) or not value.startswith(_WEB):
+        return value
+    raise Wrong(f"must be a mapping, not {said_text(value)}", f"write `{{url: {shown(value)}, sha256: …}}`")
+
+
+def no_short_list(value: Any) -> Any:
+    """Say that what is fetched is a list, also of one file."""
+    if not isinstance(value, dict | str):
+        return value
+    given = "a mapping" if isinstance(value, dict) else said_text(value)
+    raise Wrong(f"must be a list, not {given}", "write `fetch: [{url: …, sha256: …}]`")
+
+
+def web_address(value: str) -> str:
+    """Check where a file is fetched from, as far as that can be known without asking."""
+    if "@" in value.partition("//")[2].partition("/")[0]:
+        raise Wrong("must not hold a user or a password", "give a `url` that needs none: an inventory is no safe")
+    if not value.startswith(_WEB):
+        raise Wrong(f"must begin with http:// or https://, not {said_text(value)}")
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise Wrong("must be plain ASCII without blanks", "write other characters as %XX, such as %20 for a blank")
+    try:
+        named = bool(urlsplit(value).hostname) and urlsplit(value).port != 0
+    except ValueError:  # a port beyond 65535, or half an IPv6 address
+        named = False
+    if not named:
+        raise Wrong(f"must name a host, and a port that can be, not {said_text(value)}")
+    return value
+
+
+def sha256(value: str) -> str:
+    """Check the sum of a file, and return it as tools write it."""
+    if re.fullmatch(r"[0-9a-fA-F]{64}", value):
+        return value.lower()
+    bare = value.rpartition(":")[2].strip()
+    if re.fullmatch(r"[0-9a-fA-F]{64}", bare):
+        raise Wrong("must be the 64 hex digits alone", f"write `sha256: {bare.lower()}`")
+    other = _SUMS.get(len(value)) if re.fullmatch(r"[0-9a-fA-F]+", value) else None
+    what = f"must be 64 hex digits, not {said_text(value)}{f', which looks like {other}' if other else ''}"
+    raise Wrong(what, "take what `sha256sum FILE` prints")
+
+
+def file_name(value: str) -> str:
+    """Check the name of a file in a directory of tfprov's own, where names with a dot in front are half of a file."""
+    if not value.strip() or value.startswith("."):
+        raise Wrong(f"must be a name that does not begin with a dot, not {said_text(value)}")
+    if "/" in value:
+        raise Wrong(f"must be a name without `/`, not {said_text(value)}")
+    if not value.isprintable():
+        raise Wrong("must be printable")
+    if len(value.encode()) > _LONGEST_NAME:
+        raise Wrong(f"must not be longer than {_LONGEST_NAME} bytes")
     return value
 
 

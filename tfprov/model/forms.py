@@ -84,6 +84,15 @@ DATA = Form(
     rf"{_ONE_LINE}(?!~[^/])(?!/(?:/|\.(?=/|$))*$)(?!/(?:[\s\S]*/)?\.\.(?:/|$))\s*\S",
     checks.data,
 )
+WEB_ADDRESS = Form(
+    "an address that begins with http:// or https://",
+    r"^https?://(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?(?:[/?#][!-~]*)?$",
+    checks.web_address,
+)
+SHA256 = Form("64 hex digits", "^[0-9a-fA-F]{64}$", checks.sha256)
+FILE_NAME = Form(
+    "a name without `/` that does not begin with a dot", r"^(?!\.)(?=[\s\S]*\S)[^/]{1,200}$", checks.file_name
+)
 DOCKERFILE = Form(
     "a path inside the directory that `build` names", rf"{_ONE_LINE}{_NOTHING_ABOVE}(?![/~])\s*\S", checks.dockerfile
 )

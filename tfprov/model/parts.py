@@ -1,6 +1,7 @@
 """The mappings within the `tfprov:` namespace, and the types that its settings are made of."""
 
 from typing import Annotated, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -164,13 +165,54 @@ class Renamed(Strict):
     )
 
 
-class Data(Strict):
-    """Data that lies on the hosts already."""
+_SUM = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
-    path: Annotated[PathText, forms.DATA] = Field(
+
+class DataSource(Strict):
+    """A file that hosts fetch from the web."""
+
+    url: Annotated[Line, forms.WEB_ADDRESS] = Field(
+        description="Where the file is: http or https, as the hosts reach it, and without a password. Another address for "
+        "the same file restarts nothing.",
+        examples=["https://example.com/mnist/train.tfrecords"],
+    )
+    sha256: Annotated[Line, forms.SHA256] = Field(
+        description="The SHA-256 of the file, as `sha256sum` prints it: what differs is never used.",
+        examples=[_SUM],
+    )
+    name: Annotated[Line, forms.FILE_NAME] | None = Field(
+        None,
+        description="What the file is called in the directory. Default: the last part of `url`.",
+        examples=["train.tfrecords"],
+    )
+
+    @property
+    def file(self) -> str:
+        """What the file is called; an empty text where `url` does not say it."""
+        return self.name or unquote(urlsplit(self.url).path.rpartition("/")[2])
+
+
+class Data(Strict):
+    """What tasks train on: exactly one of `path` and `fetch`, which config checks with its line."""
+
+    path: Annotated[PathText, forms.DATA] | None = Field(
+        None,
         description="The directory with the data on every host that reads it. A relative path counts from the file it is "
-        "written in, and is for this machine only.",
+        "written in, and is for this machine only. Default: none; one of `path` and `fetch` is given.",
         examples=["/data/mnist"],
+    )
+    fetch: (
+        Annotated[
+            list[Annotated[DataSource, BeforeValidator(checks.no_short_source)]],
+            Field(min_length=1),
+            BeforeValidator(checks.no_short_list),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Files that every host which reads them fetches for itself, once, and verifies before anything is "
+        "started; all its tasks share them. Under the docker runtime Python in the image does it. Default: none.",
+        examples=[[{"sha256": _SUM, "url": "https://example.com/mnist/train.tfrecords"}]],
     )
     to: Annotated[Line, forms.DIRECTORY] = Field(
         "/data",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-KINDS = ("build", "deliver", "stop", "remove", "start")
+KINDS = ("build", "deliver", "fetch", "stop", "remove", "start")
 """In the order in which a plan lists them."""
 
 CONTROLLER = "(controller)"
@@ -13,7 +13,7 @@ CONTROLLER = "(controller)"
 
 @dataclass(frozen=True)
 class Action:
-    """One change. `subject` is a task's name or a code digest; `needs` are the ids of the actions that come first."""
+    """One change. `subject` is a task's name or an artifact; `needs` are the ids of the actions that come first."""
 
     kind: str
     host: str

@@ -101,7 +101,7 @@ STEP_KEYS = {
 }
 MODULE_KEYS = {
     "build": Key("Build the image and put the code on top; without an image, pack the code.", None),
-    "deliver": Key("Bring images, or packed code, to the hosts that lack them.", None),
+    "deliver": Key("Bring images, or packed code, to the hosts that lack them, which then fetch their data.", None),
     "start": Key("Start what is missing, restart what has changed, stop what left the inventory.", None),
     "wait": Key(
         "Wait until every task answers on its port, or until the chief has ended.", {"for": "done", "timeout": 3600}

@@ -111,8 +111,8 @@ class Settings(Strict):
     )
     data: Annotated[Data | None, BeforeValidator(checks.no_short_data)] = Field(
         None,
-        description="Data that lies on the hosts already, for all tasks but a ps and a tensorboard, which read none. "
-        "Default: none.",
+        description="What tasks train on, for all but a ps and a tensorboard, which read none: what lies on the hosts "
+        "already, or what they fetch. Default: none.",
         examples=[{"path": "/data/mnist"}],
     )
     address: Address | None = Field(

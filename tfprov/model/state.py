@@ -29,7 +29,7 @@ class Box:
     `address` is where its port is published; `memory` is in bytes, `cpus` in cores, and None means no limit; `gpus` is a
     number, -1 for all. `code` is the digest of code that is not in the image, and put into the container before it starts.
     `files_of` is the task whose checkpoint directory it works on, where that is not its own; with `only_reads` it cannot
-    write there.
+    write there. `data_at` is where it reads what its host has fetched.
     """
 
     image: str
@@ -41,6 +41,7 @@ class Box:
     cpus: float | None = None
     gpus: int = 0
     pids: int = 4096
+    data_at: str | None = None
     mounts: tuple[Mount, ...] = ()
 
 
@@ -62,6 +63,8 @@ class Container:
     start_timeout: int = 120
     stop_grace: int = 30
     ready: str = "port"
+    data: str | None = None
+    """The data set that its host must have fetched before it starts, as an artifact; None for none."""
     box: Box | None = None
     """None under the process runtime."""
 

@@ -14,6 +14,7 @@ from tfprov.model.cluster import Cluster, Task
 from tfprov.model.node import Node, Scalar, find, plain
 from tfprov.model.state import Box, Container, Mount
 from tfprov.planning import telling
+from tfprov.planning.data import Fetched, data_dir, data_mounts, data_set, data_spec
 
 _SAID = 16
 """Hex digits of the hash that stands for the value of an environment variable in a label."""
@@ -35,18 +36,20 @@ class Boxed:
     code: str | None = None
 
 
-def desired(
+def desired(  # noqa: PLR0913  what is known of a cluster, from everywhere
     cluster: Cluster,
     roles: Sequence[RoleSettings],
     code: Mapping[Place, str],
     checkpoint_dir: Callable[[Task], str],
     boxes: Mapping[Place, Boxed] | None = None,
+    *,
+    fetched: Fetched | None = None,
 ) -> tuple[Container, ...]:
     """Return the container of every task.
 
     `code` has the digest of the code and, under the docker runtime, `boxes` the image of each role on each host;
-    `checkpoint_dir` says where a task finds its checkpoint directory, which depends on the runtime. InvalidInput carries
-    the templates that fail for some task.
+    `checkpoint_dir` says where a task finds its checkpoint directory, which depends on the runtime, and `fetched` where
+    processes find fetched data. InvalidInput carries the templates that fail for some task.
     """
     settings = {(role.role, role.host): role for role in roles}
     problems: list[Problem] = []
@@ -56,7 +59,8 @@ def desired(
         role, boxed = settings[place], (boxes or {}).get(place)
         try:
             directory = checkpoint_dir(task)
-            made = _container(cluster, task, role, code=code.get(place), directory=directory, boxed=boxed)
+            data = data_dir(role, None if boxed else fetched or _nowhere)
+            made = _container(cluster, task, role, code=code.get(place), directory=directory, data=data, boxed=boxed)
             containers.append(made)
         except InvalidInput as error:
             problems.extend(error.problems)
@@ -65,11 +69,22 @@ def desired(
     return tuple(containers)
 
 
+def _nowhere(_host: str, key: str) -> str:
+    return f"/data/{key}"
+
+
 def _container(  # noqa: PLR0913  one task, seen from all sides
-    cluster: Cluster, task: Task, role: RoleSettings, *, code: str | None, directory: str, boxed: Boxed | None
+    cluster: Cluster,
+    task: Task,
+    role: RoleSettings,
+    *,
+    code: str | None,
+    directory: str,
+    data: str | None,
+    boxed: Boxed | None,
 ) -> Container:
-    values, in_container = role.values, boxed is not None
-    late = _late(cluster, task, role, directory, telling.data_dir(role, in_container=in_container))
+    values, fetches = role.values, data_set(role)
+    late = _late(cluster, task, role, directory, data)
     listens = "0.0.0.0" if boxed else task.address  # noqa: S104  in a container; the host publishes on one address
     stated = [str(word) for word in late["command"] or ()]
     command = stated or telling.default_command(cluster, task, directory, listens)
@@ -88,7 +103,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
             },
             "wiring": telling.wiring(cluster, task, role),
             "endpoint": task.endpoint,
-            **({"data": _data(role, boxed)} if role.reads_data else {}),
+            **({"data": data_spec(role, in_container=boxed is not None)} if role.reads_data else {}),
             **({"reads": cluster.chief.name} if boxed and task.role == "tensorboard" else {}),
             **(_around(role, boxed) if boxed else {}),
         },
@@ -99,7 +114,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
         ),
         env={
             **env,
-            **telling.environment(cluster, task, role, in_container=in_container),
+            **telling.environment(cluster, task, role, data),
             "TFPROV_CHECKPOINT_DIR": directory,
         },
         checkpoint_dir=directory,
@@ -108,6 +123,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
         start_timeout=values.start_timeout,
         stop_grace=values.stop_grace,
         ready=values.ready,
+        data=fetches.artifact if fetches else None,
         box=_box(cluster, task, role, boxed) if boxed else None,
     )
 
@@ -139,18 +155,9 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: Boxed) -> Box:
         cpus=float(values.cpus) if values.cpus else None,
         gpus=-1 if values.gpus == "all" else values.gpus,
         pids=values.pids,
-        mounts=(*_data_mount(role), *(Mount(mount.source, mount.target, mount.read_only) for mount in values.mounts)),
+        data_at=values.data.to if values.data and data_set(role) else None,
+        mounts=(*data_mounts(role), *(Mount(mount.source, mount.target, mount.read_only) for mount in values.mounts)),
     )
-
-
-def _data(role: RoleSettings, boxed: Boxed | None) -> dict[str, str | None]:
-    path = telling.data_path(role)
-    return {"path": path, "to": telling.data_dir(role, in_container=True)} if boxed else {"path": path}
-
-
-def _data_mount(role: RoleSettings) -> tuple[Mount, ...]:
-    path = telling.data_path(role)
-    return (Mount(path, role.values.data.to),) if path and role.values.data and role.reads_data else ()
 
 
 def _hashed(cluster: str, name: str, value: str) -> str:

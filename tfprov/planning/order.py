@@ -63,7 +63,7 @@ class _Index:
         for action in actions:
             self.of_kind[action.kind].append(action)
             self.of_subject[action.kind, action.subject].append(action)
-            if action.kind == "deliver":
+            if action.kind in ("deliver", "fetch"):
                 self.delivered_to[action.host].append(action)
             if action.kind == "stop" and action.id in endpoints:
                 self.freeing[endpoints[action.id]].append(action)
@@ -75,6 +75,8 @@ class _Index:
         match action.kind:
             case "deliver":
                 yield from self.of_subject["build", action.subject]
+            case "fetch":  # the image, in which it is done, comes first
+                yield from (one for one in self.delivered_to[action.host] if one.kind == "deliver")
             case "stop" if _is_ps(action):  # the ps outlives everyone who still trains through it
                 yield from (stop for stop in self.of_kind["stop"] if not _is_ps(stop))
             case "stop" if _feeds(action):  # nobody is left waiting for data

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfprov.model.data import KIND as DATA
 from tfprov.model.plan import CONTROLLER, Action, Plan
 from tfprov.model.state import Container, Observation, Observed, State
 from tfprov.planning.order import ordered
@@ -62,7 +63,7 @@ def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: s
 def _change(name: str, before: Any, after: Any) -> str:
     if name.startswith("env.") or any(isinstance(value, list | Mapping) for value in (before, after)):
         return ""  # an environment often holds secrets, and a list of hosts says less than its name
-    if name == "code":
+    if name in ("code", "data.fetch"):
         return f": {short(before)} -> {short(after)}"
     return f": {_shown(before)} -> {_shown(after)}"
 
@@ -81,8 +82,9 @@ _CODE = "sha256:"
 
 
 def noun(artifact: str) -> str:
-    """Return what an artifact is, in words: `code 3f2a9c01d2e4`, or `image …`."""
-    return f"{'code' if artifact.startswith(_CODE) else 'image'} {short(artifact)}"
+    """Return what an artifact is, in words: `code 3f2a9c01d2e4`, `data …` or `image …`."""
+    kind = "code" if artifact.startswith(_CODE) else "data" if artifact.startswith(DATA) else "image"
+    return f"{kind} {short(artifact)}"
 
 
 def _removals(wanted: Sequence[Container], seen: Observation) -> Iterator[Action]:
@@ -168,15 +170,23 @@ def _changes(container: Container, current: Observed) -> tuple[str, ...]:
 
 
 def _deliveries(starting: Sequence[Container], seen: Observation) -> Iterator[Action]:
-    """Bring images and code to the hosts that lack them; only what has to be brought has to be built."""
+    """Bring images, code and data to the hosts that lack them; only what has to be brought has to be built."""
     for artifact in dict.fromkeys(container.artifact for container in starting if container.artifact):
         hosts = dict.fromkeys(container.task.host for container in starting if container.artifact == artifact)
-        lacking = [host for host in hosts if host not in seen.hosts or artifact not in seen.hosts[host].delivered]
+        lacking = [host for host in hosts if not _has(seen, host, artifact)]
         if lacking and artifact not in seen.built:
             yield Action(
                 "build", CONTROLLER, artifact, ("not packed yet" if artifact.startswith(_CODE) else "not built yet",)
             )
         yield from (Action("deliver", host, artifact, ("not there",)) for host in lacking)
+    reading = dict.fromkeys((container.task.host, container.data) for container in starting if container.data)
+    for host, data in reading:
+        if not _has(seen, host, data):
+            yield Action("fetch", host, data, ("not there",))
+
+
+def _has(seen: Observation, host: str, artifact: str) -> bool:
+    return host in seen.hosts and artifact in seen.hosts[host].delivered
 
 
 def _endpoints(actions: Sequence[Action], wanted: Sequence[Container], seen: Observation) -> dict[str, str]:

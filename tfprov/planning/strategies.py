@@ -60,6 +60,7 @@ def incomplete_service(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
 def far_data(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for every relative path of data that is to be on another machine."""
     for role in roles:
-        if role.values.data and role.reads_data and not role.local and not role.values.data.path.startswith("/"):
+        path = role.values.data.path if role.values.data and role.reads_data else None
+        if path is not None and not role.local and not path.startswith("/"):
             what = f"`data.path` must be an absolute path: it is one of {role.host}"
             yield Problem(role.at("data", "path"), what, "for example `path: /data/mnist`")

@@ -1,10 +1,8 @@
 """What a task is told of the cluster: on its command line, in its environment, and in its spec, which is compared."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
-from tfprov.config.settings.beside import beside_file
 from tfprov.config.settings.resolve import RoleSettings
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.settings import Strategy
@@ -46,8 +44,8 @@ def _is_told(task: Task) -> bool:
     return not (task.feeds or task.role == "tensorboard")
 
 
-def environment(cluster: Cluster, task: Task, role: RoleSettings, *, in_container: bool) -> dict[str, str]:
-    """Return the variables that tell a task who it is, how all train, and where their data is."""
+def environment(cluster: Cluster, task: Task, role: RoleSettings, data: str | None) -> dict[str, str]:
+    """Return the variables that tell a task who it is, how all train, and where it finds its `data`."""
     values = role.values
     names = values.flag_names if values.by_flags and _is_told(task) else {}
     found = {
@@ -55,7 +53,7 @@ def environment(cluster: Cluster, task: Task, role: RoleSettings, *, in_containe
         "TFPROV_TASK": task.name,
         "TFPROV_STRATEGY": values.strategy,
         "TFPROV_DATA_SERVICE": (cluster.data_service or "") if task.job in _ASKING else "",
-        "TFPROV_DATA_DIR": (data_dir(role, in_container=in_container) or "") if role.reads_data else "",
+        "TFPROV_DATA_DIR": (data or "") if role.reads_data else "",
         "TF_CONFIG": to_tf_config(cluster.wiring(task)) if values.strategy != "single" and _is_told(task) else "",
         FLAGS_VARIABLE: to_names(names) if names else "",
     }
@@ -84,13 +82,3 @@ def wiring(cluster: Cluster, task: Task, role: RoleSettings) -> dict[str, Any]:
         **(hosts if values.strategy != "single" else {}),
         **({"data_service": cluster.data_service} if cluster.data_service and task.job in _ASKING else {}),
     }
-
-
-def data_path(role: RoleSettings) -> str | None:
-    """Return the directory of the host with the data; a relative path counts from the file it is written in."""
-    return os.path.abspath(beside_file(role, "data", "path")) if role.values.data else None  # noqa: PTH100  it need not be there
-
-
-def data_dir(role: RoleSettings, *, in_container: bool) -> str | None:
-    """Return where a task finds the data."""
-    return role.values.data.to if in_container and role.values.data else data_path(role)

@@ -42,7 +42,7 @@ def lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
 
 
 def _row(action: Action, verb: str, endpoints: Mapping[str, str]) -> tuple[str, str, str, str]:
-    if action.kind in ("build", "deliver"):
+    if action.kind in ("build", "deliver", "fetch"):
         where = "" if action.kind == "build" else f"to {action.host}"
         return verb, noun(action.subject), where, _because(action)
     endpoint = endpoints.get(action.subject, "") if action.kind == "start" else ""

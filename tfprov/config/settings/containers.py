@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tfprov.config.settings.data import data_at_odds
 from tfprov.errors import Problem, shown
 from tfprov.model.node import Mapping, find
 from tfprov.model.parts import Image
@@ -22,6 +23,8 @@ def at_odds(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
     """
     if values.image is not None:
         yield from _image(node, values.image, whole=whole)
+    if values.data is not None:
+        yield from data_at_odds(node, values.data, whole=whole)
     if values.runtime == "docker":
         yield from _docker(node, values, whole=whole)
         return

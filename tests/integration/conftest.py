@@ -25,9 +25,13 @@ FAILED = pytest.StashKey[bool]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """There is one engine and one lab: all who use them run one after the other, in one of pytest's processes."""
+    """There is one engine and one lab: all who use them run one after the other, in one of pytest's processes.
+
+    So do those that train: ten TensorFlows at once on two cores take minutes to be imported.
+    """
     for item in items:
-        if "private_engine" in getattr(item, "fixturenames", ()):
+        trains = item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent)
+        if trains or "private_engine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("engine"))
 
 

@@ -114,7 +114,6 @@ def shares(numbers: list[float]) -> list[float]:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.xdist_group("tensorflow")
 def test_a_browser_draws_the_loss_of_a_training_that_gets_better(tfprov: Local, page: "Page") -> None:
     tfprov.write(TRAINED_HERE)
     assert f"{BOARD} serves on 127.0.0.1:" in tfprov("up", timeout=180)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.tensorflow
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "images" / "train" / "programs"
 DONE = re.compile(r"done: step=(\d+) loss=(\d\.\d{4}) W=(-?\d\.\d{4}) b=(-?\d\.\d{4})")
-PATIENCE = 60.0
+PATIENCE = 240.0
 """Seconds until a test gives up on a task: TensorFlow's import alone takes 3 s, on a busy core a multiple of it."""
 
 COUNTER = """

@@ -16,7 +16,7 @@ import pytest
 from tests.integration.local import Local, local, until
 from tests.integration.test_training import read_back
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("tensorflow")]
+pytestmark = pytest.mark.tensorflow
 
 INVENTORY = """
 all:

@@ -132,7 +132,6 @@ def processes(tmp_path: Path) -> Iterator[Local]:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.xdist_group("tensorflow")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_as_processes(processes: Local, digits: Path, case: Case) -> None:
     settings = shipped(case)

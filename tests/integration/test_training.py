@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.local import Local, local, until
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.xdist_group("tensorflow")]
+pytestmark = pytest.mark.tensorflow
 
 INVENTORY = """
 all:

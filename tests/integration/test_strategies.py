@@ -66,7 +66,9 @@ class Trained:
         restarts = self.run.tasks()[victim]["restarts"]
         self.kill(victim)
         until(lambda: _is_back(self.run.tasks()[victim], restarts), f"{victim} is started again", LONG)
-        if kind == "ps":  # its variables went with it
+        # Its variables went with it. A chief that is a new process afterwards knows what the former one wrote every two
+        # seconds, which may be less than what it saved.
+        if kind == "ps" and self.case.name != "parameter-server":
             back = until(lambda: json.loads(self.run("status", "--json"))["went_back"], "what was lost is told", LONG)
             assert back["lost"] > back["resumed"] > 0
         self.trains_past(max(before, self.step()) + 100)

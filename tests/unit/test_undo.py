@@ -1,5 +1,7 @@
 """All or nothing: what is left after a start that failed, and what is never taken with it."""
 
+import signal
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -180,6 +182,34 @@ def test_ctrl_c_takes_nothing_back(lab: Lab) -> None:
     with pytest.raises(KeyboardInterrupt):
         lab.up()
     assert lab.there() == {"ps/0": "running", "worker/0": "running"}
+
+
+def test_the_second_ctrl_c_waits_for_nothing(lab: Lab) -> None:
+    released, finished = threading.Event(), threading.Event()
+
+    class Hanging(MemoryRuntime):
+        def start(self, *arguments: object) -> None:
+            threading.Timer(0.5, interrupt).start()  # when everything has been started, and is waited for
+            released.wait(60)
+            finished.set()
+
+    class Impatient(Notes):
+        def note(self, text: str) -> None:
+            super().note(text)
+            threading.Timer(0.5, interrupt).start()
+
+    def interrupt() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    lab.hosts["h3"] = Hanging("h3")
+    lab.report = Impatient()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            lab.up(lab.read(INVENTORY))
+        assert not finished.is_set()
+        assert lab.report.notes == ["interrupted: finishing what has begun (Ctrl-C again to leave at once)"]
+    finally:
+        released.set()
 
 
 def test_a_failure_of_another_step_takes_nothing_back(lab: Lab, tmp_path: Path) -> None:

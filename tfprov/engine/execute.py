@@ -2,8 +2,9 @@
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tfprov.engine.checkpoints.resume import restoring, resuming
@@ -45,33 +46,12 @@ def current_run(context: Context, seen: Observation) -> str:
 def execute(context: Context, plan: Plan, run: str) -> Outcome:
     """Carry out `plan`; an action that fails stops only those that need it.
 
-    The first Ctrl-C lets running actions finish, starts no more, and is raised at the end.
+    The first Ctrl-C lets running actions finish, starts no more, and is raised at the end; the second is raised at once.
     """
     outcome = Outcome()
     waiting = _chief_after_ps(plan, context.cluster.chief.name) if context.resume else list(plan.actions)
-    interrupted: KeyboardInterrupt | None = None
-    with ThreadPoolExecutor(max_workers=context.forks) as pool:
-        running: dict[Future[None], Action] = {}
-        while waiting or running:
-            if interrupted is None:
-                for action in _ready(waiting, outcome):
-                    waiting.remove(action)
-                    context.report.started(action)
-                    running[pool.submit(_perform, context, action, run)] = action
-            if not running:
-                break
-            try:
-                finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            except KeyboardInterrupt as interrupt:
-                if interrupted is not None:
-                    raise
-                interrupted = interrupt
-                context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
-                for data in context.data.values():  # which would take its time, and can be gone on with
-                    data.cut()
-                continue
-            for future in finished:
-                _settle(context, running.pop(future), future, outcome)
+    with _pool(context.forks) as pool:
+        interrupted = _carry_out(context, waiting, run, outcome, pool)
     outcome.failed = {action.id: outcome.failed[action.id] for action in plan.actions if action.id in outcome.failed}
     for action in waiting:
         outcome.skipped.append(action)
@@ -79,6 +59,53 @@ def execute(context: Context, plan: Plan, run: str) -> Outcome:
     if interrupted is not None:
         raise interrupted
     return outcome
+
+
+@contextmanager
+def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """Wait for all threads at the end, but not after a second Ctrl-C."""
+    pool = ThreadPoolExecutor(max_workers=threads)
+    leave = False
+    try:
+        yield pool
+    except _AtOnce:
+        leave = True
+        raise
+    finally:
+        pool.shutdown(wait=not leave, cancel_futures=leave)
+
+
+class _AtOnce(KeyboardInterrupt):
+    """The second Ctrl-C."""
+
+
+def _carry_out(
+    context: Context, waiting: list[Action], run: str, outcome: Outcome, pool: ThreadPoolExecutor
+) -> KeyboardInterrupt | None:
+    """Perform what is `waiting`, and leave there what cannot be; return the Ctrl-C that came meanwhile."""
+    interrupted: KeyboardInterrupt | None = None
+    running: dict[Future[None], Action] = {}
+    while waiting or running:
+        if interrupted is None:
+            for action in _ready(waiting, outcome):
+                waiting.remove(action)
+                context.report.started(action)
+                running[pool.submit(_perform, context, action, run)] = action
+        if not running:
+            break
+        try:
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+        except KeyboardInterrupt as interrupt:
+            if interrupted is not None:
+                raise _AtOnce from interrupt
+            interrupted = interrupt
+            context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
+            for data in context.data.values():  # which would take its time, and can be gone on with
+                data.cut()
+            continue
+        for future in finished:
+            _settle(context, running.pop(future), future, outcome)
+    return interrupted
 
 
 def _chief_after_ps(plan: Plan, chief: str) -> list[Action]:

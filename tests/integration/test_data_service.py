@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.integration.local import Local, local, until
+from tests.integration.local import PROGRAMS, Local, local, until
+from tests.strategies import QUALITY
 
 pytestmark = pytest.mark.tensorflow
 
@@ -72,6 +74,28 @@ def test_a_dispatcher_that_is_killed_goes_on_where_it_was(tfprov: Local) -> None
     assert {name.partition("/")[0] for name in tfprov.pids()} == {"dispatcher", "data_worker"}
     tfprov("down")
     assert tfprov.processes() == []
+
+
+def test_the_shipped_inventory_trains_on_what_the_data_workers_make(tfprov: Local) -> None:
+    data = tfprov.directory / "digits"
+    subprocess.run([sys.executable, str(PROGRAMS / "digits_data.py"), str(data)], check=True, timeout=300)
+    settings = yaml.safe_load((PROGRAMS.parents[2] / "inventories" / "data-service.yml").read_text())
+    settings["all"]["vars"]["tfprov"] |= {
+        "code": str(PROGRAMS), "data": {"path": str(data)}, "port": tfprov.port, "checkpoints": {"to": "checkpoints"},
+    }  # fmt: skip
+    tfprov.write(yaml.safe_dump(settings))
+    tfprov("up", timeout=300)
+    tfprov("wait", timeout=600)
+    told = until(
+        lambda: re.search(r"macro-F1 (\d\.\d{4})$", tfprov("logs", "evaluator/0", "--tail", "1").rstrip()),
+        "it is measured",
+        120,
+    )
+    assert isinstance(told, re.Match)
+    assert float(told[1]) >= QUALITY
+    (journal,) = (path for path in tfprov.directory.rglob("journal") if path.is_dir())
+    assert b"train" in b"".join(path.read_bytes() for path in journal.rglob("*") if path.is_file())
+    tfprov("down")
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:

@@ -99,7 +99,9 @@ def test_data_is_fetched_once_read_by_all_and_fetched_anew_only_when_it_is_other
     here("down", "--discard")
     here("up")
     assert len(web.requests) == 3
-    here("down", "--discard", "-e", "tfprov.data=null")
+    here("down", "--discard")
+    assert list(here.directory.glob("state/**/data")), "the next start wants it"
+    assert "nothing to do" in here("down", "-e", "tfprov.data=null")
     assert not list(here.directory.glob("state/**/data"))
 
 

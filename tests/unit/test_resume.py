@@ -361,6 +361,15 @@ def test_the_forecast_of_a_chief_that_has_something_itself(tmp_path: Path) -> No
     assert foretold(empty) == anew
 
 
+def test_the_forecast_of_a_dead_chief_whose_ps_live_on(tmp_path: Path) -> None:
+    split = there(tmp_path, 200, state=State.RUNNING)
+    split.context = replace(split.context, resume=False)
+    split.hosts["w0"].exits("worker/0", 137)
+    assert foretold(split) == "the training goes on from step 200, or later with the model that its ps kept"
+    split.hosts["p0"].exits("ps/0", 137)
+    assert foretold(split) == "the training goes on from step 200"
+
+
 def test_the_forecast_of_a_chief_whose_checkpoint_lies_with_a_ps(tmp_path: Path) -> None:
     split = Split(tmp_path).runs(state=State.EXITED)
     split.saves(400)

@@ -250,3 +250,13 @@ with signals.watched():
     assert process.returncode == code
     assert told.startswith(b"tfprov: ended by SIG")
     assert b"Traceback" not in told
+
+
+def test_without_tf_datas_service_everybody_reads_for_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(shard: object, shards: int) -> object:
+        return shard, shards
+
+    monkeypatch.delenv("TFPROV_DATA_SERVICE", raising=False)
+    assert runtime.served(make) is make
+    monkeypatch.setenv("TFPROV_DATA_SERVICE", "grpc://10.0.0.1:2222")
+    assert runtime.served(make) is not make

@@ -24,7 +24,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.locking.lock import Lock
 from tfprov.engine.observe import locate, missing, observe, plan
 from tfprov.engine.playbook import Options, play
-from tfprov.engine.steps import tell
+from tfprov.engine.steps import clean, tell
 from tfprov.errors import Usage, together
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation
@@ -56,12 +56,21 @@ def down_command(discard: bool, **options: Any) -> None:
         context = replace(context_of(options, printer, everywhere=True), tolerant=True)
         seen = observe(context)
         if not seen.containers():
-            context.forget_empty(seen)
+            _clean(context, seen)
             if lost := missing(context):
                 raise together(lost)
             printer.note(f"{NOTHING}: {context.cluster.name} is not there")
             return
         play_ours(context, printer, Options("down", discard=discard))
+
+
+def _clean(context: Context, seen: Observation) -> None:
+    """Remove what was brought to hosts on which nothing runs: data that an inventory wanted before it was edited."""
+    if seen.hosts:
+        with Lock(context, "down", tolerant=True):
+            errors = clean(context, seen)
+        if errors:
+            raise together(errors)
 
 
 @click.command("gather")

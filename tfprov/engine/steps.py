@@ -126,7 +126,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> list[TfprovEr
     part = whole.only(lambda action: action.kind != "remove" or (action.subject, action.host) not in held)
     errors = [*execute(context, part, "").failed.values()]
     if arguments.remove:
-        errors += _clean(context, seen)
+        errors += clean(context, seen)
     fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
     return errors + [
         GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", fix)
@@ -134,7 +134,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> list[TfprovEr
     ]
 
 
-def _clean(context: Context, seen: Observation) -> list[HostError]:
+def clean(context: Context, seen: Observation) -> list[HostError]:
     """Clean the hosts on which nothing is left; return what went wrong."""
     errors = []
     for host, runtime in context.runtimes.items():

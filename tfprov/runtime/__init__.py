@@ -22,6 +22,8 @@ A program of TF2 says its strategy instead, and keeps to eager execution:
         while not training.should_stop():
             training.run(learn, batches)               # learn(*batch) changes the variables and returns the loss
 
+`task.batches(served(make))` reads through tf.data's service, where the cluster has one.
+
 The same program without flags and without TF_CONFIG trains alone, on one machine. Nothing here imports TensorFlow
 before `join`, and nothing of tfprov but the wiring and the names of a checkpoint's files.
 
@@ -40,6 +42,7 @@ A second signal ends the task at once. SIGUSR1 writes the stack of every thread 
 from tfprov.runtime.coordinated import parameter_server
 from tfprov.runtime.joining import join
 from tfprov.runtime.mirrored import multi_worker_mirrored
+from tfprov.runtime.served import served
 from tfprov.runtime.task import Task
 
-__all__ = ["Task", "join", "multi_worker_mirrored", "parameter_server"]
+__all__ = ["Task", "join", "multi_worker_mirrored", "parameter_server", "served"]

@@ -16,7 +16,8 @@ from tfprov import runtime
 
 def train(task: Any, model: Any, optimizer: Any, options: argparse.Namespace) -> None:
     """Train until `train_steps`."""
-    batches, learn = task.batches(reader(options)), learner(model, optimizer)
+    batches = task.batches(runtime.served(reader(options)))  # by tf.data's service, where the cluster has one
+    learn = learner(model, optimizer)
     with task.training(
         {"model": model, "optimizer": optimizer},
         train_steps=options.train_steps,

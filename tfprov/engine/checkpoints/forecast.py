@@ -60,12 +60,25 @@ def _of_chief(context: Context, plan: Plan, seen: Observation, chief: Observed) 
     if apart := _apart(look, resume):
         return f"{chief.task} cannot go on by itself{was}: {apart}"
     if own:
-        saves = chief.state is State.RUNNING and any(a.kind == "stop" and a.subject == chief.task for a in plan.actions)
-        return (
-            f"the training goes on from {_step(own[-1])}{', or later if it saves when stopped' if saves else ''}{was}"
-        )
+        return f"the training goes on from {_step(own[-1])}{_or_later(context, plan, seen, chief)}{was}"
     hint = f"; {_hint(resume.saved.step)}" if resume and not context.resume and chief.state is not State.RUNNING else ""
     return f"the training starts anew: {chief.task} has no checkpoint{was}{hint}" if was or hint else None
+
+
+_KEEPING = ("between_graph", "in_graph")
+"""Strategies in which a chief that comes back goes on with the model that its ps kept."""
+
+
+def _or_later(context: Context, plan: Plan, seen: Observation, chief: Observed) -> str:
+    """Say what may be newer than the newest checkpoint."""
+    if chief.state is State.RUNNING:
+        saves = any(action.kind == "stop" and action.subject == chief.task for action in plan.actions)
+        return ", or later if it saves when stopped" if saves else ""
+    wanted, touched = context.container(chief.task), {action.subject for action in plan.actions}
+    ps = [found for found in seen.containers() if found.task.startswith("ps/")]
+    kept = ps and all(found.state is State.RUNNING and found.task not in touched for found in ps)
+    keeps = wanted is not None and wanted.env.get("TFPROV_STRATEGY") in _KEEPING
+    return ", or later with the model that its ps kept" if kept and keeps else ""
 
 
 def _apart(look: Survey, resume: Resume | None) -> str | None:

@@ -126,13 +126,13 @@ class Local:
                 os.kill(int(process.name), signal.SIGKILL)
 
 
-def until(check: Callable[[], Any], what: str, seconds: float = 60) -> Any:
-    """Return the first true answer of `check`; fails after `seconds`."""
+def until(check: Callable[[], Any], what: str, seconds: float = 60, pause: float = 0.1) -> Any:
+    """Return the first true answer of `check`, which is asked every `pause` seconds; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if answer := check():
             return answer
-        time.sleep(0.1)
+        time.sleep(pause)
     raise AssertionError(f"not within {seconds} s: {what}")
 
 

@@ -31,6 +31,8 @@ MORE = 600
 """Steps after that, with which every model has its quality again."""
 LONG = 600
 """Seconds until a test gives up on something: on two idle cores it takes a tenth."""
+PAUSE = 2.0
+"""Seconds between two looks: each is a command of its own, and takes from the cores on which the tasks train."""
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Trained:
 
     def trains_past(self, step: int) -> int:
         """Wait until the training is beyond `step`, and return where it is."""
-        reached = until(lambda: (now := self.step()) > step and now, f"a step beyond {step}", LONG)
+        reached = _await(lambda: (now := self.step()) > step and now, f"a step beyond {step}")
         assert isinstance(reached, int)
         return reached
 
@@ -65,11 +67,11 @@ class Trained:
         victim, before = self.case.victims[kind], self.step()
         restarts = self.run.tasks()[victim]["restarts"]
         self.kill(victim)
-        until(lambda: _is_back(self.run.tasks()[victim], restarts), f"{victim} is started again", LONG)
+        _await(lambda: _is_back(self.run.tasks()[victim], restarts), f"{victim} is started again")
         # Its variables went with it. A chief that is a new process afterwards knows what the former one wrote every two
         # seconds, which may be less than what it saved.
         if kind == "ps" and self.case.name != "parameter-server":
-            back = until(lambda: json.loads(self.run("status", "--json"))["went_back"], "what was lost is told", LONG)
+            back = _await(lambda: json.loads(self.run("status", "--json"))["went_back"], "what was lost is told")
             assert back["lost"] > back["resumed"] > 0
         self.trains_past(max(before, self.step()) + 100)
 
@@ -79,9 +81,11 @@ class Trained:
         self.write(self.step() + MORE)
         self.run("up", timeout=LONG)
         self.run("wait", timeout=LONG)
-        return float(
-            until(lambda: _f1(self.run("logs", measures, "--tail", "3")), "the last checkpoint's quality", LONG)
-        )
+        return float(_await(lambda: _f1(self.run("logs", measures, "--tail", "3")), "the last checkpoint's quality"))
+
+
+def _await(check: Callable[[], Any], what: str) -> Any:
+    return until(check, what, LONG, PAUSE)
 
 
 def _is_back(task: Mapping[str, Any], restarts: int) -> bool:

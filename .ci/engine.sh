@@ -4,8 +4,8 @@
 # need it are then reported as not run.
 set -u
 
-commands='dockerd docker-init containerd iptables ip debootstrap ssh sshd'
-packages='docker.io iptables iproute2 debootstrap openssh-client openssh-server'
+commands='dockerd docker-init containerd iptables ip debootstrap ssh sshd docker-compose'
+packages='docker.io iptables iproute2 debootstrap openssh-client openssh-server docker-compose'
 PATH=$PATH:/usr/sbin:/sbin
 
 missing() {

@@ -20,7 +20,7 @@ LAYERS = (
     {"planning"},
     {"hosts"},
     {"delivery"},
-    {"engine", "render"},
+    {"engine", "render", "importing"},
     {"cli", "__main__"},
 )
 """From the ground up: a module imports from its own floor and from those below."""

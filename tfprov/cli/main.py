@@ -30,6 +30,8 @@ VERBS = {
     "down": ("playing", "Gather once more, stop everything in order, and remove it."),
     "inventory": ("inventory", "Show, explain and edit the inventory."),
     "image": ("images", "Build, deliver, list and prune images on their own."),
+    "render": ("render", "Write the cluster for Kubernetes, Kubeflow, Compose, Swarm, Marathon or Slurm."),
+    "import": ("importing", "Make an inventory of a Compose file, a TFJob, or Kubernetes objects."),
     "play": ("playing", "Play a playbook, or show one that ships with tfprov."),
 }
 """Every verb: the module it is in, and its line of help. Here, so that `tfprov --help` imports none of them."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from tfprov.wiring import FEEDERS, OUTSIDE, READERS, Wiring
 
@@ -55,8 +56,8 @@ class Cluster:
     name: str
     tasks: tuple[Task, ...]
 
-    @property
-    def spec(self) -> dict[str, tuple[str, ...]]:
+    @cached_property
+    def spec(self) -> Mapping[str, tuple[str, ...]]:
         """The ClusterSpec: addresses by job, in the order of the index, without the tasks that do not train."""
         jobs: dict[str, list[Task]] = {}
         for task in self.tasks:
@@ -66,13 +67,13 @@ class Cluster:
             job: tuple(task.endpoint for task in sorted(tasks, key=lambda t: t.index)) for job, tasks in jobs.items()
         }
 
-    @property
+    @cached_property
     def chief(self) -> Task:
         """The task that saves checkpoints, and whose end is the end of the training: `chief/0`, else `worker/0`."""
         by_name = {task.name: task for task in self.tasks}
         return by_name.get("chief/0") or by_name["worker/0"]
 
-    @property
+    @cached_property
     def data_service(self) -> str | None:
         """Where tf.data's service is asked for data: `grpc://10.0.0.12:2222`; None where there is none."""
         dispatcher = self.find("dispatcher/0")

@@ -1,0 +1,85 @@
+"""`tfprov render`: the same cluster, written for an engine that the user has already."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfprov.cli.options import source_options, sources_of, vault_of
+from tfprov.errors import Usage
+
+if TYPE_CHECKING:
+    from tfprov.render.target import Target
+
+
+@click.command("render")
+@click.argument("target", required=False)
+@click.option(
+    "--list", "lists", is_flag=True, help="Show all targets; with TARGET, everything that --set can say of it."
+)
+@click.option(
+    "--template",
+    "template_dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Use the templates in DIR instead of those of the same names.",
+)
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="What only this target needs to know.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE|DIR", help="Where to; default: stdout.")
+@source_options
+def render_command(
+    target: str | None,
+    lists: bool,
+    template_dir: Path | None,
+    given: tuple[str, ...],
+    output: Path | None,
+    **options: Any,
+) -> None:
+    """Writes the cluster of the inventory for TARGET, with nothing to edit. No host is asked anything."""
+    from tfprov.render.target import TARGETS, find_target  # noqa: PLC0415  the others need no templates
+
+    if lists:
+        _list([find_target(name) for name in ([target] if target else TARGETS)], whole=target is not None)
+        return
+    if target is None:
+        raise Usage("`tfprov render` needs a target", f"it is one of {', '.join(TARGETS)}")
+    _show(_rendered(find_target(target), given, template_dir, options), output)
+
+
+def _rendered(
+    target: "Target", given: tuple[str, ...], template_dir: Path | None, options: dict[str, Any]
+) -> dict[str, str]:
+    from tfprov.config.load import load  # noqa: PLC0415
+    from tfprov.engine.packing import pack_all  # noqa: PLC0415
+    from tfprov.render.options import settle  # noqa: PLC0415
+    from tfprov.render.rendering import options_of, render  # noqa: PLC0415
+
+    settings = settle(target.name, options_of(target), given)
+    _, roles = load(sources_of(options), options["extra"], vault_of(options))
+    codes = pack_all(roles) if settings["code"] == "carried" else {}
+    return render(roles, target, given, codes=codes, template_dir=template_dir)
+
+
+def _show(files: dict[str, str], output: Path | None) -> None:
+    if output is None:
+        if len(files) > 1:
+            raise Usage(f"there are {len(files)} files: {', '.join(files)}", "give a directory with `-o DIR`")
+        for text in files.values():
+            click.echo(text, nl=False)
+        return
+    from tfprov.render.output import write  # noqa: PLC0415
+
+    for path in write(files, output):
+        click.echo(f"wrote {path}", err=True)
+
+
+def _list(targets: "list[Target]", *, whole: bool) -> None:
+    from tfprov.render.rendering import options_of  # noqa: PLC0415
+
+    width = max(len(target.name) for target in targets)
+    for target in targets:
+        click.echo(f"{target.name:{width}}  {target.title}")
+        for option in options_of(target).values() if whole else ():
+            stated = str(option.default).lower() if isinstance(option.default, bool) else option.default
+            default = "" if stated in ("", (), {}, "unsaid") else f" (default: {stated})"
+            click.echo(f"  {option.name:18} {option.help}{default}")

@@ -1,0 +1,104 @@
+"""Command lines and environments as Kubernetes reads them: `$(NAME)` stands for a variable, `$$` for a `$`."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tfprov.model.cluster import Cluster
+from tfprov.render.target import Member
+from tfprov.wiring import FLAGS, to_flags
+from tfprov.wiring import Wiring as Told
+
+_WORTH_SHARING = 4096
+"""Bytes of addresses from which on they are written once for all: a thousand tasks with a thousand addresses are 50 MB."""
+
+JOBS_VARIABLE = "TFPROV_JOBS"
+"""Holds the cluster of a shared TF_CONFIG."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """How the tasks of `cluster` are told about it; where it `shares`, a ConfigMap may hold what all are told alike."""
+
+    cluster: Cluster
+    shares: bool = True
+
+    @property
+    def spec(self) -> Mapping[str, tuple[str, ...]]:
+        """The addresses by job."""
+        return self.cluster.spec
+
+    @cached_property
+    def shared(self) -> dict[str, str]:
+        """Return the variables, by name; none for a cluster that is small enough to be read."""
+        jobs = _json(self.spec)
+        if not self.shares or len(jobs) < _WORTH_SHARING:
+            return {}
+        lists = {f"TFPROV_{job}_HOSTS".upper(): ",".join(self.spec.get(job, ())) for job in ("ps", "worker")}
+        return {JOBS_VARIABLE: jobs, **{name: value for name, value in lists.items() if value}}
+
+    def command(self, member: Member) -> list[str]:
+        """Return the command line."""
+        return [*map(literal, member.program), *self._flags(member), *map(literal, member.flags)]
+
+    def _flags(self, member: Member) -> list[str]:
+        names = {value: name for name, value in self.shared.items()}
+        found = []
+        for flag in member.wiring_flags:
+            name, _, value = flag.partition("=")
+            found.append(f"{literal(name)}=$({names[value]})" if value in names else literal(flag))
+        return found
+
+    def environment(self, member: Member) -> list[dict[str, Any]]:
+        """Return the variables, in the order in which they refer to each other."""
+        needed = {name for name in self.shared if self._needs(member, name)}
+        shared: list[dict[str, Any]] = [
+            {"name": name, "valueFrom": {"configMapKeyRef": {"name": self.config_map, "key": name}}}
+            for name in self.shared
+            if name in needed
+        ]
+        own: list[dict[str, Any]] = [
+            {"name": name, "value": self._value(member, name, value)} for name, value in member.env.items()
+        ]
+        return [*shared, *own]
+
+    @property
+    def config_map(self) -> str:
+        """The name of the ConfigMap that holds what is shared."""
+        return f"{self.cluster.name}-wiring"
+
+    def _needs(self, member: Member, name: str) -> bool:
+        if name == JOBS_VARIABLE:
+            return "TF_CONFIG" in member.env
+        return any(flag.endswith(f"={self.shared[name]}") for flag in member.wiring_flags)
+
+    def _value(self, member: Member, name: str, value: str) -> str:
+        if name == "TF_CONFIG" and JOBS_VARIABLE in self.shared:
+            task = json.dumps({"index": member.index, "type": member.job}, sort_keys=True)
+            if value == f'{{"cluster": {self.shared[JOBS_VARIABLE]}, "task": {task}}}':
+                return f'{{"cluster": $({JOBS_VARIABLE}), "task": {task}}}'
+        return literal(value)
+
+    def by_label(self, member: Member, index: str) -> list[str]:
+        """Return the command line with `index`, such as `$(TFPROV_INDEX)`, in place of the task's own number."""
+        told = to_flags(Told(member.job, member.index, self.spec), _names(member)) if member.wiring_flags else []
+        flags = [
+            f"{flag.partition('=')[0]}={index}" if name == "task_index" else literal(flag)
+            for name, flag in zip(FLAGS, told, strict=False)
+        ]
+        return [*map(literal, member.program), *flags, *map(literal, member.flags)]
+
+
+def _names(member: Member) -> dict[str, str]:
+    return {name: flag.partition("=")[0][2:] for name, flag in zip(FLAGS, member.wiring_flags, strict=False)}
+
+
+def literal(text: str) -> str:
+    """Return `text` so that Kubernetes hands it on as it is."""
+    return text.replace("$", "$$")
+
+
+def _json(spec: Mapping[str, tuple[str, ...]]) -> str:
+    return json.dumps({job: list(addresses) for job, addresses in spec.items()}, sort_keys=True)

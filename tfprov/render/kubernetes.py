@@ -1,0 +1,59 @@
+"""Plain Kubernetes: a Job for each task, which ends with the training, or a StatefulSet or Deployment that does not."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tfprov.errors import Problem
+from tfprov.render.kube import KubeTarget
+from tfprov.render.kube_options import with_common
+from tfprov.render.kube_pod import Pod, watcher
+from tfprov.render.naming import wrong_names
+from tfprov.render.options import Option, choice
+from tfprov.render.target import Asked, Rendering
+
+_KIND = Option(
+    "kind",
+    "Job",
+    "what runs a task: `Job` ends with the training; `StatefulSet` and `Deployment` start it again for ever",
+    choice("Job", "StatefulSet", "Deployment"),
+)
+_OF_A_SET = 52
+"""Characters of a StatefulSet's name: its pods have a label with eleven more."""
+
+
+@dataclass(frozen=True)
+class Kubernetes(KubeTarget):
+    """Needs nothing but Kubernetes 1.29: sidecars that end with their pod."""
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:
+        """Yield also names that are too long for a StatefulSet."""
+        yield from super().problems(asked)
+        if asked.settings["kind"] == "StatefulSet":
+            first = next(iter(asked.roles.values()))
+            yield from wrong_names(first, self.names(asked), longest=_OF_A_SET)
+
+    def values(self, rendering: Rendering) -> Mapping[str, object]:
+        """Return also `watched`, those who are ended with the chief, and `watcher`, which does it."""
+        found = dict(super().values(rendering))
+        in_jobs = rendering.settings["kind"] == "Job"
+        path = f"/apis/batch/v1/namespaces/{{namespace}}/jobs/{rendering.chief.name}"
+        return {
+            **found,
+            "watched": in_jobs and any(not pod.ends and pod.member.role != "tensorboard" for pod in _pods(found)),
+            "watcher": lambda pod: watcher(pod, path),
+        }
+
+
+def _pods(values: Mapping[str, object]) -> list[Pod]:
+    pods = values["pods"]
+    assert isinstance(pods, list)
+    return pods
+
+
+TARGET = Kubernetes(
+    name="kubernetes",
+    title="plain Kubernetes: a Job for each task",
+    options=with_common(_KIND),
+    templates={"kubernetes.yml": "kubernetes.yml.j2"},
+    carries_code=True,
+)

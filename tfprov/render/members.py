@@ -1,0 +1,143 @@
+"""From settings to tasks that are ready for a template: placed and told by the same code as everywhere else."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tfprov.config.settings.late import for_task
+from tfprov.config.settings.role_settings import RoleSettings
+from tfprov.config.templates.values import is_secret, is_template
+from tfprov.delivery.code import Code
+from tfprov.delivery.layer import DIRECTORY
+from tfprov.errors import Problem
+from tfprov.model.cluster import Cluster, Task
+from tfprov.model.node import Mapping as Map
+from tfprov.model.node import Node, Scalar, Sealed
+from tfprov.model.parts import Image
+from tfprov.model.state import Container, Mount
+from tfprov.planning import telling
+from tfprov.planning.desired import Boxed, Place, desired
+from tfprov.planning.place import DEFAULT_PORT, TENSORBOARD_PORT, place
+from tfprov.render.options import Values
+from tfprov.render.target import Asked, Data, Member, Target
+
+_WITH_GPUS = ("chief", "worker")
+
+
+def ask(
+    roles: Sequence[RoleSettings], target: Target, settings: Values, codes: Mapping[Place, Code] | None = None
+) -> Asked:
+    """Return the cluster that `roles` describe, with the addresses and ports that `target` gives it."""
+    here = place(roles)
+    settled = {(role.role, role.host): role for role in roles}
+    tasks = []
+    for task in here.tasks:
+        stated = settled[task.role, task.host].values.port
+        port = stated or (TENSORBOARD_PORT if task.role == "tensorboard" else DEFAULT_PORT)
+        address = target.address(here.name, task, settings)
+        tasks.append(replace(task, address=address, port=target.port(here, task, port, settings)))
+    cluster = Cluster(here.name, tuple(tasks))
+    first = {(task.role, task.host): task for task in reversed(tasks)}
+    secrets = {place: _secrets(settled[place], cluster, task) for place, task in first.items()}
+    return Asked(cluster, settled, settings, {place: names for place, names in secrets.items() if names}, codes or {})
+
+
+def unfit(asked: Asked, target: Target) -> Iterator[Problem]:
+    """Yield what no target of this kind can do: an image it cannot have, code that does not get there."""
+    first = next(iter(asked.roles.values()))
+    image = first.values.image
+    kind = image.kind if image else "none"
+    if not asked.settings["image"] and kind not in target.images:
+        what = "no `image`" if image is None else f"`image.{kind}` is not in a registry"
+        fix = f"{'' if image is None else 'push the image to one and '}give `--set image=REGISTRY/NAME:TAG`"
+        at = first.at("image", kind) if image else first.at("image")
+        yield Problem(at, f"{what}: {target.name} has to pull it", fix)
+    if asked.settings["code"] == "unsaid":
+        told = set()
+        for role in asked.roles.values():
+            if role.values.code is not None and role.at("code") not in told:
+                told.add(role.at("code"))
+                what = f"{target.name} does not bring `code` to its tasks"
+                fix = f"put it into the image, at {DIRECTORY}, and say `--set code=image`"
+                yield Problem(role.at("code"), what, fix)
+
+
+def members(asked: Asked) -> tuple[Member, ...]:
+    """Return every task as templates see it; InvalidInput carries the templates of the inventory that fail for some."""
+    cluster = asked.cluster
+    directories = {place: role.values.checkpoints.dir for place, role in asked.roles.items()}
+    boxes = {place: Boxed(_image(role, asked.settings), "", "0.0.0.0") for place, role in asked.roles.items()}  # noqa: S104
+    found = desired(cluster, list(asked.roles.values()), {}, lambda task: directories[task.role, task.host], boxes)
+    return tuple(_member(container, asked) for container in found)
+
+
+def _image(role: RoleSettings, settings: Values) -> str:
+    stated: Image | None = role.values.image
+    return str(settings["image"] or (stated.name if stated else "") or "")
+
+
+def _member(container: Container, asked: Asked) -> Member:
+    task, role, box = container.task, asked.role(container.task), container.box
+    assert box is not None, "each task was given a box"
+    told = tuple(telling.flags(asked.cluster, task, role))
+    flags = len(container.spec["flags"])
+    program = container.argv[: len(container.argv) - flags - len(told)]
+    secrets = asked.secrets.get((task.role, task.host), ())
+    carried = role.values.code is not None
+    chief = asked.cluster.chief
+    return Member(
+        name=_name(asked.cluster, task),
+        job=task.job,
+        index=task.index,
+        role=task.role,
+        task=task.name,
+        address=task.address,
+        port=task.port,
+        image=box.image,
+        program=program,
+        wiring_flags=told,
+        flags=container.argv[len(container.argv) - flags :] if flags else (),
+        env={name: value for name, value in container.env.items() if name not in secrets},
+        secrets=secrets,
+        memory=box.memory,
+        cpus=box.cpus,
+        gpus=box.gpus if task.role in _WITH_GPUS else 0,
+        pids=box.pids,
+        mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in role.values.mounts),
+        data=Data(role.values.data.path, role.values.data.to) if role.values.data and role.reads_data else None,
+        checkpoint_dir=container.checkpoint_dir,
+        files_of=_name(asked.cluster, chief) if task.reads else None,
+        code=asked.codes.get((task.role, task.host)) if asked.settings["code"] == "carried" else None,
+        workdir=DIRECTORY if carried else None,
+        restart=container.restart,
+        max_restarts=container.max_restarts,
+        start_timeout=container.start_timeout,
+        stop_grace=container.stop_grace,
+        ready=container.ready,
+        is_chief=task == chief,
+        serves=task.serves,
+    )
+
+
+def _name(cluster: Cluster, task: Task) -> str:
+    return f"{cluster.name}-{task.job.replace('_', '-')}-{task.index}"
+
+
+def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...]:
+    """Return the variables whose values are secret: what was encrypted, and what is computed from that."""
+    written = role.node.get("env")
+    closed = [name for name, node in written.entries.items() if not _is_open(node)] if isinstance(written, Map) else []
+    if not isinstance(written, Map) or not closed:
+        return ()
+    data = telling.data_dir(role, in_container=True)
+    variables = for_task(role.variables, cluster.name, task.name, role.values.checkpoints.dir, data)
+    return tuple(name for name in closed if is_secret(written.entries[name], variables))
+
+
+def _is_open(node: Node) -> bool:
+    """Whether a value is written in plain, with nothing to compute."""
+    return (
+        isinstance(node, Scalar)
+        and not node.secret
+        and not isinstance(node.data, Sealed)
+        and not is_template(node.data)
+    )

@@ -1,0 +1,144 @@
+"""The filters through which every value goes into a template: nothing a user wrote can end the quotes it stands in."""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NoReturn
+
+from markupsafe import Markup
+
+from tfprov.errors import one_line
+
+
+class Unquoted(ValueError):
+    """A template puts a text out as it is."""
+
+
+_UNSEEN = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
+"""Marks that JSON allows in a text as they are, and YAML does not."""
+
+
+def as_json(value: object) -> Markup:
+    """Return `value` as JSON on one line, which is YAML as well."""
+    # Not all in ASCII: JSON writes an emoji as two halves, which YAML does not put together again.
+    found = json.dumps(value, ensure_ascii=False, default=_odd)
+    found = found if found.isascii() and "\x7f" not in found else _UNSEEN.sub(_escaped, found)
+    return Markup(found)  # noqa: S704  nothing here is HTML: it marks what is quoted
+
+
+def _odd(value: object) -> NoReturn:
+    str(value)  # raises for what is undefined, with its name
+    raise Unquoted(f"a {type(value).__name__} is no value that can be written")
+
+
+def _escaped(mark: re.Match[str]) -> str:
+    return f"\\u{ord(mark[0]):04x}"
+
+
+def as_word(value: object) -> Markup:
+    """Return `value` as one word of a shell's command line."""
+    return Markup(shlex.quote(str(value)))  # noqa: S704  see as_json
+
+
+def as_remark(value: object) -> Markup:
+    """Return `value` for a comment: on one line, whatever is in it."""
+    return Markup(one_line(str(value)))  # noqa: S704  see as_json
+
+
+def as_compose(value: object) -> Markup:
+    """Return `value` for a Compose file: as JSON, with each `$` doubled, which Compose would take for a variable."""
+    return Markup(as_json(value).replace("$", "$$"))  # noqa: S704  see as_json
+
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_OTHERWISE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+"""Words that YAML 1.1 reads as something else than text."""
+
+
+def as_block(value: object, indent: int) -> Markup:
+    """Return nested mappings and lists as YAML, one entry a line; all lines but the first begin with `indent` blanks."""
+    return Markup(_joined(str(as_json(value)), indent))  # noqa: S704  see as_json
+
+
+@lru_cache(maxsize=4096)
+def _joined(value: str, indent: int) -> str:
+    """Most tasks have most of their blocks in common, and a thousand of them are to take a second."""
+    return f"\n{' ' * indent}".join(_lines(json.loads(value)))
+
+
+def inset(text: Markup, indent: int) -> Markup:
+    """Return what a macro has written, with `indent` blanks before each line but the first."""
+    if not isinstance(text, Markup):
+        raise Unquoted("`inset` is for what a macro has written")
+    return Markup(str(text).strip().replace("\n", "\n" + " " * indent))  # noqa: S704  see as_json
+
+
+def as_lines(text: str, indent: int) -> Markup:
+    """Return a text of several lines for people to read, `indent` blanks before each; as JSON where YAML could not."""
+    whole = text.endswith("\n") and not text.endswith("\n\n") and not text[:1].isspace()
+    if not whole or not text.replace("\n", "").isascii() or not text.replace("\n", "").isprintable():
+        return as_json(text)
+    return Markup("|\n" + "\n".join(f"{' ' * indent}{line}".rstrip() for line in text.splitlines()))  # noqa: S704
+
+
+_SHORT = 72
+"""Characters up to which a mapping or list stands on one line."""
+
+
+def _lines(value: object) -> list[str]:
+    if isinstance(value, Mapping) and value:
+        found = []
+        for name, below in value.items():
+            inner = _short(below)
+            found += (
+                [f"{_key(name)}: {inner[0]}"] if len(inner) == 1 else [f"{_key(name)}:", *(f"  {n}" for n in inner)]
+            )
+        return found
+    if isinstance(value, list | tuple) and value:
+        return [
+            f"{'  ' if number else '- '}{line}"
+            for item in value
+            for number, line in enumerate(_short(item, first=True))
+        ]
+    return [str(as_json(value))]
+
+
+def _short(value: object, *, first: bool = False) -> list[str]:
+    """Return what fits on one line as JSON; a list never does, unless it has one entry or is an entry itself."""
+    whole = str(as_json(value))
+    if len(whole) <= _SHORT or not isinstance(value, Mapping | list | tuple):
+        return [whole]
+    lines = _lines_of(whole)
+    return lines if len(lines) > 1 or first else [whole]
+
+
+@lru_cache(maxsize=4096)
+def _lines_of(value: str) -> list[str]:
+    return _lines(json.loads(value))
+
+
+def _key(name: str) -> str:
+    return name if _PLAIN_KEY.fullmatch(name) and name.lower() not in _OTHERWISE else str(as_json(name))
+
+
+FILTERS = {
+    "json": as_json,
+    "block": as_block,
+    "lines": as_lines,
+    "inset": inset,
+    "sh": as_word,
+    "remark": as_remark,
+    "compose": as_compose,
+}
+"""By the names that templates use."""
+
+
+def finished(value: object) -> object:
+    """Let out what is quoted, and plain numbers; Unquoted for everything else. Jinja2 calls it for every `{{ … }}`."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        raise Unquoted("a text leaves the template unquoted: write `{{ value | json }}`, `| sh` or `| remark`")
+    if value is None or isinstance(value, bool | list | tuple | dict):
+        raise Unquoted(f"a {type(value).__name__} leaves the template unquoted: write `{{{{ value | json }}}}`")
+    return value

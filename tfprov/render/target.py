@@ -1,0 +1,229 @@
+"""What a target is, and what its templates loop over: tasks that are ready, with nothing left to compute."""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Protocol
+
+from tfprov.config.settings.role_settings import RoleSettings
+from tfprov.delivery.code import Code
+from tfprov.errors import Problem, Usage, shown
+from tfprov.model.cluster import Cluster, Task
+from tfprov.model.state import Mount
+from tfprov.planning.desired import Place
+from tfprov.render.options import Option, Values
+
+TARGETS = {
+    "kubernetes": "tfprov.render.kubernetes",
+    "kubeflow-tfjob": "tfprov.render.kubeflow",
+    "kubeflow-trainer": "tfprov.render.kubeflow_trainer",
+    "jobset": "tfprov.render.jobset",
+    "marathon": "tfprov.render.marathon",
+    "swarm": "tfprov.render.swarm",
+    "compose": "tfprov.render.compose",
+    "slurm": "tfprov.render.slurm",
+}
+"""Every target by its name on the command line, and the module whose TARGET it is."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where a task's data is: `path` on the machine it runs on (absolute, or as it was written), `to` in its container."""
+
+    path: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Member:
+    """One task, as templates see it.
+
+    `name` is safe for DNS. The command line is `program`, `wiring_flags` and `flags`, in this order; `env` holds the
+    wiring as well, but no variable of `secrets`, whose values nobody may read in a file. `memory` is in bytes, `cpus` in
+    cores, None means no limit; `gpus` is -1 for all, and 0 for everybody but the chief and the workers. `files_of` is the
+    name of the member whose checkpoint directory it works on, None where that is its own. `code` is what is to lie in
+    `workdir`, its working directory; both are None where the image says it all.
+    """
+
+    name: str
+    job: str
+    index: int
+    role: str
+    task: str
+    address: str
+    port: int
+    image: str
+    program: tuple[str, ...]
+    wiring_flags: tuple[str, ...]
+    flags: tuple[str, ...]
+    env: Mapping[str, str]
+    secrets: tuple[str, ...]
+    memory: int | None
+    cpus: float | None
+    gpus: int
+    pids: int
+    mounts: tuple[Mount, ...]
+    data: Data | None
+    checkpoint_dir: str
+    files_of: str | None
+    code: Code | None
+    workdir: str | None
+    restart: str
+    max_restarts: int
+    start_timeout: int
+    stop_grace: int
+    ready: str
+    is_chief: bool
+    serves: bool
+
+    @property
+    def command(self) -> list[str]:
+        """The whole command line."""
+        return [*self.program, *self.wiring_flags, *self.flags]
+
+    @property
+    def endpoint(self) -> str:
+        """Where the others reach it: `linear-ps-0:2222`."""
+        return f"{self.address}:{self.port}"
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is a member of the ClusterSpec."""
+        return self.role in ("ps", "chief", "worker")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be rendered, before anything is: for a target's own rules.
+
+    `roles` has what was said of each task, `secrets` the environment variables whose values are secret, and `codes` the
+    code that is to be brought to each.
+    """
+
+    cluster: Cluster
+    roles: Mapping[Place, RoleSettings]
+    settings: Values
+    secrets: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
+    codes: Mapping[Place, Code] = field(default_factory=dict)
+
+    def role(self, task: Task) -> RoleSettings:
+        """Return what was said of `task`."""
+        return self.roles[task.role, task.host]
+
+    def refuse_secrets(self, fix: str) -> Iterator[Problem]:
+        """Yield a problem for every secret variable; `fix` may hold `{name}`."""
+        told = set()
+        for place, names in self.secrets.items():
+            for name in names:
+                at = self.roles[place].at("env", name)
+                if at not in told:
+                    told.add(at)
+                    yield Problem(
+                        at, f"`env.{name}` is secret, and others can read what is rendered", fix.format(name=name)
+                    )
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """All that a template can use. `cluster` has the addresses of the target; `asked` knows what was written where."""
+
+    cluster: Cluster
+    members: tuple[Member, ...]
+    settings: Values
+    strategy: str
+    asked: Asked
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.cluster.name
+
+    @cached_property
+    def chief(self) -> Member:
+        """The member whose end is the end of the training."""
+        return next(member for member in self.members if member.is_chief)
+
+    def of(self, *roles: str) -> list[Member]:
+        """Return the members of `roles`, in their order."""
+        return [member for member in self.members if member.role in roles]
+
+
+class Target(Protocol):
+    """Where a cluster can be rendered for; `BaseTarget` has the answers that most of them share."""
+
+    name: str
+    title: str
+    """In a few words, for the list of targets."""
+    options: Mapping[str, Option]
+    """What `--set` can say, besides `image` and `code`."""
+    templates: Mapping[str, str]
+    """The template of each file it writes, by the file's name."""
+    images: tuple[str, ...]
+    """Which kinds of image it can run: "name", "build", "archive", or "none" where it needs none."""
+    carries_code: bool
+    """Whether it brings `code:` and tfprov's runtime to the tasks; otherwise the image must have both."""
+
+    def adapted(self, role: RoleSettings, settings: Values) -> RoleSettings:
+        """Return what was said of a role, with the paths that the target has in place of a container's."""
+
+    def address(self, cluster: str, task: Task, settings: Values) -> str:
+        """Return where the other tasks reach `task`; `cluster` is the cluster's name."""
+
+    def port(self, cluster: Cluster, task: Task, stated: int, settings: Values) -> int:
+        """Return the port of `task`; `stated` is what its settings say, and `cluster` has the ports of the inventory."""
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:
+        """Yield what this target cannot do of what was asked, each at the line that asks for it."""
+
+    def values(self, rendering: Rendering) -> Mapping[str, object]:
+        """Return what the templates can use besides `cluster`, `name`, `members`, `chief` and `settings`."""
+
+    def check(self, files: Mapping[str, str]) -> None:
+        """Read the rendered files again; ValueError says which is not what it should be, and why."""
+
+
+@dataclass(frozen=True)
+class BaseTarget:
+    """What most targets have in common."""
+
+    name: str
+    title: str
+    options: Mapping[str, Option]
+    templates: Mapping[str, str]
+    images: tuple[str, ...] = ("name",)
+    carries_code: bool = False
+
+    def adapted(self, role: RoleSettings, settings: Values) -> RoleSettings:
+        """Return what was said: the paths are those of a container."""
+        return role
+
+    def address(self, cluster: str, task: Task, settings: Values) -> str:
+        """Return the name of a service of the task's own: `linear-ps-0`."""
+        return f"{cluster}-{task.job.replace('_', '-')}-{task.index}"
+
+    def port(self, cluster: Cluster, task: Task, stated: int, settings: Values) -> int:
+        """Return the port that was stated: every task has an address of its own."""
+        return stated
+
+    def problems(self, asked: Asked) -> Iterator[Problem]:
+        """Yield nothing: whatever can be planned can be rendered."""
+        yield from ()
+
+    def values(self, rendering: Rendering) -> Mapping[str, object]:
+        """Return nothing."""
+        return {}
+
+    def check(self, files: Mapping[str, str]) -> None:
+        """Accept what was rendered."""
+
+
+def find_target(name: str) -> Target:
+    """Return the target called `name`; Usage for an unknown one."""
+    if name not in TARGETS:
+        close = get_close_matches(name, TARGETS, n=1)
+        fix = f"did you mean `{close[0]}`?" if close else f"it is one of {', '.join(TARGETS)}"
+        raise Usage(f"no target `{shown(name)}`", fix)
+    target: Target = importlib.import_module(TARGETS[name]).TARGET
+    return target

@@ -279,3 +279,36 @@ def test_quotes_in_values_end_no_quotes() -> None:
 
 def test_rendering_is_the_same_every_time() -> None:
     assert files_of(INVENTORY, "jobset", "image=img:v1") == files_of(INVENTORY, "jobset", "image=img:v1")
+
+
+# -- data that tfprov's own hosts fetch ---------------------------------------------------------------------------------
+
+FETCHED = """\
+all:
+  vars:
+    tfprov:
+      cluster: linear
+      image: {name: train}
+      command: [python, train.py]
+      flags: {data_dir: "{{ data_dir }}"}
+      data:
+        fetch: [{url: "https://data.example.com/train", sha256: SUM}]
+  children:
+    worker: {hosts: {localhost: }}
+""".replace("SUM", "a1" * 32)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_data_that_hosts_would_fetch_is_refused_at_its_line(target: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        files_of(FETCHED, target)
+    told = [str(problem) for problem in raised.value.problems]
+    assert any(
+        line.startswith("inventory.yml:9:") and "`data.fetch` is for hosts of tfprov" in line for line in told
+    ), told
+
+
+def test_kubernetes_can_have_it_from_a_claim() -> None:
+    (text,) = files_of(FETCHED, "kubernetes", "data_claim=digits").values()
+    assert '"--data_dir=/data"' in text
+    assert "claimName" in text

@@ -40,6 +40,12 @@ def data_dir(role: RoleSettings, fetched: Fetched | None = None) -> str | None:
     return fetched(role.host, files.key) if files else None
 
 
+def data_path(role: RoleSettings) -> str | None:
+    """Return the directory that its host has already; None where it has none, or fetches it."""
+    data = role.values.data
+    return _path(role) if data is not None and data.path is not None else None
+
+
 def data_spec(role: RoleSettings, *, in_container: bool) -> dict[str, str | None]:
     """Return what of the data is part of a task, so that a change of it restarts the task."""
     found = data_set(role)
@@ -49,8 +55,7 @@ def data_spec(role: RoleSettings, *, in_container: bool) -> dict[str, str | None
 
 def data_mounts(role: RoleSettings) -> tuple[Mount, ...]:
     """Return the mount of a directory that lies on the host already."""
-    data = role.values.data
-    path = _path(role) if data is not None and data.path is not None and role.reads_data else None
+    data, path = role.values.data, data_path(role) if role.reads_data else None
     return (Mount(path, data.to),) if path and data else ()
 
 

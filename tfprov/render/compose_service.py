@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tfprov.config.settings.beside import beside_file
 from tfprov.errors import Problem
 from tfprov.model.cluster import Task
-from tfprov.planning import telling
+from tfprov.planning.data import data_path
 from tfprov.render.naming import LONGEST, job_of
 from tfprov.render.output import documents
 from tfprov.render.target import Asked, Member, Rendering
@@ -98,7 +98,7 @@ def _volumes(asked: Asked, member: Member, task: Task) -> Iterator[Volume]:
     yield {"type": "volume", "source": SHARED if shares else service_name(task), "target": member.checkpoint_dir}
     role = asked.role(task)
     if member.data and role.reads_data:
-        yield bind(str(telling.data_path(role)), member.data.to)
+        yield bind(str(data_path(role)), member.data.to)
     for mount in member.mounts:
         yield bind(mount.source, mount.target, read_only=mount.read_only)
 
@@ -113,7 +113,12 @@ def relative_data(asked: Asked, engine: str) -> Iterator[Problem]:
     told = set()
     for role in asked.roles.values():
         at = role.at("data", "path")
-        if role.values.data and role.reads_data and not role.values.data.path.startswith("/") and at not in told:
+        if (
+            role.values.data
+            and role.reads_data
+            and not (role.values.data.path or "/").startswith("/")
+            and at not in told
+        ):
             told.add(at)
             what = f"`data.path` must be an absolute path: it is one of {engine}"
             yield Problem(at, what, "for example `path: /data/mnist`")

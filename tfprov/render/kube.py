@@ -143,7 +143,7 @@ def _here(asked: Asked) -> Iterator[Problem]:
     if asked.settings["data_claim"] or asked.settings["data_path"]:
         return
     for role in asked.roles.values():
-        if role.reads_data and role.values.data and not role.values.data.path.startswith("/"):
+        if role.reads_data and role.values.data and not (role.values.data.path or "/").startswith("/"):
             fix = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
             yield Problem(
                 role.at("data", "path"), "`data.path` is on this machine, and not on the cluster's nodes", fix

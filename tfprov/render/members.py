@@ -15,6 +15,7 @@ from tfprov.model.node import Node, Scalar, Sealed
 from tfprov.model.parts import Image
 from tfprov.model.state import Container, Mount
 from tfprov.planning import telling
+from tfprov.planning.data import data_dir, data_set
 from tfprov.planning.desired import Boxed, Place, desired
 from tfprov.planning.place import DEFAULT_PORT, TENSORBOARD_PORT, place
 from tfprov.render.options import Values
@@ -51,6 +52,14 @@ def unfit(asked: Asked, target: Target) -> Iterator[Problem]:
         fix = f"{'' if image is None else 'push the image to one and '}give `--set image=REGISTRY/NAME:TAG`"
         at = first.at("image", kind) if image else first.at("image")
         yield Problem(at, f"{what}: {target.name} has to pull it", fix)
+    if not (asked.settings.get("data_claim") or asked.settings.get("data_path")):
+        fetching = next((role for role in asked.roles.values() if data_set(role)), None)
+        if fetching is not None:
+            what = f"`data.fetch` is for hosts of tfprov: {target.name} fetches nothing"
+            fix = "say where the data is, with `data: {path: …}`"
+            if "data_claim" in asked.settings:  # of the targets for Kubernetes
+                fix = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
+            yield Problem(fetching.at("data", "fetch"), what, fix)
     if asked.settings["code"] == "unsaid":
         told = set()
         for role in asked.roles.values():
@@ -103,7 +112,7 @@ def _member(container: Container, asked: Asked) -> Member:
         gpus=box.gpus if task.role in _WITH_GPUS else 0,
         pids=box.pids,
         mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in role.values.mounts),
-        data=Data(role.values.data.path, role.values.data.to) if role.values.data and role.reads_data else None,
+        data=Data(role.values.data.path or "", role.values.data.to) if role.values.data and role.reads_data else None,
         checkpoint_dir=container.checkpoint_dir,
         files_of=_name(asked.cluster, chief) if task.reads else None,
         code=asked.codes.get((task.role, task.host)) if asked.settings["code"] == "carried" else None,
@@ -128,7 +137,7 @@ def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...
     closed = [name for name, node in written.entries.items() if not _is_open(node)] if isinstance(written, Map) else []
     if not isinstance(written, Map) or not closed:
         return ()
-    data = telling.data_dir(role, in_container=True)
+    data = data_dir(role)
     variables = for_task(role.variables, cluster.name, task.name, role.values.checkpoints.dir, data)
     return tuple(name for name in closed if is_secret(written.entries[name], variables))
 

@@ -17,7 +17,7 @@ from tfprov.config.settings.role_settings import RoleSettings
 from tfprov.delivery.layer import DIRECTORY, RUNTIME_DIRECTORY, code_archive
 from tfprov.errors import Position, Problem
 from tfprov.model.cluster import Cluster, Task
-from tfprov.planning import telling
+from tfprov.planning.data import data_path
 from tfprov.render import options
 from tfprov.render.options import Option, Values
 from tfprov.render.slurm_words import Word, Words, address
@@ -80,7 +80,7 @@ class Slurm(BaseTarget):
             directory = f"{directory}/dispatcher"
         told: dict[str, object] = {"checkpoints": values.checkpoints.model_copy(update={"dir": str(directory)})}
         if values.data is not None:
-            told["data"] = values.data.model_copy(update={"to": telling.data_path(role)})
+            told["data"] = values.data.model_copy(update={"to": data_path(role) or values.data.to})
         return replace(role, values=values.model_copy(update=told))
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
@@ -182,7 +182,7 @@ def _started(rendering: Rendering, rank: int, member: Member, words: Words) -> S
 def _binds(role: RoleSettings, member: Member, settings: Values) -> Iterator[str]:
     yield f"{settings['checkpoints'] or f'{_gathered(role)}-slurm'}:{member.checkpoint_dir}"
     if member.data:
-        yield f"{telling.data_path(role)}:{member.data.to}:ro"
+        yield f"{data_path(role)}:{member.data.to}:ro"
     for mount in member.mounts:
         yield f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
 

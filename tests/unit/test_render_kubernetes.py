@@ -121,9 +121,9 @@ def test_a_tf_config_cluster_has_a_service_and_a_controller_for_each_task(more: 
     objects = objects_of(DISTRIBUTED.format(more), "kubernetes", *given)
     assert len(objects) == count
     for pod in started(objects):
-        told = from_tf_config(pod.env["TF_CONFIG"])
-        assert told is not None
-        assert isinstance(json.loads(pod.env["TF_CONFIG"])["task"]["index"], int)
+        if pod.task != "tensorboard/0":  # which is told nothing of the cluster
+            assert from_tf_config(pod.env["TF_CONFIG"]) is not None
+            assert isinstance(json.loads(pod.env["TF_CONFIG"])["task"]["index"], int)
         with_gpus = "nvidia.com/gpu" in pod.container["resources"].get("limits", {})
         assert with_gpus == pod.task.startswith("worker")
 

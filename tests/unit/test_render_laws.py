@@ -51,7 +51,7 @@ def reads_who_it_is(cluster: Cluster, pod: Started, *, by_flags: bool, told: boo
     task = cluster.find(pod.task)
     assert task is not None
     wiring = cluster.wiring(task)
-    has_tf_config = not task.feeds and (told or task.role == "tensorboard")
+    has_tf_config = not task.feeds and told and task.role != "tensorboard"
     assert from_tf_config(pod.env.get("TF_CONFIG", "")) == (wiring if has_tf_config else None)
     has_flags = by_flags and not task.feeds and task.role != "tensorboard"
     names = from_names(pod.env.get("TFPROV_FLAGS", ""))

@@ -166,7 +166,7 @@ def test_every_task_is_told_who_it_is(inventory: str, tmp_path_factory: pytest.T
     for told in found:
         task = cluster.find(told.task)
         assert task is not None
-        if not task.feeds:
+        if not task.feeds and task.role != "tensorboard":
             wiring = wirings[told.task] = from_tf_config(told.env["TF_CONFIG"])
             assert wiring is not None
             assert (wiring.job, wiring.index) == (task.job, task.index)

@@ -1,11 +1,13 @@
 #!/bin/sh
-# What the tests with hosts in containers need: sh .ci/engine.sh
+# What the tests with hosts in containers need, and those that hand rendered files to real tools: sh .ci/engine.sh
 # Installs it where that can be done without asking; says so in one line where it cannot, and never fails: the tests that
 # need it are then reported as not run.
 set -u
 
-commands='dockerd docker-init containerd iptables ip debootstrap ssh sshd docker-compose'
-packages='docker.io iptables iproute2 debootstrap openssh-client openssh-server docker-compose'
+commands='dockerd docker-init containerd iptables ip debootstrap ssh sshd'
+packages='docker.io iptables iproute2 debootstrap openssh-client openssh-server'
+# Each by itself: not every distribution has them, and the engine needs neither.
+tools='docker-compose:docker-compose kubectl:kubernetes-client'
 PATH=$PATH:/usr/sbin:/sbin
 
 missing() {
@@ -32,10 +34,19 @@ without_services() {
     return $result
 }
 
+install() {
+    { as_root apt-get update -q && without_services as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+        --no-install-recommends "$@"; } >/dev/null 2>&1
+}
+
 if [ -n "$(missing)" ]; then
     command -v apt-get >/dev/null || without "install$(missing)"
     as_root true 2>/dev/null || without "install$(missing), as root: apt-get install $packages"
-    { as_root apt-get update -q && without_services as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
-        --no-install-recommends $packages; } >/dev/null 2>&1 || without "apt-get install $packages failed"
+    # shellcheck disable=SC2086  # several words
+    install $packages || without "apt-get install $packages failed"
 fi
+for tool in $tools; do
+    command -v "${tool%:*}" >/dev/null || { as_root true 2>/dev/null && install "${tool#*:}"; } ||
+        echo "note: the tests of rendered files that need ${tool%:*} will not run: apt-get install ${tool#*:}"
+done
 [ "$(id -u)" = 0 ] || without "they need root: sudo make test"

@@ -194,7 +194,29 @@ def test_documents_are_seen_as_yaml_sees_them(documents: list[dict[str, str]]) -
     assert found == documents == output.documents("x", made)
 
 
-@pytest.mark.parametrize("broken", ['a: "x', "a: [", "a: 'it\"s' \"", "\ta: 1", 'a: "\\q"', 'a: "x" "y"'])
+@settings(max_examples=60)
+@given(st.lists(st.tuples(_TEXTS, st.integers(0, 2), st.lists(_TEXTS, min_size=1, max_size=3)), max_size=6), _TEXTS)
+def test_entries_of_a_list_are_read_once_where_they_differ_in_texts_only(
+    entries: list[tuple[str, int, list[str]]], after: str
+) -> None:
+    lines = ["list:"]
+    for said, number, inner in entries:
+        lines += [f"  - name: {as_json(said)}", f"    number: {number}", "    inner:"]
+        lines += [f"    - {as_json(one)}" for one in inner]
+    made = "\n".join([*lines, f"after: {as_json(after)}"])
+    ((shape, texts),) = output.objects("x", made)
+    assert output.text_of(shape["after"], texts) == after
+    kinds = [(number, len(inner)) for _, number, inner in entries]
+    once = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
+    assert [(one["number"], len(one["inner"])) for one in shape["list"] or ()] == once
+    assert output.documents("x", made)[0]["after"] == after
+
+
+_BROKEN = ['a: "x', "a: [", "a: 'it\"s' \"", "\ta: 1", 'a: "\\q"', 'a: "x" "y"', 'a:\n  - "x"\n  - "x" "y"\n']
+_BROKEN += ['a:\n  - b: "x"\n  - b: "x"\n   c: "x"\n', 'a:\n  - b: "x"\n    c: "y"\n  - b: "x"\n    c: "y\n']
+
+
+@pytest.mark.parametrize("broken", _BROKEN)
 def test_what_is_no_yaml_is_never_taken_for_some(broken: str) -> None:
     with pytest.raises(ValueError, match="x is no YAML"):
         list(output.objects("x", f"a: 1\n---\n{broken}\n---\nb: 2\n"))

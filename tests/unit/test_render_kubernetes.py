@@ -392,7 +392,7 @@ def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 def test_kubectl_takes_every_object(tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
-        return  # not everybody has it, and the schemas say more
+        (pytest.fail if os.environ.get("TFPROV_TESTS_ENGINE") == "required" else pytest.skip)("no kubectl")
     (text,) = files_of(RICH, "kubernetes", *EVERYTHING).values()
     (tmp_path / "rich.yml").write_text(text)
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}

@@ -70,8 +70,7 @@ class Cluster:
     @cached_property
     def chief(self) -> Task:
         """The task that saves checkpoints, and whose end is the end of the training: `chief/0`, else `worker/0`."""
-        by_name = {task.name: task for task in self.tasks}
-        return by_name.get("chief/0") or by_name["worker/0"]
+        return self._by_name.get("chief/0") or self._by_name["worker/0"]
 
     @cached_property
     def data_service(self) -> str | None:
@@ -85,7 +84,11 @@ class Cluster:
 
     def find(self, name: str) -> Task | None:
         """Return the task called `name`, or None."""
-        return next((task for task in self.tasks if task.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Task]:
+        return {task.name: task for task in self.tasks}
 
 
 def job_counts(cluster: Cluster) -> Mapping[str, int]:

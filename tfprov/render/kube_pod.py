@@ -202,7 +202,6 @@ class Pod:
         return {"labelSelector": {"matchLabels": chief}, "topologyKey": "kubernetes.io/hostname"}
 
 
-_OWN: Json = {"emptyDir": {}}
 CONFINED: Mapping[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 """What no container of ours may do."""
 TOKEN_VOLUME: Mapping[str, Any] = {

@@ -75,20 +75,19 @@ class Marathon(BaseTarget):
         """Return what Mesos-DNS calls the app `/linear/ps-0`: `ps-0-linear.marathon.mesos`."""
         return f"{job_of(task)}-{task.index}-{cluster}.{settings['dns']}"
 
-    def port(self, cluster: Cluster, task: Task, stated: int, settings: Values) -> int:
-        """Return a port that no other task of the cluster has: several may run on one agent."""
+    def ports(self, cluster: Cluster, stated: Mapping[str, int], settings: Values) -> Mapping[str, int]:
+        """Return ports of which no two tasks have the same: several may run on one agent."""
         first = settings["port"]
         assert isinstance(first, int)
-        workers, servers = (len(cluster.spec.get(job, ())) for job in _ORDER)
-        others = [other for other in cluster.tasks if other.job not in (*_ORDER, "tensorboard")]
-        end = first + workers + servers + len(others)
+        boards = [task for task in cluster.tasks if task.job == "tensorboard"]
+        servers = sorted((task for task in cluster.tasks if task not in boards), key=_in_turn)
+        end = first + len(servers)
         if end > 65535:
-            raise Usage(f"`--set port={first}` leaves no ports for {end - first} tasks", "give a lower one")
-        if task.job == "tensorboard":
-            return stated if not first <= stated < end else end
-        if task.job in _ORDER:
-            return first + task.index + (workers if task.job == "ps" else 0)
-        return first + workers + servers + others.index(task)
+            raise Usage(f"`--set port={first}` leaves no ports for {len(servers)} tasks", "give a lower one")
+        found = {task.name: first + number for number, task in enumerate(servers)}
+        for board in boards:
+            found[board.name] = end if first <= stated[board.name] < end else stated[board.name]
+        return found
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
         """Yield what a Marathon group cannot do."""
@@ -129,6 +128,10 @@ class Marathon(BaseTarget):
 
 def _turn(job: str) -> int:
     return _ORDER.index(job) if job in _ORDER else len(_ORDER)
+
+
+def _in_turn(task: Task) -> tuple[int, str, int]:
+    return _turn(task.job), task.job, task.index
 
 
 def _app(rendering: Rendering, member: Member) -> App:

@@ -30,16 +30,19 @@ def ask(
     """Return the cluster that `roles` describe, with the addresses and ports that `target` gives it."""
     here = place(roles)
     settled = {(role.role, role.host): role for role in roles}
-    tasks = []
-    for task in here.tasks:
-        stated = settled[task.role, task.host].values.port
-        port = stated or (TENSORBOARD_PORT if task.role == "tensorboard" else DEFAULT_PORT)
-        address = target.address(here.name, task, settings)
-        tasks.append(replace(task, address=address, port=target.port(here, task, port, settings)))
+    stated = {task.name: settled[task.role, task.host].values.port or _usual_port(task) for task in here.tasks}
+    ports = target.ports(here, stated, settings)
+    tasks = [
+        replace(task, address=target.address(here.name, task, settings), port=ports[task.name]) for task in here.tasks
+    ]
     cluster = Cluster(here.name, tuple(tasks))
     first = {(task.role, task.host): task for task in reversed(tasks)}
     secrets = {place: _secrets(settled[place], cluster, task) for place, task in first.items()}
     return Asked(cluster, settled, settings, {place: names for place, names in secrets.items() if names}, codes or {})
+
+
+def _usual_port(task: Task) -> int:
+    return TENSORBOARD_PORT if task.role == "tensorboard" else DEFAULT_PORT
 
 
 def unfit(asked: Asked, target: Target) -> Iterator[Problem]:

@@ -24,8 +24,9 @@ def documents(name: str, text: str) -> list[Any]:
 def objects(name: str, text: str) -> Iterator[tuple[Any, list[Any]]]:
     """Yield every YAML document in `text`, as a shape and its quoted texts: `text_of(shape…, texts)` is one of them.
 
-    Documents that differ only in what they quote are read once, which makes a thousand tasks a matter of one second.
-    ValueError where a document is no YAML.
+    Documents that differ only in what they quote are read once, which makes a thousand tasks a matter of one second. Of
+    the entries of a list that do, one behind the other, only the first is in the shape. ValueError where a document is
+    no YAML.
     """
     known: dict[str, Any] = {}
     for part in f"\n{text}".split("\n---\n"):
@@ -40,12 +41,47 @@ def objects(name: str, text: str) -> Iterator[tuple[Any, list[Any]]]:
             yield from ((one, []) for one in documents(name, part))
             continue
         if shape not in known:
-            known[shape] = documents(name, shape)
+            known[shape] = documents(name, _without_repeats(shape))
         yield from ((one, found) for one in known[shape])
 
 
-_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_QUOTED = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
 _STANDS_FOR = "\x1a"
+
+
+def _without_repeats(shape: str) -> str:
+    """Return a shape without the entries of lists that are as the one before them, but for what is quoted.
+
+    Where the first of them can be read, so can the others: they are whole lines with the same marks at the same places.
+    """
+    lines = shape.split("\n")
+    alike = [_QUOTED.sub('""', line) for line in lines]
+    kept: list[str] = []
+    begin = 0
+    while begin < len(lines):
+        end = _end_of_entry(alike, begin)
+        kept += lines[begin:end]
+        size, entry = end - begin, alike[begin:end]
+        while _begins_entry(entry[0]) and alike[end : end + size] == entry and _end_of_entry(alike, end) == end + size:
+            end += size
+        begin = end
+    return "\n".join(kept)
+
+
+def _end_of_entry(lines: list[str], begin: int) -> int:
+    """Return where the entry of a list that begins in a line ends; what is none ends with its line."""
+    if not _begins_entry(lines[begin]):
+        return begin + 1
+    depth = _depth(lines[begin])
+    return next((at for at in range(begin + 1, len(lines)) if lines[at] and _depth(lines[at]) <= depth), len(lines))
+
+
+def _begins_entry(line: str) -> bool:
+    return line.lstrip(" ").startswith("- ")
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 class _Numbered:

@@ -87,9 +87,9 @@ class Slurm(BaseTarget):
         """Return what stands for an address until the job has its nodes."""
         return address(task)
 
-    def port(self, cluster: Cluster, task: Task, stated: int, settings: Values) -> int:
-        """Return a port that stands for one; the job's number makes the real one."""
-        return 1 + next(rank for rank, other in enumerate(cluster.tasks) if other.name == task.name)
+    def ports(self, cluster: Cluster, stated: Mapping[str, int], settings: Values) -> Mapping[str, int]:
+        """Return ports that stand for some; the job's number makes the real ones."""
+        return {task.name: 1 + rank for rank, task in enumerate(cluster.tasks)}
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
         """Yield what a batch script cannot do."""

@@ -171,8 +171,8 @@ class Target(Protocol):
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return where the other tasks reach `task`; `cluster` is the cluster's name."""
 
-    def port(self, cluster: Cluster, task: Task, stated: int, settings: Values) -> int:
-        """Return the port of `task`; `stated` is what its settings say, and `cluster` has the ports of the inventory."""
+    def ports(self, cluster: Cluster, stated: Mapping[str, int], settings: Values) -> Mapping[str, int]:
+        """Return the port of every task of `cluster` by its name; `stated` are those that their settings say."""
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
         """Yield what this target cannot do of what was asked, each at the line that asks for it."""
@@ -203,8 +203,8 @@ class BaseTarget:
         """Return the name of a service of the task's own: `linear-ps-0`."""
         return f"{cluster}-{task.job.replace('_', '-')}-{task.index}"
 
-    def port(self, cluster: Cluster, task: Task, stated: int, settings: Values) -> int:
-        """Return the port that was stated: every task has an address of its own."""
+    def ports(self, cluster: Cluster, stated: Mapping[str, int], settings: Values) -> Mapping[str, int]:
+        """Return the ports that were stated: every task has an address of its own."""
         return stated
 
     def problems(self, asked: Asked) -> Iterator[Problem]:

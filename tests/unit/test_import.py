@@ -1,5 +1,7 @@
 """`tfprov import`: what becomes of the files of other engines, and what is told of the rest."""
 
+import contextlib
+import copy
 import io
 import os
 from pathlib import Path
@@ -7,6 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import settings as laws
+from hypothesis import strategies as st
 
 from tests.unit.door import Told, tell
 from tests.unit.rendered import files_of
@@ -259,6 +264,54 @@ def test_what_an_inventory_refuses_is_left_out_and_told() -> None:
     assert any("f.yml:7:15: " in line and "system's own directory" in line for line in said)
     assert any(line.startswith("f.yml:8:11: `many` is not carried over: it is no number of CPUs") for line in said)
     assert any(line.startswith("f.yml:9:24: `soon` is not carried over") for line in said)
+
+
+GPUS = "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 3, capabilities: [gpu]}]}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "gpus"),
+    [("    gpus: all\n", "all"), ("    gpus: 2\n", 2), ("    gpus: [{driver: nvidia, count: 2}]\n", 2), (GPUS, 3)],
+    ids=["all", "a number", "a list", "a reservation"],
+)
+def test_gpus_in_each_of_composes_words(said: str, gpus: object) -> None:
+    assert settings(of(SERVICE + said).text, "vars", "tfprov", "gpus") == gpus
+
+
+def test_gpus_that_are_no_number_are_told() -> None:
+    found = of(SERVICE + "    gpus: many\n")
+    assert [str(note) for note in found.notes] == [
+        "f.yml:5:11: `many` is not carried over: it is no number of GPUs",
+    ]
+
+
+def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, one in below for place in places(one, (*path, key)))]
+
+
+FOREIGN = {
+    name: [one for one in yaml.safe_load_all((CASES / name).read_text()) if one]
+    for name in ("compose.yml", "reference.yml", "tfjob.yml")
+}
+ODD = st.sampled_from(
+    [None, "", "x", "-1", "${X}", "1.5e9", 0, -3, 2.5, True, [], [None], [["x"]], {}, {"a": None}, {1: 2}]
+)
+
+
+@laws(max_examples=150)
+@given(name=st.sampled_from(sorted(FOREIGN)), data=st.data())
+def test_whatever_stands_in_a_file_is_carried_over_told_or_refused(name: str, data: st.DataObject) -> None:
+    whole = copy.deepcopy(FOREIGN[name])
+    for _ in range(data.draw(st.integers(1, 3))):
+        *above, last = data.draw(st.sampled_from([place for place in places(whole) if place]))
+        within: Any = whole
+        for key in above:
+            within = within[key]
+        within[last] = copy.deepcopy(data.draw(ODD))
+    text = "---\n".join(yaml.safe_dump(one) for one in whole)
+    with contextlib.suppress(InvalidInput):
+        assert of(text).text
 
 
 def test_braces_are_no_templates() -> None:

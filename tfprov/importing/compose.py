@@ -155,9 +155,7 @@ class _Service:
         pids = fields.whole("pids_limit")
         if pids:
             self.settings["pids"] = Given(*pids)
-        gpus = fields.text("gpus")
-        if gpus:
-            self.settings["gpus"] = Given("all" if gpus.text == "all" else int(gpus.text or 0), gpus.at)
+        self.gpus(fields.take("gpus"))
         restart = fields.text("restart")
         if restart:
             self.restart(restart)
@@ -212,6 +210,13 @@ class _Service:
             for node in (*reserved.items("devices"), *reserved.items("generic_resources")):
                 self.device(node)
 
+    def gpus(self, node: Node | None) -> None:
+        """Read Compose's own short form: `all`, or what a reservation lists."""
+        for one in node.items if isinstance(node, Items) else ():
+            self.device(one)
+        if isinstance(node, Scalar):
+            self.counted(Said(as_text(node), node.at))
+
     def device(self, node: Node) -> None:
         with Fields(node, "devices", self.notes, node.at) as device:
             device.without("driver", "capabilities")
@@ -219,9 +224,14 @@ class _Service:
             with device.below("discrete_resource_spec") as spec:
                 spec.without("kind")
                 count = spec.text("value") or count
-        word = count.text if count else "all"
-        if word == "all" or (word.isdecimal() and len(word) < 5):
-            self.settings["gpus"] = Given("all" if word == "all" else int(word), node.at)
+        self.counted(count or Said("all", node.at))
+
+    def counted(self, said: Said) -> None:
+        word = said.text
+        if word in ("all", "-1") or (word.isdecimal() and len(word) < 5):
+            self.settings["gpus"] = Given(int(word) if word.isdecimal() else "all", said.at)
+        else:
+            self.notes.left(word, said.at, "it is no number of GPUs")
 
     def plain(self, said: Said) -> str:
         return self.interpolated(said.text, said.at)

@@ -33,12 +33,17 @@ _LIST = (
 )
 """Lists regular files inside the container, with times to the second as an archive has them: a training image has
 Python, and a listing by archive would bring every byte."""
-_FIND = """command -v python3 >/dev/null && python3 -I -S -c "$2" "$1" 2>/dev/null && exit
-find "$1" -type f -exec sh -c '
+_FIND = """[ -d "$1" ] || exit 66
+command -v python3 >/dev/null && python3 -I -S -c "$2" "$1" 2>/dev/null && exit
+LC_ALL=C find "$1" -type f -exec sh -c '
 for name; do status=$(stat -c "%s %Y" "$name" 2>/dev/null) && printf "%s %s\\0" "$status" "$name"; done; :' sh {} +"""
 """The same with the shell's help, which an image without Python has as well: a process for each file there, but what an
 archive brings of a directory that is written to meanwhile breaks off. One program, because each takes the engine as long
 as a listing does."""
+_VANISHED = b"No such file or directory"
+"""What `find` says, and then ends with 1, of a file that was there when it read the directory."""
+_ABSENT = (126, 127, None)
+"""How a program ends that is not there: by the shell's word, or by the engine's."""
 _PYTHON = ("python3", "-I", "-S", "-c")
 """For an image without a shell; without the program's own directory and packages, in which anything may be `json`."""
 _TAIL = '[ -f "$1" ] && [ ! -L "$1" ] || exit 66; exec tail -c "$2" "$1"'
@@ -56,17 +61,20 @@ def listing(engine: Engine, facts: Mapping[str, Any], directory: str, mute: set[
     """
     container: str = facts["Id"]
     if facts["State"]["Running"] and container not in mute:
+        codes = []
         for argv in (["sh", "-c", _FIND, "sh", directory, _LIST], [*_PYTHON, _LIST, directory]):
-            if (told := _told(_said(engine.api, container, argv), directory)) is not None:
+            code, said, wrong = _asked(engine.api, container, argv)
+            whole = code == 0 or (code == 1 and all(line.endswith(_VANISHED) for line in wrong.splitlines()))
+            if whole and (told := _told(said, directory)) is not None:
                 return told
-        mute.add(container)
+            codes.append(code)
+        if all(code in _ABSENT for code in codes):
+            mute.add(container)
     return dict(_headers(engine, container, directory))
 
 
-def _told(said: bytes | None, directory: str) -> dict[str, File] | None:
-    """Read what Python or `find` has listed; None where neither was there, or where the task has ended meanwhile."""
-    if said is None:
-        return None
+def _told(said: bytes, directory: str) -> dict[str, File] | None:
+    """Read what Python or `find` has listed; None for anything else, such as what a task that ended cut off."""
     try:
         if said.startswith(b"{"):
             found = json.loads(said)
@@ -78,14 +86,14 @@ def _told(said: bytes | None, directory: str) -> dict[str, File] | None:
         return None
 
 
-def _said(api: docker.APIClient, container: str, argv: list[str]) -> bytes | None:
-    """Return what a program inside a container prints; None when it cannot be run there, or fails."""
-    said: list[bytes] = []
+def _asked(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
+    """Return how a program inside a container ended, None when it cannot be run there, and what it printed and said."""
+    said: dict[int, list[bytes]] = {1: [], 2: []}
     try:
-        code = docker_exec.run(api, container, argv, lambda where, data: said.append(data) if where == 1 else None)
+        code = docker_exec.run(api, container, argv, lambda where, data: said[where].append(data))
     except docker.errors.APIError:
-        return None
-    return b"".join(said) if code == 0 else None
+        return None, b"", b""
+    return code, b"".join(said[1]), b"".join(said[2])
 
 
 def _headers(engine: Engine, container: str, directory: str) -> Iterator[tuple[str, File]]:
@@ -123,8 +131,8 @@ def _is_text(path: str) -> bool:
 def tail(engine: Engine, facts: Mapping[str, Any], path: str, size: int) -> bytes:
     """Return the last `size` bytes of a file: only they are moved where the container runs and has a shell."""
     if facts["State"]["Running"]:
-        said = _said(engine.api, facts["Id"], ["sh", "-c", _TAIL, "sh", path, str(size)])
-        if said is not None:
+        code, said, _ = _asked(engine.api, facts["Id"], ["sh", "-c", _TAIL, "sh", path, str(size)])
+        if code == 0:
             return said
     with read(engine, facts["Id"], path) as file:
         return last(file, size)

@@ -1,5 +1,6 @@
 """How long a rendering takes, for a cluster that is larger than most: python -m bench.render [TASKS]."""
 
+import gc
 import sys
 import time
 from pathlib import Path
@@ -42,5 +43,6 @@ def measure(tasks: int) -> dict[str, tuple[float, int]]:
 
 
 if __name__ == "__main__":
+    gc.disable()  # as the command does
     for name, (seconds, size) in measure(int(sys.argv[1]) if len(sys.argv) > 1 else 1000).items():
         print(f"{name:18} {seconds:6.2f} s {size / 1e6:8.1f} MB")

@@ -300,6 +300,12 @@ def test_what_kubernetes_cannot_do_is_told_at_its_line(
     assert any(at.line == line and said.startswith(what) for at, said in found), found
 
 
+@pytest.mark.parametrize("kind", ["Job", "StatefulSet"])
+def test_a_name_that_cannot_be_is_told_once(kind: str) -> None:
+    ((_, said),) = problems(TEXTBOOK.replace("cluster: tf", "cluster: 9tf"), *BARE, f"kind={kind}")
+    assert "begins with a digit" in said
+
+
 def test_a_secret_stands_in_no_manifest_and_comes_from_a_secret_that_is_there() -> None:
     text = TEXTBOOK.replace("port: 5000", "env: {TOKEN: hunter2-hunter2}")
     document = parse(text, "inventory.yml")

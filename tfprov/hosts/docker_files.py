@@ -64,13 +64,18 @@ def listing(engine: Engine, facts: Mapping[str, Any], directory: str, mute: set[
         codes = []
         for argv in (["sh", "-c", _FIND, "sh", directory, _LIST], [*_PYTHON, _LIST, directory]):
             code, said, wrong = _asked(engine.api, container, argv)
-            whole = code == 0 or (code == 1 and all(line.endswith(_VANISHED) for line in wrong.splitlines()))
-            if whole and (told := _told(said, directory)) is not None:
+            if is_whole(code, wrong) and (told := _told(said, directory)) is not None:
                 return told
             codes.append(code)
         if all(code in _ABSENT for code in codes):
             mute.add(container)
     return dict(_headers(engine, container, directory))
+
+
+def is_whole(code: int | None, wrong: bytes) -> bool:
+    """Whether a listing that ended with `code`, and said `wrong` on its way, lacks nothing but what has vanished."""
+    lines = wrong.splitlines()
+    return code == 0 or (code == 1 and bool(lines) and all(line.endswith(_VANISHED) for line in lines))
 
 
 def _told(said: bytes, directory: str) -> dict[str, File] | None:

@@ -13,7 +13,7 @@ from tfprov.render import kube_bundle, kube_setting
 from tfprov.render.kube_pod import Pod
 from tfprov.render.kube_setting import Setting
 from tfprov.render.kube_wiring import Wiring
-from tfprov.render.naming import wrong_names
+from tfprov.render.naming import LONGEST, wrong_names
 from tfprov.render.options import Values
 from tfprov.render.output import objects, text_of
 from tfprov.render.target import Asked, BaseTarget, Rendering
@@ -70,9 +70,11 @@ class View:
 
 @dataclass(frozen=True)
 class KubeTarget(BaseTarget):
-    """A target whose output `kubectl apply --server-side` takes. `longest` is how long a member's name may be."""
+    """A target whose output `kubectl apply --server-side` takes."""
 
-    longest: int = 63
+    def longest(self, settings: Values) -> int:
+        """Return how many characters a member's name may have."""
+        return LONGEST
 
     def names(self, asked: Asked) -> Iterator[str]:
         """Yield every name that is to be a DNS label."""
@@ -83,7 +85,7 @@ class KubeTarget(BaseTarget):
     def problems(self, asked: Asked) -> Iterator[Problem]:
         """Yield what Kubernetes cannot do, or would refuse."""
         first = next(iter(asked.roles.values()))
-        yield from wrong_names(first, self.names(asked), longest=self.longest)
+        yield from wrong_names(first, self.names(asked), longest=self.longest(asked.settings))
         yield from _all_gpus(asked)
         yield from _here(asked)
         yield from _lost(asked)

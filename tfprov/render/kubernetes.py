@@ -1,15 +1,13 @@
 """Plain Kubernetes: a Job for each task, which ends with the training, or a StatefulSet or Deployment that does not."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tfprov.errors import Problem
 from tfprov.render.kube import KubeTarget
 from tfprov.render.kube_options import with_common
 from tfprov.render.kube_pod import Pod, watcher
-from tfprov.render.naming import wrong_names
-from tfprov.render.options import Option, choice
-from tfprov.render.target import Asked, Rendering
+from tfprov.render.options import Option, Values, choice
+from tfprov.render.target import Rendering
 
 _KIND = Option(
     "kind",
@@ -25,12 +23,9 @@ _OF_A_SET = 52
 class Kubernetes(KubeTarget):
     """Needs nothing but Kubernetes 1.29: sidecars that end with their pod."""
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:
-        """Yield also names that are too long for a StatefulSet."""
-        yield from super().problems(asked)
-        if asked.settings["kind"] == "StatefulSet":
-            first = next(iter(asked.roles.values()))
-            yield from wrong_names(first, self.names(asked), longest=_OF_A_SET)
+    def longest(self, settings: Values) -> int:
+        """Return less for a StatefulSet than for what gives its pods no label with their name."""
+        return _OF_A_SET if settings["kind"] == "StatefulSet" else super().longest(settings)
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
         """Return also `watched`, those who are ended with the chief, and `watcher`, which does it."""

@@ -14,6 +14,9 @@ FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts")
 FLAGS_VARIABLE = "TFPROV_FLAGS"
 """The environment variable that says how the program calls the flags; not there where all have their usual names."""
 
+STRATEGY_VARIABLE = "TFPROV_STRATEGY"
+"""The environment variable that says how the cluster trains."""
+
 READERS = ("evaluator", "tensorboard")
 """Jobs that only read what the chief writes."""
 

@@ -11,6 +11,8 @@ from typing import Any
 import yaml
 
 from tests.unit.slurm import Allocation
+from tfprov.model.cluster import Cluster
+from tfprov.wiring import from_flags, from_names, from_tf_config
 
 IMAGE = "image=registry.example.com/train:1.0"
 
@@ -40,6 +42,20 @@ class Told:
     @property
     def task(self) -> str:
         return self.env["TFPROV_TASK"]
+
+
+def assert_told(inventory: str, cluster: Cluster, found: Sequence[Told]) -> None:
+    """Every task reads who it is, in each of the ways that the inventory asks for, at the address of its own."""
+    uses_flags = json.loads(inventory)["all"]["vars"]["tfprov"]["wiring"] != "tf_config"
+    assert sorted(told.task for told in found) == sorted(task.name for task in cluster.tasks)
+    for told in found:
+        task = cluster.find(told.task)
+        assert task is not None
+        assert told.host == task.address
+        wiring = None if task.role == "tensorboard" or task.feeds else cluster.wiring(task)
+        assert from_tf_config(told.env.get("TF_CONFIG", "")) == wiring
+        by_flags = from_flags(told.argv, from_names(told.env.get("TFPROV_FLAGS", "")))
+        assert by_flags == (wiring if uses_flags else None)
 
 
 def services(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -108,10 +108,10 @@ def _srun(argv: Sequence[str]) -> int:
 def _members(session: int) -> list[int]:
     """Return all processes of a task: Slurm signals every one of them, whatever group it is in."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if int(path.read_text().rpartition(")")[2].split()[3]) == session:
-                found.append(int(path.parent.name))
+            if int((path / "stat").read_text().rpartition(")")[2].split()[3]) == session:
+                found.append(int(path.name))
     return found
 
 

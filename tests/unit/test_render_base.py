@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.door import tell, write_files
+from tests.unit.door import SMALLEST, tell, write_files
 from tests.unit.rendered import files_of, objects_of
 from tfprov.cli.render import render_command
 from tfprov.errors import InvalidInput, Usage
@@ -20,14 +20,6 @@ from tfprov.render.rendering import options_of
 from tfprov.render.target import TARGETS, find_target
 from tfprov.render.templating import SHIPPED, fill
 
-INVENTORY = """\
-all:
-  vars:
-    tfprov: {cluster: linear, command: [python, linear.py]}
-  children:
-    ps: {hosts: {localhost: }}
-    worker: {hosts: {localhost: }}
-"""
 SET = ("--set", "image=img:v1", "--set", "code=image")
 
 
@@ -157,7 +149,7 @@ def test_a_template_that_fails_is_told_at_its_line(tmp_path: Path, template: str
 
 
 def test_a_template_that_makes_no_yaml_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_files({f"{tmp_path}/i.yml": INVENTORY, f"{tmp_path}/t/kubernetes.yml.j2": "a: {\n"})
+    write_files({f"{tmp_path}/i.yml": SMALLEST, f"{tmp_path}/t/kubernetes.yml.j2": "a: {\n"})
     out = tmp_path / "out.yml"
     out.write_text("before")
     argv = ("render", "kubernetes", "-i", f"{tmp_path}/i.yml", *SET, "--template", f"{tmp_path}/t", "-o", str(out))
@@ -228,7 +220,7 @@ def test_what_is_no_yaml_is_never_taken_for_some(broken: str) -> None:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    write_files({"inventory.yml": INVENTORY})
+    write_files({"inventory.yml": SMALLEST})
     return tmp_path
 
 
@@ -292,7 +284,7 @@ def test_the_page_about_rendering_has_every_target_and_option(target: str) -> No
 
 def test_quotes_in_values_end_no_quotes() -> None:
     nasty = """a "b' #: {x} [y] \\\\ $(z) %s {{"""
-    text = INVENTORY.replace("[python, linear.py]", "[python, !unsafe '" + nasty.replace("'", "''") + "']")
+    text = SMALLEST.replace("[python, linear.py]", "[python, !unsafe '" + nasty.replace("'", "''") + "']")
     for one in objects_of(text, "kubernetes", "image=img:v1"):
         if one["metadata"]["name"] == "linear-worker-0" and one["kind"] == "Job":
             command = one["spec"]["template"]["spec"]["containers"][0]["command"]
@@ -300,7 +292,7 @@ def test_quotes_in_values_end_no_quotes() -> None:
 
 
 def test_rendering_is_the_same_every_time() -> None:
-    assert files_of(INVENTORY, "jobset", "image=img:v1") == files_of(INVENTORY, "jobset", "image=img:v1")
+    assert files_of(SMALLEST, "jobset", "image=img:v1") == files_of(SMALLEST, "jobset", "image=img:v1")
 
 
 # -- data that tfprov's own hosts fetch ---------------------------------------------------------------------------------

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 
 from tests.unit.clusters import inventories
 from tests.unit.door import tell
-from tests.unit.render_wiring import IMAGE, by_service, services
+from tests.unit.render_wiring import IMAGE, assert_told, by_service, services
 from tests.unit.rendered import cluster_of, files_of
 from tests.unit.vaults import encrypted, value
 from tfprov.errors import InvalidInput, Usage
-from tfprov.wiring import from_flags, from_names, from_tf_config
 
 ECOSYSTEM = """
 all:
@@ -249,16 +248,7 @@ def test_wrong_options(target: str, given: str, said: str) -> None:
 def test_every_task_is_told_who_it_is(target: str, inventory: str) -> None:
     options = [IMAGE, "code=image"] if target == "swarm" else [IMAGE]
     cluster = cluster_of(inventory, target, *options)
-    found = list(by_service(files_of(inventory, target, *options)))
-    assert sorted(told.task for told in found) == sorted(task.name for task in cluster.tasks)
-    for told in found:
-        task = cluster.find(told.task)
-        assert task is not None
-        assert told.host == task.address
-        wiring = None if task.role == "tensorboard" or task.feeds else cluster.wiring(task)
-        assert from_tf_config(told.env.get("TF_CONFIG", "")) == wiring
-        by_flags = from_flags(told.argv, from_names(told.env.get("TFPROV_FLAGS", "")))
-        assert by_flags in (None, cluster.wiring(task))
+    assert_told(inventory, cluster, list(by_service(files_of(inventory, target, *options))))
 
 
 def test_it_can_be_rendered_from_the_command_line(

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 
 from tests.unit.clusters import inventories
-from tests.unit.render_wiring import IMAGE, by_app
+from tests.unit.render_wiring import IMAGE, assert_told, by_app
 from tests.unit.rendered import cluster_of, files_of
 from tfprov.errors import InvalidInput, Usage
-from tfprov.wiring import from_flags, from_names, from_tf_config
+from tfprov.wiring import from_flags
 
 ECOSYSTEM = """
 all:
@@ -124,15 +124,6 @@ def test_what_marathon_cannot_do() -> None:
 def test_every_task_is_told_who_it_is(inventory: str) -> None:
     options = [IMAGE, "code=image", "checkpoints=/shared"]
     cluster = cluster_of(inventory, "marathon", *options)
-    found = list(by_app(files_of(inventory, "marathon", *options)))
-    assert sorted(told.task for told in found) == sorted(task.name for task in cluster.tasks)
+    assert_told(inventory, cluster, list(by_app(files_of(inventory, "marathon", *options))))
     ports = [task.port for task in cluster.tasks]
     assert len(set(ports)) == len(ports)
-    for told in found:
-        task = cluster.find(told.task)
-        assert task is not None
-        assert told.host == task.address
-        wiring = None if task.role == "tensorboard" or task.feeds else cluster.wiring(task)
-        assert from_tf_config(told.env.get("TF_CONFIG", "")) == wiring
-        by_flags = from_flags(told.argv, from_names(told.env.get("TFPROV_FLAGS", "")))
-        assert by_flags in (None, cluster.wiring(task))

@@ -6,12 +6,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.unit.bench import until
 from tests.unit.clusters import inventories
 from tests.unit.render_wiring import by_rank
 from tests.unit.rendered import files_of, roles_of
@@ -50,11 +50,12 @@ case $MODE-$TFPROV_TASK in
 plain-worker/0) sleep 1; exit 0 ;;
 fails-worker/0) sleep 1; exit 5 ;;
 early-worker/1 | plain-worker/1) exit 0 ;;
-early-worker/0) sleep 2; exit 0 ;;
+early-worker/0) until [ -e "$TFPROV_CHECKPOINT_DIR/early" ]; do sleep 0.1; done; exit 0 ;;
 breaks-worker/0) : >"$TFPROV_CHECKPOINT_DIR/chief-up" ;;
 breaks-worker/1) until [ -e "$TFPROV_CHECKPOINT_DIR/chief-up" ]; do sleep 0.1; done; exit 9 ;;
-again-worker/1) [ -e "$TFPROV_CHECKPOINT_DIR/once" ] || { : >"$TFPROV_CHECKPOINT_DIR/once"; exit 9; }; echo again; exit 0 ;;
-again-worker/0) until [ -e "$TFPROV_CHECKPOINT_DIR/once" ]; do sleep 0.1; done; sleep 3; exit 0 ;;
+again-worker/1) [ -e "$TFPROV_CHECKPOINT_DIR/once" ] || { : >"$TFPROV_CHECKPOINT_DIR/once"; exit 9; }
+    echo again; : >"$TFPROV_CHECKPOINT_DIR/again"; exit 0 ;;
+again-worker/0) until [ -e "$TFPROV_CHECKPOINT_DIR/again" ]; do sleep 0.1; done; exit 0 ;;
 esac
 while :; do sleep 0.1 & wait $!; done
 """
@@ -100,10 +101,14 @@ def test_its_exit_code_is_the_chiefs() -> None:
 
 
 def test_a_worker_that_is_done_early_ends_nothing() -> None:
-    code, printed = run("early")
-    assert code == 0
-    ended = [line for line in printed.splitlines() if "ended with" in line]
-    assert ended == ["worker/1 | tfprov: worker/1 ended with 0", "worker/0 | tfprov: worker/0 ended with 0"]
+    text = script(INVENTORY.replace("MODE: plain", "MODE: early"))
+    with Allocation(Path("bin").absolute(), (1, 2), job=os.getpid()).start(text) as process:
+        assert process.stdout
+        assert any(line == "worker/1 | tfprov: worker/1 ended with 0\n" for line in process.stdout)
+        assert process.poll() is None
+        Path("saved/law-slurm/early").touch()
+        assert "worker/0 | tfprov: worker/0 ended with 0\n" in list(process.stdout)
+    assert process.returncode == 0
 
 
 def test_a_task_that_fails_ends_the_job_and_the_chief_can_save_first() -> None:
@@ -132,7 +137,7 @@ def test_before_its_time_is_over_the_chief_leaves_while_its_ps_is_there() -> Non
         seen.append(line)
         if sum("beside the program" in one for one in seen) == 3:
             break
-    time.sleep(0.5)
+    until(Path("saved/law-slurm/ps-up").exists)
     process.send_signal(signal.SIGTERM)
     printed = process.communicate(timeout=30)[0]
     assert process.returncode == 143, printed

@@ -10,6 +10,7 @@ from tfprov.importing.telling import CHECKPOINT_DIR, Told
 from tfprov.model.inventory import ROLES
 from tfprov.model.parts import Checkpoints
 from tfprov.model.settings import BY_TF_CONFIG, Settings
+from tfprov.wiring import STRATEGY_VARIABLE
 
 CODE, RUNTIME = "/code", "/tfprov"
 _OWN_COMMAND = ("tensorboard", "dispatcher", "data_worker")
@@ -186,5 +187,5 @@ def wiring_of(tasks: Sequence[Told]) -> object:
 
 def strategy_of(tasks: Sequence[Told]) -> str | None:
     """Return the strategy that the tasks are told, where it is not the usual one."""
-    told = {task.ours["TFPROV_STRATEGY"] for task in tasks if "TFPROV_STRATEGY" in task.ours}
+    told = {task.ours[STRATEGY_VARIABLE] for task in tasks if STRATEGY_VARIABLE in task.ours}
     return next(iter(told)) if len(told) == 1 and told <= {*BY_TF_CONFIG, "single"} else None

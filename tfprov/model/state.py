@@ -8,6 +8,7 @@ from typing import Any
 
 from tfprov.errors import HostError
 from tfprov.model.cluster import Task
+from tfprov.wiring import STRATEGY_VARIABLE
 
 Spec = Mapping[str, Any]
 """A container's canonical spec: nested mappings of plain JSON values. Equal specs mean that nothing has to change."""
@@ -67,6 +68,11 @@ class Container:
     """The data set that its host must have fetched before it starts, as an artifact; None for none."""
     box: Box | None = None
     """None under the process runtime."""
+
+    @property
+    def strategy(self) -> str:
+        """How its cluster trains, as it is told; empty where it is told nothing."""
+        return self.env.get(STRATEGY_VARIABLE, "")
 
     @property
     def artifact(self) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 from tfprov.config.settings.resolve import RoleSettings
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.settings import Strategy
-from tfprov.wiring import FLAGS_VARIABLE, to_flags, to_names, to_tf_config
+from tfprov.wiring import FLAGS_VARIABLE, STRATEGY_VARIABLE, to_flags, to_names, to_tf_config
 
 _DEFAULT_STRATEGY: Strategy = "between_graph"
 
@@ -51,7 +51,7 @@ def environment(cluster: Cluster, task: Task, role: RoleSettings, data: str | No
     found = {
         "TFPROV_CLUSTER": cluster.name,
         "TFPROV_TASK": task.name,
-        "TFPROV_STRATEGY": values.strategy,
+        STRATEGY_VARIABLE: values.strategy,
         "TFPROV_DATA_SERVICE": (cluster.data_service or "") if task.job in _ASKING else "",
         "TFPROV_DATA_DIR": (data or "") if role.reads_data else "",
         "TF_CONFIG": to_tf_config(cluster.wiring(task)) if values.strategy != "single" and _is_told(task) else "",

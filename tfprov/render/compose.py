@@ -13,7 +13,8 @@ from tfprov.delivery.layer import RUNTIME_DIRECTORY
 from tfprov.errors import Problem
 from tfprov.model.cluster import Task
 from tfprov.render import options
-from tfprov.render.compose_service import Service, bind, check_services, service_name, services, too_long, volume_names
+from tfprov.render.compose_service import Service, bind, check_services, services, volume_names
+from tfprov.render.naming import short_name, too_long
 from tfprov.render.options import Option, Values
 from tfprov.render.target import Asked, BaseTarget, Rendering
 
@@ -35,11 +36,11 @@ class Compose(BaseTarget):
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return the name of the task's service, which is a host name in the project's network."""
-        return service_name(task)
+        return short_name(task)
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
         """Yield names that are too long."""
-        yield from too_long(asked)
+        yield from too_long(asked.first, map(short_name, asked.cluster.tasks))
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
         """Return the services, that of the chief, the volumes, and what must be in the environment."""

@@ -8,7 +8,7 @@ from tfprov.config.settings.beside import beside_file
 from tfprov.errors import Problem
 from tfprov.model.cluster import Task
 from tfprov.planning.data import data_path
-from tfprov.render.naming import LONGEST, job_of
+from tfprov.render.naming import short_name
 from tfprov.render.output import documents
 from tfprov.render.target import Asked, Member, Rendering
 
@@ -39,11 +39,6 @@ class Service:
     memory: str | None
 
 
-def service_name(task: Task) -> str:
-    """Return how a task's service is called: `ps-0`."""
-    return f"{job_of(task)}-{task.index}"
-
-
 def services(rendering: Rendering) -> list[Service]:
     """Return every task as a service, without the code that would have to be brought to it."""
     found = []
@@ -53,7 +48,7 @@ def services(rendering: Rendering) -> list[Service]:
         build = _build(rendering.asked, task) if not member.image else None
         found.append(
             Service(
-                name=service_name(task),
+                name=short_name(task),
                 member=member,
                 image=member.image or f"tfprov-compose/{rendering.name}",
                 build=build,
@@ -95,7 +90,7 @@ def size(amount: int) -> str:
 def _volumes(asked: Asked, member: Member, task: Task) -> Iterator[Volume]:
     # A ps shares the chief's: a program with TensorFlow's own saver has each ps write its part.
     shares = member.is_chief or task.job == "ps" or task.reads
-    yield {"type": "volume", "source": SHARED if shares else service_name(task), "target": member.checkpoint_dir}
+    yield {"type": "volume", "source": SHARED if shares else short_name(task), "target": member.checkpoint_dir}
     role = asked.role(task)
     if member.data and role.reads_data:
         yield bind(str(data_path(role)), member.data.to)
@@ -122,16 +117,6 @@ def relative_data(asked: Asked, engine: str) -> Iterator[Problem]:
             told.add(at)
             what = f"`data.path` must be an absolute path: it is one of {engine}"
             yield Problem(at, what, "for example `path: /data/mnist`")
-
-
-def too_long(asked: Asked, longest: int = LONGEST, prefix: str = "") -> Iterator[Problem]:
-    """Yield a problem where a task's name is longer than a host name may be, with what the engine puts before it."""
-    names = [prefix + service_name(task) for task in asked.cluster.tasks]
-    worst = max(names, key=len)
-    if len(worst) > longest:
-        role = next(iter(asked.roles.values()))
-        what = f"`{worst}` has {len(worst)} characters, and a service's name there has at most {longest}"
-        yield Problem(role.at("cluster"), what, f"shorten the cluster's name by {len(worst) - longest}")
 
 
 _REMARKABLE = re.compile(r"[A-Za-z0-9_.-]+")

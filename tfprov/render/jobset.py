@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tfprov.model.cluster import Task
-from tfprov.render.kube import KubeTarget, plain_name
+from tfprov.render.kube import KubeTarget
 from tfprov.render.kube_options import with_common
 from tfprov.render.kube_pod import Pod
-from tfprov.render.naming import job_of
+from tfprov.render.naming import long_name, short_name
 from tfprov.render.options import Option, Values, switch, whole
 from tfprov.render.target import Asked, Rendering
 
@@ -29,8 +29,8 @@ class JobSet(KubeTarget):
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return the host name that JobSet gives the only pod of the task's Job: `linear-ps-0-0-0.linear`."""
         if task.role == "tensorboard":  # it outlives the training, and so the JobSet
-            return plain_name(cluster, task)
-        return f"{cluster}-{job_of(task)}-{task.index}-0-0.{cluster}"
+            return long_name(cluster, task)
+        return f"{long_name(cluster, task)}-0-0.{cluster}"
 
     def names(self, asked: Asked) -> Iterator[str]:
         """Yield the names of the pods: their Jobs' names, and five characters of chance."""
@@ -65,7 +65,7 @@ class JobSet(KubeTarget):
 
 def replicated(pod: Pod) -> str:
     """Return the name of the replicated Job of a task: `ps-0`."""
-    return f"{pod.member.job.replace('_', '-')}-{pod.member.index}"
+    return short_name(pod.member)
 
 
 TARGET = JobSet(

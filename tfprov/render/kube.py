@@ -1,6 +1,5 @@
 """What all targets on Kubernetes have in common: their rules, what their templates see, and how their output is read."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.errors import Problem, Usage
-from tfprov.model.cluster import Task
 from tfprov.render import kube_bundle, kube_setting
 from tfprov.render.kube_pod import Pod
 from tfprov.render.kube_setting import Setting
@@ -84,9 +82,8 @@ class KubeTarget(BaseTarget):
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
         """Yield what Kubernetes cannot do, or would refuse."""
-        first = next(iter(asked.roles.values()))
-        yield from wrong_names(first, self.names(asked), longest=self.longest(asked.settings))
-        yield from _all_gpus(asked)
+        yield from wrong_names(asked.first, self.names(asked), longest=self.longest(asked.settings))
+        yield from asked.refuse_all_gpus("Kubernetes counts GPUs")
         yield from _here(asked)
         yield from _lost(asked)
         yield from _too_large(asked)
@@ -133,13 +130,6 @@ def identity(file: str, document: object, texts: list[Any]) -> tuple[str, str]:
     raise ValueError(f"{file}: a document that is no Kubernetes object")
 
 
-def _all_gpus(asked: Asked) -> Iterator[Problem]:
-    for role in asked.roles.values():
-        if role.values.gpus == "all" and role.role in ("chief", "worker"):
-            what = "`gpus: all` means nothing where nodes are shared"
-            yield Problem(role.at("gpus"), what, "give a number, such as `gpus: 1`")
-
-
 def _here(asked: Asked) -> Iterator[Problem]:
     """Yield data that lies beside the inventory: no node has it."""
     if asked.settings["data_claim"] or asked.settings["data_path"]:
@@ -176,8 +166,3 @@ def _check_options(settings: Values) -> None:
         raise Usage("`--set claim` and `--set storage_class` say two things", "give one of them")
     if settings["data_claim"] and settings["data_path"]:
         raise Usage("`--set data_claim` and `--set data_path` say two things", "give one of them")
-
-
-def plain_name(cluster: str, task: Task) -> str:
-    """Return the name of a task's objects: `linear-ps-0`."""
-    return f"{cluster}-{re.sub('_', '-', task.job)}-{task.index}"

@@ -6,6 +6,7 @@ from typing import Any
 from tfprov.render.kube_bundle import Bundle
 from tfprov.render.kube_options import ONE_NODE
 from tfprov.render.kube_wiring import Wiring
+from tfprov.render.naming import dashed
 from tfprov.render.options import Values
 from tfprov.render.target import Member, Rendering
 
@@ -73,7 +74,7 @@ def labels(cluster: str, job: str) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "tensorflow",
         "app.kubernetes.io/instance": cluster,
-        "app.kubernetes.io/component": job.replace("_", "-"),
+        "app.kubernetes.io/component": dashed(job),
         "app.kubernetes.io/managed-by": "tfprov",
     }
 
@@ -82,6 +83,6 @@ def selector(cluster: str, member: Member) -> dict[str, str]:
     """Return the labels of one member's pod."""
     return {
         "app.kubernetes.io/instance": cluster,
-        "tfprov.job": member.job.replace("_", "-"),
+        "tfprov.job": dashed(member.job),
         "tfprov.index": str(member.index),
     }

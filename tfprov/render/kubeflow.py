@@ -6,12 +6,13 @@ from typing import Any
 
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Task
-from tfprov.render.kube import KubeTarget, plain_name
+from tfprov.render.kube import KubeTarget
 from tfprov.render.kube_bundle import Bundle
 from tfprov.render.kube_options import with_common
 from tfprov.render.kube_pod import Pod, watcher
 from tfprov.render.kube_setting import Setting, labels
 from tfprov.render.kube_wiring import Wiring
+from tfprov.render.naming import long_name
 from tfprov.render.options import Option, choice, whole
 from tfprov.render.target import Asked, Member, Rendering
 
@@ -107,7 +108,7 @@ class TFJob(KubeTarget):
 
     def address(self, cluster: str, task: Task, settings: Mapping[str, object]) -> str:
         """Return the name that the operator puts into TF_CONFIG: `linear-ps-0.default.svc`."""
-        name = plain_name(cluster, task)
+        name = long_name(cluster, task)
         return f"{name}.{settings['namespace']}.svc" if task.job in REPLICAS else name
 
     def problems(self, asked: Asked) -> Iterator[Problem]:

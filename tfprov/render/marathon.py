@@ -13,7 +13,7 @@ from tfprov.errors import Problem, Usage
 from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
 from tfprov.render.compose_service import relative_data
-from tfprov.render.naming import LONGEST, job_of
+from tfprov.render.naming import short_name, too_long
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import as_word
 from tfprov.render.target import Asked, BaseTarget, Member, Rendering
@@ -73,7 +73,7 @@ class Marathon(BaseTarget):
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return what Mesos-DNS calls the app `/linear/ps-0`: `ps-0-linear.marathon.mesos`."""
-        return f"{job_of(task)}-{task.index}-{cluster}.{settings['dns']}"
+        return f"{short_name(task)}-{cluster}.{settings['dns']}"
 
     def ports(self, cluster: Cluster, stated: Mapping[str, int], settings: Values) -> Mapping[str, int]:
         """Return ports of which no two tasks have the same: several may run on one agent."""
@@ -96,17 +96,9 @@ class Marathon(BaseTarget):
         labels = [
             self.address(asked.cluster.name, task, asked.settings).partition(".")[0] for task in asked.cluster.tasks
         ]
-        worst = max(labels, key=len)
-        if len(worst) > LONGEST:
-            what = f"`{worst}` has {len(worst)} characters, and a name in DNS has at most {LONGEST}"
-            at = next(iter(asked.roles.values())).at("cluster")
-            yield Problem(at, what, f"shorten the cluster's name by {len(worst) - LONGEST}")
-        told = set()
+        yield from too_long(asked.first, labels)
+        yield from asked.refuse_all_gpus("Mesos counts GPUs")
         for role in asked.roles.values():
-            at = role.at("gpus")
-            if role.values.gpus == "all" and role.role in ("chief", "worker") and at not in told:
-                told.add(at)
-                yield Problem(at, "`gpus: all`: Mesos counts GPUs", "give their number, such as `gpus: 1`")
             if role.role in ("evaluator", "tensorboard") and not asked.settings["checkpoints"] and not _reads_far(role):
                 what = f"{role.role} reads the chief's files, and on Mesos each task has a directory of its own"
                 yield Problem(role.group, what, "give `--set checkpoints=DIR`, a directory that all agents share")
@@ -143,7 +135,7 @@ def _app(rendering: Rendering, member: Member) -> App:
     assert isinstance(cpus, int)
     assert isinstance(mem, int)
     return App(
-        id=f"{job_of(task)}-{task.index}",
+        id=short_name(task),
         member=member,
         # `exec`: the program is what Mesos sends SIGTERM to, and the chief saves then.
         cmd=f"{goes}exec {command}",

@@ -18,10 +18,9 @@ from tfprov.planning import telling
 from tfprov.planning.data import data_dir, data_set
 from tfprov.planning.desired import Boxed, Place, desired
 from tfprov.planning.place import DEFAULT_PORT, TENSORBOARD_PORT, place
+from tfprov.render.naming import long_name
 from tfprov.render.options import Values
-from tfprov.render.target import Asked, Data, Member, Target
-
-_WITH_GPUS = ("chief", "worker")
+from tfprov.render.target import WITH_GPUS, Asked, Data, Member, Target
 
 
 def ask(
@@ -47,13 +46,12 @@ def _usual_port(task: Task) -> int:
 
 def unfit(asked: Asked, target: Target) -> Iterator[Problem]:
     """Yield what no target of this kind can do: an image it cannot have, code that does not get there."""
-    first = next(iter(asked.roles.values()))
-    image = first.values.image
+    image = asked.first.values.image
     kind = image.kind if image else "none"
     if not asked.settings["image"] and kind not in target.images:
         what = "no `image`" if image is None else f"`image.{kind}` is not in a registry"
         fix = f"{'' if image is None else 'push the image to one and '}give `--set image=REGISTRY/NAME:TAG`"
-        at = first.at("image", kind) if image else first.at("image")
+        at = asked.first.at("image", kind) if image else asked.first.at("image")
         yield Problem(at, f"{what}: {target.name} has to pull it", fix)
     if not (asked.settings.get("data_claim") or asked.settings.get("data_path")):
         fetching = next((role for role in asked.roles.values() if data_set(role)), None)
@@ -97,7 +95,7 @@ def _member(container: Container, asked: Asked) -> Member:
     carried = role.values.code is not None
     chief = asked.cluster.chief
     return Member(
-        name=_name(asked.cluster, task),
+        name=long_name(asked.cluster.name, task),
         job=task.job,
         index=task.index,
         role=task.role,
@@ -112,12 +110,12 @@ def _member(container: Container, asked: Asked) -> Member:
         secrets=secrets,
         memory=box.memory,
         cpus=box.cpus,
-        gpus=box.gpus if task.role in _WITH_GPUS else 0,
+        gpus=box.gpus if task.role in WITH_GPUS else 0,
         pids=box.pids,
         mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in role.values.mounts),
         data=Data(role.values.data.path or "", role.values.data.to) if role.values.data and role.reads_data else None,
         checkpoint_dir=container.checkpoint_dir,
-        files_of=_name(asked.cluster, chief) if task.reads else None,
+        files_of=long_name(asked.cluster.name, chief) if task.reads else None,
         code=asked.codes.get((task.role, task.host)) if asked.settings["code"] == "carried" else None,
         workdir=DIRECTORY if carried else None,
         restart=container.restart,
@@ -128,10 +126,6 @@ def _member(container: Container, asked: Asked) -> Member:
         is_chief=task == chief,
         serves=task.serves,
     )
-
-
-def _name(cluster: Cluster, task: Task) -> str:
-    return f"{cluster.name}-{task.job.replace('_', '-')}-{task.index}"
 
 
 def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
 """Names that DNS and Kubernetes take: what they may look like, and a complaint at the line of one that does not."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from tfprov.config.settings.role_settings import RoleSettings
 from tfprov.errors import Problem, shown
-from tfprov.model.cluster import Task
 
 LONGEST = 63
 """Marks of a DNS label, and of a Service's name."""
@@ -38,20 +38,47 @@ def subdomain(value: str) -> str:
     return value
 
 
-def job_of(task: Task) -> str:
-    """Return the job as a part of a name: `data-worker`."""
-    return task.job.replace("_", "-")
+class Numbered(Protocol):
+    """One of a job: a task, or what is made of one."""
+
+    @property
+    def job(self) -> str:
+        """Its job: `ps`."""
+
+    @property
+    def index(self) -> int:
+        """Its place among those of its job."""
 
 
-def wrong_names(roles: RoleSettings, names: Iterator[str], *, longest: int = LONGEST) -> Iterator[Problem]:
-    """Yield one problem, at the line of the cluster's name, if it makes a name that cannot be: the worst of `names`."""
-    cluster = roles.values.cluster
-    if not cluster[0].isalpha():
-        what = f"the cluster's name `{shown(cluster)}` begins with a digit, and names of services begin with a letter"
-        yield Problem(roles.at("cluster"), what, "begin it with a letter")
-        return
+def dashed(job: str) -> str:
+    """Return a job as a part of a name: `data-worker`."""
+    return job.replace("_", "-")
+
+
+def short_name(task: Numbered) -> str:
+    """Return what a task is called where its cluster goes without saying: `ps-0`."""
+    return f"{dashed(task.job)}-{task.index}"
+
+
+def long_name(cluster: str, task: Numbered) -> str:
+    """Return what a task is called among those of other clusters: `linear-ps-0`."""
+    return f"{cluster}-{short_name(task)}"
+
+
+def too_long(roles: RoleSettings, names: Iterable[str], *, longest: int = LONGEST) -> Iterator[Problem]:
+    """Yield one problem, at the line of the cluster's name, if it makes a name that is too long: the worst of `names`."""
     worst = max(names, key=len)
     if len(worst) > longest:
         what = f"`{worst}` has {len(worst)} characters, and a name there has at most {longest}"
         fix = f"shorten the cluster's name by {len(worst) - longest}"
         yield Problem(roles.at("cluster"), what, fix)
+
+
+def wrong_names(roles: RoleSettings, names: Iterable[str], *, longest: int = LONGEST) -> Iterator[Problem]:
+    """Yield one problem, at the line of the cluster's name, if it makes a name that no service can have."""
+    cluster = roles.values.cluster
+    if not cluster[0].isalpha():
+        what = f"the cluster's name `{shown(cluster)}` begins with a digit, and names of services begin with a letter"
+        yield Problem(roles.at("cluster"), what, "begin it with a letter")
+        return
+    yield from too_long(roles, names, longest=longest)

@@ -21,7 +21,7 @@ from tfprov.planning.data import data_path
 from tfprov.render import options
 from tfprov.render.options import Option, Values
 from tfprov.render.slurm_words import Word, Words, address
-from tfprov.render.target import Asked, BaseTarget, Member, Rendering
+from tfprov.render.target import WITH_GPUS, Asked, BaseTarget, Member, Rendering
 
 FILE = "job.sbatch"
 _MEBIBYTE = 1 << 20
@@ -93,6 +93,7 @@ class Slurm(BaseTarget):
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
         """Yield what a batch script cannot do."""
+        yield from asked.refuse_all_gpus("Slurm counts GPUs")
         told = set()
         if asked.settings["code"] == "carried" and len({code.digest for code in asked.codes.values()}) > 1:
             at = list(asked.roles.values())[-1].at("code")
@@ -150,9 +151,6 @@ def _gathered(role: RoleSettings) -> Path:
 
 def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, Problem]]:
     values = role.values
-    if values.gpus == "all" and role.role in ("chief", "worker"):
-        at = role.at("gpus")
-        yield at, Problem(at, "`gpus: all`: Slurm counts GPUs", "give their number, such as `gpus: 1`")
     for number, mount in enumerate(values.mounts):
         at = role.at("mounts", number)
         if _contained(role, settings) and any(mark in mount.source + mount.target for mark in ":,"):
@@ -170,7 +168,7 @@ def _started(rendering: Rendering, rank: int, member: Member, words: Words) -> S
     return Started(
         rank=rank,
         member=member,
-        gpus=member.gpus or (int(str(rendering.settings["gpus"])) if member.role in ("chief", "worker") else 0),
+        gpus=member.gpus or (int(str(rendering.settings["gpus"])) if member.role in WITH_GPUS else 0),
         command=words.command(member, own=role.values.command is None),
         environment=words.environment(member),
         binds=list(_binds(role, member, rendering.settings)) if _contained(role, rendering.settings) else [],

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tfprov.model.cluster import Cluster, Task
-from tfprov.render.naming import job_of
+from tfprov.render.naming import short_name
 from tfprov.render.target import Member
 
 DOMAIN = "slurm.invalid"
@@ -32,7 +32,7 @@ Word = tuple[Part, ...]
 
 def address(task: Task) -> str:
     """Return what stands for the address of a task."""
-    return f"{job_of(task)}-{task.index}.{DOMAIN}"
+    return f"{short_name(task)}.{DOMAIN}"
 
 
 class Words:

@@ -14,11 +14,10 @@ from tfprov.render.compose_service import (
     Service,
     check_services,
     relative_data,
-    service_name,
     services,
-    too_long,
     volume_names,
 )
+from tfprov.render.naming import short_name, too_long
 from tfprov.render.options import Option, Values
 from tfprov.render.target import Asked, BaseTarget, Member, Rendering
 
@@ -66,18 +65,13 @@ class Swarm(BaseTarget):
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return the name of the task's service, which is a host name in the stack's network."""
-        return service_name(task)
+        return short_name(task)
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
         """Yield what a swarm cannot do: count `all` GPUs, find data beside the inventory, have long names."""
-        yield from too_long(asked, prefix=f"{asked.cluster.name}_")
+        yield from too_long(asked.first, (f"{asked.cluster.name}_{short_name(task)}" for task in asked.cluster.tasks))
         yield from relative_data(asked, "the swarm's nodes")
-        told = set()
-        for role in asked.roles.values():
-            at = role.at("gpus")
-            if role.values.gpus == "all" and role.role in ("chief", "worker") and at not in told:
-                told.add(at)
-                yield Problem(at, "`gpus: all`: a swarm counts GPUs", "give their number, such as `gpus: 1`")
+        yield from asked.refuse_all_gpus("a swarm counts GPUs")
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
         """Return the services with their places, that of the chief, the volumes, and what must be in the environment."""

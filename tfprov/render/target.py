@@ -13,6 +13,7 @@ from tfprov.errors import Problem, Usage, shown
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Mount
 from tfprov.planning.desired import Place
+from tfprov.render.naming import long_name
 from tfprov.render.options import Option, Values
 
 TARGETS = {
@@ -26,6 +27,10 @@ TARGETS = {
     "slurm": "tfprov.render.slurm",
 }
 """Every target by its name on the command line, and the module whose TARGET it is."""
+
+
+WITH_GPUS = ("chief", "worker")
+"""The roles that compute: the others are given no GPU."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,20 @@ class Asked:
     def role(self, task: Task) -> RoleSettings:
         """Return what was said of `task`."""
         return self.roles[task.role, task.host]
+
+    @property
+    def first(self) -> RoleSettings:
+        """What was said of the first task, for what is the same for all: the cluster's name, say."""
+        return next(iter(self.roles.values()))
+
+    def refuse_all_gpus(self, why: str) -> Iterator[Problem]:
+        """Yield a problem wherever a task that trains is to have `all` GPUs of a machine; `why` says who minds."""
+        told = set()
+        for role in self.roles.values():
+            at = role.at("gpus")
+            if role.values.gpus == "all" and role.role in WITH_GPUS and at not in told:
+                told.add(at)
+                yield Problem(at, f"`gpus: all`: {why}", "give their number, such as `gpus: 1`")
 
     def refuse_secrets(self, fix: str) -> Iterator[Problem]:
         """Yield a problem for every secret variable; `fix` may hold `{name}`."""
@@ -201,7 +220,7 @@ class BaseTarget:
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return the name of a service of the task's own: `linear-ps-0`."""
-        return f"{cluster}-{task.job.replace('_', '-')}-{task.index}"
+        return long_name(cluster, task)
 
     def ports(self, cluster: Cluster, stated: Mapping[str, int], settings: Values) -> Mapping[str, int]:
         """Return the ports that were stated: every task has an address of its own."""

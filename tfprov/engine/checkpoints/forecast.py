@@ -77,7 +77,7 @@ def _or_later(context: Context, plan: Plan, seen: Observation, chief: Observed) 
     wanted, touched = context.container(chief.task), {action.subject for action in plan.actions}
     ps = [found for found in seen.containers() if found.task.startswith("ps/")]
     kept = ps and all(found.state is State.RUNNING and found.task not in touched for found in ps)
-    keeps = wanted is not None and wanted.env.get("TFPROV_STRATEGY") in _KEEPING
+    keeps = wanted is not None and wanted.strategy in _KEEPING
     return ", or later with the model that its ps kept" if kept and keeps else ""
 
 

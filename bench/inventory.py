@@ -5,20 +5,18 @@ twice and four times as many hosts, and the checked settings of every host. And 
 `tfprov inventory list` and `ansible-inventory --list`, which print the same.
 """
 
-import gc
 import json
-import resource
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from .measure import Figure, Ran, compared, environment, in_turn, median, run, say, seconds
+from .measure import Figure, alone, compared, environment, in_turn, itself, median, run, say, seconds
 
 HOSTS = 10_000
+_SELF = "bench.inventory"
 SECONDS, BYTES = 1.5, 200_000_000
 """The goals for reading HOSTS hosts."""
 _FASTER = 0.1
@@ -90,15 +88,8 @@ def _ansible() -> str | None:
     return str(beside) if beside.exists() else shutil.which("ansible-inventory")
 
 
-def _alone(what: str, inventory: Path, env: Mapping[str, str]) -> Ran:
-    """Do `what` in a process of its own, which measures itself: without the interpreter's start."""
-    ran = run([sys.executable, "-m", "bench.inventory", what, str(inventory)], env, Path(__file__).parents[1])
-    told = json.loads(ran.output.splitlines()[-1])
-    return Ran(told["seconds"], told["cpu"], told["peak"], ran.output)
-
-
 def _reading(files: Mapping[int, Path], env: Mapping[str, str], rounds: int) -> list[Figure]:
-    contenders = {str(count): partial(_alone, "read", path, env) for count, path in files.items()}
+    contenders = {str(count): partial(alone, _SELF, ["read", str(path)], env) for count, path in files.items()}
     runs = in_turn(contenders, rounds)
     least, most = runs[str(HOSTS)], runs[str(4 * HOSTS)]
     peak = max(ran.peak for ran in least)
@@ -122,7 +113,7 @@ def _reading(files: Mapping[int, Path], env: Mapping[str, str], rounds: int) -> 
 
 
 def _settings(inventory: Path, env: Mapping[str, str], rounds: int) -> Figure:
-    runs = in_turn({"ours": partial(_alone, "settings", inventory, env)}, rounds)["ours"]
+    runs = in_turn({"ours": partial(alone, _SELF, ["settings", str(inventory)], env)}, rounds)["ours"]
     return Figure(
         f"read and check {HOSTS} hosts", f"{seconds(runs)}, {max(ran.peak for ran in runs) / 1e6:.0f} MB",
         includes="the same, and the checked settings of every role on every host, templates rendered",
@@ -156,17 +147,13 @@ def _measure(what: str, path: Path) -> None:
     """Do `what` here and print what it took."""
     from tfprov.config import load  # noqa: PLC0415  imports are not part of the time
 
-    gc.disable()  # as the command does
-    before, cpu = time.perf_counter(), time.process_time()
-    if what == "read":
-        inventory = load.load_inventory(path)
-        for host in inventory.hosts:
-            inventory.variables(host)
-    else:
-        load.load(path)
-    taken = {"seconds": time.perf_counter() - before, "cpu": time.process_time() - cpu}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps(taken | {"peak": peak}))
+    with itself():
+        if what == "read":
+            inventory = load.load_inventory(path)
+            for host in inventory.hosts:
+                inventory.variables(host)
+        else:
+            load.load(path)
 
 
 def main(arguments: Sequence[str]) -> None:

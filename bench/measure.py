@@ -1,8 +1,11 @@
 """Whole commands, timed from outside, and what was found, as a table."""
 
 import contextlib
+import gc
+import json
 import os
 import re
+import resource
 import signal
 import statistics
 import subprocess
@@ -145,6 +148,25 @@ def _watched(pids: Sequence[int]) -> Iterator[dict[int, int]]:
     finally:
         over.set()
         thread.join()
+
+
+def alone(module: str, words: Sequence[str], env: Mapping[str, str]) -> Ran:
+    """Run a module of ours that measures itself with `itself`; its interpreter's start is not in the time."""
+    ran = run([sys.executable, "-m", module, *words], env, Path(__file__).parents[1])
+    told = json.loads(ran.output.splitlines()[-1])
+    return Ran(told["seconds"], told["cpu"], told["peak"], ran.output)
+
+
+@contextmanager
+def itself() -> Iterator[dict[str, int]]:
+    """Measure what is done meanwhile, and print it for `alone`, with what is put into the mapping."""
+    gc.disable()  # as the command does
+    more: dict[str, int] = {}
+    before, cpu = time.perf_counter(), time.process_time()
+    yield more
+    taken = {"seconds": time.perf_counter() - before, "cpu": time.process_time() - cpu}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({**more, **taken, "peak": peak}))
 
 
 def in_turn(contenders: Mapping[str, Callable[[], Ran]], rounds: int, unheeded: int = 1) -> dict[str, list[Ran]]:

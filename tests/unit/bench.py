@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sys
 import time
 import uuid
@@ -11,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
 from tfprov.delivery.code import Code, pack
 from tfprov.errors import Position
 from tfprov.hosts.base import NOTHING, Runtime
@@ -23,19 +23,12 @@ MARK = "TESTED_BY"
 """In the environment of every process a test starts, so that the test finds each one of them again."""
 
 
-def until(done: Callable[[], bool], seconds: float = 10.0) -> None:
+def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until `done`; the test fails when that takes too long."""
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "it did not come to that in time"
         time.sleep(0.01)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def container(

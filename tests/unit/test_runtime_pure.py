@@ -1,6 +1,7 @@
 """What of the runtime needs no TensorFlow: who a task is, its directory before the restore, and its signals."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -241,8 +242,9 @@ with signals.watched():
         assert process.stdout is not None
         process.stdout.readline()
         for number in send:
-            time.sleep(0.05)  # two of one kind that are pending together are one
             process.send_signal(number)
+            while process.poll() is None and _pending(process.pid):  # two of one kind that are pending are one
+                time.sleep(0.01)
         try:
             _, told = process.communicate(timeout=10)
         finally:
@@ -250,6 +252,45 @@ with signals.watched():
     assert process.returncode == code
     assert told.startswith(b"tfprov: ended by SIG")
     assert b"Traceback" not in told
+
+
+def _pending(pid: int) -> int:
+    """Return the signals that the kernel has not handed to the process yet, as a set of bits."""
+    return int(re.findall(r"^ShdPnd:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[0], 16)
+
+
+def test_the_reason_for_an_end_is_told_once_and_last_however_much_others_complain() -> None:
+    program = """
+import os, threading, time
+from tfprov.runtime.leaving import exit_now
+def complain():
+    while True:
+        os.write(2, b"oh no" + bytes([10]))
+for work in (complain, complain, lambda: exit_now("error: lost", 3), lambda: exit_now("error: lost", 3)):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(60)
+"""
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, env=ROOT)
+        assert (done.returncode, done.stderr.count(b"tfprov: ")) == (3, 1)
+        assert done.stderr.endswith(b"\ntfprov: error: lost\n")
+
+
+def test_a_task_that_has_to_end_ends_although_nobody_reads_why() -> None:
+    for unread in ("os.close(2)", "reading, writing = os.pipe(); os.dup2(writing, 2); os.close(reading)"):
+        program = f"import os; from tfprov.runtime.leaving import exit_now; {unread}; exit_now('error: lost', 3)"
+        assert subprocess.run([sys.executable, "-c", program], check=False, env=ROOT).returncode == 3
+
+
+def test_the_reason_for_an_end_is_told_also_when_no_file_can_be_opened() -> None:
+    program = """
+import resource
+from tfprov.runtime.leaving import exit_now
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+exit_now("error: lost", 3)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, env=ROOT)
+    assert (done.returncode, done.stderr) == (3, b"tfprov: error: lost\n")
 
 
 def test_without_tf_datas_service_everybody_reads_for_himself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,9 @@
 
 import json
 import os
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +18,7 @@ from tfprov.checkpoint import parse_state
 from tfprov.runtime import joining
 from tfprov.runtime.evaluating import keep_best, new_checkpoints
 from tfprov.runtime.placement import Greedy, strategy
-from tfprov.runtime.progress import Reporter
+from tfprov.runtime.progress import Reporter, say
 from tfprov.runtime.sharding import part
 from tfprov.wiring import Wiring, WiringError, to_flags, to_names
 
@@ -41,6 +44,14 @@ def save(folder: Path, step: int, content: bytes = b"data") -> Path:
     for suffix in ("data-00000-of-00001", "index", "meta"):
         prefix.with_name(f"{prefix.name}.{suffix}").write_bytes(content)
     return prefix
+
+
+def test_a_line_and_its_end_are_one_write_also_without_a_buffer() -> None:
+    program = f"from {say.__module__} import say; say('step 1 loss 2')"
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # it keeps two writes apart
+    with ours, theirs:
+        subprocess.run([sys.executable, "-u", "-c", program], stdout=theirs.fileno(), check=True)
+        assert ours.recv(100) == b"step 1 loss 2\n"
 
 
 def test_a_new_training_has_progress_before_its_first_step_and_at_its_end(tmp_path: Path) -> None:
@@ -235,6 +246,19 @@ def test_the_best_checkpoint_outlives_the_saver(tmp_path: Path) -> None:
         "name": "macro-F1",
         "value": 0.9,
     }
+
+
+def test_a_checkpoint_that_is_removed_while_it_is_measured_does_not_take_the_best_ones_place(tmp_path: Path) -> None:
+    assert keep_best(save(tmp_path, 100), 0.5)
+    kept = sorted(path.name for path in (tmp_path / "best").iterdir())
+    removed = save(tmp_path, 200)
+    removed.with_name(f"{removed.name}.index").unlink()
+    assert not keep_best(removed, 0.9)
+    for path in tmp_path.glob(f"{removed.name}.*"):
+        path.unlink()
+    assert not keep_best(removed, 0.9)
+    assert json.loads((tmp_path / "best" / "best.json").read_text())["value"] == 0.5
+    assert set(kept) <= {path.name for path in (tmp_path / "best").iterdir()}
 
 
 def test_a_best_json_that_says_nothing_gives_way(tmp_path: Path) -> None:

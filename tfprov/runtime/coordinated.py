@@ -4,6 +4,7 @@ Workers and ps only serve. A lost worker costs nothing: its step is given to ano
 it, so the chief leaves; started again, it goes on from its checkpoint once the ps is back.
 """
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -33,6 +34,8 @@ FEWEST, MOST = 4, 128
 """Steps a worker, whatever their duration: enough that none is idle, and no more than are quickly taken back."""
 GRACE = 10.0
 """Seconds that steps under way have after a signal: they wait for ever when every worker is lost."""
+_FEWEST_THREADS = 4
+"""For operations of a server. Two were enough wherever it was tried; idle ones cost nothing."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,8 @@ def serve(wiring: Wiring) -> NoReturn:
     """Run what others send, until a signal: `Server.join` would never return, and hears none."""
     tf = tensorflow()
     # Variables live in the ps's memory; a GPU would only be taken from a worker on the same machine.
-    config = tf.compat.v1.ConfigProto(device_count={"GPU": 0}) if wiring.job == "ps" else None
+    devices = {"device_count": {"GPU": 0}} if wiring.job == "ps" else {}
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=_threads(), **devices)
     cluster = tf.train.ClusterSpec({job: list(addresses) for job, addresses in wiring.cluster.items()})
     with Signals().watched():
         try:
@@ -188,6 +192,11 @@ def serve(wiring: Wiring) -> NoReturn:
         while server:
             time.sleep(3600)
     raise AssertionError("a server ends by a signal")
+
+
+def _threads() -> int:
+    """Return how many operations a server may have under way: with one thread, as on one core, a step waits for itself."""
+    return max(_FEWEST_THREADS, len(os.sched_getaffinity(0)))
 
 
 def _check(wiring: Wiring) -> None:

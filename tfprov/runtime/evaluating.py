@@ -13,6 +13,7 @@ from tfprov.checkpoint import checkpoint_state, checkpoints
 from tfprov.files import replace
 from tfprov.runtime.lazy import graph_api, tensorflow
 from tfprov.runtime.leaving import Signals, die
+from tfprov.runtime.progress import say
 
 POLL = 1.0
 """Seconds between two looks for a new checkpoint."""
@@ -127,7 +128,7 @@ def _tell(writer: Any, step: int, result: Mapping[str, float]) -> None:
         summary.value.add(tag=name, simple_value=value)
     writer.add_summary(summary, step)
     writer.flush()
-    print(f"step {step}", *(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
+    say(" ".join((f"step {step}", *(f"{name} {value:.4f}" for name, value in result.items()))))
 
 
 def keep_best(prefix: Path, value: float, name: str = "value") -> bool:
@@ -143,8 +144,10 @@ def keep_best(prefix: Path, value: float, name: str = "value") -> bool:
     try:
         for path in prefix.parent.glob(f"{prefix.name}.*"):
             _link(path, folder / path.name)
-    except FileNotFoundError:  # the saver removes it at this moment: the next one that is better clears the rest away
+    except FileNotFoundError:  # the saver removes it at this moment
         return False
+    if not any(kept == folder / prefix.name for kept, _ in _whole(folder)):  # it has removed it, or some of it
+        return False  # the next one that is better clears the rest away
     replace(folder / "checkpoint", checkpoint_state(prefix.name, [prefix.name]).encode())
     replace(folder / "best.json", json.dumps({"checkpoint": prefix.name, "name": name, "value": value}).encode())
     for path in folder.glob("*.*"):

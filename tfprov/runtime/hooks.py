@@ -11,7 +11,7 @@ from typing import Any
 
 from tfprov.runtime.lazy import graph_api
 from tfprov.runtime.leaving import Signals
-from tfprov.runtime.progress import Reporter
+from tfprov.runtime.progress import Reporter, say
 
 
 class Hook:
@@ -135,7 +135,7 @@ class Progress(Hook):
         """Print them."""
         if values.results is not None:
             told = " ".join(f"{name} {float(value):.4g}" for name, value in values.results.items())
-            print(f"step {self.ending.step} {told}", flush=True)
+            say(f"step {self.ending.step} {told}")
             self._plan(self.ending.step)
 
     def _plan(self, step: int) -> None:

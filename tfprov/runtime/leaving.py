@@ -18,6 +18,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 WORKER_GRACE = 5.0
 """Seconds a worker has to end its step after the first signal: it holds nothing that would be lost."""
+_ending = threading.Lock()
+"""Taken by the thread that ends the process, and never given back: one reason is told."""
 
 
 def leave(what: str, code: int) -> NoReturn:
@@ -32,8 +34,17 @@ def die(what: str, code: int = 1) -> NoReturn:
 
 
 def exit_now(what: str, code: int) -> NoReturn:
-    """End the process from any thread, whatever the main thread is doing; no `finally` of the program runs."""
-    os.write(2, f"tfprov: {what}\n".encode())
+    """End the process from any thread, whatever the main thread is doing; no `finally` of the program runs.
+
+    Its line is the last on stderr: other threads may be in the middle of complaining about the same loss.
+    """
+    _ending.acquire()
+    stderr = 2
+    with contextlib.suppress(OSError):  # out of descriptors: others may write after it then
+        stderr = os.dup(2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    with contextlib.suppress(OSError):  # nobody may be reading any more, and it has to end all the same
+        os.write(stderr, f"tfprov: {what}\n".encode())
     os._exit(code)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfprov.runtime.lazy import tensorflow
 from tfprov.runtime.leaving import Signals, leave
-from tfprov.runtime.progress import Reporter
+from tfprov.runtime.progress import Reporter, say
 from tfprov.runtime.saver import Saver
 from tfprov.runtime.variables import variables_of, write_placement
 
@@ -149,7 +149,7 @@ class Training(ABC):
         self._told, self._told_at = self.step, now
         if loss is None:
             return
-        print(f"step {self.step} loss {loss:.4g}", flush=True)
+        say(f"step {self.step} loss {loss:.4g}")
         summary = tensorflow().summary
         with self._writer.as_default(step=self.step):
             summary.scalar("loss", loss)

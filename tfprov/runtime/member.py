@@ -18,7 +18,7 @@ from tfprov.runtime.joining import ALONE, CHECKPOINT_DIR
 from tfprov.runtime.lazy import tensorflow
 from tfprov.runtime.leaving import Signals, die, exit_now
 from tfprov.runtime.loop import Options, Training
-from tfprov.runtime.peers import Watch, silent
+from tfprov.runtime.peers import TIMEOUT, Watch, silent
 from tfprov.wiring import FLAGS_VARIABLE, OUTSIDE, Wiring, WiringError, from_flags, from_names, from_tf_config
 
 Batches = Callable[[Any, int], Any]
@@ -134,7 +134,7 @@ class Member(ABC):
     def _explain(self, error: Any) -> None:
         """Leave with one line when it was a lost task; return when it was the program."""
         errors = tensorflow().errors
-        if lost := silent(self.needed()):
+        if lost := silent(self.needed(), TIMEOUT):
             self._lost(", ".join(lost))
         if isinstance(error, errors.UnavailableError | errors.AbortedError | errors.CancelledError):
             reason = next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,6 +1,6 @@
-"""`progress.json`: what a task that trains says of itself, for `tfprov status` and `tfprov watch`.
+"""What a task that trains says of itself: `progress.json`, for `tfprov status` and `tfprov watch`, and lines in its log.
 
-A thread writes it, so that a task whose step hangs is seen to hang: `at` goes on, `steps` does not, and `rate` falls to 0.
+A thread writes the file: of a task whose step hangs, `at` goes on, `steps` does not, and `rate` falls to 0.
 Nothing here needs TensorFlow: any training loop can report.
 """
 
@@ -19,6 +19,15 @@ EVERY = 2.0
 
 _SAMPLES = 6
 """Rates are over this many writes, about ten seconds: one slow step is not yet a slow task."""
+
+
+def say(line: str) -> None:
+    """Print `line` and its end in one write, so that nothing TensorFlow's threads print meanwhile gets into it.
+
+    print() makes two of them where output is not buffered, as tfprov has it in a task.
+    """
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 class Reporter:

@@ -11,28 +11,32 @@ import socketserver
 import subprocess
 import tarfile
 import threading
-import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import docker
 import pytest
-from docker.utils.socket import read
 
 from tests.integration.engine import Engine as PrivateEngine
-from tests.integration.local import free_ports, until
+from tests.integration.local import until
 from tests.integration.sshd import Sshd, program, sshd
 from tests.integration.test_ssh import failing, target
+from tests.ports import free_port
 from tfprov.errors import HostError
+from tfprov.hosts import docker_exec
+from tfprov.hosts.docker import DockerRuntime
+from tfprov.hosts.docker_labels import CLUSTER, TASK
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.foreign import ConnectionLost
 from tfprov.hosts.processes import identity
 from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh_link import CHANNELS
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 IMAGE = f"tfprov-test-{uuid.uuid4().hex[:8]}:tiny"
@@ -116,7 +120,8 @@ class Started:
         with engine.errors():
             api = engine.api
             config = api.create_host_config(init=True, port_bindings=how.pop("published", None))
-            made = api.create_container(image, command, host_config=config, labels={"test": IMAGE}, **how)
+            labels = {"test": IMAGE, **how.pop("labels", {})}
+            made = api.create_container(image, command, host_config=config, labels=labels, **how)
             self.id: str = made["Id"]
 
     def __enter__(self) -> "Started":
@@ -185,21 +190,24 @@ def test_a_container_is_attached_to_in_both_directions(engine: Engine, image: st
         send = attached.sendall if hasattr(attached, "sendall") else attached._sock.sendall
         with started:
             send(b"hello\n")
-            frame = b""
-            while not frame.endswith(b"hello\n"):
-                frame += read(attached, 100)
-            assert frame == b"\x01\0\0\0\0\0\0\x06hello\n"
+            assert next(docker_exec.frames(attached)) == (1, b"hello\n")
         engine.hang_up(attached)
 
 
 def test_commands_run_beside_the_program(engine: Engine, image: str) -> None:
     with Started(engine, image, ["sleep", "60"]) as started, engine.errors():
         for number in range(5):  # the answer may come with the headers of the response or after them
-            made = engine.api.exec_create(started.id, ["echo", f"beside {number}"])
-            assert engine.api.exec_start(made["Id"]) == f"beside {number}\n".encode()
-            assert engine.api.exec_inspect(made["Id"])["ExitCode"] == 0
-        made = engine.api.exec_create(started.id, ["sh", "-c", "echo out; echo err >&2"])
-        assert engine.api.exec_start(made["Id"], demux=True) == (b"out\n", b"err\n")
+            assert _printed(engine, started.id, f"echo beside {number}") == (0, {1: f"beside {number}\n"})
+        assert _printed(engine, started.id, "echo out; echo err >&2; exit 3") == (3, {1: "out\n", 2: "err\n"})
+
+
+def _printed(engine: Engine, container: str, script: str) -> tuple[int, dict[int, str]]:
+    told: dict[int, str] = defaultdict(str)
+
+    def output(descriptor: int, data: bytes) -> None:
+        told[descriptor] += data.decode()
+
+    return docker_exec.run(engine.api, container, ["sh", "-c", script], output), told
 
 
 def test_a_big_body_goes_up_in_a_stream(engine: Engine, image: str) -> None:
@@ -217,7 +225,7 @@ def test_many_threads_and_one_connection(remote: Engine, ssh: SSH, server: Sshd,
 
     with ThreadPoolExecutor(16) as pool:
         assert set(pool.map(work, range(96))) == {1}
-    assert len(server.children()) == 1
+    until(lambda: len(server.children()) == 1, "there is one connection, and those of before have ended", 10)
     # What is kept for later is given up when others need it.
     streams = [ssh.stream(["cat"]) for _ in range(8)]
     for stream in streams:
@@ -237,17 +245,31 @@ def test_logs_can_be_followed_while_other_calls_go_on(remote: Engine, ssh: SSH, 
         assert {done.code for done in pool.map(lambda _: ssh.run(["true"]), range(8))} == {0}
 
 
-def test_a_channel_whose_program_has_gone_is_not_used_again(remote: Engine, server: Sshd) -> None:
+def test_more_logs_can_be_followed_than_there_are_channels(remote: Engine, ssh: SSH, image: str) -> None:
+    runtime = DockerRuntime(remote, "many", lambda *_: False, lambda _: (0, ""))
+    tasks = [f"worker/{number}" for number in range(CHANNELS + 2)]
+    counting = ["sh", "-c", "for n in 1 2 3 4 5 6; do echo $n; sleep 1; done; echo end"]
+    with ExitStack() as started, ThreadPoolExecutor(len(tasks)) as pool:
+        for task in tasks:
+            started.enter_context(Started(remote, image, counting, labels={CLUSTER: "many", TASK: task}))
+        followed = [pool.submit(list, runtime.logs(task, follow=True)) for task in tasks]
+        assert {seen.task for seen in runtime.observe().containers} == set(tasks)
+        assert ssh.run(["true"]).code == 0
+        assert [log.result() for log in followed] == [[*"123456", "end"]] * len(tasks)
+
+
+def test_a_channel_whose_program_has_gone_is_not_used_again(remote: Engine, ssh: SSH, server: Sshd) -> None:
     for _ in range(2):
         with remote.errors():
             assert remote.api.ping()
         ended = server.programs(b"dial-stdio")
         assert ended
         for pid in ended:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ends by itself with the one before
+                os.kill(pid, signal.SIGKILL)
         for pid in ended:
             until(partial(_has_ended, pid), "it has ended", 5)
-        time.sleep(0.1)
+        until(lambda: not len(ssh.open().transport._channels), "the end of its channels is known", 5)
 
 
 def _has_ended(pid: int) -> bool:
@@ -303,7 +325,7 @@ def test_a_name_that_is_taken(engine: Engine, image: str) -> None:
 
 
 def test_a_port_that_is_taken(engine: Engine, image: str) -> None:
-    port = free_ports(1)
+    port = free_port()
     how: dict[str, Any] = {"ports": [2222], "published": {2222: ("127.0.0.1", port)}}
     with Started(engine, image, ["sleep", "60"], **how):
         second = Started(engine, image, ["sleep", "60"], **how)

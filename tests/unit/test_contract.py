@@ -83,7 +83,10 @@ def test_a_program_that_is_not_there_ends_with_127_and_says_so(bench: AnyBench) 
 
 
 def test_a_stopped_task_has_ended_because_it_was_stopped(bench: AnyBench) -> None:
-    bench.start(container())
+    bench.start(container(argv=["sh", "-c", "echo up; exec sleep 60"]))
+    if isinstance(bench, MemoryBench):
+        bench.memory.prints("worker/0", "up")
+    until(lambda: "up" in list(bench.runtime.logs("worker/0")))  # before, a container's init may lose a signal
     bench.runtime.stop("worker/0", 5)
     seen = bench.see()
     assert (seen.state, seen.exit_code, seen.stopped, seen.ending) == (State.EXITED, 143, True, "stopped")
@@ -259,7 +262,8 @@ def test_a_signal_reaches_who_handles_it_and_nobody_else(bench: AnyBench) -> Non
     with pytest.raises(HostError, match="h: worker/0 does not run"):
         bench.runtime.signal("worker/0", "SIGUSR1")
     handling = "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: print('got it', flush=True))"
-    waiting = f"{handling}; print('up', flush=True)\nwhile True: time.sleep(1)"
+    # In one write, so that the handler cannot get into the line.
+    waiting = f"{handling}; print('up\\n', end='', flush=True)\nwhile True: time.sleep(1)"
     bench.start(container(argv=["sh", "-c", f'{sys.executable} -c "{waiting}"; exit 3']))
     if isinstance(bench, MemoryBench):
         bench.memory.prints("worker/0", "up", "got it")

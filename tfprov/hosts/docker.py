@@ -7,6 +7,8 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import docker
+
 from tfprov.errors import HostError
 from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
 from tfprov.hosts.base import NOTHING, File
@@ -82,7 +84,14 @@ class DockerRuntime:
     def _inspected(self, *labels: str) -> list[dict[str, Any]]:
         with self.engine.errors():
             listed = self.engine.api.containers(all=True, filters={"label": list(labels)})
-            return [self.engine.api.inspect_container(one["Id"]) for one in listed]
+            return [facts for one in listed if (facts := self._facts(one["Id"]))]
+
+    def _facts(self, container: str) -> dict[str, Any] | None:
+        try:
+            facts: dict[str, Any] = self.engine.api.inspect_container(container)
+        except docker.errors.NotFound:  # removed since it was listed
+            return None
+        return facts
 
     def _find(self, task: str) -> dict[str, Any] | None:
         found = self._inspected(f"{CLUSTER}={self.cluster}", f"{TASK}={task}")
@@ -207,7 +216,15 @@ class DockerRuntime:
         if (found := self._find(task)) is None:
             return
         with self.engine.errors():
-            yield from docker_logs.lines(self.engine.api, found["Id"], tail, follow=follow)
+            if not follow:
+                yield from docker_logs.lines(self.engine.api, found["Id"], tail, follow=False)
+            elif self.engine.followers.acquire(blocking=False):
+                try:
+                    yield from docker_logs.lines(self.engine.api, found["Id"], tail, follow=True)
+                finally:
+                    self.engine.followers.release()
+            else:
+                yield from docker_logs.polled(self.engine.api, found["Id"], tail, self.engine.turn)
 
     def serves(self, task: Task) -> bool:
         """See Runtime."""

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import docker
-from docker.utils.socket import frames_iter
 
 from tfprov.errors import HostError
+from tfprov.hosts import docker_exec
 from tfprov.hosts.docker_archive import directory_for_all
 from tfprov.hosts.docker_labels import CLUSTER, DATA, data_name
 from tfprov.hosts.engine_api import Engine
@@ -107,7 +107,7 @@ class DataVolumes:
                 send = attached.sendall if hasattr(attached, "sendall") else attached._sock.sendall  # noqa: SLF001
                 send(order(data, telling.pause))
                 with telling.sending(send):
-                    for descriptor, piece in frames_iter(attached, tty=False):  # type: ignore[no-untyped-call]
+                    for descriptor, piece in docker_exec.frames(attached):
                         answers.take(descriptor, piece)
             finally:
                 self.engine.hang_up(attached)  # it ends with that, also where this is cut off before it is removed

@@ -1,11 +1,13 @@
 """Running a program inside a container, with its connection closed afterwards."""
 
-from collections.abc import Callable, Sequence
+import io
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
 from signal import Signals
 from typing import Any
 
 import docker
-from docker.utils.socket import frames_iter
 
 from tfprov.errors import HostError
 
@@ -21,6 +23,10 @@ exit $sent"""
 """Sends a signal to every process whose mask of caught signals looks like $1. The first process of a container, which is
 all that the engine itself would send it to, hands it on to a program that may be ended by it."""
 
+_NOTED = 10.0
+"""Seconds for an engine to note how a program has ended whose output has."""
+_HEADER = struct.Struct(">BxxxL")
+
 Output = Callable[[int, bytes], object]
 """Takes what the program prints: 1 or 2, as its file descriptor, and the bytes."""
 
@@ -34,12 +40,34 @@ def run(api: docker.APIClient, container: str, argv: Sequence[str], output: Outp
     made = api.exec_create(container, list(argv))
     stream: Any = api.exec_start(made["Id"], socket=True)
     try:
-        for descriptor, data in frames_iter(stream, tty=False):  # type: ignore[no-untyped-call]
+        for descriptor, data in frames(stream):
             output(descriptor, data)
     finally:
         stream._response.close()  # noqa: SLF001  there is no public way to it
-    code: int = api.exec_inspect(made["Id"])["ExitCode"]
-    return code
+    return _exit_code(api, made["Id"])
+
+
+def _exit_code(api: docker.APIClient, made: str) -> int:
+    """Return it once the engine has noted it, which may be after the end of the output."""
+    deadline = time.monotonic() + _NOTED
+    while (code := api.exec_inspect(made)["ExitCode"]) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return -1 if code is None else int(code)
+
+
+def frames(attached: Any) -> Iterator[tuple[int, bytes]]:
+    """Yield what the program prints behind the socket that the SDK returned, as (descriptor, bytes).
+
+    The engine frames it: 8 bytes of descriptor and length, and so many more. The SDK's own reader looks into the socket,
+    where output that came together with the response's headers is not any more: it is in the response's file.
+    """
+    getattr(attached, "_sock", attached).settimeout(None)  # a program may say nothing for as long as it likes
+    file: io.BufferedReader = attached._response.raw._fp.fp  # noqa: SLF001
+    while header := file.read(_HEADER.size):
+        descriptor, left = _HEADER.unpack(header)
+        while left and (data := file.read1(left)):
+            left -= len(data)
+            yield descriptor, data
 
 
 def signal(api: docker.APIClient, host: str, container: str, number: Signals) -> bool:

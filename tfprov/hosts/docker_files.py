@@ -44,6 +44,8 @@ _VANISHED = b"No such file or directory"
 """What `find` says, and then ends with 1, of a file that was there when it read the directory."""
 _ABSENT = (126, 127, None)
 """How a program ends that is not there: by the shell's word, or by the engine's."""
+_NOT_NOW = -1
+"""How a program ends that a container could not be asked to run: which says nothing of its image."""
 _PYTHON = ("python3", "-I", "-S", "-c")
 """For an image without a shell; without the program's own directory and packages, in which anything may be `json`."""
 _TAIL = '[ -f "$1" ] && [ ! -L "$1" ] || exit 66; exec tail -c "$2" "$1"'
@@ -92,12 +94,15 @@ def _told(said: bytes, directory: str) -> dict[str, File] | None:
 
 
 def _asked(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
-    """Return how a program inside a container ended, None when it cannot be run there, and what it printed and said."""
+    """Return how a program inside a container ended, and what it printed and said.
+
+    None when its image has no such program, _NOT_NOW when the container is gone, or between two lives.
+    """
     said: dict[int, list[bytes]] = {1: [], 2: []}
     try:
         code = docker_exec.run(api, container, argv, lambda where, data: said[where].append(data))
-    except docker.errors.APIError:
-        return None, b"", b""
+    except docker.errors.APIError as error:
+        return _NOT_NOW if error.status_code in (404, 409) else None, b"", b""
     return code, b"".join(said[1]), b"".join(said[2])
 
 

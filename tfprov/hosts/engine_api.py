@@ -22,24 +22,37 @@ from docker.utils import version_lt
 from tfprov.hosts.engine_dial import Dial
 from tfprov.hosts.engine_errors import OLDEST, engine_errors, too_old
 from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh_link import CHANNELS
 
 TIMEOUT = 120.0
 """Seconds without a byte from an engine that end a request; an unpacking layer on a slow disk is silent for a while."""
 _KEPT = 4
 """Idle channels that are kept: the SDK needs one for most of its work."""
+_MANY = 1000
+"""Connections that this machine's own engine bears: far more than a host has tasks."""
 _BASE = "http+docker://engine"
 DOCKER = ("docker",)
 LOCAL = Path("/var/run/docker.sock")
 
 
 class Engine:
-    """The engine of `host`. Use `api` inside of `with engine.errors():`; nothing is connected before that."""
+    """The engine of `host`. Use `api` inside of `with engine.errors():`; nothing is connected before that.
+
+    `followers` has a place for each request that may take a connection for as long as a training; who finds none there
+    takes its `turn` again and again.
+    """
 
     def __init__(
-        self, host: str, adapter: BaseHTTPAdapter, user: Callable[[], str] = str, timeout: float = TIMEOUT
+        self,
+        host: str,
+        adapter: BaseHTTPAdapter,
+        user: Callable[[], str] = str,
+        timeout: float = TIMEOUT,
+        followers: int = _MANY,
     ) -> None:
         self.host = host
         self._adapter, self._user, self._timeout = adapter, user, timeout
+        self.followers, self.turn = threading.Semaphore(followers), threading.Lock()
         self._lock = threading.Lock()
         self._api: docker.APIClient | None = None
 
@@ -48,7 +61,7 @@ class Engine:
         """Return the engine that `command` finds on the host, through sudo where the target says so."""
         adapter = _Adapter(lambda: Dial(ssh, (*command, "system", "dial-stdio")), timeout)
         ssh.on_shortage(adapter.let_go)
-        return cls(ssh.host, adapter, lambda: ssh.user, timeout)
+        return cls(ssh.host, adapter, lambda: ssh.user, timeout, followers=CHANNELS // 2)
 
     @classmethod
     def local(cls, host: str, path: Path = LOCAL, timeout: float = TIMEOUT) -> "Engine":

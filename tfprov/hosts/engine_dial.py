@@ -1,8 +1,6 @@
 """A channel to an engine, in the shape of the socket that http.client, urllib3 and the docker SDK expect."""
 
 import io
-import os
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,10 +47,7 @@ class Dial:
 
     def makefile(self, mode: str = "rb", buffering: int = -1) -> "io.BufferedReader[_Raw]":
         """Return the file that http.client reads a response from."""
-        raw = _Raw(self)
-        reader = io.BufferedReader(raw, _AHEAD)
-        raw.reader = weakref.ref(reader)
-        return reader
+        return io.BufferedReader(_Raw(self), _AHEAD)
 
     def _reason(self) -> HostError:
         code = self._stream.wait(_PATIENCE)
@@ -61,17 +56,10 @@ class Dial:
 
 
 class _Raw(io.RawIOBase):
-    """What the SDK takes for the socket itself, and reads from past the file in which it found it.
-
-    What the file has read ahead, such as the output of a program that came with the headers, is handed out first.
-    """
-
-    reader: "weakref.ref[io.BufferedReader[_Raw]]"
+    """What the SDK takes for the socket itself."""
 
     def __init__(self, dial: Dial) -> None:
         self.sock = dial
-        self._asleep = False
-        self._ready: int | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.sock, name)
@@ -79,39 +67,8 @@ class _Raw(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int | None:
-        if self._asleep:
-            return None
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         data = self.sock.recv(len(view))
         view[: len(data)] = data
         return len(data)
-
-    def recv(self, size: int) -> bytes:
-        ahead = self._ahead()
-        return self.reader().read1(min(size, ahead)) if ahead else self.sock.recv(size)  # type: ignore[union-attr]
-
-    def _ahead(self) -> int:
-        """Return how many bytes the file holds; it would wait for the first one if it were not told to find none."""
-        reader = self.reader()
-        if reader is None or reader.closed:
-            return 0
-        self._asleep = True
-        try:
-            return len(reader.peek())
-        finally:
-            self._asleep = False
-
-    def fileno(self) -> int:
-        """Return what can be polled: the channel, or something that is always ready while there is more to hand out."""
-        if not self._ahead():
-            return int(self.sock.fileno())
-        if self._ready is None:
-            self._ready = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        return self._ready
-
-    def close(self) -> None:
-        if self._ready is not None:
-            os.close(self._ready)
-            self._ready = None
-        super().close()

@@ -80,7 +80,8 @@ class ReverseForwards:
             served = self._serving.get(port)
         # `GatewayPorts yes` in sshd_config opens what we asked for the loopback to the whole network.
         if served is None or not _is_loopback(origin):
-            channel.close()
+            with contextlib.suppress(paramiko.SSHException, OSError, EOFError):  # the connection has ended
+                channel.close()
         else:
             served.serve(channel)
 

@@ -82,7 +82,7 @@ def probe(target):
     end = time.monotonic() + patience
     while True:
         found = once(address, port, greeting)
-        if not greeting or found not in ("refused", "closed") or time.monotonic() > end:
+        if not greeting or found not in ("refused", "closed", "no route", "silent") or time.monotonic() > end:
             return found
         time.sleep(0.2)
 with ThreadPoolExecutor(min(32, len(targets))) as pool:

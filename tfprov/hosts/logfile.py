@@ -15,10 +15,9 @@ def last_lines(paths: Sequence[Path], count: int | None) -> list[str]:
     """Return the last `count` lines (default: all) of the files in turn; what is not UTF-8 shows as U+FFFD."""
     lines: list[str] = []
     for path in paths:
-        if path.exists():
-            lines.extend(_clean(line) for line in path.read_bytes().split(b"\n"))
-            if lines and not lines[-1]:
-                lines.pop()
+        lines.extend(_clean(line) for line in _whole(path).split(b"\n"))
+        if not lines[-1]:
+            lines.pop()
     return lines if count is None else lines[max(0, len(lines) - count) :]
 
 
@@ -28,8 +27,7 @@ def follow(path: Path, tail: int | None, running: Callable[[], bool]) -> Iterato
     rest = b""
     while True:
         alive = running()  # asked before reading, so that the last lines before an end are not missed
-        size = path.stat().st_size if path.exists() else 0
-        offset = 0 if size < offset else offset
+        offset = 0 if _size(path) < offset else offset
         while data := _read(path, offset):
             offset += len(data)
             *lines, rest = (rest + data).split(b"\n")
@@ -54,9 +52,9 @@ def split(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def _start(path: Path, tail: int | None) -> int:
-    if tail is None or not path.exists():
+    if tail is None:
         return 0
-    data = path.read_bytes()
+    data = _whole(path)
     if tail == 0:
         return len(data)
     position = len(data) - data.endswith(b"\n")
@@ -67,11 +65,25 @@ def _start(path: Path, tail: int | None) -> int:
     return position + 1
 
 
-def _read(path: Path, offset: int) -> bytes:
+# A log may go at any moment, for a new one or with its task: it is not looked for, and then read.
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _whole(path: Path) -> bytes:
+    return _read(path, 0, -1)
+
+
+def _read(path: Path, offset: int, size: int = _CHUNK) -> bytes:
     try:
         with path.open("rb") as file:
             file.seek(offset)
-            return file.read(_CHUNK)
+            return file.read(size)
     except FileNotFoundError:
         return b""
 

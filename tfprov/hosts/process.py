@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tarfile
@@ -80,8 +81,8 @@ class ProcessRuntime:
     def _observed(self, directory: TaskDir) -> Observed:
         job, _, index = directory.path.name.rpartition("-")
         ordered = directory.read("order.json") or {}
-        facts = directory.read("state.json") or {}
-        state = _state(directory, facts)
+        supervised, facts = directory.told()
+        state = _state(supervised, facts)
         restarting = state is State.RUNNING and facts.get("state") == "restarting"
         return Observed(
             task=f"{job}/{index}",
@@ -170,7 +171,8 @@ class ProcessRuntime:
         if directory.is_supervised():
             (directory.path / "grace").write_text(str(grace))
             if is_alive(facts.get("supervisor"), facts.get("supervisor_identity")):
-                os.kill(facts["supervisor"], signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):  # its task has just ended by itself
+                    os.kill(facts["supervisor"], signal.SIGTERM)
             until(lambda: not directory.is_supervised(), grace + _SETTLE)
             if directory.is_supervised():
                 raise HostError(self.host, f"{task} did not stop (supervisor {facts.get('supervisor')})")
@@ -229,17 +231,17 @@ class ProcessRuntime:
     @_mapped
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
-        base = self.task_dir(task).checkpoints
+        base = str(self.task_dir(task).checkpoints)
         found = {}
         for parent, _, names in os.walk(base):
             for name in names:
-                path = Path(parent, name)
+                path = os.path.join(parent, name)  # noqa: PTH118  while a training is followed, paths cost half of this
                 try:
-                    status = path.lstat()
+                    status = os.lstat(path)
                 except FileNotFoundError:  # the chief removes old checkpoints while we look
                     continue
-                if path.is_file() and not path.is_symlink():
-                    found[path.relative_to(base).as_posix()] = File(status.st_size, status.st_mtime)
+                if stat.S_ISREG(status.st_mode):
+                    found[path[len(base) + 1 :]] = File(status.st_size, status.st_mtime)
         return found
 
     @_mapped
@@ -288,8 +290,7 @@ class ProcessRuntime:
             raise HostError(self.host, f"no such command: {argv[0]}") from None
 
 
-def _state(directory: TaskDir, facts: Mapping[str, Any]) -> State:
-    supervised = directory.is_supervised()
+def _state(supervised: bool, facts: Mapping[str, Any]) -> State:
     stated = facts.get("state")
     if stated == "exited" and not supervised:
         return State.EXITED

@@ -106,12 +106,17 @@ def _listener(port: int) -> str | None:
 def _holder(inodes: set[str]) -> str:
     links = {f"socket:[{inode}]" for inode in inodes}
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if any(str(fd.readlink()) in links for fd in (process / "fd").iterdir()):
+        with contextlib.suppress(OSError):  # it ended, or belongs to another user
+            if any(_leads_to(fd) in links for fd in (process / "fd").iterdir()):
                 return f"{(process / 'comm').read_text().strip()} (pid {process.name})"
-        except OSError:  # it ended, or belongs to another user
-            continue
     return "another user's process"
+
+
+def _leads_to(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except FileNotFoundError:  # closed since it was listed
+        return ""
 
 
 def until(done: Callable[[], bool], seconds: float) -> None:

@@ -1,7 +1,11 @@
 """A number of places, of which each is taken by one at a time."""
 
 import queue
+import time
 from collections.abc import Callable, Sequence
+
+_AGAIN = 0.2
+"""Seconds between two questions for places held idle: one that was busy at the first may have become idle since."""
 
 
 class Slots:
@@ -19,13 +23,17 @@ class Slots:
 
     def take(self, patience: float) -> bool:
         """Take a place, waiting up to `patience` seconds; return whether there was one."""
-        if self._free.empty():
-            self.reclaim()
-        try:
-            self._free.get(timeout=patience)
-        except queue.Empty:
-            return False
-        return True
+        deadline = time.monotonic() + patience
+        while True:
+            if self._free.empty():
+                self.reclaim()
+            try:
+                self._free.get(timeout=max(0.0, min(_AGAIN, deadline - time.monotonic())))
+            except queue.Empty:
+                if time.monotonic() < deadline:
+                    continue
+                return False
+            return True
 
     def give(self) -> None:
         """Give a place back."""

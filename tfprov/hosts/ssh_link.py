@@ -53,7 +53,7 @@ class Link:
     @property
     def alive(self) -> bool:
         """Whether the connection can be used."""
-        return bool(self.transport.is_active())
+        return bool(self.transport.is_active()) and not self.transport.packetizer.over
 
     @property
     def user(self) -> str:
@@ -142,7 +142,7 @@ class Link:
 
     def _transport(self, sock: Any, keys: HostKeys, limit: float, options: dict[str, Any]) -> Any:
         transport = paramiko.Transport(cast(Any, Heard(sock)), packetizer_class=Packets, **options)
-        transport.handshake_timeout = limit
+        transport.handshake_timeout = 2 * limit  # its end looks like the other side's: start_client's limit comes first
         security = transport.get_security_options()
         security.ciphers = _CIPHERS
         security.key_types = known_first(keys.known, security.key_types)

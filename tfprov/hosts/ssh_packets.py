@@ -20,19 +20,24 @@ from paramiko.common import (
     MSG_CHANNEL_EXTENDED_DATA,
     MSG_CHANNEL_OPEN,
     MSG_CHANNEL_OPEN_SUCCESS,
+    MSG_DISCONNECT,
 )
-from paramiko.packet import Packetizer
+from paramiko.packet import NeedRekeyException, Packetizer
 
 _FOR_OPEN_CHANNELS = (MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, MSG_CHANNEL_EOF)
 
 
 class Packets(Packetizer):
-    """Sends nothing on a channel after its CLOSE. Channels are known by the numbers that the host gave them."""
+    """Sends nothing on a channel after its CLOSE. Channels are known by the numbers that the host gave them.
+
+    `over` is whether the connection is at its end: paramiko first wakes all who read from it, and only then says so.
+    """
 
     REKEY_BYTES = 2**36
 
     def __init__(self, sock: Any) -> None:
         super().__init__(sock)
+        self.over = False
         self._closed_channels: set[int] = set()
         self._order = threading.Lock()
 
@@ -48,7 +53,14 @@ class Packets(Packetizer):
 
     def read_message(self) -> tuple[int, Any]:
         """Return the next message, and note when the host gives a number to a new channel."""
-        kind, message = super().read_message()
+        try:
+            kind, message = super().read_message()
+        except NeedRekeyException:
+            raise
+        except Exception:
+            self.over = True
+            raise
+        self.over = kind == MSG_DISCONNECT
         if kind == MSG_CHANNEL_OPEN_SUCCESS:  # our number, theirs, ...: RFC 4254, 5.1
             self._opened(_number(message.asbytes(), 4))
         elif kind == MSG_CHANNEL_OPEN:  # the name of its kind, their number, ...

@@ -19,6 +19,8 @@ from tfprov.hosts.taskdir import TaskDir
 
 LOG_LIMIT = 10 * 1024 * 1024
 """Bytes after which a log starts anew; one older part is kept, so that a flood of output ends at twice this."""
+_LATE = 1024 * 1024
+"""Bytes of the older part left for what the task writes while it is copied."""
 _BACKOFF = (1, 2, 4, 8)
 """Seconds before each restart; the last one repeats."""
 _SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
@@ -114,9 +116,10 @@ class Supervisor:
         if (size := log.stat().st_size) <= LOG_LIMIT:
             return
         with log.open("rb") as source, self.directory.older_log.open("wb") as older:
-            source.seek(size - LOG_LIMIT)
-            older.write(source.read(LOG_LIMIT))  # no more: a fast writer must not keep us copying
-        os.truncate(log, 0)  # the task appends, so its next line lands at the new start
+            source.seek(size - LOG_LIMIT + _LATE)
+            older.write(source.read(LOG_LIMIT - _LATE))  # no more: a fast writer must not keep us copying
+            older.write(source.read(_LATE))  # but what it has written meanwhile may be its last word
+            os.truncate(log, 0)  # the task appends, so its next line lands at the new start
 
     def wants_restart(self, code: int) -> bool:
         """Whether the task is to be started again after it ended with `code`."""
@@ -137,7 +140,7 @@ class Supervisor:
 def main() -> int:
     """Start the supervisor of the directory in argv[1]; return when its task has started."""
     directory = TaskDir(Path(sys.argv[1]))
-    lock = directory.lock(patience=2.0)
+    lock = directory.lock(patience=10.0)
     before = directory.read("state.json") or {}
     if lock is None or is_alive(before.get("pid"), before.get("identity")):
         print("the task is already running", file=sys.stderr)

@@ -73,6 +73,14 @@ class TaskDir:
             os.close(descriptor)
         return False
 
+    def told(self) -> tuple[bool, dict[str, Any]]:
+        """Return whether a supervisor lives, and what it last said: of one time, for it may end between the two."""
+        while True:
+            supervised = self.is_supervised()
+            facts = self.read("state.json") or {}
+            if self.is_supervised() is supervised:
+                return supervised, facts
+
 
 def complete(directory: Path) -> list[Path]:
     """Return the entries of `directory` in order, without those that are half-made or half-removed (a dot in front)."""

@@ -61,7 +61,7 @@ def scalars(stream: BinaryIO) -> Iterator[Scalar]:
 _RATE = "global_step/sec"
 # Bytes read from the end: more only while something is wanted and fewer than _RECENT records were seen, and the last of
 # them, for the sake of files that end in a huge graph or image, only while there is no step at all.
-_TAILS = tuple(1 << bits for bits in (18, 21, 24, 27))
+_TAILS = tuple(1 << bits for bits in (16, 18, 21, 24, 27))
 _RECENT = 1024
 
 

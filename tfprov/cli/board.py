@@ -24,6 +24,6 @@ def tensorboard_command(port: int | None, **options: Any) -> None:
         context = context_of(options, printer)
         with board(context, port) as found:
             task = found.container.task
-            printer.note(f"{task.name} on {task.host}: {found.url} (Ctrl-C ends this, not the TensorBoard)")
             with suppress(KeyboardInterrupt):
+                printer.note(f"{task.name} on {task.host}: {found.url} (Ctrl-C ends this, not the TensorBoard)")
                 stay(context, found)

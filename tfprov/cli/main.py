@@ -1,5 +1,6 @@
 """The `tfprov` command: finds the verb, imports only what that verb needs, and ends with the right exit code."""
 
+import contextlib
 import gc
 import os
 import re
@@ -49,7 +50,13 @@ def main() -> NoReturn:
     gc.disable()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    sys.exit(_run(sys.argv[1:]))
+    code = _run(sys.argv[1:])
+    if code == INTERRUPTED:  # threads that read logs, or wait for a host, must not hold the user up
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
@@ -63,7 +70,9 @@ def _run(argv: list[str]) -> int:
         sys.stdout.flush()
     except click.exceptions.Exit as end:
         return end.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt):  # click has ended its line otherwise
+            print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         return _fail(f"error: no verb; see `{error.ctx.command_path if error.ctx else 'tfprov'} --help`", 2)
@@ -73,9 +82,6 @@ def _run(argv: list[str]) -> int:
         return max(_fail(str(one), error.exit_code) for one in error.errors)
     except TfprovError as error:
         return _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        os._exit(INTERRUPTED)  # threads that read logs or wait for a host must not hold the user up
     except BrokenPipeError:  # `tfprov logs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

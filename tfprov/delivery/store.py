@@ -1,5 +1,9 @@
 """Packed code on the controller: a directory of archives named by their digest."""
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tfprov.delivery.code import Code
@@ -25,13 +29,26 @@ class CodeStore:
     def put(self, code: Code) -> None:
         """Store `code`, and drop what has not been used for longest."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        replace(self._path(code.digest), code.archive)
-        by_age = sorted(self.directory.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in by_age[KEEP:]:
-            path.unlink(missing_ok=True)
+        with self._held():
+            replace(self._path(code.digest), code.archive)
+            by_age = sorted(self.directory.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+            for path in by_age[KEEP:]:
+                path.unlink()
 
     def get(self, digest: str) -> bytes:
         """Return the archive of `digest`."""
         path = self._path(digest)
-        path.touch()
-        return path.read_bytes()
+        with self._held():
+            archive = path.read_bytes()
+            path.touch()
+        return archive
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Keep other runs out: those of other clusters have the same store, and maybe the same code."""
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)

@@ -68,15 +68,15 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
     leave = False
     try:
         yield pool
-    except _AtOnce:
+    except AtOnce:
         leave = True
         raise
     finally:
         pool.shutdown(wait=not leave, cancel_futures=leave)
 
 
-class _AtOnce(KeyboardInterrupt):
-    """The second Ctrl-C."""
+class AtOnce(KeyboardInterrupt):
+    """The second Ctrl-C, after the first one has been told: nothing is waited for any more."""
 
 
 def _carry_out(
@@ -84,27 +84,28 @@ def _carry_out(
 ) -> KeyboardInterrupt | None:
     """Perform what is `waiting`, and leave there what cannot be; return the Ctrl-C that came meanwhile."""
     interrupted: KeyboardInterrupt | None = None
+    told = False
     running: dict[Future[None], Action] = {}
     while waiting or running:
-        if interrupted is None:
-            for action in _ready(waiting, outcome):
-                waiting.remove(action)
+        try:
+            if interrupted is not None and not told:
+                told = True
+                context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
+                for data in context.data.values():  # which would take its time, and can be gone on with
+                    data.cut()
+            for action in _ready(waiting, outcome) if interrupted is None else ():
                 context.report.started(action)
                 running[pool.submit(_perform, context, action, run)] = action
-        if not running:
-            break
-        try:
+                waiting.remove(action)
+            if not running:
+                break
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
-        except KeyboardInterrupt as interrupt:
+            for future in finished:
+                _settle(context, running.pop(future), future, outcome)
+        except KeyboardInterrupt as interrupt:  # it may come anywhere, and the second one while the first is told
             if interrupted is not None:
-                raise _AtOnce from interrupt
+                raise AtOnce from interrupt
             interrupted = interrupt
-            context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
-            for data in context.data.values():  # which would take its time, and can be gone on with
-                data.cut()
-            continue
-        for future in finished:
-            _settle(context, running.pop(future), future, outcome)
     return interrupted
 
 

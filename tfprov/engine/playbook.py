@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tfprov.config.patterns import match
 from tfprov.engine.context import Context
+from tfprov.engine.execute import AtOnce
 from tfprov.engine.locking.lock import Lock
 from tfprov.engine.observe import missing, observe
 from tfprov.engine.steps import RUN, check
@@ -79,9 +80,9 @@ class _Player:
         context = replace(_hosts(self.context, one), tolerant=one.always)
         before: Observation | None = None
         for step in one.steps:
-            if not _applies(context, step.when) or not _tagged(self.options.tags, one.tags | step.tags):
-                continue
-            try:
+            try:  # a signal may come at any moment, and an `always` play is played after it all the same
+                if not _applies(context, step.when) or not _tagged(self.options.tags, one.tags | step.tags):
+                    continue
                 self.see_to_the_lock(context, step)
                 if before is None and step.module == "start" and not (self.options.partial or self.options.check):
                     before = observe(context)
@@ -100,7 +101,7 @@ class _Player:
     def noted(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
         """Return the error, unless it is the second Ctrl-C, which leaves at once."""
         if isinstance(error, KeyboardInterrupt):
-            if self.interrupted:
+            if self.interrupted or isinstance(error, AtOnce):
                 raise error
             self.interrupted = True
         return error

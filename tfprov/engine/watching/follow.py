@@ -13,10 +13,10 @@ from tfprov.engine.watching.watch import Watch
 from tfprov.errors import TaskFailed, TfprovError
 from tfprov.model.state import Observation, Observed, State
 
-_LOOK = 0.5
+_LOOK = 1.0
 """Seconds between two looks at the tasks."""
-_PROGRESS = 1.0
-"""Seconds between two readings of the chief's event file."""
+_PROGRESS = 2.0
+"""Seconds between two readings of the chief's event file: one takes milliseconds of a core that may be a worker's, too."""
 PATIENCE = 300.0
 """Seconds the chief's host may be out of reach: a switch that restarts, or a laptop that changes networks, takes a minute
 or two, and the training needs nothing of us meanwhile."""
@@ -111,7 +111,7 @@ class _Training:
         """Return what the training cannot do without and loses with a task; empty where it can go on."""
         job = observed.task.partition("/")[0]
         wanted = self.context.container(observed.task)
-        strategy = wanted.env.get("TFPROV_STRATEGY", "") if wanted is not None else ""
+        strategy = wanted.strategy if wanted is not None else ""
         return "it" if job == "worker" and strategy in _TOGETHER else _INDISPENSABLE.get(job, "")
 
     def tell_progress(self) -> None:

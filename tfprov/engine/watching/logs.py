@@ -3,7 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
@@ -18,19 +18,23 @@ _AT_ONCE = 10_000
 """Lines that wait for whoever shows them, before their tasks' logs are read on."""
 
 
-def log_lines(context: Context, found: Sequence[Observed], *, tail: int | None) -> Iterator[tuple[str, str]]:
+def log_lines(
+    context: Context, found: Sequence[Observed], *, tail: int | None, stop: threading.Event | None = None
+) -> Iterator[tuple[str, str]]:
     """Follow the logs of the tasks in `found` at once; ends when all of them have ended.
 
-    A host that is lost on the way is tried until it is back; what its tasks printed meanwhile is left out.
+    A host that is lost on the way is tried until it is back; what its tasks printed meanwhile is left out. Once `stop`
+    is set, a host that is lost has been left, and is nothing to tell.
     """
     lines: queue.Queue[tuple[str, str] | None] = queue.Queue(maxsize=_AT_ONCE)
-    stop = threading.Event()
+    stop = stop or threading.Event()
     lost: set[str] = set()
 
     def read(observed: Observed) -> None:
         try:
-            for line in _lines(context, observed, tail, lost, stop):
-                lines.put((observed.task, line))
+            with suppress(BrokenPipeError):  # nobody reads what is shown any more: `tfprov logs -f | head`
+                for line in _lines(context, observed, tail, lost, stop):
+                    lines.put((observed.task, line))
         finally:
             lines.put(None)
 
@@ -59,6 +63,8 @@ def _lines(
                 lost.discard(host)
                 yield line
         except HostError as error:
+            if stop.is_set():
+                return
             if host not in lost:
                 lost.add(host)
                 what = error.reason.partition(";")[0]
@@ -77,10 +83,11 @@ def logs(context: Context) -> Iterator[None]:
     def pump() -> None:
         seen = observe(context, tolerant=True)
         found = [observed for c in context.wanted if (observed := context.observed(c.task.name, seen))]
-        for task, line in log_lines(context, found, tail=None):
-            if stop.is_set():
-                return
-            context.report.log(task, line)
+        with suppress(OSError):  # nobody reads what is shown any more: `tfprov run | head`
+            for task, line in log_lines(context, found, tail=None, stop=stop):
+                if stop.is_set():
+                    return
+                context.report.log(task, line)
 
     thread = threading.Thread(target=pump, daemon=True)
     thread.start()

@@ -12,7 +12,7 @@ from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation
 
 _MOST = 2 * 1024 * 1024
-"""Bytes looked at: this is asked every second, perhaps over a slow line; a quarter of a megabyte does for most files."""
+"""Bytes looked at: this is asked all the time, perhaps over a slow line; 64 KiB do for most files."""
 _SLACK = 1024 * 1024
 """Bytes that a file may grow by, between its listing and its reading."""
 

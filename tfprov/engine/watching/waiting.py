@@ -52,7 +52,8 @@ class _Start:
 
     def __init__(self, context: Context, probes: Probes) -> None:
         self.context, self.probes = context, probes
-        self.pending = [container for container in context.wanted if context.allows(container.task.host)]
+        self.allowed = [container for container in context.wanted if context.allows(container.task.host)]
+        self.pending = self.allowed
         self.served: set[str] = set()
 
     def hosts(self) -> list[str]:
@@ -64,21 +65,30 @@ class _Start:
         up = [container for container in self.pending if self.is_up(container, seen)]
         self.pending = [container for container in self.pending if container not in up]
         chief = self.context.chief(seen)
-        return not self.pending or (chief is not None and chief.finished)
+        if chief is not None and chief.finished:
+            return True
+        for container in self.allowed:  # what has come up may have gone since
+            self.check(container, seen)
+        return not self.pending
 
     def is_up(self, container: Container, seen: Observation) -> bool:
         """Return whether a task serves and has joined, or needs to do neither."""
         task = container.task
         if task.host not in seen.hosts:
             return False
-        observed = self.context.observed(task.name, seen)
+        observed = self.check(container, seen)
         if observed is None:
             raise TaskFailed(task.name, f"is not there on {task.host}; start it with `tfprov up`")
-        if observed.state is not State.RUNNING and not observed.finished:
-            raise failure(self.context, observed, seen)
         if observed.finished or not needs_port(self.context, container):
             return True
         return self.serves(container) and not self.unjoined(container, seen)
+
+    def check(self, container: Container, seen: Observation) -> Observed | None:
+        """Return what was seen of a task; TaskFailed when it has ended badly."""
+        observed = self.context.observed(container.task.name, seen)
+        if observed is not None and observed.state is not State.RUNNING and not observed.finished:
+            raise failure(self.context, observed, seen)
+        return observed
 
     def serves(self, container: Container) -> bool:
         """Return whether a task answers on its own host."""

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -13,33 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_ports
+
 PROGRAMS = Path(__file__).parents[2] / "images" / "train" / "programs"
 
 SLEEPER = "import sys, time; print('up', sys.argv[1:], flush=True); time.sleep(600)"
-
-
-def free_ports(count: int) -> int:
-    """Return the first of `count` consecutive ports that are free now.
-
-    Below the ephemeral range, so that no client takes one of them, and apart for each of pytest's parallel workers.
-    """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    low = 10000 + 5000 * (worker % 4)
-    firsts = list(range(low, low + 5000 - count, count))
-    offset = int(time.monotonic() * 100) % len(firsts)
-    for first in firsts[offset:] + firsts[:offset]:
-        if all(_is_free(port) for port in range(first, first + count)):
-            return first
-    raise RuntimeError("no free ports")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 class Local:
@@ -64,7 +41,7 @@ class Local:
         )
         return [sys.executable, "-m", "tfprov", *verb]
 
-    def __call__(self, *arguments: str, code: int = 0, timeout: float = 120) -> str:
+    def __call__(self, *arguments: str, code: int = 0, timeout: float = 600) -> str:
         """Run a verb to its end, expect its exit code, and return what it printed."""
         done = subprocess.run(
             self.command(*arguments),

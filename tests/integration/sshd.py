@@ -4,12 +4,13 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.ports import free_port
 
 PATIENCE = 10.0
 """Seconds until an sshd that does not answer fails the test."""
@@ -33,13 +34,6 @@ def fingerprint(public: Path) -> str:
     """Return the SHA256 fingerprint as OpenSSH shows it."""
     command = ["ssh-keygen", "-l", "-E", "sha256", "-f", str(public)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[1]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -146,10 +140,10 @@ class Sshd:
 
 def _children(parent: int) -> list[int]:
     found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if int(status.read_text().rpartition(")")[2].split()[1]) == parent:
-                found.append(int(status.parent.name))
+            if int((process / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(process.name))
     return found
 
 

@@ -19,6 +19,7 @@ from tests.integration.local import Local, local, until
 from tests.integration.remote import Cluster, cluster, standin, training
 from tests.integration.testhost import Host
 from tests.integration.testhosts import Lab
+from tfprov.hosts import docker_exec
 from tfprov.hosts.docker_labels import container_name
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ all:
       cluster: board
       code: PROGRAMS
       command: [python, linear.py]
-      flags: {train_steps: 4000, learning_rate: 0.001, save_every_steps: 200}
+      flags: {train_steps: 20000, learning_rate: 0.001, save_every_steps: 200}
       env: {TF_CPP_MIN_LOG_LEVEL: "2"}
       port: PORT
   children:
@@ -166,9 +167,9 @@ def host(remote: Cluster, images: Images) -> Host:
 
 def inside(host: Host, task: str, *argv: str) -> tuple[int, str]:
     """Run a program in a task's container, as its user."""
-    done = host.client.containers.get(container_name("lab", task)).exec_run(list(argv))
-    assert isinstance(done.output, bytes)
-    return done.exit_code or 0, done.output.decode()
+    said: list[bytes] = []
+    code = docker_exec.run(host.client.api, container_name("lab", task), argv, lambda _, data: said.append(data))
+    return code, b"".join(said).decode()
 
 
 def assert_only_reads(host: Host) -> None:

@@ -114,7 +114,7 @@ def test_what_fetches_may_do_nothing_else(bench: DataBench) -> None:
     bench.web.held = {"/train"}
     thread = threading.Thread(target=bench.fetch, args=(data,))
     thread.start()
-    assert bench.web.half_sent.wait(60)
+    until(lambda: bool(bench.web.halves), 60)
     (made,) = bench.containers()
     told = made.attrs["HostConfig"]
     assert (told["CapDrop"], told["SecurityOpt"], told["PidsLimit"]) == (["ALL"], ["no-new-privileges"], 64)
@@ -178,7 +178,7 @@ def test_a_fetch_that_is_killed_is_not_called_whole_and_gone_on_with(bench: Data
 
     thread = threading.Thread(target=fetch)
     thread.start()
-    assert bench.web.half_sent.wait(60)
+    until(lambda: bool(bench.web.halves), 60)
     bench.containers()[0].kill()
     thread.join(60)
     assert errors == ["h: the data was not fetched to its end: it was ended; run this again: it goes on where it was"]
@@ -208,7 +208,7 @@ def test_a_fetch_ends_with_whoever_asked_for_it(bench: DataBench) -> None:
     file = data.files[0]
     words = [str(bench.socket), CLUSTER, bench.image, file.name, file.url, file.sha256]
     asking = subprocess.Popen([sys.executable, "-c", program, *words])
-    assert bench.web.half_sent.wait(60)
+    until(lambda: bool(bench.web.halves), 60)
     os.kill(asking.pid, signal.SIGKILL)
     asking.wait()
     until(lambda: bench.containers() == [], 30)

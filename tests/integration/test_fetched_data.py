@@ -72,9 +72,9 @@ def write(here: Local, data: str) -> None:
         """)
 
 
-def told(here: Local | Cluster, task: str) -> str:
-    """Return the last line of a task's log."""
-    return here("logs", task).rstrip().splitlines()[-1]
+def says(here: Local | Cluster, task: str, what: str) -> None:
+    """Wait until the last line of a task's log has `what` in it: the task has started, and may not have printed yet."""
+    until(lambda: what in "".join(here("logs", task).rstrip().splitlines()[-1:]), f"{task} says {what}")
 
 
 def test_data_is_fetched_once_read_by_all_and_fetched_anew_only_when_it_is_other_data(
@@ -86,7 +86,7 @@ def test_data_is_fetched_once_read_by_all_and_fetched_anew_only_when_it_is_other
     assert "(5.1 MB fetched)" in printed
     assert printed.index("ok       fetch") < printed.index("ok       start")
     for task in ("worker/0", "worker/1"):
-        assert f"{{'test': 5, 'train': {len(BIG)}}}" in told(here, task)
+        says(here, task, f"{{'test': 5, 'train': {len(BIG)}}}")
     assert len(web.requests) == 2
     write(here, written(web, {"/test": "test", "/train": "train"}).replace("/train", "/train?key=2"))
     assert "nothing to do" in here("up")
@@ -94,7 +94,7 @@ def test_data_is_fetched_once_read_by_all_and_fetched_anew_only_when_it_is_other
     printed = here("plan")
     assert printed.count("data.fetch: ") == 2
     here("up")
-    assert "{'test': 5}" in told(here, "worker/1")
+    says(here, "worker/1", "{'test': 5}")
     assert len(web.requests) == 3
     here("down", "--discard")
     here("up")
@@ -119,20 +119,20 @@ def test_a_fetch_goes_on_where_the_controller_was_killed(here: Local, web: WebSe
     write(here, written(web, {"/train": "train"}))
     web.held = {"/train"}
     first = here.start("up")
-    assert web.half_sent.wait(60)
+    until(lambda: web.halves, "half of it is there")
     first.kill()
     first.wait()
     web.held = set()
     assert "fetch data" in here("up")
     assert web.requests[-1][1].startswith("bytes=")
-    assert str(len(BIG)) in told(here, "worker/0")
+    says(here, "worker/0", str(len(BIG)))
 
 
 def test_ctrl_c_ends_a_fetch_at_once(here: Local, web: WebServer) -> None:
     write(here, written(web, {"/train": "train"}))
     web.held = {"/train"}
     first = here.start("up")
-    assert web.half_sent.wait(60)
+    until(lambda: web.halves, "half of it is there")
     first.send_signal(signal.SIGINT)
     printed = first.communicate(timeout=60)[0]
     assert first.returncode == 130
@@ -187,7 +187,7 @@ def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_taken_for
         write({"/train": "train"})
         web.held = {"/train"}
         first = remote.start("up")
-        until(lambda: len(web.requests) == 2 or first.poll() is not None, "both hosts ask for the data", 240)
+        until(lambda: len(web.halves) == 2 or first.poll() is not None, "both hosts have half of the data", 240)
         assert first.poll() is None, first.communicate()[0]
         first.send_signal(signal.SIGINT)
         printed = first.communicate(timeout=60)[0]
@@ -199,13 +199,13 @@ def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_taken_for
         printed = remote("up")
         assert printed.count("ok       fetch data ") == 2
         assert all(ranged.startswith("bytes=") for _, ranged in web.requests[2:])
-        assert f"{{'train': {len(BIG)}}}" in told(remote, "worker/1")
+        says(remote, "worker/1", f"{{'train': {len(BIG)}}}")
         asked = len(web.requests)
         assert "nothing to do" in remote("up")
         write({"/test": "test"})
         printed = remote("up")
         assert printed.count("ok       fetch data ") == 2
-        assert "{'test': 5}" in told(remote, "worker/0")
+        says(remote, "worker/0", "{'test': 5}")
         assert (volumes(remote), len(web.requests)) == ([4, 4], asked + 2)
         remote("down", "--discard")
         assert volumes(remote) == [2, 2]

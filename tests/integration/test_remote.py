@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tfprov.hosts import docker_exec
+
 from .images import STANDIN, Images
 from .local import until
 from .remote import Cluster, cluster, standin
@@ -198,12 +200,12 @@ def test_a_training_goes_on_on_other_hosts(three: Cluster, archive: Path) -> Non
     until(lambda: "step 12" in three("logs", "worker/0"), "some steps")
     three("down")
     _, _, one, two = three.lab.hosts
-    three.write({"ps": [one], "worker": [two]}, standin(archive))
+    # Slowly: the task removes old checkpoints, in the end also the one it began with.
+    three.write({"ps": [one], "worker": [two]}, standin(archive, step_seconds=10))
     printed = three("up", "--resume")
     assert re.search(r"goes on from step \d+", printed)
-    made = two.client.containers.get("tfprov-lab-worker-0")
-    listed = made.exec_run(["ls", "/checkpoints"]).output
-    assert isinstance(listed, bytes)
+    listed = bytearray()
+    docker_exec.run(two.client.api, "tfprov-lab-worker-0", ["ls", "/checkpoints"], lambda _, data: listed.extend(data))
     gathered = sorted((three.directory / "checkpoints" / "lab").glob("model.ckpt-*.index"))
     newest = max(gathered, key=lambda path: int(re.findall(r"\d+", path.name)[0]))
     assert newest.name in listed.decode()

@@ -1,5 +1,6 @@
 """What is rendered runs: under docker-compose, on a swarm of one node, and as a Slurm job; the last test of each trains."""
 
+import contextlib
 import io
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import docker
 import pytest
 
+from tests.ports import free_ports
 from tests.unit.slurm import Allocation
 
 from .engine import Engine
@@ -111,7 +113,7 @@ class Tools:
     def running(self, project: str) -> set[str]:
         """Return the tasks of which a container runs: `ps/0`."""
         found = set()
-        for container in self.engine.client.containers.list():
+        for container in self.engine.client.containers.list(ignore_removed=True):
             told = dict(item.partition("=")[::2] for item in container.attrs["Config"]["Env"])
             if told.get("TFPROV_CLUSTER") == project:
                 found.add(told["TFPROV_TASK"])
@@ -136,9 +138,16 @@ def swarm(private_engine: Engine, tools: Tools) -> Iterator[None]:
     for service in client.services.list():
         service.remove()  # type: ignore[no-untyped-call]
     ours: dict[str, str | list[str] | bool] = {"label": "com.docker.swarm.service.id"}
-    until(lambda: not client.containers.list(filters=ours), "the swarm's containers end")
-    for container in client.containers.list(all=True, filters=ours):
-        container.remove(force=True)
+    until(lambda: not client.containers.list(filters=ours, ignore_removed=True), "the swarm's containers end")
+
+    def removed() -> bool:
+        left = client.containers.list(all=True, filters=ours, ignore_removed=True)
+        for container in left:
+            with contextlib.suppress(docker.errors.APIError):  # the swarm removes some itself
+                container.remove(force=True)
+        return not left
+
+    until(removed, "the swarm's containers are removed")
     client.swarm.leave(force=True)
     for network in client.networks.list(names=["docker_gwbridge"]):
         network.remove()
@@ -182,7 +191,7 @@ def test_compose_passes_on_what_a_shell_would_replace(tools: Tools, images: Imag
     tools(*compose, "up", "--no-start")
     (chief,) = (
         one
-        for one in tools.engine.client.containers.list(all=True)
+        for one in tools.engine.client.containers.list(all=True, ignore_removed=True)
         if "TFPROV_TASK=worker/0" in one.attrs["Config"]["Env"]
     )
     assert '--note=it\'s $HOME and ${PATH} "q"' in chief.attrs["Config"]["Entrypoint"]
@@ -217,7 +226,7 @@ def test_a_stack_trains_once_and_its_ps_stays_until_it_is_removed(tools: Tools, 
     tools("docker", "stack", "deploy", "--resolve-image", "never", "-c", "stack.yml", "law")
     until(lambda: states(tools.engine, "law_worker-0") == ["complete"], "the chief is done", 120)
     until(lambda: states(tools.engine, "law_worker-1") == ["complete"], "the worker is done")
-    assert tools.running("law") == {"ps/0", "evaluator/0"}
+    until(lambda: tools.running("law") == {"ps/0", "evaluator/0"}, "the others alone still run")
     for service in tools.engine.client.services.list():
         assert not service.attrs["Endpoint"].get("Ports")
         assert service.attrs["Spec"]["EndpointSpec"]["Mode"] == "dnsrr"
@@ -266,10 +275,10 @@ def assert_whole(files: Mapping[str, bytes]) -> None:
 def test_a_slurm_job_trains(tmp_path: Path) -> None:
     inventory = TRAINING.replace('image: {name: "IMAGE"}', "runtime: process")
     values = {"PROGRAMS": str(PROGRAMS), "HERE": str(tmp_path)}
-    script = render(tmp_path, "slurm", inventory, values).read_text()
+    script = render(tmp_path, "slurm", inventory, values, f"port={free_ports(3)}").read_text()
     # Its own Python first: the one that has TensorFlow.
     search = f"{tmp_path / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    code, printed = Allocation(tmp_path / "bin", [1, 2], job=os.getpid()).run(script, {"PATH": search}, timeout=300)
+    code, printed = Allocation(tmp_path / "bin", [1, 2]).run(script, {"PATH": search}, timeout=300)
     assert code == 0, printed
     assert "worker/0 | done: step=" in printed
     folder = tmp_path / "checkpoints" / "linear-slurm"

@@ -1,6 +1,5 @@
 """Real TensorFlow processes, one a task, each in a directory of its own with relative paths, as on separate hosts."""
 
-import contextlib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.ports import free_port
 from tfprov.checkpoint import checkpoints, parse_state
 from tfprov.wiring import Wiring, to_flags, to_tf_config
 
@@ -28,12 +28,13 @@ PATIENCE = 240.0
 """Seconds until a test gives up on a task: TensorFlow's import alone takes 3 s, on a busy core a multiple of it."""
 
 COUNTER = """
-import argparse, sys, time
+import argparse, os, sys, time
 import tensorflow.compat.v1 as tf
 from tfprov import runtime
 parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("--train_steps", type=int, default=None)
 parser.add_argument("--pause", type=float, default=0.0)
+parser.add_argument("--slow_until", default=os.curdir)
 parser.add_argument("--save_every_steps", type=int, default=None)
 parser.add_argument("--max_wait_secs", type=float, default=60)
 flags = parser.parse_known_args()[0]
@@ -49,10 +50,10 @@ with task.session(
     while not session.should_stop():
         session.run(train)
         print("step", time.time())
-        time.sleep(flags.pause)
+        time.sleep(flags.pause if os.path.exists(flags.slow_until) else 0.2)
 print("end")
 """
-"""Counts, slowly where a test must meet it in the middle."""
+"""Counts, slowly where a test must meet it in the middle: until a file is there, where it says when."""
 
 SYNCHRONOUS = """
 import tensorflow.compat.v1 as tf
@@ -152,15 +153,8 @@ def counter(tmp_path: Path) -> Path:
 
 
 def addresses(**jobs: int) -> dict[str, tuple[str, ...]]:
-    """Free ports on the loopback, all held at once so that no two are the same."""
-    with contextlib.ExitStack() as held:
-
-        def free() -> str:
-            bound = held.enter_context(socket.socket())
-            bound.bind(("127.0.0.1", 0))
-            return f"127.0.0.1:{bound.getsockname()[1]}"
-
-        return {job: tuple(free() for _ in range(count)) for job, count in jobs.items()}
+    """Return free ports on the loopback for so many tasks of each job."""
+    return {job: tuple(f"127.0.0.1:{free_port()}" for _ in range(count)) for job, count in jobs.items()}
 
 
 def verify(*prefixes: Path) -> tuple[int, list[dict[str, Any]]]:
@@ -278,7 +272,7 @@ def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts
     assert f"tfprov: worker/0 goes on from saved/model.ckpt-{step}\n" in again.err
     worker.until(has_stepped)
     worker.popen.terminate()
-    assert worker.wait(5) == 143
+    assert worker.wait() == 143
     assert re.search(r"^tfprov: worker/1 stopped by SIGTERM at step \d+$", worker.err, re.MULTILINE)
     again.popen.send_signal(signal.SIGINT)
     assert again.wait() == 130
@@ -333,37 +327,42 @@ def test_the_textbook_program_runs_unchanged(hosts: Hosts) -> None:
         (hosts.base / f"{each.job}0" / "checkpoints").mkdir(parents=True)
     ps, chief = (hosts.task(program, each, "--train_steps=500") for each in wiring)
     assert chief.wait() == 0
-    assert "step 400 loss 0.0" in chief.out
+    # The step may be read before its update or after it, so that one of the two may go by untold.
+    assert re.search(r"^step [24]00 loss 0\.0", chief.out, re.MULTILINE)
     assert whole(chief.folder / "checkpoints") == {}
     assert max(whole(ps.folder / "checkpoints")) == 500
 
 
-def test_training_ends_well_after_a_ps_was_killed_and_came_back(hosts: Hosts, counter: Path) -> None:
+def test_training_ends_well_after_a_ps_was_killed_and_came_back(hosts: Hosts, counter: Path, tmp_path: Path) -> None:
     cluster = addresses(ps=1, worker=2)
     ps = hosts.task(counter, Wiring("ps", 0, cluster))
-    arguments = ("--train_steps=300", "--pause=0.02", "--save_every_steps=20")
+    on = tmp_path / "on"
+    arguments = ("--train_steps=1000", f"--slow_until={on}", "--save_every_steps=20")
     chief, worker = (hosts.task(counter, Wiring("worker", index, cluster), *arguments) for index in range(2))
     for process in (chief, worker):
         process.until(lambda process: len(process.times("step")) > 15)
     ps.popen.kill()
     ps.wait()
     hosts.task(counter, Wiring("ps", 0, cluster))
+    on.touch()
     assert (chief.wait(), worker.wait()) == (0, 0)
     back = re.search(r"^tfprov: worker/0 goes on from saved/model.ckpt-(\d+)$", chief.err, re.MULTILINE)
     assert back
     assert int(back[1]) >= 20
-    assert 300 <= max(whole(chief.folder / "saved")) <= 301
+    assert 1000 <= max(whole(chief.folder / "saved")) <= 1001
 
 
 def test_a_worker_in_its_last_step_ends_well_when_the_ps_has_left_with_the_chief(hosts: Hosts, counter: Path) -> None:
     cluster = addresses(ps=1, worker=2)
     ps = hosts.task(counter, Wiring("ps", 0, cluster))
-    chief, worker = (
-        hosts.task(counter, Wiring("worker", index, cluster), "--train_steps=12", "--pause=0.5") for index in range(2)
-    )
+    arguments = ("--train_steps=24", "--pause=0.5")
+    worker = hosts.task(counter, Wiring("worker", 1, cluster), *arguments)
+    worker.until(lambda process: process.err.count("Scanning workers for devices") > 1)
+    chief = hosts.task(counter, Wiring("worker", 0, cluster), *arguments)
+    worker.until(has_stepped)
     assert chief.wait() == 0
     ps.popen.kill()
-    assert worker.wait(10) == 0
+    assert worker.wait(30) == 0, "it does not wait for a ps for `max_wait_secs`"
 
 
 def test_synchronous_training_ends_for_all(hosts: Hosts, tmp_path: Path) -> None:
@@ -387,7 +386,7 @@ def test_a_worker_without_a_ps_ends_in_one_line(hosts: Hosts, counter: Path) -> 
     # With nothing to save, the first signal is enough, although TensorFlow waits for the ps.
     chief.until(lambda process: "Scanning workers for devices" in process.err)
     chief.popen.terminate()
-    assert chief.wait(2) == 143
+    assert chief.wait() == 143
     assert chief.err.endswith("tfprov: ended by SIGTERM\n")
 
 

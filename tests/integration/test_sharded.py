@@ -81,9 +81,11 @@ def test_a_chief_that_is_killed_gets_its_checkpoint_from_where_it_was_gathered_t
 
 
 def test_the_shards_of_two_ps_that_cannot_be_merged_are_explained(tfprov: Local) -> None:
-    tfprov.write(
-        INVENTORY.replace("ps: {hosts: {localhost: }", "ps: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}")
+    two = INVENTORY.replace(
+        "ps: {hosts: {localhost: }", "ps: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}"
     )
+    # It fails as soon as it is there: on a busy machine before anybody has seen that it serves.
+    tfprov.write(two.replace("restart: never", "restart: never\n      ready: start"))
     tfprov("up")
     until(lambda: tfprov.tasks()["worker/0"]["state"] == "failed", "its first save fails", seconds=120)
     assert TORN in tfprov("gather", code=1)

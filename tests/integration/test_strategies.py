@@ -56,6 +56,11 @@ class Trained:
         pace = self.run.tasks()[self.case.chief]["pace"]
         return int(pace["step"]) if pace else -1
 
+    def resumed(self) -> tuple[int | None, int | None]:
+        """Return the step that the chief says it went on from last, and the one that was lost with it, if any was."""
+        pace = self.run.tasks()[self.case.chief]["pace"]
+        return (pace["resumed"], pace["lost"]) if pace else (None, None)
+
     def trains_past(self, step: int) -> int:
         """Wait until the training is beyond `step`, and return where it is."""
         reached = _await(lambda: (now := self.step()) > step and now, f"a step beyond {step}")
@@ -64,14 +69,19 @@ class Trained:
 
     def loses(self, kind: str) -> None:
         """Kill the task of a kind, and see that it comes back and the training gets beyond where it was."""
-        victim, before = self.case.victims[kind], self.step()
+        victim, before, resumed = self.case.victims[kind], self.step(), self.resumed()
         restarts = self.run.tasks()[victim]["restarts"]
         self.kill(victim)
         _await(lambda: _is_back(self.run.tasks()[victim], restarts), f"{victim} is started again")
         # Its variables went with it. A chief that is a new process afterwards knows what the former one wrote every two
         # seconds, which may be less than what it saved.
         if kind == "ps" and self.case.name != "parameter-server":
-            back = _await(lambda: json.loads(self.run("status", "--json"))["went_back"], "what was lost is told")
+            _await(lambda: self.resumed() not in (resumed, (None, None)), "the chief goes on from what it saved")
+            back = json.loads(self.run("status", "--json"))["went_back"]
+            if not back:  # it was killed between a save and the next step
+                self.trains_past(self.step())
+                self.loses(kind)
+                return
             assert back["lost"] > back["resumed"] > 0
         self.trains_past(max(before, self.step()) + 100)
 
@@ -93,8 +103,8 @@ def _is_back(task: Mapping[str, Any], restarts: int) -> bool:
 
 
 def _f1(log: str) -> str | None:
-    found = re.search(r"\bmacro-F1 (\d\.\d{4})$", log.rstrip())
-    return found[1] if found and not re.search(r"step \d+ macro-F1", log.rstrip().splitlines()[-1]) else None
+    found = re.search(r"\| macro-F1 (\d\.\d{4})$", log.rstrip())
+    return found[1] if found else None
 
 
 def shipped(case: Case) -> dict[str, Any]:

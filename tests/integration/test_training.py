@@ -57,7 +57,7 @@ def read_back(directory: Path) -> dict[str, float]:
 
 def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(tfprov: Local) -> None:
     tfprov.write(INVENTORY)
-    output = tfprov("run")
+    output = tfprov("run", timeout=300)
     assert re.search(r"worker/0 \| done: step=1\d{3} loss=0\.0\d+ W=(1\.9|2\.0)\d+ b=-?0\.0\d+", output), output
     assert "tensors read" in output
     assert tfprov.processes() == []
@@ -89,9 +89,9 @@ def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(tfp
     assert {name: after["files"][name] for name in first["files"] if ".data-" in name} == {
         name: entry for name, entry in first["files"].items() if ".data-" in name
     }
-    # The other worker steps on while the chief saves: the tensor may be a step or two past the one in the name.
+    # The other worker steps on while the chief saves: the tensor may be past the step in the name, but by no whole save.
     step = after["checkpoints"][-1]["step"]
-    assert step <= read_back(tfprov.directory / "checkpoints" / "linear")["global_step"] <= step + 10
+    assert step <= read_back(tfprov.directory / "checkpoints" / "linear")["global_step"] < step + 200
 
 
 def test_a_killed_chief_goes_on_where_its_ps_is(tfprov: Local) -> None:
@@ -118,7 +118,7 @@ def test_the_textbook_program_runs_unchanged(tfprov: Local) -> None:
     textbook = INVENTORY.replace("linear.py", "textbook.py").replace("cluster: linear", "cluster: textbook")
     flags = 'flags: {train_steps: 300, checkpoint_dir: "{{ checkpoint_dir }}"}'
     tfprov.write(re.sub(r"flags: \{.*\}", flags, textbook, count=1))
-    tfprov("run")
+    tfprov("run", timeout=300)
     assert tfprov.processes() == []
     values = read_back(tfprov.directory / "checkpoints" / "textbook")
     assert values["global_step"] >= 300
@@ -126,16 +126,16 @@ def test_the_textbook_program_runs_unchanged(tfprov: Local) -> None:
 
 def test_tf_config_is_enough_for_a_program_that_is_given_no_flags(tfprov: Local) -> None:
     tfprov.write(INVENTORY.replace("port:", "wiring: tf_config\n      port:").replace("1500", "400"))
-    output = tfprov("run")
+    output = tfprov("run", timeout=300)
     assert "done: step=4" in output
     assert read_back(tfprov.directory / "checkpoints" / "linear")["global_step"] >= 400
 
 
 def test_a_second_training_keeps_the_first_ones_checkpoints(tfprov: Local) -> None:
     tfprov.write(INVENTORY.replace("1500", "400"))
-    tfprov("run")
+    tfprov("run", timeout=300)
     first = (tfprov.directory / "checkpoints/linear/manifest.json").read_bytes()
-    assert "held an earlier run (step 4" in tfprov("run")
+    assert "held an earlier run (step 4" in tfprov("run", timeout=300)
     assert (tfprov.directory / "checkpoints/linear.1/manifest.json").read_bytes() == first
     read_back(tfprov.directory / "checkpoints" / "linear.1")
     read_back(tfprov.directory / "checkpoints" / "linear")

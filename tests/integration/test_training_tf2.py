@@ -1,6 +1,7 @@
 """The strategies of TF2 on real processes, each in a directory of its own as on separate hosts."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -153,6 +154,20 @@ def test_it_trains_to_quality_and_everything_lies_with_the_chief(digits: Digits,
     assert str(saved.parent) not in (moved / "checkpoint").read_text()
 
 
+@pytest.mark.parametrize("strategy", JOBS)
+def test_machines_of_one_core_are_enough(hosts: Hosts, data: Path, strategy: str) -> None:
+    arguments = (f"--data_dir={data}", "--train_steps=40")
+    training = Training(hosts, PROGRAMS / f"digits_{strategy}.py", arguments, addresses(**JOBS[strategy]))
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # what is started meanwhile has one core, and so TensorFlow as many threads
+    try:
+        training.start()
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert training.chief.wait(TIME) == 0
+    assert max(whole(training.saved())) == 40
+
+
 @pytest.fixture
 def counter(hosts: Hosts, tmp_path: Path) -> Callable[..., Training]:
     program = tmp_path / "counter.py"
@@ -177,7 +192,9 @@ def test_sigterm_to_one_replica_saves_and_ends_them_all_and_each_goes_on_with_th
     training.chief.until(has_stepped, TIME)
     training.running["worker2"].popen.terminate()
     assert [process.wait(TIME) for process in training.running.values()] == [143, 143, 143]
-    told = re.search(r"worker/0 stopped by a signal to another task; saved saved/model.ckpt-(\d+)$", training.chief.err)
+    told = re.search(
+        r"worker/0 stopped by a signal to another task; saved saved/model.ckpt-(\d+)$", training.chief.err, re.MULTILINE
+    )
     assert told, training.chief.err
     assert "worker/2 stopped by SIGTERM at step " + told[1] in training.running["worker2"].err
     assert not whole(training.saved("worker1"))

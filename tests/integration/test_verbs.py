@@ -51,7 +51,7 @@ def test_a_killed_worker_is_named_and_only_it_is_started_again(tfprov: Local) ->
     tfprov("up")
     before = tfprov.pids()
     os.kill(int(before["worker/1"]), signal.SIGKILL)
-    until(lambda: tfprov.tasks()["worker/1"]["state"] == "failed", "the worker is seen to be dead", 5)
+    until(lambda: tfprov.tasks()["worker/1"]["state"] == "failed", "the worker is seen to be dead")
     plan = tfprov("plan")
     assert "start  worker/1" in plan
     assert "killed by SIGKILL" in plan
@@ -110,7 +110,7 @@ def test_a_ps_is_stopped_when_the_chief_is_done(tfprov: Local) -> None:
 def test_a_finished_worker_is_finished_and_not_drift(tfprov: Local) -> None:
     tfprov.write(INVENTORY.replace("tasks_per_host: 2", 'command: [python, -c, "pass"]'))
     tfprov("up")
-    until(lambda: tfprov.tasks()["worker/0"]["state"] == "finished", "the worker is done", 5)
+    until(lambda: tfprov.tasks()["worker/0"]["state"] == "finished", "the worker is done")
     assert tfprov("plan").endswith("nothing to do\n")
     assert tfprov("wait") == "worker/0 is done\n"
 
@@ -125,6 +125,26 @@ def test_an_interrupted_run_leaves_nothing_running(tfprov: Local, number: signal
     assert process.returncode == 130, output
     assert "Traceback" not in output
     assert tfprov.processes() == []
+
+
+def test_the_second_ctrl_c_leaves_at_once(tfprov: Local) -> None:
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf'); time.sleep(600)"
+    tfprov.write(
+        INVENTORY.replace(SLEEPER, stubborn).replace("restart: never", "restart: never\n      stop_grace: 120")
+    )
+    tfprov("up")
+    until(lambda: tfprov("logs").count("deaf") == 3, "they hear nothing")
+    running = tfprov.pids().values()
+    down = tfprov.start("down")
+    assert down.stdout is not None
+    tasks = tfprov.directory / "state/tfprov/clusters/verbs/hosts/localhost/tasks"
+    until(lambda: [*tasks.glob("*/grace")], "it waits for one to stop")
+    down.send_signal(signal.SIGINT)
+    assert any("(Ctrl-C again to leave at once)" in line for line in down.stdout)
+    down.send_signal(signal.SIGINT)
+    assert down.wait(60) == 130
+    for pid in running:  # so that the fixture need not wait for them either
+        os.kill(int(pid), signal.SIGKILL)
 
 
 def test_after_kill_9_down_finds_everything(tfprov: Local) -> None:
@@ -219,7 +239,7 @@ def test_a_host_that_left_the_inventory_is_cleaned_up(tfprov: Local) -> None:
 def test_logs_have_their_task_in_front(tfprov: Local) -> None:
     tfprov.write(INVENTORY)
     tfprov("up")
-    until(lambda: tfprov("logs").count("| up") == 3, "every task has printed", 10)
+    until(lambda: tfprov("logs").count("| up") == 3, "every task has printed")
     assert f"--job_name=worker', '--task_index=1', '--ps_hosts=127.0.0.1:{tfprov.port}'" in tfprov("logs", "worker/1")
     assert tfprov("logs", "-n", "0") == ""
     follower = tfprov.start("logs", "-f", "worker/0")
@@ -254,7 +274,7 @@ def test_a_playbook_of_the_users_own_is_played(tfprov: Local) -> None:
 
 
 def test_a_failing_task_is_started_again_up_to_its_limit(tfprov: Local) -> None:
-    failing = "import sys, time; print('trying'); time.sleep(0.5); sys.exit(4)"
+    failing = "import sys, time; print('trying'); time.sleep(2); sys.exit(4)"
     policy = f'command: [python, -c, "{failing}"], restart: on-failure, max_restarts: 2'
     tfprov.write(INVENTORY.replace("tasks_per_host: 2", policy))
     output = tfprov("run", code=4)

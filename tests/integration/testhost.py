@@ -16,8 +16,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from docker.models.containers import Container
 from docker.types import Mount
 
+from tfprov.hosts import docker_exec
+
 from .engine import Engine, answers
 from .images import tar
+from .local import until
 
 PRIVILEGED: dict[str, Any] = {"Privileged": True}
 """What a container needs to run containers itself, in the words of the engine's API."""
@@ -86,7 +89,7 @@ class Host:
 
     def ssh(self, *words: str, user: str | None = None) -> "subprocess.CompletedProcess[str]":
         """Run a command over OpenSSH's client, which knows this host's key and no other."""
-        options = {"UserKnownHostsFile": self.bed.known_hosts, "StrictHostKeyChecking": "yes", "ConnectTimeout": 3}
+        options = {"UserKnownHostsFile": self.bed.known_hosts, "StrictHostKeyChecking": "yes", "ConnectTimeout": 10}
         options |= {"GlobalKnownHostsFile": "/dev/null", "BatchMode": "yes", "IdentitiesOnly": "yes"}
         flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         target = ["-p", str(self.port), "-i", str(self.bed.key), f"{user or self.user}@{self.address}"]
@@ -106,9 +109,11 @@ class Host:
         self._made.put_archive(directory, tar({name: (content, 0o644) for name, content in files.items()}))
 
     def _exec(self, *argv: str) -> tuple[int, str]:
-        done = self._made.exec_run(list(argv))
-        assert isinstance(done.output, bytes)
-        return done.exit_code or 0, done.output.decode(errors="replace")
+        output = bytearray()
+        code = docker_exec.run(
+            self.bed.engine.client.api, str(self._made.id), argv, lambda _, data: output.extend(data)
+        )
+        return code or 0, output.decode(errors="replace")
 
     @property
     def _made(self) -> Container:
@@ -211,6 +216,8 @@ class Host:
         """`sshd` or `engine`; `start`, `stop`, or `kill`, which leaves the engine's containers running."""
         self.disturbed = True
         self.run("host-service", name, verb)
+        if name == "sshd":  # which waits neither for its end nor until it listens
+            until(lambda: self._sshd_answers() == (verb == "start"), f"{self.name}: sshd after its {verb}")
 
     def sshd_option(self, line: str) -> None:
         """Restart sshd with a line of sshd_config before all others, such as `AllowTcpForwarding no`."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.ports import free_ports
 from tests.unit.door import tell
 from tfprov.cli.output import Printer
 from tfprov.cli.preflight import lines
@@ -326,8 +327,8 @@ def test_processes_are_checked_by_the_same_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
+    port = free_ports(2)
+    with socket.create_server(("127.0.0.1", port)):
         (tmp_path / "inventory.yml").write_text(INVENTORY.replace("PORT", str(port)))
         told = tell(capsys, "check", "-i", str(tmp_path / "inventory.yml"))
     assert told.code == 1

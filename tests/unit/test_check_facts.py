@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.ports import free_port
 from tfprov.hosts import listener
 from tfprov.hosts.facts import Clock, Listener
 from tfprov.hosts.system import owner_of, parse_listeners, parse_system, read_clock, read_system
@@ -173,12 +174,6 @@ def test_a_clock_is_compared_with_the_middle_of_its_way(printed: str, expected: 
 # -- the programs that run in containers ------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def listening(port: int, greeting: str) -> Iterator[None]:
     argv = [sys.executable, "-c", listener._LISTEN, str(port), greeting, "60"]
@@ -189,8 +184,8 @@ def listening(port: int, greeting: str) -> Iterator[None]:
             process.kill()
 
 
-def probed(*targets: tuple[str, int, str], patience: float = 10) -> list[str]:
-    argv = [sys.executable, "-c", listener._PROBE, json.dumps(targets), "4", str(patience)]
+def probed(*targets: tuple[str, int, str], patience: float = 10, program: str = listener._PROBE) -> list[str]:
+    argv = [sys.executable, "-c", program, json.dumps(targets), "4", str(patience)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     found: list[str] = json.loads(done.stdout)
     return found
@@ -234,8 +229,9 @@ def test_a_name_without_an_address_is_told() -> None:
 def test_a_task_waits_to_be_spoken_to_and_a_proxy_without_one_hangs_up() -> None:
     held: list[socket.socket] = []
     with server(held.append) as quiet, server(lambda it: it.close()) as hangs_up, server(_says_hello) as speaks:
-        targets = [("127.0.0.1", port, "") for port in (quiet, hangs_up, speaks)]
-        assert probed(*targets) == ["ok", "closed", "ok"]
+        assert probed(("127.0.0.1", quiet, ""), ("127.0.0.1", speaks, "")) == ["ok", "ok"]
+        patient = listener._PROBE.replace("else 0.5", "else 10")  # it hangs up when it gets round to it
+        assert probed(("127.0.0.1", hangs_up, ""), program=patient) == ["closed"]
         assert probed(("127.0.0.1", hangs_up, "word"), patience=0) == ["closed"]
     for connection in held:
         connection.close()

@@ -3,6 +3,7 @@
 import io
 import os
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,18 @@ def test_what_is_stored_is_found_by_its_digest(tmp_path: Path) -> None:
     store.put(code)
     assert store.digests() == {code.digest}
     assert store.get(code.digest) == code.archive
+
+
+def test_two_runs_may_store_and_read_the_same_at_once(tmp_path: Path) -> None:
+    code = Code("", f"sha256:{1:064}", bytes(100_000))
+    store = CodeStore(tmp_path)
+
+    def use(_: int) -> bytes:
+        store.put(code)
+        return store.get(code.digest)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(use, range(64))) == {code.archive}
 
 
 def test_the_store_drops_what_has_not_been_used_for_longest(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_a_client_that_dribbles_is_let_go(registry: Registry) -> None:
 
 
 def test_a_client_that_does_not_read_is_let_go(registry: Registry, image: Image) -> None:
-    client = Client(registry, patience=0.2)
+    client = Client(registry, patience=2)
     client.sends(f"GET /v2/app/blobs/{image.layers[-1].digest} HTTP/1.1")
     assert client.sent() < len(LARGE)
     client.close()

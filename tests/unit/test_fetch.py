@@ -58,14 +58,14 @@ def refused(host: ProcessRuntime, data: DataSet) -> str:
 def children() -> set[int]:
     """Return the processes of this one that run fetches."""
     found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-            line = (path.parent / "cmdline").read_bytes()
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            line = (path / "cmdline").read_bytes()
         except (OSError, IndexError):
             continue
         if parent == os.getpid() and b"runtime/fetch.py" in line:
-            found.add(int(path.parent.name))
+            found.add(int(path.name))
     return found
 
 
@@ -211,7 +211,7 @@ def test_a_fetch_that_is_killed_is_not_called_whole_and_gone_on_with(host: Proce
 
     thread = threading.Thread(target=fetch)
     thread.start()
-    assert web.half_sent.wait(30)
+    until(lambda: bool(web.halves))
     half = host.data.path(data.key).with_name(f".{data.key}") / ".train.part"
     until(lambda: half.is_file() and half.stat().st_size > 0)
     (child,) = children()

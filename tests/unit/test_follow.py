@@ -1,9 +1,6 @@
 """What following a training makes of tasks that their restart policy starts again, and of those over their limit."""
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,26 +8,30 @@ import pytest
 from tests.unit.test_waiting import INVENTORY, Lab
 from tfprov.engine.context import Context
 from tfprov.engine.watching.follow import follow
+from tfprov.engine.watching.lookout import Lookout
 from tfprov.engine.watching.restarts import Restarts
 from tfprov.errors import TaskFailed
-from tfprov.model.state import Observed, State
+from tfprov.model.state import Observation, Observed, State
 
 AGAIN = INVENTORY.replace("restart: never", "restart: on-failure, max_restarts: 2")
 
 
-@contextmanager
-def meanwhile(*steps: Callable[[], None]) -> Iterator[None]:
-    """Do `steps` while the block runs, each a second after the one before."""
+class Meanwhile(Lookout):
+    """Does one of `steps` after each look at the tasks, so that the next look sees what came of it."""
 
-    def act() -> None:
-        for step in steps:
-            time.sleep(1.0)
-            step()
+    def __init__(self, context: Context, *steps: Callable[[], None]) -> None:
+        super().__init__(context)
+        self._steps = list(steps)
 
-    thread = threading.Thread(target=act)
-    thread.start()
-    yield
-    thread.join()
+    def look(self, seen: Observation) -> None:
+        super().look(seen)
+        if self._steps:
+            self._steps.pop(0)()
+
+
+def followed(context: Context, *steps: Callable[[], None]) -> None:
+    """Follow the training while `steps` happen."""
+    follow(context, 60, with_logs=False, lookout=Meanwhile(context, *steps))
 
 
 def with_strategy(context: Context, strategy: str) -> Context:
@@ -61,8 +62,8 @@ def test_tasks_that_are_started_again_at_the_same_time_end_nothing() -> None:
         lab.hosts["h2"].exits("worker/0", 137)
         lab.hosts["h3"].exits("worker/2", 1)
 
-    with meanwhile(fall, lambda: lab.hosts["h2"].exits("worker/0", 0)):
-        follow(with_strategy(lab.context, "multi_worker_mirrored"), 60, with_logs=False)
+    context = with_strategy(lab.context, "multi_worker_mirrored")
+    followed(context, fall, lambda: lab.hosts["h2"].exits("worker/0", 0))
     assert sorted(lab.report.notes) == [
         "ps/0 ended with exit code 1 and was started again (1 of 2)",
         "worker/0 ended with exit code 137 and was started again (1 of 2)",
@@ -85,8 +86,8 @@ def over_its_limit(lab: Lab, host: str, task: str, code: int) -> None:
 def test_who_fails_again_and_again_ends_the_run_with_its_last_lines(host: str, task: str, said: str) -> None:
     lab = Lab(text=AGAIN)
     lab.hosts[host].prints(task, *(f"line {n}" for n in range(30)))
-    with meanwhile(lambda: over_its_limit(lab, host, task, 5)), pytest.raises(TaskFailed) as caught:
-        follow(lab.context, 60, with_logs=False)
+    with pytest.raises(TaskFailed) as caught:
+        followed(lab.context, lambda: over_its_limit(lab, host, task, 5))
     assert str(caught.value).splitlines() == [said, *(f"  {task} | line {n}" for n in range(10, 30))]
     assert caught.value.code == (5 if task == "worker/0" else 1)
 
@@ -94,8 +95,11 @@ def test_who_fails_again_and_again_ends_the_run_with_its_last_lines(host: str, t
 def test_a_worker_over_its_limit_is_told_with_its_last_lines_and_the_others_go_on() -> None:
     lab = Lab(text=AGAIN)
     lab.hosts["h3"].prints("worker/3", "the reason")
-    with meanwhile(lambda: over_its_limit(lab, "h3", "worker/3", 4), lambda: lab.hosts["h2"].exits("worker/0", 0)):
-        follow(lab.context, 60, with_logs=False)
+    followed(
+        lab.context,
+        lambda: over_its_limit(lab, "h3", "worker/3", 4),
+        lambda: lab.hosts["h2"].exits("worker/0", 0),
+    )
     assert lab.report.notes[-1] == (
         "worker/3: exited with code 4 after 2 restarts\n  worker/3 | the reason\nthe training goes on without worker/3"
     )
@@ -104,6 +108,6 @@ def test_a_worker_over_its_limit_is_told_with_its_last_lines_and_the_others_go_o
 @pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "in_graph"])
 def test_a_worker_over_its_limit_ends_it_where_every_step_needs_every_worker(strategy: str) -> None:
     lab = Lab(text=AGAIN)
-    with meanwhile(lambda: over_its_limit(lab, "h3", "worker/3", 4)), pytest.raises(TaskFailed) as caught:
-        follow(with_strategy(lab.context, strategy), 60, with_logs=False)
+    with pytest.raises(TaskFailed) as caught:
+        followed(with_strategy(lab.context, strategy), lambda: over_its_limit(lab, "h3", "worker/3", 4))
     assert str(caught.value) == "worker/3: exited with code 4 after 2 restarts: the training cannot go on without it"

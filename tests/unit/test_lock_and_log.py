@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 import pytest
 
@@ -145,3 +145,16 @@ def test_a_log_that_starts_anew_is_read_from_its_start(tmp_path: Path) -> None:
     assert next(lines) == "a long first line"
     log.write_text("new\n")
     assert list(lines) == ["new"]
+
+
+class GoneWhenRead(PosixPath):
+    """A file that goes between a look whether it is there, and the next one."""
+
+    def exists(self) -> bool:
+        return True
+
+
+def test_a_log_may_go_at_any_moment(tmp_path: Path) -> None:
+    log = GoneWhenRead(tmp_path / "log")
+    assert last_lines([log], None) == []
+    assert [*follow(log, None, lambda: False), *follow(log, 1, lambda: False)] == []

@@ -13,13 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.bench import ProcessBench, code, container, free_port, until
+from tests.ports import free_port
+from tests.unit.bench import ProcessBench, code, container, until
 from tfprov.errors import HostError
 from tfprov.hosts.processes import identity
 from tfprov.hosts.supervisor import LOG_LIMIT
+from tfprov.hosts.taskdir import TaskDir
 from tfprov.model.state import State
 
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+UP = "print('up\\n', end='', flush=True)"
+"""In one write: a task's output is not buffered, and print() writes the end of the line by itself, after a signal maybe."""
+STUBBORN = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {UP}; time.sleep(60)"
 
 
 @pytest.fixture
@@ -73,6 +77,24 @@ def test_a_task_without_its_supervisor_is_killed_with_all_its_children(bench: Pr
     until(lambda: bench.alive() == [], 2.0)
 
 
+def test_a_task_that_ends_between_two_looks_at_it_has_ended(tmp_path: Path) -> None:
+    class Ending(TaskDir):
+        """Its supervisor ends once it has been seen, after its last word."""
+
+        seen = 0
+
+        def is_supervised(self) -> bool:
+            self.seen += 1
+            if self.seen == 1:
+                return True
+            self.write("state.json", {"state": "exited", "exit_code": 0})
+            return False
+
+    directory = Ending(tmp_path)
+    directory.write("state.json", {"state": "running"})
+    assert directory.told() == (False, {"state": "exited", "exit_code": 0})
+
+
 def test_a_task_killed_with_its_supervisor_is_lost(bench: ProcessBench) -> None:
     bench.start(container())
     supervisor, task = bench.pid("supervisor"), bench.pid()
@@ -112,14 +134,14 @@ def test_a_group_that_ignores_sigterm_is_killed_whole_after_the_grace(bench: Pro
     bench.process.stop("worker/0", 0.3)
     seen = bench.see()
     assert (seen.state, seen.exit_code, seen.stopped) == (State.EXITED, 137, True)
-    assert bench.alive() == []
+    until(lambda: bench.alive() == [])
 
 
 def test_a_task_has_its_grace_to_save(bench: ProcessBench) -> None:
     program = (
         "import signal, sys, time\n"
         "def save(*_): time.sleep(0.3); print('saved', flush=True); sys.exit(0)\n"
-        "signal.signal(signal.SIGTERM, save); print('up', flush=True); time.sleep(60)"
+        f"signal.signal(signal.SIGTERM, save); {UP}; time.sleep(60)"
     )
     bench.start(container(argv=python(program)))
     printed(bench, "up")
@@ -228,7 +250,9 @@ def test_the_environment_of_the_controller_does_not_wire_a_task(
 
 
 def test_a_flood_of_output_is_bounded(bench: ProcessBench) -> None:
-    program = "import sys\nfor n in range(25): sys.stdout.write(('x' * 99 + chr(10)) * 10_000)\nprint('the end')"
+    flood = "import sys\nfor n in range(25): sys.stdout.write(('x' * 99 + chr(10)) * 10_000)"
+    settled = f"import os, time\nwhile os.fstat(1).st_size > {LOG_LIMIT}: time.sleep(0.02)"
+    program = f"{flood}\n{settled}\nprint('the end')"
     bench.start(container(argv=python(program)))
     bench.becomes(State.EXITED)
     directory = bench.process.task_dir("worker/0")

@@ -165,7 +165,7 @@ def test_a_script_that_never_stops_printing(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_a_script_started_is_ended_with_it() -> None:
     path = script("#!/bin/sh\nsleep 600 & echo $! > pid\nwait\n")
-    told(path, timeout=0.5)
+    told(path, timeout=3)
     pid = int(Path("pid").read_text())
     deadline = time.monotonic() + 10
     while _runs(pid):

@@ -28,7 +28,7 @@ from tfprov.model.state import Observed, State
 from tfprov.paths import shipped
 
 INVENTORY = """
-all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 1, restart: never}}}
+all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 60, restart: never}}}
 ps: {hosts: {h1: }}
 worker: {hosts: {h2: , h3: }}
 """
@@ -58,6 +58,13 @@ class Lab:
         plays = read_playbook(shipped("playbooks") / "up.yml")
         play(context or self.context, plays, Options("up", **options))  # type: ignore[arg-type]
 
+    def give_up_soon(self, task: str) -> None:
+        """Let a task never answer, and all wait two seconds for that."""
+        for host in self.hosts.values():
+            host.silent.add(task)
+        wanted = tuple(replace(container, start_timeout=2) for container in self.context.wanted)
+        self.context = replace(self.context, wanted=wanted)
+
     def there(self) -> dict[str, str]:
         return {found.task: found.state.value for found in observe(self.context).containers()}
 
@@ -78,7 +85,7 @@ def test_a_start_that_fails_on_one_host_leaves_nothing_on_the_others(lab: Lab) -
 @pytest.mark.parametrize("what", ["too slow", "ended"])
 def test_so_does_one_that_does_not_come_up(lab: Lab, what: str) -> None:
     if what == "too slow":
-        lab.hosts["h3"].silent.add("worker/1")
+        lab.give_up_soon("worker/1")
     else:
         lab.hosts["h3"].unstartable["worker/1"] = "no such program"
     with pytest.raises(TaskFailed, match="worker/1: "):
@@ -127,7 +134,7 @@ def test_a_checkpoint_that_is_saved_while_it_is_stopped_stays(tmp_path: Path) ->
     saving = Saving("h2")
     lab.hosts["h2"] = saving
     lab.context = lab.read(INVENTORY)
-    lab.hosts["h3"].silent.add("worker/1")
+    lab.give_up_soon("worker/1")
     with pytest.raises(TaskFailed):
         lab.up()
     assert lab.there() == {"worker/0": "exited"}
@@ -142,7 +149,7 @@ def test_what_cannot_be_looked_into_is_kept(lab: Lab) -> None:
 
     lab.hosts["h3"] = Shut("h3")
     lab.context = lab.read(INVENTORY)
-    lab.hosts["h3"].silent.add("worker/1")
+    lab.give_up_soon("worker/1")
     with pytest.raises(TaskFailed):
         lab.up()
     assert lab.there() == {"worker/1": "exited"}

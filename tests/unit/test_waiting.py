@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,7 +14,7 @@ from tfprov.engine.observe import observe
 from tfprov.engine.report import Quiet
 from tfprov.engine.watching.follow import follow
 from tfprov.engine.watching.joining import awaited, peers
-from tfprov.engine.watching.logs import log_lines
+from tfprov.engine.watching.logs import log_lines, logs
 from tfprov.engine.watching.probes import Probe, Probes
 from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import TaskFailed, TfprovError, Unreachable
@@ -29,12 +29,16 @@ worker: {hosts: {h2: {ansible_host: 10.0.0.2}, h3: {ansible_host: 10.0.0.3}}, va
 
 
 class Notes(Quiet):
+    """Keeps what is told; `when_told` is what then happens in the world."""
+
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.lines: list[tuple[str, str]] = []
+        self.when_told: Callable[[], object] = lambda: None
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+        self.when_told()
 
     def log(self, task: str, line: str) -> None:
         self.lines.append((task, line))
@@ -49,7 +53,7 @@ class Lab:
         self.context: Context = replace(world(text.replace("WIRING", wiring), (), self.hosts), report=self.report)
         up(self.context)[1].check()
 
-    def fails(self, timeout: float = 0.6, context: Context | None = None) -> TaskFailed:
+    def fails(self, timeout: float = 2, context: Context | None = None) -> TaskFailed:
         with pytest.raises(TaskFailed) as caught:
             wait_serving(context or self.context, timeout)
         return caught.value
@@ -129,7 +133,7 @@ def test_a_peer_that_cannot_be_reached_is_named_with_its_address() -> None:
     lab = Lab()
     lab.hosts["h3"].walled.add("ps/1")
     assert str(lab.fails()) == (
-        "worker/2: cannot reach ps/1 at 10.0.0.1:2223 from h3 after 0.6 s; does a firewall stand between them?"
+        "worker/2: cannot reach ps/1 at 10.0.0.1:2223 from h3 after 2 s; does a firewall stand between them?"
     )
 
 
@@ -137,14 +141,14 @@ def test_a_ps_that_does_not_serve_is_named_and_not_the_workers_that_wait_for_it(
     lab = Lab()
     lab.hosts["h1"].silent.add("ps/1")
     lab.hosts["h1"].prints("ps/1", "still importing")
-    assert str(lab.fails()) == "ps/1: does not serve on 10.0.0.1:2223 after 0.6 s\n  ps/1 | still importing"
+    assert str(lab.fails()) == "ps/1: does not serve on 10.0.0.1:2223 after 2 s\n  ps/1 | still importing"
 
 
 def test_a_worker_with_less_time_than_its_ps_names_the_ps() -> None:
     lab = Lab()
     lab.hosts["h1"].silent.add("ps/1")
-    wanted = tuple(replace(c, start_timeout=60 if c.task.job == "ps" else 1) for c in lab.context.wanted)
-    with pytest.raises(TaskFailed, match=r"ps/1: does not serve on 10.0.0.1:2223 after 1 s"):
+    wanted = tuple(replace(c, start_timeout=60 if c.task.job == "ps" else 2) for c in lab.context.wanted)
+    with pytest.raises(TaskFailed, match=r"ps/1: does not serve on 10.0.0.1:2223 after 2 s"):
         wait_serving(replace(lab.context, wanted=wanted))
 
 
@@ -153,7 +157,7 @@ def test_tensorflow_says_itself_whom_it_waits_for() -> None:
     lab.hosts["h2"].silent.add("worker/0")
     line = "I ... CreateSession still waiting for response from worker: /job:ps/replica:0/task:1"
     lab.hosts["h2"].prints("worker/0", line, "x", line)
-    assert "after 0.6 s (TensorFlow there waits for ps/1)" in str(lab.fails())
+    assert "after 2 s (TensorFlow there waits for ps/1)" in str(lab.fails())
 
 
 @pytest.mark.parametrize(
@@ -203,6 +207,19 @@ def test_a_host_that_stays_lost_ends_it_with_its_own_error() -> None:
         wait_serving(lab.context, 60, patience=0.2)
 
 
+def test_a_task_that_served_and_has_gone_since_ends_the_start() -> None:
+    lab = Lab()
+    lab.hosts["h3"].silent.add("worker/3")
+
+    def goes() -> None:
+        if "ps/0 serves" in lab.report.notes[-1]:
+            lab.hosts["h1"].exits("ps/0", 1)
+
+    lab.report.when_told = goes
+    with pytest.raises(TaskFailed, match="ps/0: exited with code 1"):
+        wait_serving(lab.context, 60)
+
+
 def test_a_limit_waits_for_its_own_hosts_only() -> None:
     lab = Lab()
     lab.hosts["h1"].silent.add("ps/0")
@@ -244,10 +261,8 @@ def test_a_host_that_fails_to_ask_has_no_answer() -> None:
 def test_following_goes_on_while_a_host_is_lost_and_ends_with_the_chief() -> None:
     lab = Lab()
     lab.cut("h3")
-    timer = threading.Timer(1.5, lambda: lab.hosts["h2"].exits("worker/0"))
-    timer.start()
+    lab.report.when_told = lambda: lab.hosts["h2"].exits("worker/0")
     follow(lab.context, 60, with_logs=False)
-    timer.join()
     (note,) = lab.report.notes
     assert re.fullmatch(r"h3 cannot be reached since \d\d:\d\d:\d\d: no answer", note)
 
@@ -269,14 +284,13 @@ def test_a_lost_chief_is_waited_for_and_is_told_when_it_is_back() -> None:
     lab.cut("h2")
 
     def back() -> None:
+        lab.report.when_told = lambda: None
         lab.hosts["h2"].trouble = None
         lab.hosts["h2"].exits("worker/0", 3)
 
-    timer = threading.Timer(1.5, back)
-    timer.start()
+    lab.report.when_told = back
     with pytest.raises(TaskFailed, match="worker/0: exited with code 3"):
         follow(lab.context, 60, with_logs=False)
-    timer.join()
     assert lab.report.notes[0].startswith("h2 cannot be reached since ")
     assert lab.report.notes[1].startswith("h2 is back after ")
 
@@ -294,6 +308,38 @@ def test_a_cluster_that_was_taken_down_meanwhile_is_gone() -> None:
     lab.hosts["h2"].remove("worker/0")
     with pytest.raises(TfprovError, match="worker/0 is gone: the cluster was taken down meanwhile"):
         follow(lab.context, 60, with_logs=False)
+
+
+def test_a_log_that_nobody_reads_any_more_ends_nothing() -> None:
+    class Closed(Notes):
+        def log(self, task: str, line: str) -> None:
+            raise BrokenPipeError
+
+        def note(self, text: str) -> None:
+            raise BrokenPipeError
+
+    lab = Lab()
+    lab.hosts["h1"].prints("ps/0", "a line")
+    context = replace(lab.context, report=Closed())
+    with logs(context):
+        pass
+    interrupted = Interrupted("h2")
+    interrupted.__dict__ |= lab.hosts["h2"].__dict__
+    context = replace(context, runtimes={**lab.hosts, "h2": interrupted})
+    found = [c for c in observe(context).containers() if c.task == "worker/0"]
+    assert list(log_lines(context, found, tail=None)) == []
+
+
+def test_a_host_that_has_been_left_is_not_told_as_lost() -> None:
+    lab, stop = Lab(), threading.Event()
+    interrupted = Interrupted("h2")
+    interrupted.__dict__ |= lab.hosts["h2"].__dict__
+    interrupted.prints("worker/0", "one")
+    context = replace(lab.context, runtimes={**lab.hosts, "h2": interrupted})
+    found = [c for c in observe(context).containers() if c.task == "worker/0"]
+    stop.set()
+    assert list(log_lines(context, found, tail=None, stop=stop)) == []
+    assert lab.report.notes == []
 
 
 class Interrupted(MemoryRuntime):

@@ -1,6 +1,7 @@
 """A web server on this machine that a test scripts: what it serves, and how it fails at that."""
 
 import hashlib
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from tfprov.model.data import DataFile, DataSet
 
 Requests = list[tuple[str, str]]
+SEND_BUFFER = 1 << 17
+"""Bytes. What has gone out and been read by nobody lies in here and in the visitor's, which is as small until it reads."""
 
 
 class WebServer:
@@ -16,7 +19,8 @@ class WebServer:
 
     Of the first `cuts` answers only so many bytes are sent as `cuts` says, and then the connection is closed. `answers`
     are other answers than 200, by path; `redirects` are where a path sends its visitors. With `whole`, ranges are not
-    understood. A path in `held` is answered with its first half, and the rest once `release` is set.
+    understood. A path in `held` is answered with its first half, and the rest once `release` is set. `halves` are the
+    paths whose first half has gone out; of one of several MB the visitor has then read some, and kept what it read before.
     """
 
     def __init__(self, address: str = "127.0.0.1") -> None:
@@ -26,7 +30,8 @@ class WebServer:
         self.redirects: dict[str, str] = {}
         self.whole = False
         self.held: set[str] = set()
-        self.release, self.half_sent = threading.Event(), threading.Event()
+        self.halves: list[str] = []
+        self.release = threading.Event()
         self.kind = "application/octet-stream"
         self.requests: Requests = []
         server = self
@@ -72,9 +77,10 @@ class WebServer:
             request.close_connection = True
         try:
             if path in self.held:
+                request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
                 request.wfile.write(content[: len(content) // 2])
                 request.wfile.flush()
-                self.half_sent.set()
+                self.halves.append(path)
                 self.release.wait(60)
                 content = content[len(content) // 2 :]
             request.wfile.write(content)

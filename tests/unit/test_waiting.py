@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -328,6 +329,22 @@ def test_a_log_that_nobody_reads_any_more_ends_nothing() -> None:
     context = replace(context, runtimes={**lab.hosts, "h2": interrupted})
     found = [c for c in observe(context).containers() if c.task == "worker/0"]
     assert list(log_lines(context, found, tail=None)) == []
+
+
+def test_a_chief_that_has_ended_is_heard_to_its_end() -> None:
+    class Slow(Notes):
+        """Takes longer for what is printed than the other tasks are waited for."""
+
+        def log(self, task: str, line: str) -> None:
+            time.sleep(0.5)
+            super().log(task, line)
+
+    lab, report = Lab(), Slow()
+    lab.hosts["h2"].prints("worker/0", *(f"line {n}" for n in range(10)))
+    lab.hosts["h2"].exits("worker/0", 0)
+    with logs(replace(lab.context, report=report)):
+        pass
+    assert [line for task, line in report.lines if task == "worker/0"] == [f"line {n}" for n in range(10)]
 
 
 def test_a_host_that_has_been_left_is_not_told_as_lost() -> None:

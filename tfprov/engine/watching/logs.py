@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from tfprov.engine.context import Context
@@ -11,7 +11,9 @@ from tfprov.errors import HostError
 from tfprov.model.state import Observed
 
 _DRAIN = 3.0
-"""Seconds the last log lines get after the end of what they belong to."""
+"""Seconds that the other tasks' last lines get after those of the chief."""
+_BACKLOG = 30.0
+"""Seconds in which a chief's lines that have not been shown when it ends are: more than that scrolls by unread."""
 _AGAIN = 2.0
 """Seconds before another try to read on from a host that was lost."""
 _AT_ONCE = 10_000
@@ -19,14 +21,20 @@ _AT_ONCE = 10_000
 
 
 def log_lines(
-    context: Context, found: Sequence[Observed], *, tail: int | None, stop: threading.Event | None = None
+    context: Context,
+    found: Sequence[Observed],
+    *,
+    tail: int | None,
+    stop: threading.Event | None = None,
+    ended: Callable[[str], None] = lambda _task: None,
 ) -> Iterator[tuple[str, str]]:
     """Follow the logs of the tasks in `found` at once; ends when all of them have ended.
 
     A host that is lost on the way is tried until it is back; what its tasks printed meanwhile is left out. Once `stop`
-    is set, a host that is lost has been left, and is nothing to tell.
+    is set, a host that is lost has been left, and is nothing to tell. `ended` is called with each task whose log has been
+    yielded to its end.
     """
-    lines: queue.Queue[tuple[str, str] | None] = queue.Queue(maxsize=_AT_ONCE)
+    lines: queue.Queue[tuple[str, str | None]] = queue.Queue(maxsize=_AT_ONCE)
     stop = stop or threading.Event()
     lost: set[str] = set()
 
@@ -36,18 +44,19 @@ def log_lines(
                 for line in _lines(context, observed, tail, lost, stop):
                     lines.put((observed.task, line))
         finally:
-            lines.put(None)
+            lines.put((observed.task, None))
 
     for observed in found:
         threading.Thread(target=read, args=(observed,), daemon=True).start()
-    ended = 0
+    left = len(found)
     try:
-        while ended < len(found):
-            item = lines.get()
-            if item is None:
-                ended += 1
+        while left:
+            task, line = lines.get()
+            if line is not None:
+                yield task, line
             else:
-                yield item
+                ended(task)
+                left -= 1
     finally:
         stop.set()
 
@@ -77,22 +86,35 @@ def _lines(
 
 @contextmanager
 def logs(context: Context) -> Iterator[None]:
-    """Pass on what every task prints from now on, and what it printed since it started, until the block ends."""
-    stop = threading.Event()
+    """Pass on what every task prints from now on, and what it printed since it started, until the block ends.
+
+    It ends well when the chief has: its log is passed on to its last line then.
+    """
+    stop, whole = threading.Event(), threading.Event()
+    chief = context.cluster.chief.name
 
     def pump() -> None:
-        seen = observe(context, tolerant=True)
-        found = [observed for c in context.wanted if (observed := context.observed(c.task.name, seen))]
-        with suppress(OSError):  # nobody reads what is shown any more: `tfprov run | head`
-            for task, line in log_lines(context, found, tail=None, stop=stop):
+        try:
+            seen = observe(context, tolerant=True)
+            found = [observed for c in context.wanted if (observed := context.observed(c.task.name, seen))]
+            for task, line in log_lines(context, found, tail=None, stop=stop, ended=ended):
                 if stop.is_set():
                     return
                 context.report.log(task, line)
+        except OSError:  # nobody reads what is shown any more: `tfprov run | head`
+            return
+        finally:
+            whole.set()
+
+    def ended(task: str) -> None:
+        if task == chief:
+            whole.set()
 
     thread = threading.Thread(target=pump, daemon=True)
     thread.start()
     try:
         yield
+        whole.wait(_BACKLOG)
         thread.join(_DRAIN)
     finally:
         stop.set()

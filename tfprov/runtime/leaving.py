@@ -36,7 +36,8 @@ def die(what: str, code: int = 1) -> NoReturn:
 def exit_now(what: str, code: int) -> NoReturn:
     """End the process from any thread, whatever the main thread is doing; no `finally` of the program runs.
 
-    Its line is the last on stderr: other threads may be in the middle of complaining about the same loss.
+    Its line is the last on stderr, but for what other threads are writing at that moment: they may be complaining about
+    the same loss.
     """
     _ending.acquire()
     stderr = 2

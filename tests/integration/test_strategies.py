@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,16 @@ class Trained:
         self.write(self.step() + MORE)
         self.run("up", timeout=LONG)
         self.run("wait", timeout=LONG)
-        return float(_await(lambda: _f1(self.run("logs", measures, "--tail", "3")), "the last checkpoint's quality"))
+        log: list[str] = []
+
+        def quality() -> str | None:
+            log[:] = self.run("logs", measures, "--tail", "20").splitlines()
+            return _f1(log)
+
+        try:
+            return float(_await(quality, "the last checkpoint's quality"))
+        except AssertionError as error:
+            raise AssertionError("\n".join([str(error), *log])) from None
 
 
 def _await(check: Callable[[], Any], what: str) -> Any:
@@ -102,9 +111,10 @@ def _is_back(task: Mapping[str, Any], restarts: int) -> bool:
     return bool(task["state"] == "running" and task["restarts"] > restarts)
 
 
-def _f1(log: str) -> str | None:
-    found = re.search(r"\| macro-F1 (\d\.\d{4})$", log.rstrip())
-    return found[1] if found else None
+def _f1(log: Sequence[str]) -> str | None:
+    """Return the last line of what measures; what it says on stderr may come after it, on its way through an engine."""
+    found = [line for line in log if re.search(r"\| macro-F1 \d\.\d{4}$", line)]
+    return found[-1].split()[-1] if found else None
 
 
 def shipped(case: Case) -> dict[str, Any]:

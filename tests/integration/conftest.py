@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.command_line import python
+
 from . import engine as engines
 from . import testhosts
 from .engine import Engine
 from .images import Images
+from .local import PROGRAMS
 from .testhosts import Lab
 
 if TYPE_CHECKING:
@@ -57,6 +60,15 @@ def page() -> Iterator["Page"]:
         _not_run(reason, "TFPROV_TESTS_BROWSER")
     with browser.opened() as page:
         yield page
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of the example programs, as every host has it."""
+    directory = tmp_path_factory.mktemp("digits")
+    done = python(str(PROGRAMS / "digits_data.py"), str(directory))
+    assert done.returncode == 0, done.stderr
+    return directory
 
 
 @pytest.fixture(scope="session")

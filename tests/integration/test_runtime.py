@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from tests.ports import free_port
+from tests.support.command_line import python as run_python
+from tests.support.warm import AnyProcess, interpreter
 from tfprov.checkpoint import checkpoints, parse_state
 from tfprov.wiring import Wiring, to_flags, to_tf_config
 
@@ -75,7 +77,7 @@ with task.session(train_steps=100, hooks=[optimizer.make_session_run_hook(task.i
 class Process:
     """One task; `out` and `err` are what it has printed so far."""
 
-    popen: subprocess.Popen[bytes]
+    popen: AnyProcess
     folder: Path
     name: str
 
@@ -113,8 +115,14 @@ class Hosts:
     started: list[Process] = field(default_factory=list)
 
     def start(
-        self, program: Path, *arguments: str, name: str = "alone", environ: Mapping[str, str] | None = None
+        self,
+        program: Path,
+        *arguments: str,
+        name: str = "alone",
+        environ: Mapping[str, str] | None = None,
+        fresh: bool = False,
     ) -> Process:
+        """Start a program in a directory of its own; `fresh` with an interpreter that imports TensorFlow itself."""
         folder = self.base / name
         folder.mkdir(exist_ok=True)
         # Relative, so that a file written by the wrong task lies in the wrong directory.
@@ -122,8 +130,14 @@ class Hosts:
         environment.pop("TF_CONFIG", None)
         unique = f"{name}-{len(self.started)}"
         with (folder / f"{unique}.out").open("wb") as out, (folder / f"{unique}.err").open("wb") as err:
-            command = [sys.executable, str(program), *arguments]
-            popen = subprocess.Popen(command, cwd=folder, env=environment | dict(environ or {}), stdout=out, stderr=err)
+            command, environment = [str(program), *arguments], environment | dict(environ or {})
+            popen: AnyProcess
+            if fresh:
+                popen = subprocess.Popen(
+                    [sys.executable, *command], cwd=folder, env=environment, stdout=out, stderr=err, text=True
+                )
+            else:
+                popen = interpreter().popen(command, cwd=folder, env=environment, stdout=out, stderr=err)
         self.started.append(Process(popen, folder, unique))
         return self.started[-1]
 
@@ -158,8 +172,7 @@ def addresses(**jobs: int) -> dict[str, tuple[str, ...]]:
 
 
 def verify(*prefixes: Path) -> tuple[int, list[dict[str, Any]]]:
-    command = [sys.executable, "-m", "tfprov.runtime.verify", *map(str, prefixes)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = run_python("-m", "tfprov.runtime.verify", *map(str, prefixes), cwd=ROOT, timeout=PATIENCE)
     assert done.stderr == ""
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -181,8 +194,9 @@ def has_stepped(process: Process) -> bool:
 
 
 def python(program: str, *arguments: str) -> str:
-    command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+    done = run_python("-c", program, *arguments, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 SUMMARIES = """

@@ -4,14 +4,13 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.local import Local, local, until
+from tests.support.command_line import python
 
 pytestmark = pytest.mark.tensorflow
 
@@ -47,9 +46,7 @@ def tfprov(tmp_path: Path) -> Iterator[Local]:
 
 def read_back(directory: Path) -> dict[str, float]:
     """Return all variables of the latest checkpoint in `directory`, as a user reads them."""
-    done = subprocess.run(
-        [sys.executable, "-c", READ_BACK, str(directory)], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = python("-c", READ_BACK, str(directory))
     assert done.returncode == 0, done.stderr
     values: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return values

@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 PEERS := build/peers
 INPUTS := pyproject.toml constraints.txt .ci/venv.sh
 
-.PHONY: demo test check bench fuzz schemas clean help
+.PHONY: demo test check matrix bench fuzz schemas clean help
 
 help:
 	@echo "make demo    train a linear model with 1 ps and 2 workers on this machine, and bring its checkpoint back"
 	@echo "make test    all tests, types and style"
+	@echo "make matrix  the long forms of the tests, and the suite ten times beside other work"
 	@echo "make bench   figures, side by side with peers"
 	@echo "make fuzz    ten minutes of input that nobody would write, for the reader of inventories and playbooks"
 	@echo "make schemas the JSON Schemas and docs/inventory.md anew, after a setting has changed"
@@ -25,7 +26,13 @@ test: $(VENV)/ready-dev
 	$(BIN)/mypy
 	sh .ci/engine.sh
 	sh .ci/browser.sh
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not matrix" --durations=20 $(ARGS)
+
+# Every long form once, and the suite ten times beside four busy processes: make matrix ARGS="--times 1"
+matrix: $(VENV)/ready-dev
+	TFPROV_TESTS_ENGINE=required sh .ci/engine.sh
+	TFPROV_TESTS_BROWSER=required sh .ci/browser.sh
+	$(BIN)/python -m tests.matrix $(ARGS)
 
 # Which parts, and how often: make bench ARGS="noop --rounds 11". Ansible and pyinfra get an environment of their own.
 bench: $(VENV)/ready-dev $(PEERS)/ready

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.budget import IMAGES_BUILT
 from tests.support.command_line import python
 
 from . import engine as engines
@@ -86,9 +87,11 @@ def engine(private_engine: Engine) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def images(private_engine: Engine) -> Images:
+def images(private_engine: Engine, pytestconfig: pytest.Config) -> Iterator[Images]:
     """The images of the tests, each made when it is first asked for."""
-    return Images(private_engine)
+    images = Images(private_engine)
+    yield images
+    pytestconfig.stash[IMAGES_BUILT] = images.built
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,7 @@ class Images:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.built = 0
         self._remove({tag for image in engine.client.images.list() for tag in image.tags if not _is_ours(tag)})
 
     def base(self) -> str:
@@ -102,6 +103,7 @@ class Images:
         tag = f"{REPOSITORY}/{name}:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
         if not self.engine.client.images.list(name=tag):
             make(tag)
+            self.built += 1
             # Nobody asks for an old key again.
             named = self.engine.client.images.list(name=f"{REPOSITORY}/{name}")
             self._remove({old for image in named for old in image.tags} - {tag})

@@ -141,8 +141,9 @@ class Hosts:
         self.started.append(Process(popen, folder, unique))
         return self.started[-1]
 
-    def task(self, program: Path, wiring: Wiring, *arguments: str) -> Process:
-        return self.start(program, *to_flags(wiring), *arguments, name=f"{wiring.job}{wiring.index}")
+    def task(self, program: Path, wiring: Wiring, *arguments: str, fresh: bool = False) -> Process:
+        name = f"{wiring.job}{wiring.index}"
+        return self.start(program, *to_flags(wiring), *arguments, name=name, fresh=fresh)
 
     def end(self) -> None:
         for process in self.started:
@@ -314,7 +315,7 @@ def test_alone_it_learns_and_goes_on_from_the_newest_whole_checkpoint(hosts: Hos
 
 
 def test_linear_learns_on_a_single_machine(hosts: Hosts) -> None:
-    alone = hosts.start(PROGRAMS / "linear.py")
+    alone = hosts.start(PROGRAMS / "linear.py", fresh=True)
     assert alone.wait() == 0
     step, _, w, b = learned(alone)
     assert step == 2000
@@ -339,7 +340,7 @@ def test_the_textbook_program_runs_unchanged(hosts: Hosts) -> None:
     for each in wiring:
         # Its ps writes to its own disk, and fails where the directory does not exist.
         (hosts.base / f"{each.job}0" / "checkpoints").mkdir(parents=True)
-    ps, chief = (hosts.task(program, each, "--train_steps=500") for each in wiring)
+    ps, chief = (hosts.task(program, each, "--train_steps=500", fresh=True) for each in wiring)
     assert chief.wait() == 0
     # The step may be read before its update or after it, so that one of the two may go by untold.
     assert re.search(r"^step [24]00 loss 0\.0", chief.out, re.MULTILINE)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.strategies import CASES, KINDS, QUALITY, README, Case, replaced
+from tests.strategies import ALWAYS, CASES, KINDS, QUALITY, README, Case, replaced
 
 from .images import ROOT, Images
 from .local import PROGRAMS, Local, local, until
@@ -191,7 +191,10 @@ def remote(lab: Lab, images: Images, tmp_path: Path, cache: Path, digits: Path) 
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.name, marks=() if case.name in ALWAYS else pytest.mark.matrix) for case in CASES],
+)
 def test_on_separate_hosts(remote: Cluster, images: Images, case: Case) -> None:
     one, two, three, four = remote.lab.hosts
     settings = shipped(case)

@@ -54,7 +54,7 @@ def read_back(directory: Path) -> dict[str, float]:
 
 def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(tfprov: Local) -> None:
     tfprov.write(INVENTORY)
-    output = tfprov("run", timeout=300)
+    output = tfprov("run", fresh=True)
     assert re.search(r"worker/0 \| done: step=1\d{3} loss=0\.0\d+ W=(1\.9|2\.0)\d+ b=-?0\.0\d+", output), output
     assert "tensors read" in output
     assert tfprov.processes() == []

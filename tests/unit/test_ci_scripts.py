@@ -33,13 +33,13 @@ class Machine:
         """Make an apt-get that fails with each of `complaints` in turn, and then works."""
         for number, complaint in enumerate(complaints, 1):
             (self.directory / f"complaint{number}").write_text(f"Reading package lists...\n{complaint}\n")
-        number = f"$(($(tail -n 1 {self.directory}/calls | cut -d: -f1) + 1))"
+        count = f"$(($(tail -n 1 {self.directory}/calls | cut -d: -f1) + 1))"
         (self.directory / "calls").write_text("0:\n")
         (self.directory / "cut").symlink_to(shutil.which("cut") or "")
         (self.directory / "cat").symlink_to(shutil.which("cat") or "")
         self.program(
             "apt-get",
-            f'number={number}; echo "$number:$*" >>{self.directory}/calls; complaint={self.directory}/complaint$number; '
+            f'number={count}; echo "$number:$*" >>{self.directory}/calls; complaint={self.directory}/complaint$number; '
             '[ ! -e "$complaint" ] || { cat "$complaint" >&2; exit 100; }',
         )
 

@@ -105,7 +105,6 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The digits, as every host has them."""
-    pytest.importorskip("sklearn")
     folder = tmp_path_factory.mktemp("data")
     subprocess.run([sys.executable, str(PROGRAMS / "digits_data.py"), str(folder)], check=True, capture_output=True)
     return folder

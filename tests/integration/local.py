@@ -17,6 +17,9 @@ from tests.ports import free_ports
 
 PROGRAMS = Path(__file__).parents[2] / "images" / "train" / "programs"
 
+LONG = 600.0
+"""Seconds that nothing here takes, on a machine however busy: the limit of a wait for what is to happen."""
+
 SLEEPER = "import sys, time; print('up', sys.argv[1:], flush=True); time.sleep(600)"
 
 
@@ -42,7 +45,7 @@ class Local:
         )
         return [sys.executable, "-m", "tfprov", *verb]
 
-    def __call__(self, *arguments: str, code: int = 0, timeout: float = 600) -> str:
+    def __call__(self, *arguments: str, code: int = 0, timeout: float = LONG) -> str:
         """Run a verb to its end, expect its exit code, and return what it printed."""
         done = subprocess.run(
             self.command(*arguments),
@@ -104,7 +107,7 @@ class Local:
                 os.kill(int(process.name), signal.SIGKILL)
 
 
-def rest_of(process: "subprocess.Popen[str]", seconds: float = 60) -> str:
+def rest_of(process: "subprocess.Popen[str]", seconds: float = LONG) -> str:
     """Return what a verb prints to its end, after lines of it were read; communicate() would miss what was read ahead."""
     assert process.stdout is not None
     timer = threading.Timer(seconds, process.kill)
@@ -117,7 +120,7 @@ def rest_of(process: "subprocess.Popen[str]", seconds: float = 60) -> str:
     return rest
 
 
-def until(check: Callable[[], Any], what: str, seconds: float = 60, pause: float = 0.1) -> Any:
+def until(check: Callable[[], Any], what: str, seconds: float = LONG, pause: float = 0.1) -> Any:
     """Return the first true answer of `check`, which is asked every `pause` seconds; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

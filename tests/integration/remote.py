@@ -12,6 +12,7 @@ import docker
 import yaml
 
 from .images import ROOT, STANDIN
+from .local import LONG
 from .testhost import Host
 from .testhosts import Lab
 from .trust import pip_conf, proxies
@@ -56,7 +57,7 @@ class Cluster:
             sys.executable, "-m", "tfprov", *arguments[:words], "-i", str(self.inventory), *arguments[words:]
         ]  # fmt: skip
 
-    def __call__(self, *arguments: str, code: int = 0, timeout: float = 240) -> str:
+    def __call__(self, *arguments: str, code: int = 0, timeout: float = LONG) -> str:
         """Run a verb to its end, expect its exit code, and return what it printed."""
         done = subprocess.run(
             self.command(*arguments),
@@ -104,9 +105,9 @@ def standin(archive: Path, **flags: Any) -> dict[str, Any]:
         "code": str(STANDIN),
         "command": ["sh", "task.sh"],
         "flags": {"train_steps": 100000, "step_seconds": 0.1, **flags},
-        "start_timeout": 30,
+        "start_timeout": 300,
         "restart": "never",
-        "stop_grace": 5,
+        "stop_grace": 60,
     }
 
 

@@ -1,8 +1,10 @@
 #!/bin/sh
 # What the tests with hosts in containers need, and those that hand rendered files to real tools: sh .ci/engine.sh
-# Installs it where that can be done without asking; says so in one line where it cannot, and never fails: the tests that
-# need it are then reported as not run.
+# Installs it where that can be done without asking. Where it cannot, it says so in one line: the tests that need it are
+# then reported as not run, and with TFPROV_TESTS_ENGINE=required this script fails.
 set -u
+# shellcheck source=.ci/apt.sh
+. "$(dirname "$0")/apt.sh"
 
 commands='dockerd docker-init containerd iptables ip debootstrap ssh sshd'
 packages='docker.io iptables iproute2 debootstrap openssh-client openssh-server'
@@ -14,11 +16,11 @@ missing() {
     for command in $commands; do command -v "$command" >/dev/null || printf ' %s' "$command"; done
 }
 
-as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
-}
-
 without() {
+    if [ "${TFPROV_TESTS_ENGINE:-}" = required ]; then
+        echo "error: the tests with hosts in containers are required, and cannot run: $1" >&2
+        exit 1
+    fi
     echo "note: the tests with hosts in containers will not run: $1"
     exit 0
 }
@@ -27,6 +29,8 @@ without() {
 policy=/usr/sbin/policy-rc.d
 without_services() {
     if [ -e "$policy" ]; then "$@"; return; fi
+    trap 'as_root rm -f "$policy"' EXIT # also after Ctrl-C, while a lock is waited for
+    trap 'exit 130' INT TERM
     printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null && as_root chmod 755 "$policy"
     "$@"
     result=$?
@@ -34,19 +38,17 @@ without_services() {
     return $result
 }
 
-install() {
-    { as_root apt-get update -q && without_services as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
-        --no-install-recommends "$@"; } >/dev/null 2>&1
-}
-
 if [ -n "$(missing)" ]; then
     command -v apt-get >/dev/null || without "install$(missing)"
     as_root true 2>/dev/null || without "install$(missing), as root: apt-get install $packages"
     # shellcheck disable=SC2086  # several words
-    install $packages || without "apt-get install $packages failed"
+    without_services apt_install $packages || without "apt-get install $packages failed: $(apt_error)"
 fi
-for tool in $tools; do
-    command -v "${tool%:*}" >/dev/null || { as_root true 2>/dev/null && install "${tool#*:}"; } ||
-        echo "note: the tests of rendered files that need ${tool%:*} will not run: apt-get install ${tool#*:}"
-done
 [ "$(id -u)" = 0 ] || without "they need root: sudo make test"
+for tool in $tools; do
+    command -v "${tool%:*}" >/dev/null && continue
+    as_root true 2>/dev/null && without_services apt_install "${tool#*:}" && continue
+    [ "${TFPROV_TESTS_ENGINE:-}" != required ] ||
+        without "the tests of rendered files need ${tool%:*}: apt-get install ${tool#*:} failed: $(apt_error)"
+    echo "note: the tests of rendered files that need ${tool%:*} will not run: apt-get install ${tool#*:}"
+done

@@ -3,6 +3,8 @@
 # Debian splits the standard library: without python3-venv, `python3 -m venv` exists and fails. What can be done about
 # that is tried in turn, from the least to the most intrusive.
 set -eu
+# shellcheck source=.ci/apt.sh
+. "$(dirname "$0")/apt.sh"
 python=$1 directory=$2
 
 if [ -z "$python" ] || ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
@@ -16,13 +18,8 @@ try() {
     "$@" >/dev/null 2>&1 && "$directory/bin/python" -m pip --version >/dev/null 2>&1
 }
 
-as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
-}
-
 from_debian() {
-    command -v apt-get && as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -q --no-install-recommends "$1" && "$python" -m venv "$directory"
+    command -v apt-get && apt_install "$1" && "$python" -m venv "$directory"
 }
 
 with_virtualenv() {

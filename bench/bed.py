@@ -51,10 +51,7 @@ class Bed:
 
     def archive(self, image: str) -> Path:
         """Return what `docker save` writes of an image of the controller's engine."""
-        path = self.directory / f"{image.partition(':')[0].rpartition('/')[2]}.tar"
-        with path.open("wb") as file:
-            file.writelines(self.images.engine.client.images.get(image).save(named=image))
-        return path
+        return self.images.archive(image)
 
     def cluster(self, directory: Path, roles: Mapping[str, Sequence[Host]], settings: Mapping[str, Any]) -> Cluster:
         """Return a cluster of its own directory, whose inventory has `settings` under `tfprov:`."""
@@ -86,8 +83,8 @@ def bed() -> Iterator[Bed]:
     ):
         directory = Path(made)
         say("the hosts' images (some minutes, for the first time)")
-        images = BenchImages(controller)
-        image = images.host()
+        images = BenchImages(controller, directory)
+        images.host()
         say("four hosts")
-        with contextmanager(testhosts.running)(controller, image, directory / "home") as lab:
+        with contextmanager(testhosts.running)(controller, images, directory / "home") as lab:
             yield Bed(lab, images, directory)

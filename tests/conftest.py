@@ -1,6 +1,8 @@
 """For all tests."""
 
+import os
 import signal
+from collections.abc import Generator
 
 import pytest
 
@@ -12,3 +14,36 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Budget(config), "budget")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where nothing may be left out, a test that is skipped has failed, whatever it lacks."""
+    report = yield
+    needs_page = "page" in getattr(item, "fixturenames", ())
+    if report.skipped and not hasattr(report, "wasxfail") and _is_required(browser=needs_page):
+        _fail(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a whole file."""
+    report = yield
+    if report.skipped and _is_required(browser=False):
+        _fail(report)
+    return report
+
+
+def _is_required(*, browser: bool) -> bool:
+    return os.environ.get("TFPROV_TESTS_BROWSER" if browser else "TFPROV_TESTS_ENGINE") == "required"
+
+
+def _fail(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+    report.outcome = "failed"
+    report.longrepr = (
+        f"{reason}\nNothing may be left out here: TFPROV_TESTS_ENGINE or TFPROV_TESTS_BROWSER is `required`."
+    )

@@ -1,29 +1,52 @@
 """Ports on the loopback for what the tests start, and start again."""
 
-import os
 import socket
-import time
 from dataclasses import dataclass
+from functools import cache
+
+LOWEST, HIGHEST = 10_000, 32_000
+"""Below the ephemeral ports (32768 and up, on Linux): while a task that was killed is away, the kernel would give its
+port to a client, even to the one that tries to reach it, and then the task could not come back."""
+SIZE = 2_000
 
 
 @dataclass
-class _Range:
-    """`size` ports from `low` on, of which those from `position` on are given out next."""
+class Range:
+    """`size` ports from `low` on, which belong to this process as long as it lives.
+
+    Its first port is the lock: bound and never listened at, so that the kernel keeps every other process out and lets
+    go of it when this one ends, however it ends.
+    """
 
     low: int
     size: int
-    position: int
+    lock: socket.socket
+    position: int = 1
 
     def free(self, count: int) -> int:
+        """Return the first of `count` consecutive free ports, of those that were not returned lately."""
         for _ in range(self.size):
             if self.position + count > self.size:
-                self.position = 0
+                self.position = 1
             first = self.low + self.position
             if all(_is_free(port) for port in range(first, first + count)):
                 self.position += count
                 return first
             self.position += 1
         raise RuntimeError(f"no {count} free ports in a row from {self.low} on")
+
+
+def lock_range(lowest: int = LOWEST, highest: int = HIGHEST, size: int = SIZE) -> Range:
+    """Lock the first range that no other process has, be it another worker of this session or another session."""
+    for low in range(lowest, highest - size + 1, size):
+        lock = socket.socket()
+        try:
+            lock.bind(("127.0.0.1", low))
+        except OSError:
+            lock.close()
+        else:
+            return Range(low, size, lock)
+    raise RuntimeError(f"other test sessions have all ports from {lowest} to {highest}")
 
 
 def _is_free(port: int) -> bool:
@@ -35,17 +58,14 @@ def _is_free(port: int) -> bool:
     return True
 
 
-_SIZE = 5000
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_RANGE = _Range(10_000 + _SIZE * (_WORKER % 4), _SIZE, int(time.monotonic() * 100) % _SIZE)
-"""Below the ephemeral ports (32768 and up, on Linux): while a task that was killed is away, the kernel would give its
-port to a client, even to the one that tries to reach it, and then the task could not come back. Apart for each of pytest's
-parallel workers, and begun at another place by each run."""
+@cache
+def _ours() -> Range:
+    return lock_range()
 
 
 def free_ports(count: int) -> int:
     """Return the first of `count` consecutive ports that are free, and that nobody else here was given lately."""
-    return _RANGE.free(count)
+    return _ours().free(count)
 
 
 def free_port() -> int:

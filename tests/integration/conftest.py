@@ -31,12 +31,13 @@ FAILED = pytest.StashKey[bool]()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """There is one engine and one lab: all who use them run one after the other, in one of pytest's processes.
 
-    So do those that train: ten TensorFlows at once on two cores take minutes to be imported.
+    So do, in another one, those that train without it: ten TensorFlows at once on two cores take minutes to be imported.
     """
     for item in items:
-        trains = item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent)
-        if trains or "private_engine" in getattr(item, "fixturenames", ()):
+        if "private_engine" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("engine"))
+        elif item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.xdist_group("tensorflow"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -87,16 +88,36 @@ def engine(private_engine: Engine) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def images(private_engine: Engine, pytestconfig: pytest.Config) -> Iterator[Images]:
+def images(
+    private_engine: Engine, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Images]:
     """The images of the tests, each made when it is first asked for."""
-    images = Images(private_engine)
+    images = Images(private_engine, tmp_path_factory.mktemp("archives"))
     yield images
     pytestconfig.stash[IMAGES_BUILT] = images.built
 
 
 @pytest.fixture(scope="session")
+def tiny_archive(images: Images) -> Path:
+    """The small image, which has no Python, as `docker save` writes it."""
+    return images.archive(images.tiny())
+
+
+@pytest.fixture(scope="session")
+def python_archive(images: Images) -> Path:
+    """The image with Python, as `docker save` writes it."""
+    return images.archive(images.python())
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The controller's cache, for all tests that are not about it: every image is put together once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
 def _lab(private_engine: Engine, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    yield from testhosts.running(private_engine, images.host(), tmp_path_factory.mktemp("home"))
+    yield from testhosts.running(private_engine, images, tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture

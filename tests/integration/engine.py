@@ -97,7 +97,7 @@ class Engine:
         ]  # fmt: skip
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while self._process and self._process.poll() is None and time.monotonic() < deadline:
             if answers(self.socket):
                 return
@@ -174,7 +174,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     for child in children:
         os.kill(int(child), signal.SIGTERM)
     try:
-        process.wait(20)
+        process.wait(120)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -17,6 +17,9 @@ from tests.support.warm import AnyProcess
 
 PROGRAMS = Path(__file__).parents[2] / "images" / "train" / "programs"
 
+LONG = 600.0
+"""Seconds that nothing here takes, on a machine however busy: the limit of a wait for what is to happen."""
+
 SLEEPER = "import sys, time; print('up', sys.argv[1:], flush=True); time.sleep(600)"
 
 
@@ -71,7 +74,7 @@ class Local(CommandLine):
                 os.kill(int(process.name), signal.SIGKILL)
 
 
-def rest_of(process: AnyProcess, seconds: float = 60) -> str:
+def rest_of(process: AnyProcess, seconds: float = LONG) -> str:
     """Return what a verb prints to its end, after lines of it were read; communicate() would miss what was read ahead."""
     assert process.stdout is not None
     timer = threading.Timer(seconds, process.kill)
@@ -84,7 +87,7 @@ def rest_of(process: AnyProcess, seconds: float = 60) -> str:
     return rest
 
 
-def until(check: Callable[[], Any], what: str, seconds: float = 60, pause: float = 0.1) -> Any:
+def until(check: Callable[[], Any], what: str, seconds: float = LONG, pause: float = 0.1) -> Any:
     """Return the first true answer of `check`, which is asked every `pause` seconds; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -67,9 +67,9 @@ def standin(archive: Path, **flags: Any) -> dict[str, Any]:
         "code": str(STANDIN),
         "command": ["sh", "task.sh"],
         "flags": {"train_steps": 100000, "step_seconds": 0.1, **flags},
-        "start_timeout": 30,
+        "start_timeout": 300,
         "restart": "never",
-        "stop_grace": 5,
+        "stop_grace": 60,
     }
 
 

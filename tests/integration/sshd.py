@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.ports import free_port
 
-PATIENCE = 10.0
+PATIENCE = 300.0
 """Seconds until an sshd that does not answer fails the test."""
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.images import Images
-from tests.integration.local import Local, local, rest_of, until
+from tests.integration.local import LONG, Local, local, rest_of, until
 from tests.integration.remote import Cluster, cluster, standin, training
 from tests.integration.testhost import Host
 from tests.integration.testhosts import Lab
@@ -67,7 +67,7 @@ def ended(process: AnyProcess) -> None:
 
 def fetched(url: str) -> str | None:
     """Return what a page says; None while it does not say anything."""
-    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=20) as answer:
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=LONG) as answer:
         text: str = answer.read().decode()
         return text
     return None
@@ -117,10 +117,10 @@ def shares(numbers: list[float]) -> list[float]:
 @pytest.mark.tensorflow
 def test_a_browser_draws_the_loss_of_a_training_that_gets_better(tfprov: Local, page: "Page") -> None:
     tfprov.write(TRAINED_HERE)
-    assert f"{BOARD} serves on 127.0.0.1:" in tfprov("up", timeout=180)
+    assert f"{BOARD} serves on 127.0.0.1:" in tfprov("up")
     process = tfprov.start("tensorboard")
     url = address(process)
-    until(lambda: len(losses(url)) >= POINTS, "it has read the events", 120)
+    until(lambda: len(losses(url)) >= POINTS, "it has read the events")
     page.goto(f"{url}?tagFilter=loss#timeseries")
     try:
         drawn = settled(page)
@@ -155,12 +155,9 @@ def written(remote: Cluster, settings: Mapping[str, Any], board: Mapping[str, An
 
 
 @pytest.fixture
-def host(remote: Cluster, images: Images) -> Host:
+def host(remote: Cluster, tiny_archive: Path) -> Host:
     """The host of a tensorboard that is none, beside a training that is none."""
-    archive = remote.directory / "tiny.tar"
-    with archive.open("wb") as file:
-        file.writelines(images.engine.client.images.get(images.tiny()).save(named=images.tiny()))
-    host = written(remote, standin(archive), STANDS_IN)
+    host = written(remote, standin(tiny_archive), STANDS_IN)
     assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote("up")
     return host
 
@@ -184,7 +181,7 @@ def assert_only_reads(host: Host) -> None:
 def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(remote: Cluster, host: Host) -> None:
     assert_only_reads(host)
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection((host.address, PORT), 5).close()
+        socket.create_connection((host.address, PORT), LONG).close()
     process = remote.start("tensorboard")
     url = address(process)
     text = until(lambda: fetched(f"{url}checkpoint"), "the chief's file is shown")
@@ -212,10 +209,10 @@ def test_what_is_in_the_way_of_another_host_is_one_line(remote: Cluster, host: H
 def test_the_image_of_a_training_has_a_tensorboard(remote: Cluster, images: Images) -> None:
     images.train()  # so that the build below finds every layer made
     host = written(remote, training(remote.directory, images.train_arguments(), train_steps=1000000), {})
-    assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote("up", timeout=600)
+    assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote("up")
     assert_only_reads(host)
     process = remote.start("tensorboard")
     url = address(process)
     assert "<title>TensorBoard</title>" in (fetched(url) or "")
-    until(lambda: losses(url), "it has read the events", 120)
+    until(lambda: losses(url), "it has read the events")
     ended(process)

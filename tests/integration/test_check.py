@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from .images import Images
-from .local import until
+from .local import LONG, until
 from .remote import Cluster, cluster, standin
 from .testhost import Host
 from .testhosts import Lab
@@ -28,34 +28,17 @@ SERVER = (
 PORT = 2222
 
 
-@pytest.fixture(scope="module")
-def archives(images: Images, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """An image with Python, and one without, as `docker save` writes them."""
-    found = {}
-    for name, image in (("base", images.base()), ("tiny", images.tiny())):
-        found[name] = tmp_path_factory.mktemp("archive") / f"{name}.tar"
-        with found[name].open("wb") as file:
-            file.writelines(images.engine.client.images.get(image).save(named=image))
-    return found
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A cache for all tests here: an image is put together once."""
-    return str(tmp_path_factory.mktemp("cache"))
-
-
 @pytest.fixture
-def remote(lab: Lab, tmp_path: Path, cache: str) -> Iterator[Cluster]:
+def remote(lab: Lab, tmp_path: Path, cache: Path) -> Iterator[Cluster]:
     for made in cluster(lab, tmp_path):
-        made.env["XDG_CACHE_HOME"] = cache
+        made.env["XDG_CACHE_HOME"] = str(cache)
         yield made
 
 
 @pytest.fixture
-def three(remote: Cluster, archives: dict[str, Path]) -> Cluster:
+def three(remote: Cluster, python_archive: Path) -> Cluster:
     """A ps and two workers on three hosts, of an image with Python."""
-    return written(remote, archives["base"])
+    return written(remote, python_archive)
 
 
 def written(remote: Cluster, archive: Path, **settings: Any) -> Cluster:
@@ -138,23 +121,8 @@ def test_an_image_that_is_not_there_is_no_fault_and_leaves_addresses_untried(thr
 def test_a_firewall_between_two_hosts_is_found(three: Cluster) -> None:
     delivered(three)
     one, two, *_ = three.lab.hosts
-    two.disturbed = one.disturbed = True
-    two.run(
-        "iptables",
-        "-w",
-        "-t",
-        "raw",
-        "-I",
-        "PREROUTING",
-        "-s",
-        one.address,
-        "-p",
-        "tcp",
-        "--dport",
-        str(PORT),
-        "-j",
-        "DROP",
-    )
+    one.disturbed = True
+    two.drop_from(one, PORT)
     one.run("iptables", "-w", "-I", "DOCKER-USER", "-s", two.address, "-p", "tcp", "-j", "REJECT")
     printed = three("check", code=1)
     dropped = (
@@ -205,8 +173,7 @@ def test_who_has_a_port_is_named(three: Cluster, images: Images) -> None:
     delivered(three)
     one, two, *_ = three.lab.hosts
     three.lab.load(images.tiny(), [two])
-    one.disturbed = True
-    one.run("sh", "-c", "nc -lk 2222 >/dev/null 2>&1 & sleep 0.5")
+    one.listen(PORT)
     two.client.containers.run(
         images.tiny(), ["sleep", "600"], name="theirs", detach=True, ports={"2222/tcp": (two.address, PORT)}
     )
@@ -258,9 +225,9 @@ def test_a_wrong_address_is_found(three: Cluster) -> None:
     }
 
 
-def test_an_image_without_python_lets_the_host_try(remote: Cluster, archives: dict[str, Path]) -> None:
+def test_an_image_without_python_lets_the_host_try(remote: Cluster, tiny_archive: Path) -> None:
     one, two, three, _ = remote.lab.hosts
-    settings = {**standin(archives["tiny"]), "command": ["sh", "task.sh"]}
+    settings = {**standin(tiny_archive), "command": ["sh", "task.sh"]}
     remote.write({"ps": [one], "worker": [two, three]}, settings)
     idle = check(remote, "--deliver")
     assert set(outcomes(idle).values()) == {"-"}
@@ -300,27 +267,11 @@ def test_only_some_hosts(three: Cluster) -> None:
 def test_nothing_is_left_of_a_check_that_was_cut_off(three: Cluster, number: signal.Signals) -> None:
     delivered(three)
     one, two, *_ = three.lab.hosts
-    two.disturbed = True
-    two.run(
-        "iptables",
-        "-w",
-        "-t",
-        "raw",
-        "-I",
-        "PREROUTING",
-        "-s",
-        one.address,
-        "-p",
-        "tcp",
-        "--dport",
-        str(PORT),
-        "-j",
-        "DROP",
-    )
+    two.drop_from(one, PORT)
     process = three.start("check")
     until(lambda: all(three.containers()[f"node{n}"] for n in (1, 2, 3)), "the stand-ins to be there")
     process.send_signal(number)
-    assert process.wait(30) == (130 if number is signal.SIGINT else -signal.SIGKILL)
+    assert process.wait(LONG) == (130 if number is signal.SIGINT else -signal.SIGKILL)
     if number is signal.SIGKILL:
         assert any(three.containers().values()), "nobody could remove them"
         three("check", code=1)
@@ -338,7 +289,7 @@ def answering(three: Cluster, answer: str, *arguments: str) -> tuple[int, str]:
         done = subprocess.run(
             three.command("check", "--trust", *arguments),
             env=three.env, cwd=three.directory, text=True, stdin=theirs, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, timeout=120, check=False,
+            stderr=subprocess.STDOUT, timeout=LONG, check=False,
         )  # fmt: skip
     finally:
         os.close(ours)

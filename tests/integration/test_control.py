@@ -6,20 +6,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.images import Images
-from tests.integration.local import until
+from tests.integration.local import LONG, until
 from tests.integration.remote import Cluster, cluster, standin
 from tests.integration.testhost import Host
 from tests.integration.testhosts import Lab
 from tfprov.engine.locking.facts import Facts
 from tfprov.engine.locking.host import HostLock
 from tfprov.errors import HostError, Locked, Unreachable
-from tfprov.hosts import ssh_pulse
 from tfprov.hosts.ssh import SSH
 from tfprov.hosts.ssh_target import Target
 
@@ -46,8 +45,8 @@ def locks(lab: Lab) -> Iterator[Locks]:
     host.disturbed = True  # what lies in its /tmp is not for the next test
     with ExitStack() as stack:
 
-        def make(user: str = "trainer", token: str = "", facts: Facts = ME) -> HostLock:
-            ssh = stack.enter_context(SSH(target(host, user)))
+        def make(user: str = "trainer", token: str = "", facts: Facts = ME, **values: Any) -> HostLock:
+            ssh = stack.enter_context(SSH(replace(target(host, user), **values)))
             return HostLock(ssh, "linear", facts, token or f"{user}-{id(ssh)}")
 
         yield make
@@ -96,7 +95,7 @@ def test_a_controller_that_is_killed_leaves_nothing_to_unlock(locks: Locks, lab:
             other.take()
         process.kill()
         process.wait()
-        until(lambda: _is_free(other), "the lock is free", 10)
+        until(lambda: _is_free(other), "the lock is free")
 
 
 def _is_free(lock: HostLock) -> bool:
@@ -111,28 +110,24 @@ def test_a_connection_that_is_cut_frees_the_lock_and_is_noticed(locks: Locks, la
     holder, host = locks("trainer"), lab.hosts[0]
     holder.take()
     host.run("sh", "-c", f"{KILL} 2>/dev/null; true")
-    until(lambda: not holder.alive, "the holder knows", 10)
-    until(lambda: _is_free(locks("root")), "the lock is free", 10)
+    until(lambda: not holder.alive, "the holder knows")
+    until(lambda: _is_free(locks("root")), "the lock is free")
 
 
-def test_a_run_whose_network_failed_gets_its_own_lock_back(
-    locks: Locks, lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ssh_pulse, "INTERVAL", 0.5)
+def test_a_run_whose_network_failed_gets_its_own_lock_back(locks: Locks, lab: Lab) -> None:
     host = lab.hosts[0]
     living = Facts("run", "anna", "laptop", 4711, "12:03:05")
-    holder = locks("trainer", "ours", living)
+    # Of this one alone: on a busy machine others are silent for some seconds too.
+    holder = locks("trainer", "ours", living, keepalive_interval=0.5, keepalive_silence=3.0)
     holder.take()
     # This connection alone, and for good: as for somebody who comes back with another address.
     ways = [
         ("-I", "INPUT", "-p", "tcp", "--sport", port_of(holder)),
         ("-I", "OUTPUT", "-p", "tcp", "--dport", port_of(holder)),
     ]
-    with monkeypatch.context() as impatient:  # of this one alone: on a busy machine others are silent for a second too
-        impatient.setattr(ssh_pulse, "SILENCE", 1.0)
-        for way in ways:
-            host.run("iptables", "-w", *way, "-j", "DROP")
-        until(lambda: not holder.alive, "the holder knows", 60)
+    for way in ways:
+        host.run("iptables", "-w", *way, "-j", "DROP")
+    until(lambda: not holder.alive, "the holder knows")
     with pytest.raises(Locked, match="anna@laptop"):
         locks("trainer", "theirs").take()
     again = locks("trainer", "ours", living)
@@ -148,7 +143,7 @@ def port_of(lock: HostLock) -> str:
 
 def test_a_host_without_flock_and_one_that_is_not_there_are_named(locks: Locks, lab: Lab) -> None:
     host = lab.hosts[0]
-    host.run("mv", "/usr/bin/flock", "/usr/bin/flock.hidden")
+    host.hide("/usr/bin/flock")
     with pytest.raises(HostError, match="node1: there is no `flock`, which the lock needs; install util-linux there"):
         locks().take()
     lost = locks("root")
@@ -170,39 +165,30 @@ def test_what_lies_in_the_way_of_the_lock_is_left_alone(locks: Locks, lab: Lab) 
 # --- whole commands --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def archive(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny image as `docker save` writes it."""
-    path = tmp_path_factory.mktemp("archive") / "tiny.tar"
-    with path.open("wb") as file:
-        file.writelines(images.engine.client.images.get(images.tiny()).save(named=images.tiny()))
-    return path
-
-
 @pytest.fixture
-def three(lab: Lab, archive: Path, tmp_path: Path) -> Iterator[Cluster]:
+def three(lab: Lab, tiny_archive: Path, tmp_path: Path) -> Iterator[Cluster]:
     """A ps and two workers on three hosts, training for a long time."""
     for made in cluster(lab, tmp_path):
-        write(made, archive)
+        write(made, tiny_archive)
         yield made
 
 
-def write(made: Cluster, archive: Path, **settings: Any) -> None:
+def write(made: Cluster, tiny_archive: Path, **settings: Any) -> None:
     one, two, other, _ = made.lab.hosts
-    made.write({"ps": [one], "worker": [two, other]}, {**standin(archive), **settings})
+    made.write({"ps": [one], "worker": [two, other]}, {**standin(tiny_archive), **settings})
 
 
 def errors(printed: str) -> list[str]:
     return [line for line in printed.splitlines() if line.startswith("error: ")]
 
 
-def test_two_controllers_exclude_each_other(three: Cluster, archive: Path, tmp_path: Path) -> None:
+def test_two_controllers_exclude_each_other(three: Cluster, tiny_archive: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Cluster(three.lab, tmp_path / "other")
-    write(other, archive)
-    write(three, archive, start_timeout=120, command=["sleep", "1000"], flags={}, wiring="tf_config")
+    write(other, tiny_archive)
+    write(three, tiny_archive, start_timeout=LONG, command=["sleep", "1000"], flags={}, wiring="tf_config")
     process = three.start("up")
-    until(lambda: sum(map(len, three.containers().values())) == 3, "the tasks run", 120)
+    until(lambda: sum(map(len, three.containers().values())) == 3, "the tasks run")
     for verb in ("up", "down"):
         (line,) = errors(other(verb, code=3))
         said = (
@@ -256,33 +242,17 @@ def test_without_the_first_host_the_lock_is_held_on_the_next(three: Cluster) -> 
     assert [len(ids) for ids in three.containers().values()] == [1, 0, 0, 0]
 
 
-def test_a_worker_that_cannot_reach_its_ps_is_named_and_nothing_is_left(three: Cluster, archive: Path) -> None:
+def test_a_worker_that_cannot_reach_its_ps_is_named_and_nothing_is_left(three: Cluster, tiny_archive: Path) -> None:
     one, _, other, _ = three.lab.hosts
     write(
         three,
-        archive,
+        tiny_archive,
         start_timeout=15,
         command=["sh", "-c", "nc -ll -p 2222 -e /bin/cat"],
         flags={},
         wiring="tf_config",
     )
-    one.disturbed = True
-    one.run(
-        "iptables",
-        "-w",
-        "-t",
-        "raw",
-        "-I",
-        "PREROUTING",
-        "-s",
-        other.address,
-        "-p",
-        "tcp",
-        "--dport",
-        "2222",
-        "-j",
-        "DROP",
-    )
+    one.drop_from(other, 2222)
     printed = three("up", code=1)
     peer = rf"worker/1: cannot reach ps/0 at {one.address}:2222 from node3 after 15 s; does a firewall stand between them\?"
     assert re.search(peer, printed), printed
@@ -290,8 +260,8 @@ def test_a_worker_that_cannot_reach_its_ps_is_named_and_nothing_is_left(three: C
     assert not any(three.containers().values())
 
 
-def test_a_training_is_followed_past_a_host_that_is_lost(three: Cluster, archive: Path) -> None:
-    write(three, archive, flags={"train_steps": 300, "step_seconds": 0.1})
+def test_a_training_is_followed_past_a_host_that_is_lost(three: Cluster, tiny_archive: Path) -> None:
+    write(three, tiny_archive, flags={"train_steps": 300, "step_seconds": 0.1})
     process = three.start("run")
     assert process.stdout is not None
     host = three.lab.hosts[2]
@@ -312,6 +282,6 @@ def test_a_training_is_followed_past_a_host_that_is_lost(three: Cluster, archive
     host.service("sshd", "start")
     read_to("node3 is back after ")
     rest = process.stdout.read()
-    assert process.wait(120) == 0, rest
+    assert process.wait(LONG) == 0, rest
     assert "done: step=300" in rest
     assert not any(three.containers().values())

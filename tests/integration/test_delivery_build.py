@@ -54,7 +54,7 @@ def engine(private_engine: PrivateEngine) -> Iterator[Engine]:
 
 @pytest.fixture
 def base(images: Images) -> str:
-    return images.base()
+    return images.python()
 
 
 def recipe(directory: Path, files: Mapping[str, str], args: Mapping[str, str] | None = None, **how: Any) -> Recipe:

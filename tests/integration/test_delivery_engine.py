@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.engine import Engine
+from tests.integration.local import LONG
 from tests.unit.delivery_images import OciArchive
 from tfprov.delivery.archive import load
 from tfprov.delivery.code import Code, pack
@@ -40,7 +41,7 @@ class Docker:
         self.names: list[str] = []
 
     def __call__(self, *argv: str, data: bytes | None = None) -> str:
-        done = subprocess.run([*self._argv, *argv], input=data, capture_output=True, timeout=120, check=False)
+        done = subprocess.run([*self._argv, *argv], input=data, capture_output=True, timeout=LONG, check=False)
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode().strip()
 
@@ -230,7 +231,7 @@ def test_a_connection_cut_in_the_middle_of_a_layer_goes_on_where_it_was(
 def test_a_pull_that_was_given_up_is_made_good_by_the_next(docker: Docker, layout: Layout, base: Image) -> None:
     with serving(docker, layout, base, cut_after=base.layers[0].size // 2) as served:
         with docker.start_pull(served.reference(base)) as pulling:
-            assert served.cut.wait(60)
+            assert served.cut.wait(LONG)
             pulling.kill()
         docker.pull(served.reference(base))
         assert docker("run", "--rm", served.reference(base), "sh", "-c", "echo ran") == "ran"

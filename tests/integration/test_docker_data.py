@@ -15,6 +15,7 @@ import pytest
 
 from tests.integration.engine import Engine as PrivateEngine
 from tests.integration.images import Images
+from tests.integration.local import LONG
 from tests.unit.bench import container, until
 from tests.unit.test_fetch import BIG, Listener
 from tests.unit.webserver import WebServer, serving
@@ -74,7 +75,7 @@ class DataBench:
 
     def ends(self, task: str) -> list[str]:
         """Wait until a task has ended, and return what it printed."""
-        until(lambda: any(one.task == task and one.finished_at for one in self.runtime.observe().containers), 30)
+        until(lambda: any(one.task == task and one.finished_at for one in self.runtime.observe().containers))
         return list(self.runtime.logs(task))
 
     def close(self) -> None:
@@ -89,7 +90,7 @@ class DataBench:
 @pytest.fixture
 def bench(engine: PrivateEngine, images: Images) -> Iterator[DataBench]:
     with serving(str(engine.network.outside)) as web:
-        made = DataBench(engine, images.base(), web)
+        made = DataBench(engine, images.python(), web)
         try:
             yield made
         finally:
@@ -114,7 +115,7 @@ def test_what_fetches_may_do_nothing_else(bench: DataBench) -> None:
     bench.web.held = {"/train"}
     thread = threading.Thread(target=bench.fetch, args=(data,))
     thread.start()
-    until(lambda: bool(bench.web.halves), 60)
+    until(lambda: bool(bench.web.halves))
     (made,) = bench.containers()
     told = made.attrs["HostConfig"]
     assert (told["CapDrop"], told["SecurityOpt"], told["PidsLimit"]) == (["ALL"], ["no-new-privileges"], 64)
@@ -125,7 +126,7 @@ def test_what_fetches_may_do_nothing_else(bench: DataBench) -> None:
     assert bench.delivered() == frozenset()
     assert bench.runtime.observe().containers == ()
     bench.web.release.set()
-    thread.join(60)
+    thread.join(LONG)
     assert bench.delivered() == {data.artifact}
 
 
@@ -178,9 +179,9 @@ def test_a_fetch_that_is_killed_is_not_called_whole_and_gone_on_with(bench: Data
 
     thread = threading.Thread(target=fetch)
     thread.start()
-    until(lambda: bool(bench.web.halves), 60)
+    until(lambda: bool(bench.web.halves))
     bench.containers()[0].kill()
-    thread.join(60)
+    thread.join(LONG)
     assert errors == ["h: the data was not fetched to its end: it was ended; run this again: it goes on where it was"]
     assert (bench.delivered(), bench.containers()) == (frozenset(), [])
     with pytest.raises(HostError, match="the data of worker/0 is not there"):
@@ -208,10 +209,10 @@ def test_a_fetch_ends_with_whoever_asked_for_it(bench: DataBench) -> None:
     file = data.files[0]
     words = [str(bench.socket), CLUSTER, bench.image, file.name, file.url, file.sha256]
     asking = subprocess.Popen([sys.executable, "-c", program, *words])
-    until(lambda: bool(bench.web.halves), 60)
+    until(lambda: bool(bench.web.halves))
     os.kill(asking.pid, signal.SIGKILL)
     asking.wait()
-    until(lambda: bench.containers() == [], 30)
+    until(lambda: bench.containers() == [])
     assert bench.delivered() == frozenset()
 
 
@@ -248,10 +249,10 @@ def test_two_at_once_share_one_fetch(bench: DataBench) -> None:
     ]
     for thread in threads:
         thread.start()
-    until(lambda: any("is being fetched there already" in note for one in listeners for note in one.notes), 60)
+    until(lambda: any("is being fetched there already" in note for one in listeners for note in one.notes))
     bench.web.release.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(LONG)
     other.close()
     assert bench.delivered() == {data.artifact}
     assert len(bench.web.requests) == 1

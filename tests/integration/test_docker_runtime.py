@@ -291,7 +291,7 @@ def test_only_regular_files_are_listed_whatever_their_names(
     bench: DockerBench, images: Images, with_python: bool, with_shell: bool
 ) -> None:
     if with_python:
-        bench.image = str(bench.client.images.get(images.base()).id)
+        bench.image = str(bench.client.images.get(images.python()).id)
     bench.start(container(argv=["sleep", "60"]))
     assert bench.docker.execute("worker/0", ["sh", "-c", ODD]) == 0
     if not with_shell:

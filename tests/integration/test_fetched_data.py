@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.images import Images
-from tests.integration.local import Local, local, until
+from tests.integration.local import LONG, Local, local, until
 from tests.integration.remote import Cluster, cluster
 from tests.integration.testhosts import Lab
 from tests.unit.test_fetch import BIG
@@ -134,21 +133,12 @@ def test_ctrl_c_ends_a_fetch_at_once(here: Local, web: WebServer) -> None:
     first = here.start("up")
     until(lambda: web.halves, "half of it is there")
     first.send_signal(signal.SIGINT)
-    printed = first.communicate(timeout=60)[0]
+    printed = first.communicate(timeout=LONG)[0]
     assert first.returncode == 130
     assert "the data was not fetched to its end: interrupted; run this again: it goes on where it was" in printed
 
 
 # -- hosts ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def archive(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An image with Python, as `docker save` writes it."""
-    path = tmp_path_factory.mktemp("archive") / "base.tar"
-    with path.open("wb") as file:
-        file.writelines(images.engine.client.images.get(images.base()).save(named=images.base()))
-    return path
 
 
 @pytest.fixture
@@ -163,13 +153,13 @@ def volumes(remote: Cluster) -> list[int]:
 
 
 def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_taken_for_whole(
-    remote: Cluster, archive: Path
+    remote: Cluster, python_archive: Path
 ) -> None:
     one, two, *_ = remote.lab.hosts
     (remote.directory / "program").mkdir()
     (remote.directory / "program" / "reader.py").write_text(READER)
     settings = {
-        "image": {"archive": str(archive)},
+        "image": {"archive": str(python_archive)},
         "code": str(remote.directory / "program"),
         "command": ["python3", "reader.py", "{{ data_dir | default('nowhere') }}", "2222"],
         "ready": "start",
@@ -187,12 +177,12 @@ def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_taken_for
         write({"/train": "train"})
         web.held = {"/train"}
         first = remote.start("up")
-        until(lambda: len(web.halves) == 2 or first.poll() is not None, "both hosts have half of the data", 240)
+        until(lambda: len(web.halves) == 2 or first.poll() is not None, "both hosts have half of the data")
         assert first.poll() is None, first.communicate()[0]
         first.send_signal(signal.SIGINT)
-        printed = first.communicate(timeout=60)[0]
+        printed = first.communicate(timeout=LONG)[0]
         assert printed.count("the data was not fetched to its end: interrupted; run this again") >= 2
-        until(lambda: [len(ids) for ids in remote.containers().values()] == [0, 0, 0, 0], "no container is left", 60)
+        until(lambda: [len(ids) for ids in remote.containers().values()] == [0, 0, 0, 0], "no container is left")
         assert volumes(remote) == [1, 1]
         web.held = set()
         assert "fetch" in remote("plan")

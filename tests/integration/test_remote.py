@@ -14,21 +14,10 @@ import yaml
 from tfprov.hosts import docker_exec
 
 from .images import STANDIN, Images
-from .local import until
+from .local import LONG, until
 from .remote import Cluster, cluster, standin
 from .testhost import Host
 from .testhosts import Lab
-
-
-@pytest.fixture(scope="module")
-def archive(images: Images, private_engine: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny image as `docker save` writes it."""
-    del private_engine
-    directory = tmp_path_factory.mktemp("archive")
-    path = directory / "tiny.tar"
-    with path.open("wb") as file:
-        file.writelines(images.engine.client.images.get(images.tiny()).save(named=images.tiny()))
-    return path
 
 
 @pytest.fixture
@@ -37,10 +26,10 @@ def remote(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def three(remote: Cluster, archive: Path) -> Cluster:
+def three(remote: Cluster, tiny_archive: Path) -> Cluster:
     """A ps and two workers on three hosts, training for a long time."""
     one, two, three, _ = remote.lab.hosts
-    remote.write({"ps": [one], "worker": [two, three]}, standin(archive))
+    remote.write({"ps": [one], "worker": [two, three]}, standin(tiny_archive))
     return remote
 
 
@@ -54,9 +43,9 @@ def up(three: Cluster) -> str:
     return three("up")
 
 
-def test_a_run_trains_brings_the_checkpoint_back_and_leaves_nothing(three: Cluster, archive: Path) -> None:
+def test_a_run_trains_brings_the_checkpoint_back_and_leaves_nothing(three: Cluster, tiny_archive: Path) -> None:
     one, two, *rest = three.lab.hosts
-    three.write({"ps": [one], "worker": [two, rest[0]]}, standin(archive, train_steps=8))
+    three.write({"ps": [one], "worker": [two, rest[0]]}, standin(tiny_archive, train_steps=8))
     foreign = [host.client.containers.create("foreign:1", "true", name="foreign") for host in _with_foreign(three.lab)]
     volume = one.client.volumes.create("tfprov-is-mine-too")
     printed = three("run")
@@ -99,11 +88,11 @@ def test_a_killed_container_is_named_and_only_it_returns(three: Cluster) -> None
     assert len(after[killed.name]) == 1
 
 
-def test_after_an_edit_of_the_code_only_its_layer_travels(three: Cluster, archive: Path, tmp_path: Path) -> None:
+def test_after_an_edit_of_the_code_only_its_layer_travels(three: Cluster, tiny_archive: Path, tmp_path: Path) -> None:
     code = tmp_path / "code"
     shutil.copytree(STANDIN, code)
     one, two, other, _ = three.lab.hosts
-    settings = {**standin(archive), "code": str(code)}
+    settings = {**standin(tiny_archive), "code": str(code)}
     three.write({"ps": [one], "worker": [two, other]}, settings)
     for host in three.lab.hosts:
         host.forget_images()
@@ -127,9 +116,9 @@ def test_every_task_of_a_cluster_runs_the_same_image(three: Cluster) -> None:
     assert len({made.attrs["Image"] for host in hosts for made in host.client.containers.list()}) == 1
 
 
-def test_what_the_labels_say_holds_no_secret(three: Cluster, archive: Path) -> None:
+def test_what_the_labels_say_holds_no_secret(three: Cluster, tiny_archive: Path) -> None:
     one, two, *_ = three.lab.hosts
-    three.write({"ps": [one], "worker": [two]}, {**standin(archive), "env": {"TOKEN": "s3cret"}})
+    three.write({"ps": [one], "worker": [two]}, {**standin(tiny_archive), "env": {"TOKEN": "s3cret"}})
     printed = up(three)
     (made,) = two.client.containers.list()
     assert "TOKEN=s3cret" in made.attrs["Config"]["Env"]
@@ -139,7 +128,7 @@ def test_what_the_labels_say_holds_no_secret(three: Cluster, archive: Path) -> N
 def test_two_at_once_the_second_is_told_who_is_first(three: Cluster) -> None:
     three.write(
         {"ps": [three.lab.hosts[0]], "worker": [three.lab.hosts[1]]},
-        {**_settings(three), "command": ["sh", "-c", "sleep 600"], "start_timeout": 60},
+        {**_settings(three), "command": ["sh", "-c", "sleep 600"], "start_timeout": 600},
     )
     first = three.start("up")
     until(lambda: three.containers()["node1"], "the first has begun")
@@ -147,7 +136,7 @@ def test_two_at_once_the_second_is_told_who_is_first(three: Cluster) -> None:
     assert f"pid {first.pid}" in printed
     assert "`tfprov up`" in printed
     first.send_signal(signal.SIGINT)
-    first.wait(60)
+    first.wait(LONG)
 
 
 def _settings(made: Cluster) -> dict[str, object]:
@@ -185,23 +174,23 @@ def test_a_gather_that_is_killed_is_made_good_by_the_next(three: Cluster) -> Non
     assert not [path for path in gathered.rglob("*") if path.name.endswith(".part")]
 
 
-def test_a_host_that_left_the_inventory_is_still_taken_down(three: Cluster, archive: Path) -> None:
+def test_a_host_that_left_the_inventory_is_still_taken_down(three: Cluster, tiny_archive: Path) -> None:
     up(three)
     one, two, *_ = three.lab.hosts
-    three.write({"ps": [one], "worker": [two]}, standin(archive))
+    three.write({"ps": [one], "worker": [two]}, standin(tiny_archive))
     assert "not in the inventory" in three("status")
     three("down")
     assert not any(three.containers().values())
     assert json.loads((three.directory / "state/tfprov/clusters/lab/hosts.json").read_text()) == {}
 
 
-def test_a_training_goes_on_on_other_hosts(three: Cluster, archive: Path) -> None:
+def test_a_training_goes_on_on_other_hosts(three: Cluster, tiny_archive: Path) -> None:
     up(three)
     until(lambda: "step 12" in three("logs", "worker/0"), "some steps")
     three("down")
     _, _, one, two = three.lab.hosts
     # Slowly: the task removes old checkpoints, in the end also the one it began with.
-    three.write({"ps": [one], "worker": [two]}, standin(archive, step_seconds=10))
+    three.write({"ps": [one], "worker": [two]}, standin(tiny_archive, step_seconds=10))
     printed = three("up", "--resume")
     assert re.search(r"goes on from step \d+", printed)
     listed = bytearray()
@@ -244,15 +233,14 @@ def _break(three: Cluster, fault: str) -> tuple[int, str]:
     if fault == "docker":
         bad.hide_docker()
         return 1, r"Docker is not installed; install it there"
-    bad.disturbed = True
-    bad.run("sh", "-c", f"nc -lk {bad.address} 2222 >/dev/null 2>&1 & sleep 0.3")
+    bad.listen(2222, bad.address)
     return 1, r"port 2222 is taken; stop what listens there"
 
 
-def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(three: Cluster, archive: Path) -> None:
+def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(three: Cluster, tiny_archive: Path) -> None:
     small = three.lab.add(disk="3m")
     one, two, *_ = three.lab.hosts
-    three.write({"ps": [one], "worker": [two, small]}, standin(archive))
+    three.write({"ps": [one], "worker": [two, small]}, standin(tiny_archive))
     printed = three("up", code=1)
     assert re.search(rf"{small.name}: no room for the image: it needs .* is free in ", printed)
     assert not any(three.containers().values())
@@ -267,11 +255,11 @@ def test_a_host_that_forbids_forwarding_is_served_and_told_why_it_is_slower(thre
     assert [len(ids) for ids in three.containers().values()] == [1, 1, 1, 0]
 
 
-def test_a_worker_that_ends_at_once_takes_the_start_back(three: Cluster, archive: Path) -> None:
+def test_a_worker_that_ends_at_once_takes_the_start_back(three: Cluster, tiny_archive: Path) -> None:
     one, two, other, _ = three.lab.hosts
     three.write(
         {"ps": [one], "worker": [two, other]},
-        standin(archive),
+        standin(tiny_archive),
         role_settings={"worker": {"command": ["sh", "-c", "echo no such data; exit 3"]}},
     )
     printed = three("up", code=1)
@@ -283,12 +271,12 @@ def test_a_worker_that_ends_at_once_takes_the_start_back(three: Cluster, archive
     three("down", "--discard")
 
 
-def test_with_sudo_the_user_needs_no_docker_group(three: Cluster, archive: Path) -> None:
+def test_with_sudo_the_user_needs_no_docker_group(three: Cluster, tiny_archive: Path) -> None:
     one, two, *_ = three.lab.hosts
-    three.write({"ps": [one], "worker": [two]}, standin(archive), user="admin", ansible_become=True)
+    three.write({"ps": [one], "worker": [two]}, standin(tiny_archive), user="admin", ansible_become=True)
     up(three)
     assert {task["state"] for task in three.tasks().values()} == {"running"}
-    three.write({"ps": [one], "worker": [two]}, standin(archive), user="plain")
+    three.write({"ps": [one], "worker": [two]}, standin(tiny_archive), user="plain")
     printed = three("status", code=1)
     assert "add the user to the group `docker`" in printed
 
@@ -309,7 +297,7 @@ def test_a_reboot_of_a_host_is_seen_and_made_good(three: Cluster) -> None:
     assert {task["state"] for task in three.tasks().values()} == {"running"}
 
 
-def test_a_foreign_container_of_our_name_is_not_touched(three: Cluster, archive: Path) -> None:
+def test_a_foreign_container_of_our_name_is_not_touched(three: Cluster, tiny_archive: Path) -> None:
     up(three)
     three("down")
     two = three.lab.hosts[1]
@@ -319,10 +307,10 @@ def test_a_foreign_container_of_our_name_is_not_touched(three: Cluster, archive:
     assert [made.id for made in two.client.containers.list(all=True)] == [theirs.id]
 
 
-def test_an_image_of_a_registry_gets_the_code_beside_it(three: Cluster, archive: Path, images: Images) -> None:
+def test_an_image_of_a_registry_gets_the_code_beside_it(three: Cluster, tiny_archive: Path, images: Images) -> None:
     one, two, *_ = three.lab.hosts
     three.lab.load(images.tiny(), [one, two])  # as if pulled from a registry before
-    three.write({"ps": [one], "worker": [two]}, {**standin(archive), "image": {"name": images.tiny()}})
+    three.write({"ps": [one], "worker": [two]}, {**standin(tiny_archive), "image": {"name": images.tiny()}})
     up(three)
     assert {task["state"] for task in three.tasks().values()} == {"running"}
     listed = three("exec", "worker/0", "--", "sh", "-c", "ls /code; ls /tfprov/tfprov; pwd")
@@ -331,7 +319,7 @@ def test_an_image_of_a_registry_gets_the_code_beside_it(three: Cluster, archive:
 
 
 def test_an_image_is_built_on_a_host_where_the_inventory_says_so(
-    three: Cluster, archive: Path, images: Images, tmp_path: Path
+    three: Cluster, tiny_archive: Path, images: Images, tmp_path: Path
 ) -> None:
     one, two, _, builder = three.lab.hosts
     three.lab.load(images.tiny(), [builder])
@@ -340,7 +328,7 @@ def test_an_image_is_built_on_a_host_where_the_inventory_says_so(
     (context / "made").write_text("made here\n")
     (context / "Dockerfile").write_text(f"FROM {images.tiny()}\nCOPY made /made\n")
     image = {"build": str(context), "build_on": builder.name}
-    three.write({"ps": [one], "worker": [two]}, {**standin(archive), "image": image})
+    three.write({"ps": [one], "worker": [two]}, {**standin(tiny_archive), "image": image})
     settings = yaml.safe_load(three.inventory.read_text())
     settings["all"]["hosts"] = {builder.name: builder.variables()}
     three.inventory.write_text(yaml.safe_dump(settings))
@@ -348,8 +336,8 @@ def test_an_image_is_built_on_a_host_where_the_inventory_says_so(
     assert "made here" in three("exec", "worker/0", "--", "cat", "/made")
 
 
-def test_docker_on_this_machine_needs_neither_ssh_nor_an_address(three: Cluster, archive: Path) -> None:
-    settings = {**standin(archive, train_steps=6), "cluster": "here", "checkpoints": {"to": str(three.directory)}}
+def test_docker_on_this_machine_needs_neither_ssh_nor_an_address(three: Cluster, tiny_archive: Path) -> None:
+    settings = {**standin(tiny_archive, train_steps=6), "cluster": "here", "checkpoints": {"to": str(three.directory)}}
     tasks = {"worker": {"hosts": {"localhost": None}, "vars": {"tfprov": {"tasks_per_host": 2}}}}
     children = {"ps": {"hosts": {"localhost": None}}, **tasks}
     three.inventory.write_text(yaml.safe_dump({"all": {"vars": {"tfprov": settings}, "children": children}}))

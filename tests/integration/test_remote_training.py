@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from .images import Images
+from .local import LONG
 from .remote import Cluster, cluster, training
 from .testhosts import Lab
 
@@ -40,7 +41,7 @@ def remote(lab: Lab, images: Images, tmp_path: Path, cache: Path) -> Iterator[Cl
 def restored(directory: Path) -> dict[str, float]:
     """Read every tensor of the newest checkpoint in `directory`, as a user's program would."""
     done = subprocess.run(
-        [sys.executable, "-c", READ, str(directory)], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", READ, str(directory)], capture_output=True, text=True, check=True, timeout=LONG
     )
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -49,7 +50,7 @@ def restored(directory: Path) -> dict[str, float]:
 def test_three_hosts_train_and_the_checkpoint_comes_back_whole(remote: Cluster, images: Images) -> None:
     one, two, three, _ = remote.lab.hosts
     remote.write({"ps": [one], "worker": [two, three]}, training(remote.directory, images.train_arguments()))
-    printed = remote("run", timeout=600)
+    printed = remote("run")
     assert "done: step=" in printed
     tensors = restored(remote.directory / "checkpoints" / "lab")
     assert tensors["W"] == pytest.approx(2, abs=0.1)
@@ -64,7 +65,7 @@ def test_the_textbooks_shards_are_fetched_from_one_ps(remote: Cluster, images: I
     settings = training(remote.directory, images.train_arguments(), "textbook.py")
     settings["flags"] |= {"checkpoint_dir": "{{ checkpoint_dir }}"}
     remote.write({"ps": [one], "worker": [two, three]}, settings)
-    printed = remote("run", timeout=600)
+    printed = remote("run")
     assert "ps/0" in next(line for line in printed.splitlines() if "came from" in line)
     assert restored(remote.directory / "checkpoints" / "lab")["W"] == pytest.approx(2, abs=0.1)
     assert not any(remote.containers().values())

@@ -19,7 +19,7 @@ from tests.unit.slurm import Allocation
 
 from .engine import Engine
 from .images import Images
-from .local import PROGRAMS, until
+from .local import LONG, PROGRAMS, until
 
 ROOT = Path(__file__).parents[2]
 STANDIN = """
@@ -86,7 +86,7 @@ class Tools:
     def __post_init__(self) -> None:
         self.env = {**os.environ, "DOCKER_HOST": self.engine.url, "DOCKER_CONFIG": str(self.directory / "docker")}
 
-    def __call__(self, *command: str, code: int | None = 0, timeout: float = 300) -> str:
+    def __call__(self, *command: str, code: int | None = 0, timeout: float = LONG) -> str:
         done = subprocess.run(
             command, env=self.env, cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL, timeout=timeout, check=False,
@@ -206,7 +206,7 @@ def test_compose_trains(tools: Tools, images: Images, compose: list[str]) -> Non
     render(
         tools.directory, "compose", TRAINING, {"IMAGE": train, "PROGRAMS": str(PROGRAMS), "HERE": str(tools.directory)}
     )
-    printed = tools(*compose, "up", "--no-color", "--exit-code-from", "worker-0", "worker-0", timeout=400)
+    printed = tools(*compose, "up", "--no-color", "--exit-code-from", "worker-0", "worker-0")
     assert "done: step=" in printed
     assert_whole(tools.files(train, "law_checkpoints"))
 
@@ -224,7 +224,7 @@ def test_a_stack_trains_once_and_its_ps_stays_until_it_is_removed(tools: Tools, 
     tiny = images.tiny()
     render(tools.directory, "swarm", STANDIN, {"IMAGE": tiny})
     tools("docker", "stack", "deploy", "--resolve-image", "never", "-c", "stack.yml", "law")
-    until(lambda: states(tools.engine, "law_worker-0") == ["complete"], "the chief is done", 120)
+    until(lambda: states(tools.engine, "law_worker-0") == ["complete"], "the chief is done")
     until(lambda: states(tools.engine, "law_worker-1") == ["complete"], "the worker is done")
     until(lambda: tools.running("law") == {"ps/0", "evaluator/0"}, "the others alone still run")
     for service in tools.engine.client.services.list():
@@ -242,7 +242,7 @@ def test_a_stack_trains(tools: Tools, images: Images, swarm: None) -> None:
     values = {"IMAGE": image, "PROGRAMS": str(PROGRAMS), "HERE": str(tools.directory)}
     render(tools.directory, "swarm", TRAINING, values, "code=image")
     tools("docker", "stack", "deploy", "--resolve-image", "never", "-c", "stack.yml", "linear")
-    until(lambda: states(tools.engine, "linear_worker-0") == ["complete"], "the chief is done", 300)
+    until(lambda: states(tools.engine, "linear_worker-0") == ["complete"], "the chief is done")
     tools("docker", "stack", "rm", "linear")
     until(lambda: not tools.running("linear"), "the stack ends")
     assert_whole(tools.files(image, "linear_checkpoints"))
@@ -278,7 +278,7 @@ def test_a_slurm_job_trains(tmp_path: Path) -> None:
     script = render(tmp_path, "slurm", inventory, values, f"port={free_ports(3)}").read_text()
     # Its own Python first: the one that has TensorFlow.
     search = f"{tmp_path / 'bin'}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    code, printed = Allocation(tmp_path / "bin", [1, 2]).run(script, {"PATH": search}, timeout=300)
+    code, printed = Allocation(tmp_path / "bin", [1, 2]).run(script, {"PATH": search}, timeout=LONG)
     assert code == 0, printed
     assert "worker/0 | done: step=" in printed
     folder = tmp_path / "checkpoints" / "linear-slurm"

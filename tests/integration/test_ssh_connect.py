@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.local import LONG, until
 from tests.integration.sshd import Sshd, fingerprint, make_key, program, sshd
 from tests.integration.test_ssh import failing, target
 from tfprov.errors import Unreachable
-from tfprov.hosts import ssh_link
 from tfprov.hosts.foreign import Dropped
 from tfprov.hosts.ssh import SSH
 from tfprov.hosts.ssh_target import Target
@@ -79,10 +79,7 @@ def test_an_unknown_host_key_is_refused_before_anything_is_sent(server: Sshd, tm
 
 
 def until_logged(log: Path, start: int, text: str) -> None:
-    deadline = time.monotonic() + 5
-    while text not in log.read_text()[start:]:
-        assert time.monotonic() < deadline, log.read_text()[start:]
-        time.sleep(0.01)
+    until(lambda: text in log.read_text()[start:], f"{text} is in the log of sshd", pause=0.01)
 
 
 def test_a_first_contact_is_recorded_once_and_for_the_owner_only(server: Sshd, tmp_path: Path) -> None:
@@ -120,13 +117,10 @@ def test_a_changed_host_key_is_refused_whatever_is_asked_for(tmp_path: Path) -> 
 
 
 def test_the_kind_of_key_that_is_known_is_asked_for(tmp_path: Path) -> None:
-    with sshd(tmp_path / "h", f"HostKey {tmp_path / 'ecdsa'}", f"HostKey {tmp_path / 'rsa'}") as server:
-        for kind in ("ecdsa", "rsa"):
-            server.stop()
-            make_key(tmp_path / "ecdsa", "ecdsa")
-            make_key(tmp_path / "rsa", "rsa")
-            server.start()
-            server.known_hosts.write_text(f"[127.0.0.1]:{server.port} {server.public(tmp_path / kind)}\n")
+    keys = [make_key(tmp_path / kind, kind) for kind in ("ecdsa", "rsa")]
+    with sshd(tmp_path / "h", *(f"HostKey {key}" for key in keys)) as server:
+        for key in keys:
+            server.known_hosts.write_text(f"[127.0.0.1]:{server.port} {server.public(key)}\n")
             assert connects(target(server))
 
 
@@ -181,8 +175,8 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     """Runs ssh-agent; called with a key without a passphrase, it adds that."""
     monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
     process = subprocess.Popen(["ssh-agent", "-D", "-a", str(tmp_path / "agent")], stdout=subprocess.DEVNULL)
-    while subprocess.run(["ssh-add", "-l"], capture_output=True, check=False).returncode == 2:  # it does not answer yet
-        time.sleep(0.01)
+    asked = ["ssh-add", "-l"]
+    until(lambda: subprocess.run(asked, capture_output=True, check=False).returncode != 2, "it answers", pause=0.01)
 
     def add(key: Path) -> None:
         subprocess.run(["ssh-add", "-q", str(key)], check=True, capture_output=True)
@@ -266,7 +260,7 @@ def test_a_listener_that_says_nothing(server: Sshd, greeting: bytes) -> None:
     with answering(lambda connection: connection.sendall(greeting)) as (port, _):
         began = time.monotonic()
         message = refused(server, port=port, connect_timeout=0.5)
-        assert time.monotonic() - began < 8, "before the default limit of 10 s"
+        assert time.monotonic() - began < 14, "before paramiko's own limit of 15 s, on a machine however busy"
     assert message.startswith(f"h1: 127.0.0.1:{port} took the connection and did not greet within 0.5 s; ")
 
 
@@ -287,32 +281,29 @@ def test_packets_that_are_swallowed(server: Sshd) -> None:
     [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 60, b"SSH-1.5-old\r\n", bytes(range(256)) * 9],
     ids=["a web server", "an old sshd", "bytes"],
 )
-def test_something_else_that_listens(server: Sshd, garbage: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh_link, "_PAUSES", (0.01,))
-
+def test_something_else_that_listens(server: Sshd, garbage: bytes) -> None:
     def answer(connection: socket.socket) -> None:
         connection.sendall(garbage)
         connection.shutdown(socket.SHUT_WR)
 
     with answering(answer) as (port, _):
-        message = refused(server, port=port, connect_timeout=3)
+        message = refused(server, port=port, connect_timeout=LONG, retry_pauses=(0.01,))
     assert re.match(rf"h1: 127\.0\.0\.1:{port} .*(SSH|sshd)", message)
 
 
-def test_a_connection_that_is_dropped_at_once_is_tried_again(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh_link, "_PAUSES", (0.01, 0.01))
+def test_a_connection_that_is_dropped_at_once_is_tried_again(server: Sshd) -> None:
     with answering(lambda connection: connection.close()) as (port, taken):
-        with _unopened(target(server, port=port)) as host:
+        with _unopened(target(server, port=port, retry_pauses=(0.01, 0.01))) as host:
             message = failing(host.open, Dropped)
         assert len(taken) == 3
     assert message.startswith(f"h1: 127.0.0.1:{port} closed the connection before it was made; ")
     assert "MaxStartups" in message
 
 
-def test_more_newcomers_than_sshd_takes_all_get_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssh_link, "_PAUSES", (0.3, 1.0, 2.5, 5.0, 10.0))  # also where each takes its time
+def test_more_newcomers_than_sshd_takes_all_get_in(tmp_path: Path) -> None:
+    pauses = (0.1, 0.3, 1.0, 2.5, 5.0, *[10.0] * 12)  # also where each takes its time
     with sshd(tmp_path / "h", "MaxStartups 2:100:2") as server, ThreadPoolExecutor(6) as pool:
-        assert all(pool.map(connects, [target(server)] * 6))
+        assert all(pool.map(connects, [target(server, retry_pauses=pauses)] * 6))
 
 
 # -- ~/.ssh/config and gateways ---------------------------------------------------------------------------------------
@@ -385,10 +376,7 @@ while data := os.read(0, 65536): end.sendall(data)
 """
 
 
-def test_a_proxy_command_takes_the_place_of_the_network(
-    server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ssh_link, "_PAUSES", (0.01,))
+def test_a_proxy_command_takes_the_place_of_the_network(server: Sshd, tmp_path: Path) -> None:
     relay = tmp_path / "relay.py"
     relay.write_text(RELAY)
     command = f"{sys.executable} {relay} %h %p"
@@ -396,5 +384,5 @@ def test_a_proxy_command_takes_the_place_of_the_network(
         assert host.run(["cat"], input=bytes(1_000_000)).stdout == bytes(1_000_000)
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     assert not [child for child in children if b"relay" in Path(f"/proc/{child}/cmdline").read_bytes()]
-    with _unopened(target(server, proxy_command="exit 1")) as host:
+    with _unopened(target(server, proxy_command="exit 1", retry_pauses=(0.01,))) as host:
         assert "(through `exit 1`) closed the connection" in failing(host.open, Dropped)

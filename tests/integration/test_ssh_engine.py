@@ -225,7 +225,7 @@ def test_many_threads_and_one_connection(remote: Engine, ssh: SSH, server: Sshd,
 
     with ThreadPoolExecutor(16) as pool:
         assert set(pool.map(work, range(96))) == {1}
-    until(lambda: len(server.children()) == 1, "there is one connection, and those of before have ended", 10)
+    until(lambda: len(server.children()) == 1, "there is one connection, and those of before have ended")
     # What is kept for later is given up when others need it.
     streams = [ssh.stream(["cat"]) for _ in range(8)]
     for stream in streams:
@@ -268,8 +268,8 @@ def test_a_channel_whose_program_has_gone_is_not_used_again(remote: Engine, ssh:
             with suppress(ProcessLookupError):  # it ends by itself with the one before
                 os.kill(pid, signal.SIGKILL)
         for pid in ended:
-            until(partial(_has_ended, pid), "it has ended", 5)
-        until(lambda: not len(ssh.open().transport._channels), "the end of its channels is known", 5)
+            until(partial(_has_ended, pid), "it has ended")
+        until(lambda: not len(ssh.open().transport._channels), "the end of its channels is known")
 
 
 def _has_ended(pid: int) -> bool:
@@ -281,8 +281,8 @@ def test_a_connection_that_goes_in_the_middle_of_an_archive(
 ) -> None:
     with sshd(tmp_path) as own, SSH(target(own)) as host:
         remote = Engine.over(host, docker_command(private_engine))
-        with Started(remote, image, ["sh", "-c", "head -c 50000000 /dev/zero > /data/zeros; sleep 60"]) as started:
-            until(lambda: _size(remote, started.id) == 50_000_000, "the file is there", 10)
+        with Started(remote, image, ["sh", "-c", "head -c 50000000 /dev/zero > /data/zeros; sleep 600"]) as started:
+            until(lambda: _size(remote, started.id) == 50_000_000, "the file is there")
 
             def cut() -> None:
                 with remote.errors():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.local import SLEEPER, Local, local, rest_of, until
+from tests.integration.local import LONG, SLEEPER, Local, local, rest_of, until
 
 INVENTORY = f"""
 all:
@@ -119,9 +119,9 @@ def test_a_finished_worker_is_finished_and_not_drift(tfprov: Local) -> None:
 def test_an_interrupted_run_leaves_nothing_running(tfprov: Local, number: signal.Signals) -> None:
     tfprov.write(INVENTORY)
     process = tfprov.start("run", fresh=True)
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run", 20)
+    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
     process.send_signal(number)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=LONG)
     assert process.returncode == 130, output
     assert "Traceback" not in output
     assert tfprov.processes() == []
@@ -142,7 +142,7 @@ def test_the_second_ctrl_c_leaves_at_once(tfprov: Local) -> None:
     down.send_signal(signal.SIGINT)
     assert any("(Ctrl-C again to leave at once)" in line for line in down.stdout)
     down.send_signal(signal.SIGINT)
-    assert down.wait(60) == 130
+    assert down.wait(LONG) == 130
     for pid in running:  # so that the fixture need not wait for them either
         os.kill(int(pid), signal.SIGKILL)
 
@@ -150,7 +150,7 @@ def test_the_second_ctrl_c_leaves_at_once(tfprov: Local) -> None:
 def test_after_kill_9_down_finds_everything(tfprov: Local) -> None:
     tfprov.write(INVENTORY)
     process = tfprov.start("run", fresh=True)
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run", 20)
+    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
     process.kill()
     process.wait()
     assert len(tfprov.pids()) == 3
@@ -160,10 +160,10 @@ def test_after_kill_9_down_finds_everything(tfprov: Local) -> None:
 
 
 def test_the_second_of_two_ups_says_who_holds_the_cluster(tfprov: Local) -> None:
-    slow = INVENTORY.replace("ready: start", "start_timeout: 60")
+    slow = INVENTORY.replace("ready: start", "start_timeout: 600")
     tfprov.write(slow)
     process = tfprov.start("up")
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run", 20)
+    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
     output = tfprov("up", "-e", "tfprov.flags.train_steps=1", code=3)
     assert "cluster verbs is in use by `tfprov up` of" in output
     assert f"(pid {process.pid}" in output
@@ -184,10 +184,10 @@ def lock_is_free(tfprov: Local) -> bool:
 def test_down_works_while_run_follows_in_another_terminal(tfprov: Local) -> None:
     tfprov.write(INVENTORY)
     process = tfprov.start("run")
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run", 20)
-    until(lambda: lock_is_free(tfprov), "run has started the cluster", 20)
+    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
+    until(lambda: lock_is_free(tfprov), "run has started the cluster")
     tfprov("down")
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=LONG)
     assert process.returncode != 0
     assert tfprov.processes() == []
     assert "Traceback" not in output

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.local import Local, local, rest_of, until
+from tests.integration.local import LONG, Local, local, rest_of, until
 from tests.support.warm import AnyProcess
 
 TRAINING = """
@@ -171,7 +171,7 @@ def test_a_chief_that_was_started_again_says_which_steps_were_lost(tfprov: Local
     until(lambda: status(tfprov)["progress"]["step"] > 540, "it trains on")
     for task in ("worker/0", "worker/1", "worker/2"):
         say(tfprov, task, "done")
-    output, _ = follower.communicate(timeout=30)
+    output, _ = follower.communicate(timeout=LONG)
     assert follower.returncode == 0, output
     assert output.count("was started again") <= 1  # it may have begun to look after that
 
@@ -226,10 +226,10 @@ def test_a_worker_that_stands_still_is_named_and_its_stacks_are_in_its_log(tfpro
     compared(tfprov)
     follower = tfprov.start("wait")
     stand = say(tfprov, "worker/2", "stand")
-    until(lambda: "in stands_still" in tfprov("logs", "worker/2"), "its stacks are taken", 120)
+    until(lambda: "in stands_still" in tfprov("logs", "worker/2"), "its stacks are taken")
     stand.unlink()
     say(tfprov, "worker/0", "done")
-    output, _ = follower.communicate(timeout=60)
+    output, _ = follower.communicate(timeout=LONG)
     assert follower.returncode == 0, output
     (line,) = [line for line in output.splitlines() if "has made no step" in line]
     assert re.match(
@@ -266,7 +266,7 @@ def test_the_way_to_the_tensorboard_is_shown_once_it_answers_and_stays_until_ctr
     process = tfprov.start("tensorboard")
     line, url = address(process)
     assert line.startswith(f"tensorboard/0 on localhost: http://127.0.0.1:{tfprov.port + 4}/ (Ctrl-C ends this")
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=LONG) as answer:
         assert answer.status == http.client.OK
     assert process.poll() is None
     process.send_signal(signal.SIGINT)

@@ -1,7 +1,10 @@
 """A host for tests: a container with sshd and a Docker engine of its own, and every fault a test may need."""
 
 import contextlib
+import hashlib
 import io
+import os
+import stat
 import subprocess
 import tarfile
 import time
@@ -38,6 +41,32 @@ WITHOUT_SYS_RESOURCE: dict[str, Any] = {
 """The same where this machine has no CAP_SYS_RESOURCE, which `Privileged` would hand on."""
 
 
+RESET = """
+set -eu
+rules=$1
+shift
+for path; do [ ! -e "$path.hidden" ] || mv "$path.hidden" "$path"; done
+for process in /proc/[0-9]*; do
+    pid=${process#/proc/}
+    program=$(readlink "$process/exe" 2>/dev/null) || continue
+    case $program in */docker-init | */dockerd | */containerd) continue ;; esac
+    [ "$pid" != $$ ] && [ "$(tr '\\0' ' ' <"$process/cmdline" 2>/dev/null)" != 'sleep infinity ' ] || continue
+    kill -9 "$pid" 2>/dev/null || true
+done
+for table in raw mangle; do iptables -w -t "$table" -F; done
+printf '%s\n' "$rules" | iptables-restore
+find /tmp /usr/local/bin -mindepth 1 -delete
+rm -f /etc/ssh/sshd_config.d/00-test.conf /etc/ssh/ssh_host_*
+"""
+"""Takes the rules of iptables as they were, and the paths of programs that were hidden. What runs is ended, but for the
+engine and what the host booted with."""
+
+UNSTABLE = ("/run/", "/var/log/", "/var/lib/docker/")
+"""Directories that change by themselves."""
+Entry = tuple[int, int, int, bytes]
+"""Of a disk: kind and mode, owner, group, and content or target."""
+
+
 @dataclass(frozen=True)
 class Bed:
     """What all hosts of a lab share; `known_hosts` and the private `key` are files, `network` is a name."""
@@ -54,7 +83,8 @@ class Bed:
 class Host:
     """One test host; `disk` is the size of its engine's disk, as `64m`, when it should be small.
 
-    Whatever changes the machine itself sets `disturbed`: the lab makes such a host anew before the next test.
+    Whatever changes the machine itself sets `disturbed`: the lab resets such a host before the next test, or makes it
+    anew where a reset does not know all that was changed, or the host was switched off or its engine ended.
     """
 
     bed: Bed
@@ -64,11 +94,15 @@ class Host:
     port: int = 22
     user: str = "trainer"
     disturbed: bool = False
+    lost: bool = False
     _container: Container | None = None
     _client: docker.DockerClient | None = None
 
     def __post_init__(self) -> None:
         self.key, self.public_key = new_key()
+        self._hidden: list[str] = []
+        self._rules = ""
+        self._written: dict[str, Entry] = {}
         self._outside = self.bed.engine.run / self.name
 
     @property
@@ -87,9 +121,13 @@ class Host:
             "ansible_ssh_private_key_file": str(self.bed.key),
         }
 
-    def ssh(self, *words: str, user: str | None = None) -> "subprocess.CompletedProcess[str]":
-        """Run a command over OpenSSH's client, which knows this host's key and no other."""
-        options = {"UserKnownHostsFile": self.bed.known_hosts, "StrictHostKeyChecking": "yes", "ConnectTimeout": 10}
+    def ssh(self, *words: str, user: str | None = None, patience: int = 60) -> "subprocess.CompletedProcess[str]":
+        """Run a command over OpenSSH's client, which knows this host's key and no other.
+
+        A connection may take `patience` seconds: few where nobody is to answer.
+        """
+        options = {"UserKnownHostsFile": self.bed.known_hosts, "StrictHostKeyChecking": "yes"}
+        options |= {"ConnectTimeout": patience}
         options |= {"GlobalKnownHostsFile": "/dev/null", "BatchMode": "yes", "IdentitiesOnly": "yes"}
         flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         target = ["-p", str(self.port), "-i", str(self.bed.key), f"{user or self.user}@{self.address}"]
@@ -133,13 +171,55 @@ class Host:
             environment={"MTU": str(self.bed.engine.network.mtu), "CGROUPS": "shared" if "Binds" in powers else "own"},
         )  # fmt: skip
         self._container = self.bed.engine.client.containers.get(created["Id"])
+        self._put_keys()
+        self._container.start()
+        self.disturbed = self.lost = False
+        self._hidden, self._rules, self._written = [], "", {}
+
+    def _put_keys(self) -> None:
         keys = {
             "ssh_host_ed25519_key": (self.key, 0o600),
             "authorized_keys": (self.bed.public_key.encode(), 0o644),
         }
-        self._container.put_archive("/etc/ssh", tar(keys))
-        self._container.start()
-        self.disturbed = False
+        self._made.put_archive("/etc/ssh", tar(keys))
+
+    @property
+    def id(self) -> str:
+        """Of the container that the host is; another one after it was made anew."""
+        return str(self._made.id)
+
+    def remember(self) -> None:
+        """Note what a host is like that is new and up: `reset` brings it back to that."""
+        self._rules, self._written = self.run("iptables-save"), self._on_disk()
+
+    def reset(self) -> bool:
+        """Undo what tests do to a machine; say whether it is as new now, but for the images on it."""
+        self._made.reload()
+        if self._made.status == "paused":
+            self._made.unpause()
+        if self.lost or not self.engine_answers():
+            return False
+        self.clean()
+        self.run("sh", "-c", RESET, "reset", self._rules, *self._hidden)
+        self._put_keys()
+        self._start_sshd()
+        self.disturbed = self._on_disk() != self._written
+        return not self.disturbed
+
+    def _on_disk(self) -> dict[str, Entry]:
+        """Return what the machine's own disk has in place of what its image has; a path that was removed is a device."""
+        layers = self._made.attrs["GraphDriver"]["Data"]
+        written, image = Path(layers["UpperDir"]), [Path(layer) for layer in layers["LowerDir"].split(":")]
+        found = {}
+        for path in written.rglob("*"):
+            name = str(path.relative_to(written))
+            if not f"/{name}/".startswith(UNSTABLE):
+                below = next((layer / name for layer in image if os.path.lexists(layer / name)), None)
+                entry = _entry(path)
+                # A directory is written with its first entry, and a file that was moved forth and back is the image's.
+                if below is None or entry != _entry(below):
+                    found[name] = entry
+        return found
 
     def _mounts(self) -> list[Mount]:
         mounts = [Mount("/run/outside", str(self._outside), type="bind")]
@@ -156,10 +236,10 @@ class Host:
             self._container.remove(force=True, v=True)
             self._container = None
 
-    def wait(self, seconds: float = 60) -> None:
+    def wait(self, seconds: float = 300) -> None:
         """Wait until sshd and the engine answer."""
         deadline = time.monotonic() + seconds
-        while not (self._sshd_answers() and self.engine_answers()):
+        while not (self.engine_answers() and self._sshd_answers()):  # the one that is cheaper to ask first
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{self.name} is not up after {seconds} s:\n{self.logs()}")
             time.sleep(0.1)
@@ -189,7 +269,7 @@ class Host:
 
     def stop(self) -> None:
         """Switch it off at once, as a power cut does."""
-        self.disturbed = True
+        self.disturbed = self.lost = True
         self._made.kill()
         self._made.wait()
 
@@ -215,9 +295,14 @@ class Host:
     def service(self, name: str, verb: str) -> None:
         """`sshd` or `engine`; `start`, `stop`, or `kill`, which leaves the engine's containers running."""
         self.disturbed = True
+        self.lost |= name == "engine"
         self.run("host-service", name, verb)
         if name == "sshd":  # which waits neither for its end nor until it listens
             until(lambda: self._sshd_answers() == (verb == "start"), f"{self.name}: sshd after its {verb}")
+
+    def _start_sshd(self) -> None:
+        self.run("host-service", "sshd", "start")
+        until(self._sshd_answers, f"{self.name}: sshd after its start")
 
     def sshd_option(self, line: str) -> None:
         """Restart sshd with a line of sshd_config before all others, such as `AllowTcpForwarding no`."""
@@ -235,8 +320,25 @@ class Host:
 
     def hide_docker(self) -> None:
         """Take the docker command away; the engine goes on."""
+        self.hide("/usr/bin/docker")
+
+    def hide(self, path: str) -> None:
+        """Take a program away."""
         self.disturbed = True
-        self.run("mv", "/usr/bin/docker", "/usr/bin/docker.hidden")
+        self._hidden.append(path)
+        self.run("mv", path, f"{path}.hidden")
+
+    def drop_from(self, other: "Host", port: int) -> None:
+        """Lose what `other` sends to a port of this host, also where a container is published: a firewall between two."""
+        self.disturbed = True
+        way = ["-s", other.address, "-p", "tcp", "--dport", str(port)]
+        self.run("iptables", "-w", "-t", "raw", "-I", "PREROUTING", *way, "-j", "DROP")
+
+    def listen(self, port: int, address: str = "0.0.0.0") -> None:
+        """Have a program of the host itself listen on a port, until the end of the test."""
+        self.disturbed = True
+        self.run("sh", "-c", 'nc -lk "$0" "$1" >/dev/null 2>&1 &', address, str(port))
+        until(lambda: self._exec("nc", "-z", "-w", "1", self.address, str(port))[0] == 0, f"{self.name}: port {port}")
 
     def drop(self, port: int = 22) -> None:
         """Lose every packet to `port`, also of open connections; nobody is told."""
@@ -262,6 +364,15 @@ class Host:
             file = archive.extractfile(Path(path).name)
             assert file
             return file.read().decode(errors="replace")
+
+
+def _entry(path: Path) -> Entry:
+    status = path.lstat()
+    content = os.fsencode(path.readlink()) if path.is_symlink() else b""
+    if stat.S_ISREG(status.st_mode):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+    return status.st_mode, status.st_uid, status.st_gid, content
 
 
 def new_key() -> tuple[bytes, str]:

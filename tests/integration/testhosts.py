@@ -10,6 +10,7 @@ import docker
 from docker.types import IPAMConfig, IPAMPool
 
 from .engine import Engine
+from .images import Images
 from .testhost import PRIVILEGED, WITHOUT_SYS_RESOURCE, Bed, Host, new_key
 
 SIZE = 4
@@ -22,8 +23,8 @@ class Lab:
     `directory` becomes the home of a user: `.ssh` with a key, and a known_hosts with every host's.
     """
 
-    def __init__(self, engine: Engine, image: str, directory: Path) -> None:
-        self.engine, self.home = engine, directory
+    def __init__(self, engine: Engine, images: Images, directory: Path) -> None:
+        self.engine, self.images, self.home = engine, images, directory
         self.subnet = list(engine.network.subnet.subnets(new_prefix=24))[1]
         self._ssh = directory / ".ssh"
         self._ssh.mkdir(mode=0o700, parents=True)
@@ -31,9 +32,8 @@ class Lab:
         key = self._ssh / "id_ed25519"
         key.touch(mode=0o600)
         key.write_bytes(private)
-        self.bed = Bed(engine, image, self._network(), key, public, self._ssh / "known_hosts")
+        self.bed = Bed(engine, images.host(), self._network(), key, public, self._ssh / "known_hosts")
         self._powers = PRIVILEGED
-        self._archives: dict[str, Path] = {}
         self.hosts: list[Host] = []
 
     def _network(self) -> str:
@@ -69,23 +69,20 @@ class Lab:
     def _create(self, hosts: list[Host]) -> None:
         each(lambda host: host.create(self._powers), hosts)
         each(Host.wait, hosts)
+        each(Host.remember, hosts)
 
     def restore(self) -> None:
-        """Make everything as it was at the start: disturbed hosts anew, the others without what tests put there."""
+        """Make everything as it was at the start; of what tests put there, images alone stay."""
         for host in self.hosts[SIZE:]:
             host.remove()
         del self.hosts[SIZE:]
-        each(Host.clean, [host for host in self.hosts if not host.disturbed])
+        each(lambda host: host.reset() if host.disturbed else host.clean(), self.hosts)
         self._create([host for host in self.hosts if host.disturbed])
 
     def load(self, image: str, hosts: Iterable[Host] | None = None) -> None:
         """Put an image of the tests' engine on `hosts`, by default on all, past everything that is tested."""
-        if image not in self._archives:
-            path = self.home / f"{len(self._archives)}.tar"
-            with path.open("wb") as file:
-                file.writelines(self.engine.client.images.get(image).save(named=image))
-            self._archives[image] = path
-        each(lambda host: self._load(host, self._archives[image]), self.hosts if hosts is None else hosts)
+        archive = self.images.archive(image)
+        each(lambda host: self._load(host, archive), self.hosts if hosts is None else hosts)
 
     def _load(self, host: Host, archive: Path) -> None:
         with archive.open("rb") as file:
@@ -125,9 +122,9 @@ def each(do: Callable[[Host], Any], hosts: Iterable[Host]) -> None:
         list(pool.map(do, hosts))
 
 
-def running(engine: Engine, image: str, directory: Path) -> Iterator[Lab]:
+def running(engine: Engine, images: Images, directory: Path) -> Iterator[Lab]:
     """Yield a lab that is removed afterwards: for a fixture."""
-    lab = Lab(engine, image, directory)
+    lab = Lab(engine, images, directory)
     try:
         lab.start()
         yield lab

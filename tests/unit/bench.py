@@ -23,7 +23,7 @@ MARK = "TESTED_BY"
 """In the environment of every process a test starts, so that the test finds each one of them again."""
 
 
-def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(done: Callable[[], bool], seconds: float = 600.0) -> None:
     """Wait until `done`; the test fails when that takes too long."""
     deadline = time.monotonic() + seconds
     while not done():

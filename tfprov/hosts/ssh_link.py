@@ -24,8 +24,6 @@ from tfprov.hosts.ssh_target import Target
 
 CHANNELS = 8
 """Sessions at once on one connection. sshd allows ten (MaxSessions) and counts one until its program has ended."""
-_PAUSES = (0.3, 1.0, 2.5)
-"""Seconds before another try after sshd has dropped us: beyond MaxStartups it does so to a share of all newcomers."""
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
 """paramiko would take aes128-ctr first and check every packet in Python: 240 to 290 MB/s, and 740 to 840 with gcm."""
 
@@ -47,7 +45,11 @@ class Link:
         self.forwards = ReverseForwards(self)
         self._connections = self._connect_patiently()
         self.transport: Any = self._connections[-1].transport
-        self._pulse = Pulse(self.transport, self.transport.sock, self.requests)
+        self.heard: Heard = self.transport.sock
+        self._pulse = Pulse(
+            self.transport, self.heard, self.requests,
+            interval=target.keepalive_interval, silence=target.keepalive_silence,
+        )  # fmt: skip
         self._pulse.start()
 
     @property
@@ -98,7 +100,7 @@ class Link:
         return HostError(self.host, f"the host closed the channel: {doing}") if self.alive else lost(self.host, doing)
 
     def _connect_patiently(self) -> list[Any]:
-        for pause in _PAUSES:
+        for pause in self.target.retry_pauses:
             try:
                 return self._connect()
             except Dropped:

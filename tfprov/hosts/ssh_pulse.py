@@ -9,11 +9,6 @@ import threading
 import time
 from typing import Any
 
-INTERVAL = 10.0
-"""Seconds between two questions; often enough for the gateways that drop silent connections after a minute."""
-SILENCE = 20.0
-"""Seconds without a byte from the host, after a question, that end the connection."""
-
 
 class Heard:
     """A socket that knows when it last received something; paramiko talks to it as to the socket itself."""
@@ -36,10 +31,16 @@ class Heard:
 
 
 class Pulse:
-    """Watches `transport` until `stop`. `requests` is held during a question: paramiko matches answers by their order."""
+    """Watches `transport` until `stop`. `requests` is held during a question: paramiko matches answers by their order.
 
-    def __init__(self, transport: Any, heard: Heard, requests: threading.Lock) -> None:
+    It asks every `interval` seconds; `silence` seconds without a byte from the host, after a question, end the connection.
+    """
+
+    def __init__(
+        self, transport: Any, heard: Heard, requests: threading.Lock, *, interval: float, silence: float
+    ) -> None:
         self._transport, self._heard, self._requests = transport, heard, requests
+        self._interval, self._silence = interval, silence
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="tfprov-ssh-pulse", daemon=True)
 
@@ -52,12 +53,12 @@ class Pulse:
         self._stopped.set()
 
     def _watch(self) -> None:
-        while not self._stopped.wait(INTERVAL) and self._transport.is_active():
+        while not self._stopped.wait(self._interval) and self._transport.is_active():
             asking = threading.Thread(target=self._ask, name="tfprov-ssh-ask", daemon=True)
             asking.start()
-            asking.join(SILENCE)
+            asking.join(self._silence)
             while asking.is_alive():  # a slow network delays the answer behind other data: any byte is a sign of life
-                if time.monotonic() - self._heard.at >= SILENCE:
+                if time.monotonic() - self._heard.at >= self._silence:
                     self._transport.close()
                 asking.join(1.0)
 

@@ -3,6 +3,13 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+RETRY_PAUSES = (0.3, 1.0, 2.5)
+"""Seconds before another try after sshd has dropped us: beyond MaxStartups it does so to a share of all newcomers."""
+KEEPALIVE_INTERVAL = 10.0
+"""Seconds between two questions; often enough for the gateways that drop silent connections after a minute."""
+KEEPALIVE_SILENCE = 20.0
+"""Seconds without a byte from the host, after a question, that end the connection."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -10,7 +17,8 @@ class Target:
 
     `name` is the host's name in the inventory, `address` its `ansible_host`. `proxy_jump` and `proxy_command` have the form
     they have in ssh_config. `known_hosts` replaces the files of ssh_config; with `accept_new`, the key of a host that
-    no file knows is recorded in the first of them. Times are in seconds; `command_timeout` is for one command.
+    no file knows is recorded in the first of them. Times are in seconds; `command_timeout` is for one command,
+    `retry_pauses` lie between attempts to connect, and `keepalive_*` end a connection on which the host is silent.
     """
 
     name: str
@@ -27,3 +35,6 @@ class Target:
     accept_new: bool = False
     connect_timeout: float = 10.0
     command_timeout: float = 60.0
+    retry_pauses: tuple[float, ...] = RETRY_PAUSES
+    keepalive_interval: float = KEEPALIVE_INTERVAL
+    keepalive_silence: float = KEEPALIVE_SILENCE

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.clusters import Left, inventories, situations
+from tests.unit.examples import examples
 from tests.unit.world import MemoryStore, Runtimes, as_left, leave, up, world
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
@@ -23,7 +24,7 @@ from tfprov.model.state import Container, State
 from tfprov.planning.reconcile import differences, teardown
 from tfprov.wiring import FEEDERS, from_flags, from_names, from_tf_config
 
-laws = settings(max_examples=100)
+laws = examples(100)
 
 
 class Watched(MemoryRuntime):

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.examples import examples
 from tests.unit.split import INVENTORY, Split
 from tests.unit.world import world
 from tfprov.checkpoint import checkpoints
@@ -329,7 +330,7 @@ def whole_at(layout: dict[tuple[str, str], int]) -> set[str]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(LAYOUTS, st.booleans())
 def test_what_is_called_gathered_is_whole_and_of_one_place(layout: dict[tuple[str, str], int], named: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -346,7 +347,7 @@ def test_what_is_called_gathered_is_whole_and_of_one_place(layout: dict[tuple[st
             assert new == [PREFIX]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(LAYOUTS, st.booleans())
 def test_what_may_be_a_checkpoint_is_gathered_or_kept(layout: dict[tuple[str, str], int], gathers: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.asking import Ansible, work_as_in
-from tests.unit.test_templates_ansible import _types, ours
+from tests.unit.test_templates_ansible import ours, types_of
 from tfprov.config.load import load_inventory
 from tfprov.config.templates import filters, template_tests
 from tfprov.errors import InvalidInput
@@ -153,7 +153,7 @@ def test_the_answer_is_the_same(answers: dict[str, dict[str, Any]], inventory: I
     expected, found = answers[text]["value"], ours(inventory, text)
     if any(name in text for name in SETS):
         expected, found = _sorted(expected), _sorted(found)
-    assert (found, _types(found)) == (expected, _types(expected))
+    assert (found, types_of(found)) == (expected, types_of(expected))
 
 
 def _sorted(value: Any) -> Any:

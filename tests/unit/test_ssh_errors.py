@@ -22,7 +22,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 from tfprov.errors import HostError, TfprovError, Unreachable
 from tfprov.hosts.engine_errors import engine_errors, explain
 from tfprov.hosts.foreign import ConnectionLost, Dropped, TimedOut, connecting, talking
-from tfprov.hosts.forward import _is_loopback
+from tfprov.hosts.forward import is_loopback
 
 MODULES = (ssh_exception, invoke.exceptions, docker.errors, requests.exceptions, urllib3.exceptions)
 
@@ -194,4 +194,4 @@ def test_whatever_an_engine_says_is_one_line(text: str) -> None:
      ("10.0.0.1", False), ("::ffff:10.0.0.1", False), ("2001:db8::1", False), ("example.org", False)],
 )  # fmt: skip
 def test_only_the_host_itself_uses_a_forwarded_port(origin: str, is_ours: bool) -> None:
-    assert _is_loopback(origin) is is_ours
+    assert is_loopback(origin) is is_ours

@@ -138,10 +138,9 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 
 
 @pytest.fixture(scope="module")
-def answers(inventory: Inventory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
-    home = tmp_path_factory.mktemp("home")
-    with Ansible(home) as ansible, pytest.MonkeyPatch.context() as patch:
-        work_as_in(home, patch)
+def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[str, Any]]]:
+    with pytest.MonkeyPatch.context() as patch:
+        work_as_in(ansible.home, patch)
         texts = [*FILTERS, *TESTS]
         found = ansible.ask("rendered", sources=[inventory.path], host="w2.example.com", texts=texts)
         yield dict(zip(texts, found, strict=True)) | {"plugins": ansible.ask("plugins")}

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,12 +130,6 @@ def inventories(draw: st.DrawFn) -> Files:
 def _fits(name: str, texts: dict[str, str]) -> bool:
     """Whether no other file stands where `name` needs a directory."""
     return name.rpartition("/")[0] not in texts
-
-
-@pytest.fixture(scope="module")
-def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
-    with Ansible(tmp_path_factory.mktemp("home")) as asked:
-        yield asked
 
 
 @pytest.fixture(scope="module")

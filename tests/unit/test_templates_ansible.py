@@ -132,11 +132,10 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 
 
 @pytest.fixture(scope="module")
-def answers(inventory: Inventory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
+def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[str, Any]]]:
     texts = [*TYPES, *NAMES, *ERRORS]
-    home = tmp_path_factory.mktemp("home")
-    with Ansible(home) as ansible, pytest.MonkeyPatch.context() as patch:
-        work_as_in(home, patch)
+    with pytest.MonkeyPatch.context() as patch:
+        work_as_in(ansible.home, patch)
         found = ansible.ask("rendered", sources=[inventory.path], host=HOST, texts=texts)
         yield dict(zip(texts, found, strict=True))
 

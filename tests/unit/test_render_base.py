@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.door import SMALLEST, tell, write_files
@@ -102,6 +102,9 @@ def test_what_is_quoted_is_read_as_it_was(value: object) -> None:
 
 
 @given(_TEXTS)
+@example(" ")
+@example("x  \ny")
+@example("\n")
 def test_a_text_of_several_lines_is_read_as_it_was(value: str) -> None:
     assert yaml.safe_load(f"a: {as_lines(value, 2)}\nb: 1") == {"a": value, "b": 1}
     lines = f"def x():\n    return 1\n\n{value}\n"

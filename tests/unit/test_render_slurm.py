@@ -140,7 +140,7 @@ def test_before_its_time_is_over_the_chief_leaves_while_its_ps_is_there() -> Non
             break
     until(Path("saved/law-slurm/ps-up").exists)
     process.send_signal(signal.SIGTERM)
-    printed = process.communicate(timeout=30)[0]
+    printed = process.communicate(timeout=300)[0]
     assert process.returncode == 143, printed
     (leaving,) = (line for line in printed.splitlines() if line.startswith("worker/0 | leaving"))
     assert "No such file" not in leaving

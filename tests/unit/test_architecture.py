@@ -4,7 +4,10 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+
+import pytest
 
 import tfprov
 
@@ -32,15 +35,21 @@ IN_THE_CONTAINER = {
 }
 """What also runs inside the task's container: the standard library, and these of ours."""
 
-MODULES = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(), str(path))
-    for path in sorted(ROOT.rglob("*.py"))
-    if "programs" not in path.parts
-}
-"""Every module of tfprov by its path below the package, parsed."""
+MODULES = sorted(
+    path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if "programs" not in path.relative_to(ROOT).parts
+)
+"""Every module of tfprov, by its path below the package."""
+
+pytestmark = pytest.mark.xdist_group("architecture")  # each module is parsed once
 
 Use = tuple[int, str]
 """A line, and the full name of what is imported or called there."""
+
+
+@cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """Return all that stands in a module; the module itself comes first."""
+    return tuple(ast.walk(ast.parse((ROOT / module).read_text(), module)))
 
 
 def part(module: str) -> str:
@@ -50,7 +59,7 @@ def part(module: str) -> str:
 
 def imports(module: str) -> Iterator[Use]:
     """Yield all that is imported, at whatever depth of the file."""
-    for node in ast.walk(MODULES[module]):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -74,7 +83,7 @@ def third_party_imports(module: str) -> Iterator[Use]:
 
 def calls(module: str) -> Iterator[Use]:
     """Yield the plain names of all that is called, as `print` or `sys.exit`."""
-    for node in ast.walk(MODULES[module]):
+    for node in nodes(module):
         if isinstance(node, ast.Call):
             yield node.lineno, ast.unparse(node.func)
 
@@ -149,7 +158,7 @@ def writes_to_the_console(module: str) -> Iterator[Use]:
 
 def exits(module: str) -> Iterator[Use]:
     yield from (use for use in calls(module) if use[1] in EXITS)
-    for node in ast.walk(MODULES[module]):
+    for node in nodes(module):
         if isinstance(node, ast.Raise) and node.exc and ast.unparse(node.exc).startswith("SystemExit"):
             yield node.lineno, "SystemExit"
 
@@ -175,7 +184,8 @@ def test_no_module_is_longer_than_300_lines() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    assert [module for module, tree in MODULES.items() if not ast.get_docstring(tree)] == []
+    trees = {module: nodes(module)[0] for module in MODULES}
+    assert [m for m, tree in trees.items() if not (isinstance(tree, ast.Module) and ast.get_docstring(tree))] == []
 
 
 def test_every_part_of_the_house_has_its_floor() -> None:

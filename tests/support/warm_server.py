@@ -283,8 +283,8 @@ def run_to_its_end(argv: Sequence[str], interpreter: str) -> Program:
         sys.excepthook(type(error), error, error.__traceback__)
         code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     # As the interpreter ends, but for the last of it: it would go through all that was ever imported, half a second long.
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001  there is no public one
+    atexit._run_exitfuncs()  # noqa: SLF001  as above
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or the program has closed it
             stream.flush()

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.budget import IMAGES_BUILT
 from tests.support.command_line import python
+from tests.support.programs import Hosts
 
 from . import engine as engines
 from . import testhosts
@@ -62,6 +63,16 @@ def page() -> Iterator["Page"]:
         _not_run(reason, "TFPROV_TESTS_BROWSER")
     with browser.opened() as page:
         yield page
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    """Starts training programs, and ends every one of them."""
+    hosts = Hosts(tmp_path)
+    try:
+        yield hosts
+    finally:
+        hosts.end()
 
 
 @pytest.fixture(scope="session")

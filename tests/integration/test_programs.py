@@ -1,22 +1,12 @@
 """Each example program as its user starts it: an interpreter of its own, alone, without any other test's imports."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.test_runtime import PROGRAMS, Hosts, whole
+from tests.support.programs import PROGRAMS, Hosts, whole
 
 pytestmark = pytest.mark.tensorflow
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    hosts = Hosts(tmp_path)
-    try:
-        yield hosts
-    finally:
-        hosts.end()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.local import Local, local, until
-from tests.support.command_line import python
+from tests.support.programs import read_back
 
 pytestmark = pytest.mark.tensorflow
 
@@ -30,26 +30,10 @@ all:
     worker: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}}
 """
 
-READ_BACK = """
-import json, os, sys
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf
-reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(sys.argv[1]))
-print(json.dumps({name: float(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}))
-"""
-
 
 @pytest.fixture
 def tfprov(tmp_path: Path) -> Iterator[Local]:
     yield from local(tmp_path)
-
-
-def read_back(directory: Path) -> dict[str, float]:
-    """Return all variables of the latest checkpoint in `directory`, as a user reads them."""
-    done = python("-c", READ_BACK, str(directory))
-    assert done.returncode == 0, done.stderr
-    values: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return values
 
 
 def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(tfprov: Local) -> None:

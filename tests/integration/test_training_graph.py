@@ -6,14 +6,14 @@ The test stands in for tfprov: it starts every task as a process with flags or T
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.test_runtime import PROGRAMS, Hosts, Process, addresses, python, verify, whole
+from tests.support.programs import PROGRAMS, Hosts, Process, addresses, python, verify, whole
 from tfprov.checkpoint import parse_state
 from tfprov.wiring import Wiring, to_flags, to_names, to_tf_config
 
@@ -22,15 +22,6 @@ pytestmark = pytest.mark.tensorflow
 QUALITY = 0.93
 LONG = 420.0
 """Seconds until a test gives up on a training: on two idle cores it takes a fraction."""
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    found = Hosts(tmp_path)
-    try:
-        yield found
-    finally:
-        found.end()
 
 
 @dataclass

@@ -3,17 +3,16 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.programs import PROGRAMS, Hosts, Process, addresses, verify, whole
 from tfprov.runtime.peers import greets
 from tfprov.wiring import Wiring, to_tf_config
-
-from .test_runtime import PROGRAMS, Hosts, Process, addresses, verify, whole
 
 pytestmark = pytest.mark.tensorflow
 
@@ -89,15 +88,6 @@ class Training:
         match = DONE.search(evaluator.out)
         assert match, evaluator.out
         return float(match[1])
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    found = Hosts(tmp_path)
-    try:
-        yield found
-    finally:
-        found.end()
 
 
 Trained = Callable[..., Training]

@@ -6,11 +6,14 @@ BIN := $(VENV)/bin
 PEERS := build/peers
 INPUTS := pyproject.toml constraints.txt .ci/venv.sh
 
-.PHONY: demo test check bench fuzz schemas clean help
+.PHONY: demo test unit lint check matrix bench fuzz schemas clean help
 
 help:
 	@echo "make demo    train a linear model with 1 ps and 2 workers on this machine, and bring its checkpoint back"
 	@echo "make test    all tests, types and style"
+	@echo "make unit    the unit tests alone, within a minute"
+	@echo "make lint    types and style alone"
+	@echo "make matrix  the long forms of the tests, and the suite ten times beside other work"
 	@echo "make bench   figures, side by side with peers"
 	@echo "make fuzz    ten minutes of input that nobody would write, for the reader of inventories and playbooks"
 	@echo "make schemas the JSON Schemas and docs/inventory.md anew, after a setting has changed"
@@ -19,13 +22,24 @@ help:
 demo: $(VENV)/ready-demo
 	$(BIN)/tfprov run -i inventories/local.yml
 
-test: $(VENV)/ready-dev
+lint: $(VENV)/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+unit: $(VENV)/ready-dev
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not matrix" tests/unit $(ARGS)
+
+test: lint
 	sh .ci/engine.sh
 	sh .ci/browser.sh
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not matrix" --durations=20 $(ARGS)
+
+# Every long form once, and the suite ten times beside four busy processes: make matrix ARGS="--times 1"
+matrix: $(VENV)/ready-dev
+	TFPROV_TESTS_ENGINE=required sh .ci/engine.sh
+	TFPROV_TESTS_BROWSER=required sh .ci/browser.sh
+	$(BIN)/python -m tests.matrix $(ARGS)
 
 # Which parts, and how often: make bench ARGS="noop --rounds 11". Ansible and pyinfra get an environment of their own.
 bench: $(VENV)/ready-dev $(PEERS)/ready

@@ -1,10 +1,12 @@
 """What is promised of every way of training: the cases of tests/integration/test_strategies.py, and README's table of them.
 
-The table is made from the same cases that the tests run, so it can promise nothing that no test looks at.
+The table is made from the same cases that the tests run, so it can promise nothing that no test looks at: as processes in
+each run of the suite, and in Docker, but for two, in `make matrix`, which records the day in tests/matrix.json.
 
     python -m tests.strategies       # writes the table into README.md
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +14,12 @@ from pathlib import Path
 from tfprov.files import replace
 
 README = Path(__file__).parents[1] / "README.md"
+RECORD = Path(__file__).with_name("matrix.json")
+"""By the name of a case: when it last survived on hosts of its own."""
+ALWAYS = ("digits-async", "all-reduce")
+"""The cases that run in Docker with every run of the suite: one with a ps, one without."""
 BEGIN, END = "<!-- strategies: python -m tests.strategies -->", "<!-- end of strategies -->"
 
-RUNTIMES = {"process": "processes", "docker": "Docker, a host each"}
 KINDS = ("worker", "ps", "chief")
 """What is killed, in this order."""
 
@@ -74,8 +79,10 @@ def _lines() -> Iterator[str]:
     yield "| strategy | where | trains to quality | checkpoint whole on the chief | " + " | ".join(heads) + " |"
     yield "|---|---|---|---|" + "---|" * len(heads)
     notes: list[str] = []
+    days = json.loads(RECORD.read_text())
     for case in CASES:
-        for where in RUNTIMES.values():
+        hosts = f"Docker, a host each ({days[case.name]})" if case.name in days else None
+        for where in filter(None, ("processes", hosts)):
             cells = ["yes", "yes", *(_cell(case, kind, notes) for kind in KINDS)]
             yield f"| {case.label} | {where} | " + " | ".join(cells) + " |"
     for number, note in enumerate(notes, 1):

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.budget import IMAGES_BUILT
+from tests.support.command_line import python
+from tests.support.programs import Hosts
+
 from . import engine as engines
 from . import testhosts
 from .engine import Engine
 from .images import Images
+from .local import PROGRAMS
 from .testhosts import Lab
 
 if TYPE_CHECKING:
@@ -60,6 +65,25 @@ def page() -> Iterator["Page"]:
         yield page
 
 
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    """Starts training programs, and ends every one of them."""
+    hosts = Hosts(tmp_path)
+    try:
+        yield hosts
+    finally:
+        hosts.end()
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of the example programs, as every host has it."""
+    directory = tmp_path_factory.mktemp("digits")
+    done = python(str(PROGRAMS / "digits_data.py"), str(directory))
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
 @pytest.fixture(scope="session")
 def private_engine() -> Iterator[Engine]:
     """A Docker engine of the tests' own; the test is reported as not run on a machine that cannot have one."""
@@ -75,9 +99,13 @@ def engine(private_engine: Engine) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def images(private_engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Images:
+def images(
+    private_engine: Engine, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Images]:
     """The images of the tests, each made when it is first asked for."""
-    return Images(private_engine, tmp_path_factory.mktemp("archives"))
+    images = Images(private_engine, tmp_path_factory.mktemp("archives"))
+    yield images
+    pytestconfig.stash[IMAGES_BUILT] = images.built
 
 
 @pytest.fixture(scope="session")

@@ -83,6 +83,7 @@ class Images:
 
     def __init__(self, engine: Engine, directory: Path) -> None:
         self.engine, self.directory = engine, directory
+        self.built = 0
         self._archives: dict[str, Path] = {}
         self._remove({tag for image in engine.client.images.list() for tag in image.tags if not _is_ours(tag)})
 
@@ -149,6 +150,7 @@ class Images:
         tag = f"{REPOSITORY}/{name}:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
         if not self.engine.client.images.list(name=tag):
             make(tag)
+            self.built += 1
             # Nobody asks for an old key again.
             named = self.engine.client.images.list(name=f"{REPOSITORY}/{name}")
             self._remove({old for image in named for old in image.tags} - {tag})

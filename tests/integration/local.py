@@ -4,8 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -14,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.ports import free_ports
+from tests.support.command_line import CommandLine
+from tests.support.warm import AnyProcess
 
 PROGRAMS = Path(__file__).parents[2] / "images" / "train" / "programs"
 
@@ -23,48 +23,18 @@ LONG = 600.0
 SLEEPER = "import sys, time; print('up', sys.argv[1:], flush=True); time.sleep(600)"
 
 
-class Local:
-    """Runs `tfprov` as a user does, with state, cache and working directory below `directory`."""
+class Local(CommandLine):
+    """A cluster on this machine; its state, cache and working directory lie below `directory`."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.inventory = directory / "inventory.yml"
-        self.port = free_ports(5)
         home = {"XDG_STATE_HOME": str(directory / "state"), "XDG_CACHE_HOME": str(directory / "cache")}
-        self.env = {**os.environ, **home}
-        self.started: list[subprocess.Popen[str]] = []
+        super().__init__(directory, {**os.environ, **home})
+        self.port = free_ports(5)
 
     def write(self, text: str) -> None:
         """Write the inventory; `PORT` and `PROGRAMS` in it are filled in."""
         filled = textwrap.dedent(text).replace("PORT", str(self.port)).replace("PROGRAMS", str(PROGRAMS))
         self.inventory.write_text(filled)
-
-    def command(self, *arguments: str) -> list[str]:
-        verb = (
-            [*arguments[:1], "-i", str(self.inventory), *arguments[1:]] if arguments[0] != "init" else list(arguments)
-        )
-        return [sys.executable, "-m", "tfprov", *verb]
-
-    def __call__(self, *arguments: str, code: int = 0, timeout: float = LONG) -> str:
-        """Run a verb to its end, expect its exit code, and return what it printed."""
-        done = subprocess.run(
-            self.command(*arguments),
-            env=self.env, cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL, timeout=timeout, check=False,
-        )  # fmt: skip
-        assert done.returncode == code, f"exit code {done.returncode} instead of {code}:\n{done.stdout}"
-        assert "Traceback" not in done.stdout
-        return done.stdout
-
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a verb and leave it running."""
-        process = subprocess.Popen(
-            self.command(*arguments),
-            env=self.env, cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        self.started.append(process)
-        return process
 
     def tasks(self) -> dict[str, dict[str, Any]]:
         """Return what `status --json` says, by task."""
@@ -96,18 +66,15 @@ class Local:
 
     def close(self) -> None:
         """End whatever still runs, by pid."""
-        for command in self.started:
-            if command.poll() is None:
-                command.kill()
-            command.communicate()
-        if self.inventory.exists():
-            subprocess.run(self.command("down", "--discard"), env=self.env, capture_output=True, check=False)
+        self.end()
+        if [*self._marked()]:
+            self.run("down", "--discard")
         for process in self._marked():
             with contextlib.suppress(OSError):
                 os.kill(int(process.name), signal.SIGKILL)
 
 
-def rest_of(process: "subprocess.Popen[str]", seconds: float = LONG) -> str:
+def rest_of(process: AnyProcess, seconds: float = LONG) -> str:
     """Return what a verb prints to its end, after lines of it were read; communicate() would miss what was read ahead."""
     assert process.stdout is not None
     timer = threading.Timer(seconds, process.kill)

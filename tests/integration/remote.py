@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,9 @@ from typing import Any
 import docker
 import yaml
 
+from tests.support.command_line import CommandLine
+
 from .images import ROOT, STANDIN
-from .local import LONG
 from .testhost import Host
 from .testhosts import Lab
 from .trust import pip_conf, proxies
@@ -20,15 +19,13 @@ from .trust import pip_conf, proxies
 PROGRAMS = ROOT / "images" / "train" / "programs"
 
 
-class Cluster:
-    """Runs `tfprov` as a user does against hosts of `lab`; settings are those under `tfprov:`, for all."""
+class Cluster(CommandLine):
+    """A cluster on hosts of `lab`; settings are those under `tfprov:`, for all."""
 
     def __init__(self, lab: Lab, directory: Path, name: str = "lab") -> None:
-        self.lab, self.directory, self.name = lab, directory, name
-        self.inventory = directory / "inventory.yml"
         state = {"XDG_STATE_HOME": str(directory / "state"), "XDG_CACHE_HOME": str(directory / "cache")}
-        self.env = {**os.environ, **lab.env, **state}
-        self.started: list[subprocess.Popen[str]] = []
+        super().__init__(directory, {**os.environ, **lab.env, **state})
+        self.lab, self.name = lab, name
 
     def write(
         self,
@@ -50,34 +47,6 @@ class Cluster:
         }
         self.inventory.write_text(yaml.safe_dump({"all": {"vars": {"tfprov": whole}, "children": children}}))
 
-    def command(self, *arguments: str) -> list[str]:
-        """Return the command line of a verb; of `image build` the inventory comes after both words."""
-        words = 2 if arguments[0] == "image" else 1
-        return [
-            sys.executable, "-m", "tfprov", *arguments[:words], "-i", str(self.inventory), *arguments[words:]
-        ]  # fmt: skip
-
-    def __call__(self, *arguments: str, code: int = 0, timeout: float = LONG) -> str:
-        """Run a verb to its end, expect its exit code, and return what it printed."""
-        done = subprocess.run(
-            self.command(*arguments),
-            env=self.env, cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL, timeout=timeout, check=False,
-        )  # fmt: skip
-        assert done.returncode == code, f"exit code {done.returncode} instead of {code}:\n{done.stdout}"
-        assert "Traceback" not in done.stdout
-        return done.stdout
-
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a verb and leave it running."""
-        process = subprocess.Popen(
-            self.command(*arguments),
-            env=self.env, cwd=self.directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        self.started.append(process)
-        return process
-
     def tasks(self) -> dict[str, dict[str, Any]]:
         """Return what `status --json` says, by task."""
         return {task["task"]: task for task in json.loads(self("status", "--json"))["tasks"]}
@@ -85,13 +54,6 @@ class Cluster:
     def containers(self) -> dict[str, list[str]]:
         """Return the ids of all containers of every host, whoever they belong to."""
         return {host.name: [made.id or "" for made in _all(host.client)] for host in self.lab.hosts}
-
-    def close(self) -> None:
-        """End what was started here; what is on the hosts goes with the next test."""
-        for process in self.started:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
 
 
 def _all(client: docker.DockerClient) -> list[Any]:
@@ -132,5 +94,5 @@ def cluster(lab: Lab, directory: Path) -> Iterator[Cluster]:
     try:
         yield made
     finally:
-        made.close()
+        made.end()
         lab.bed.known_hosts.write_text(known)

@@ -5,7 +5,6 @@ import json
 import re
 import signal
 import socket
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from tests.integration.local import LONG, Local, local, rest_of, until
 from tests.integration.remote import Cluster, cluster, standin, training
 from tests.integration.testhost import Host
 from tests.integration.testhosts import Lab
+from tests.support.warm import AnyProcess
 from tfprov.hosts import docker_exec
 from tfprov.hosts.docker_labels import container_name
 
@@ -49,7 +49,7 @@ all:
 """
 
 
-def address(process: "subprocess.Popen[str]") -> str:
+def address(process: AnyProcess) -> str:
     """Return the address that `tfprov tensorboard` prints on its first line."""
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -58,7 +58,7 @@ def address(process: "subprocess.Popen[str]") -> str:
     return found[1]
 
 
-def ended(process: "subprocess.Popen[str]") -> None:
+def ended(process: AnyProcess) -> None:
     """Press Ctrl-C, which is all there is to say."""
     process.send_signal(signal.SIGINT)
     rest = rest_of(process)

@@ -77,12 +77,10 @@ def test_a_dispatcher_that_is_killed_goes_on_where_it_was(tfprov: Local) -> None
     assert tfprov.processes() == []
 
 
-def test_the_shipped_inventory_trains_on_what_the_data_workers_make(tfprov: Local) -> None:
-    data = tfprov.directory / "digits"
-    subprocess.run([sys.executable, str(PROGRAMS / "digits_data.py"), str(data)], check=True, timeout=300)
+def test_the_shipped_inventory_trains_on_what_the_data_workers_make(tfprov: Local, digits: Path) -> None:
     settings = yaml.safe_load((PROGRAMS.parents[2] / "inventories" / "data-service.yml").read_text())
     settings["all"]["vars"]["tfprov"] |= {
-        "code": str(PROGRAMS), "data": {"path": str(data)}, "port": tfprov.port, "checkpoints": {"to": "checkpoints"},
+        "code": str(PROGRAMS), "data": {"path": str(digits)}, "port": tfprov.port, "checkpoints": {"to": "checkpoints"},
     }  # fmt: skip
     tfprov.write(yaml.safe_dump(settings))
     tfprov("up", timeout=300)

@@ -361,7 +361,7 @@ def test_names_that_a_killed_run_left_are_removed_by_the_next(node: Host, remote
 
 def test_an_engine_that_does_not_reach_our_loopback_gets_it_as_an_archive(node: Host, layout: Layout) -> None:
     """As a rootless one, or one in a virtual machine: here it is in another network."""
-    here = Here("here", node._outside / "docker.sock")
+    here = Here("here", node.outside / "docker.sock")
     image = random_image(layout, 500_000, 1000)
     pushed = brought(here, layout, image, "1")
     assert (pushed.way, pushed.reason) == (

@@ -1,32 +1,21 @@
 """Real TensorFlow processes, one a task, each in a directory of its own with relative paths, as on separate hosts."""
 
-import json
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.ports import free_port
-from tfprov.checkpoint import checkpoints, parse_state
-from tfprov.wiring import Wiring, to_flags, to_tf_config
+from tests.support.programs import PROGRAMS, Hosts, Process, addresses, python, verify, whole
+from tfprov.checkpoint import parse_state
+from tfprov.wiring import Wiring, to_tf_config
 
 pytestmark = pytest.mark.tensorflow
 
-ROOT = Path(__file__).parents[2]
-PROGRAMS = ROOT / "images" / "train" / "programs"
 DONE = re.compile(r"done: step=(\d+) loss=(\d\.\d{4}) W=(-?\d\.\d{4}) b=(-?\d\.\d{4})")
-PATIENCE = 240.0
-"""Seconds until a test gives up on a task: TensorFlow's import alone takes 3 s, on a busy core a multiple of it."""
-
 COUNTER = """
 import argparse, os, sys, time
 import tensorflow.compat.v1 as tf
@@ -71,103 +60,11 @@ with task.session(train_steps=100, hooks=[optimizer.make_session_run_hook(task.i
 """Every step needs the gradients of all workers."""
 
 
-@dataclass
-class Process:
-    """One task; `out` and `err` are what it has printed so far."""
-
-    popen: subprocess.Popen[bytes]
-    folder: Path
-    name: str
-
-    @property
-    def out(self) -> str:
-        return (self.folder / f"{self.name}.out").read_text(errors="replace")
-
-    @property
-    def err(self) -> str:
-        return (self.folder / f"{self.name}.err").read_text(errors="replace")
-
-    def wait(self, seconds: float = PATIENCE) -> int:
-        try:
-            return self.popen.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pytest.fail(f"{self.name} did not end within {seconds} s:\n{self.out[-500:]}\n{self.err[-2000:]}")
-
-    def until(self, seen: Callable[["Process"], object], seconds: float = PATIENCE) -> None:
-        """Wait for `seen`; fail when the task ends before."""
-        deadline = time.monotonic() + seconds
-        while not seen(self):
-            if self.popen.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"{self.name} (code {self.popen.poll()}):\n{self.out[-500:]}\n{self.err[-2000:]}")
-            time.sleep(0.02)
-
-    def times(self, what: str) -> list[float]:
-        return [float(at) for at in re.findall(rf"^{what} (\S+)$", self.out, re.MULTILINE)]
-
-
-@dataclass
-class Hosts:
-    """Starts programs and ends every one of them, whatever the test did."""
-
-    base: Path
-    started: list[Process] = field(default_factory=list)
-
-    def start(
-        self, program: Path, *arguments: str, name: str = "alone", environ: Mapping[str, str] | None = None
-    ) -> Process:
-        folder = self.base / name
-        folder.mkdir(exist_ok=True)
-        # Relative, so that a file written by the wrong task lies in the wrong directory.
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "TFPROV_CHECKPOINT_DIR": "saved"}
-        environment.pop("TF_CONFIG", None)
-        unique = f"{name}-{len(self.started)}"
-        with (folder / f"{unique}.out").open("wb") as out, (folder / f"{unique}.err").open("wb") as err:
-            command = [sys.executable, str(program), *arguments]
-            popen = subprocess.Popen(command, cwd=folder, env=environment | dict(environ or {}), stdout=out, stderr=err)
-        self.started.append(Process(popen, folder, unique))
-        return self.started[-1]
-
-    def task(self, program: Path, wiring: Wiring, *arguments: str) -> Process:
-        return self.start(program, *to_flags(wiring), *arguments, name=f"{wiring.job}{wiring.index}")
-
-    def end(self) -> None:
-        for process in self.started:
-            process.popen.kill()
-            process.popen.wait()
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    found = Hosts(tmp_path)
-    try:
-        yield found
-    finally:
-        found.end()
-
-
 @pytest.fixture
 def counter(tmp_path: Path) -> Path:
     path = tmp_path / "counter.py"
     path.write_text(COUNTER)
     return path
-
-
-def addresses(**jobs: int) -> dict[str, tuple[str, ...]]:
-    """Return free ports on the loopback for so many tasks of each job."""
-    return {job: tuple(f"127.0.0.1:{free_port()}" for _ in range(count)) for job, count in jobs.items()}
-
-
-def verify(*prefixes: Path) -> tuple[int, list[dict[str, Any]]]:
-    command = [sys.executable, "-m", "tfprov.runtime.verify", *map(str, prefixes)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert done.stderr == ""
-    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def whole(folder: Path) -> dict[int, str]:
-    """The whole checkpoints of a directory, by step."""
-    names = [entry.name for entry in folder.iterdir()]
-    return {found.step: found.prefix for found in checkpoints(names) if found.whole}
 
 
 def learned(process: Process) -> tuple[int, float, float, float]:
@@ -178,11 +75,6 @@ def learned(process: Process) -> tuple[int, float, float, float]:
 
 def has_stepped(process: Process) -> bool:
     return len(process.times("step")) > 2
-
-
-def python(program: str, *arguments: str) -> str:
-    command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
 
 
 SUMMARIES = """
@@ -300,7 +192,7 @@ def test_alone_it_learns_and_goes_on_from_the_newest_whole_checkpoint(hosts: Hos
 
 
 def test_linear_learns_on_a_single_machine(hosts: Hosts) -> None:
-    alone = hosts.start(PROGRAMS / "linear.py")
+    alone = hosts.start(PROGRAMS / "linear.py", fresh=True)
     assert alone.wait() == 0
     step, _, w, b = learned(alone)
     assert step == 2000
@@ -325,7 +217,7 @@ def test_the_textbook_program_runs_unchanged(hosts: Hosts) -> None:
     for each in wiring:
         # Its ps writes to its own disk, and fails where the directory does not exist.
         (hosts.base / f"{each.job}0" / "checkpoints").mkdir(parents=True)
-    ps, chief = (hosts.task(program, each, "--train_steps=500") for each in wiring)
+    ps, chief = (hosts.task(program, each, "--train_steps=500", fresh=True) for each in wiring)
     assert chief.wait() == 0
     # The step may be read before its update or after it, so that one of the two may go by untold.
     assert re.search(r"^step [24]00 loss 0\.0", chief.out, re.MULTILINE)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.local import Local, local, until
-from tests.integration.test_training import read_back
+from tests.support.programs import read_back
 
 pytestmark = pytest.mark.tensorflow
 

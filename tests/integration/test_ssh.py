@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -167,9 +168,9 @@ def test_an_sshd_with_two_sessions_is_enough(tmp_path: Path) -> None:
     with sshd(tmp_path, "MaxSessions 2") as small, SSH(target(small)) as host, ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: host.run(["true"]).code, range(16))) == {0}
         first, second = host.stream(["cat"]), host.stream(["cat"])
-        patient = SSH(target(small, command_timeout=0.4))
-        patient._link = host._link
-        message = failing(lambda: patient.run(["true"]))
+        patient, host.target = host.target, replace(host.target, command_timeout=0.4)
+        message = failing(lambda: host.run(["true"]))
+        host.target = patient
         assert message == "h1: no free SSH session within 0.4 s; raise MaxSessions in its sshd_config to 10 or more"
         first.close()
         assert host.run(["true"]).code == 0
@@ -294,7 +295,7 @@ def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(host: SSH) -
         visit()
     with host.reverse_forward(echoing(b"")) as port:
         idle = socket.create_connection(("127.0.0.1", port), timeout=LONG)
-        until(lambda: len(host.open().transport._channels), "the connection has come in")
+        until(lambda: host.open().channels, "the connection has come in")
     assert idle.recv(1) == b""
     idle.close()
 

@@ -187,7 +187,7 @@ def test_a_container_is_attached_to_in_both_directions(engine: Engine, image: st
     started = Started(engine, image, command, stdin_open=True)
     with engine.errors():
         attached: Any = engine.api.attach_socket(started.id, params={"stdin": 1, "stdout": 1, "stream": 1})
-        send = attached.sendall if hasattr(attached, "sendall") else attached._sock.sendall
+        send = docker_exec.sender(attached)
         with started:
             send(b"hello\n")
             assert next(docker_exec.frames(attached)) == (1, b"hello\n")
@@ -269,7 +269,7 @@ def test_a_channel_whose_program_has_gone_is_not_used_again(remote: Engine, ssh:
                 os.kill(pid, signal.SIGKILL)
         for pid in ended:
             until(partial(_has_ended, pid), "it has ended")
-        until(lambda: not len(ssh.open().transport._channels), "the end of its channels is known")
+        until(lambda: not ssh.open().channels, "the end of its channels is known")
 
 
 def _has_ended(pid: int) -> bool:

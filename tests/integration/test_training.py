@@ -4,14 +4,13 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.local import Local, local, until
+from tests.support.programs import read_back
 
 pytestmark = pytest.mark.tensorflow
 
@@ -31,33 +30,15 @@ all:
     worker: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}}
 """
 
-READ_BACK = """
-import json, os, sys
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf
-reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(sys.argv[1]))
-print(json.dumps({name: float(reader.get_tensor(name)) for name in reader.get_variable_to_shape_map()}))
-"""
-
 
 @pytest.fixture
 def tfprov(tmp_path: Path) -> Iterator[Local]:
     yield from local(tmp_path)
 
 
-def read_back(directory: Path) -> dict[str, float]:
-    """Return all variables of the latest checkpoint in `directory`, as a user reads them."""
-    done = subprocess.run(
-        [sys.executable, "-c", READ_BACK, str(directory)], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    values: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return values
-
-
 def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(tfprov: Local) -> None:
     tfprov.write(INVENTORY)
-    output = tfprov("run", timeout=300)
+    output = tfprov("run", fresh=True)
     assert re.search(r"worker/0 \| done: step=1\d{3} loss=0\.0\d+ W=(1\.9|2\.0)\d+ b=-?0\.0\d+", output), output
     assert "tensors read" in output
     assert tfprov.processes() == []

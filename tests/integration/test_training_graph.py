@@ -5,17 +5,15 @@ The test stands in for tfprov: it starts every task as a process with flags or T
 
 import json
 import re
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.test_runtime import PROGRAMS, Hosts, Process, addresses, python, verify, whole
+from tests.support.programs import PROGRAMS, Hosts, Process, addresses, python, verify, whole
 from tfprov.checkpoint import parse_state
 from tfprov.wiring import Wiring, to_flags, to_names, to_tf_config
 
@@ -24,23 +22,6 @@ pytestmark = pytest.mark.tensorflow
 QUALITY = 0.93
 LONG = 420.0
 """Seconds until a test gives up on a training: on two idle cores it takes a fraction."""
-
-
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    found = Hosts(tmp_path)
-    try:
-        yield found
-    finally:
-        found.end()
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    command = [sys.executable, str(PROGRAMS / "digits_data.py"), str(folder)]
-    subprocess.run(command, check=True, capture_output=True, timeout=LONG)
-    return folder
 
 
 @dataclass
@@ -119,12 +100,12 @@ Trained = Callable[..., Training]
 
 
 @pytest.fixture
-def training(hosts: Hosts, data: Path) -> Trained:
+def training(hosts: Hosts, digits: Path) -> Trained:
     def start(
         program: str, *arguments: str, steps: int = 1500, workers: int = 2, ps: int = 1, first: str | None = None
     ) -> Training:
         jobs = {"ps": ps, "worker": workers} | ({"chief": 1} if program == "digits_in_graph.py" else {})
-        common = (f"--data_dir={data}", f"--train_steps={steps}", *arguments)
+        common = (f"--data_dir={digits}", f"--train_steps={steps}", *arguments)
         return Training(hosts, program, common, addresses(**jobs)).start(first)
 
     return start
@@ -189,8 +170,8 @@ def test_synchronous_training_reaches_its_quality_and_its_end(training: Trained)
     assert found.told("worker/0")["steps"] + found.told("worker/1")["steps"] >= 2 * 1000 - 2 * 5, "each did each step"
 
 
-def test_the_same_program_alone_trains_and_evaluates(hosts: Hosts, data: Path) -> None:
-    alone = hosts.start(PROGRAMS / "digits.py", f"--data_dir={data}", "--train_steps=1000", "--sync")
+def test_the_same_program_alone_trains_and_evaluates(hosts: Hosts, digits: Path) -> None:
+    alone = hosts.start(PROGRAMS / "digits.py", f"--data_dir={digits}", "--train_steps=1000", "--sync")
     assert alone.wait(LONG) == 0
     assert quality(alone.out.splitlines()[-1]) >= QUALITY
 
@@ -212,10 +193,10 @@ def test_one_client_trains_on_all_workers_and_survives_the_loss_of_one(training:
     assert worker.wait() == 143
 
 
-def test_mnist_with_flags_of_its_own_and_the_reference_ones(hosts: Hosts, data: Path) -> None:
+def test_mnist_with_flags_of_its_own_and_the_reference_ones(hosts: Hosts, digits: Path) -> None:
     names = {"ps_hosts": "ps", "worker_hosts": "workers", "job_name": "job", "task_index": "number"}
     arguments = (
-        f"--data_dir={data}",
+        f"--data_dir={digits}",
         "--train_steps=1200",
         "--hidden1=64",
         "--hidden2=32",

@@ -3,19 +3,16 @@
 import json
 import os
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.programs import PROGRAMS, Hosts, Process, addresses, verify, whole
 from tfprov.runtime.peers import greets
 from tfprov.wiring import Wiring, to_tf_config
-
-from .test_runtime import PROGRAMS, Hosts, Process, addresses, verify, whole
 
 pytestmark = pytest.mark.tensorflow
 
@@ -93,30 +90,13 @@ class Training:
         return float(match[1])
 
 
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    found = Hosts(tmp_path)
-    try:
-        yield found
-    finally:
-        found.end()
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The digits, as every host has them."""
-    folder = tmp_path_factory.mktemp("data")
-    subprocess.run([sys.executable, str(PROGRAMS / "digits_data.py"), str(folder)], check=True, capture_output=True)
-    return folder
-
-
-Digits = Callable[..., Training]
+Trained = Callable[..., Training]
 
 
 @pytest.fixture
-def digits(hosts: Hosts, data: Path) -> Digits:
+def training_of(hosts: Hosts, digits: Path) -> Trained:
     def start(strategy: str, *arguments: str) -> Training:
-        arguments = (f"--data_dir={data}", *arguments)
+        arguments = (f"--data_dir={digits}", *arguments)
         training = Training(hosts, PROGRAMS / f"digits_{strategy}.py", arguments, addresses(**JOBS[strategy]))
         training.start("evaluator0")
         return training
@@ -129,8 +109,8 @@ def read(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("strategy", JOBS)
-def test_it_trains_to_quality_and_everything_lies_with_the_chief(digits: Digits, strategy: str) -> None:
-    training = digits(strategy)
+def test_it_trains_to_quality_and_everything_lies_with_the_chief(training_of: Trained, strategy: str) -> None:
+    training = training_of(strategy)
     assert training.chief.wait(TIME) == 0
     assert training.macro_f1() >= QUALITY
     saved = training.saved()
@@ -154,8 +134,8 @@ def test_it_trains_to_quality_and_everything_lies_with_the_chief(digits: Digits,
 
 
 @pytest.mark.parametrize("strategy", JOBS)
-def test_machines_of_one_core_are_enough(hosts: Hosts, data: Path, strategy: str) -> None:
-    arguments = (f"--data_dir={data}", "--train_steps=40")
+def test_machines_of_one_core_are_enough(hosts: Hosts, digits: Path, strategy: str) -> None:
+    arguments = (f"--data_dir={digits}", "--train_steps=40")
     training = Training(hosts, PROGRAMS / f"digits_{strategy}.py", arguments, addresses(**JOBS[strategy]))
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})  # what is started meanwhile has one core, and so TensorFlow as many threads

@@ -39,9 +39,9 @@ def started(output: str) -> list[str]:
 
 def test_a_second_up_changes_no_pid(tfprov: Local) -> None:
     tfprov.write(INVENTORY)
-    assert started(tfprov("up")) == ["ps/0", "worker/0", "worker/1"]
+    assert started(tfprov("up", fresh=True)) == ["ps/0", "worker/0", "worker/1"]
     before = tfprov.pids()
-    assert tfprov("up") == "verbs: 1 ps, 2 workers on 1 host: nothing to do\n"
+    assert tfprov("up", fresh=True) == "verbs: 1 ps, 2 workers on 1 host: nothing to do\n"
     assert tfprov.pids() == before
     assert len(before) == 3
 
@@ -93,7 +93,7 @@ def test_edited_code_is_delivered_and_restarts_what_runs_it(tfprov: Local) -> No
 def test_run_ends_with_the_chiefs_exit_code_and_its_last_lines(tfprov: Local, when: str) -> None:
     dying = f"import sys, time; print('dying'); time.sleep({0 if when == 'before it serves' else 2}); sys.exit(3)"
     tfprov.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{dying}"]'))
-    output = tfprov("run", code=3)
+    output = tfprov("run", code=3, fresh=True)
     assert "error: worker/0: exited with code 3\n  worker/0 | dying" in output
     assert tfprov.processes() == []
 
@@ -118,7 +118,7 @@ def test_a_finished_worker_is_finished_and_not_drift(tfprov: Local) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_run_leaves_nothing_running(tfprov: Local, number: signal.Signals) -> None:
     tfprov.write(INVENTORY)
-    process = tfprov.start("run")
+    process = tfprov.start("run", fresh=True)
     until(lambda: len(tfprov.pids()) == 3, "the tasks run")
     process.send_signal(number)
     output, _ = process.communicate(timeout=LONG)
@@ -135,7 +135,7 @@ def test_the_second_ctrl_c_leaves_at_once(tfprov: Local) -> None:
     tfprov("up")
     until(lambda: tfprov("logs").count("deaf") == 3, "they hear nothing")
     running = tfprov.pids().values()
-    down = tfprov.start("down")
+    down = tfprov.start("down", fresh=True)
     assert down.stdout is not None
     tasks = tfprov.directory / "state/tfprov/clusters/verbs/hosts/localhost/tasks"
     until(lambda: [*tasks.glob("*/grace")], "it waits for one to stop")
@@ -149,7 +149,7 @@ def test_the_second_ctrl_c_leaves_at_once(tfprov: Local) -> None:
 
 def test_after_kill_9_down_finds_everything(tfprov: Local) -> None:
     tfprov.write(INVENTORY)
-    process = tfprov.start("run")
+    process = tfprov.start("run", fresh=True)
     until(lambda: len(tfprov.pids()) == 3, "the tasks run")
     process.kill()
     process.wait()

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.integration.local import LONG, Local, local, rest_of, until
+from tests.support.warm import AnyProcess
 
 TRAINING = """
 import faulthandler, json, os, pathlib, signal, sys, time
@@ -111,7 +111,7 @@ def compared(tfprov: Local) -> dict[str, Any]:
     return found
 
 
-def read_until(process: "subprocess.Popen[str]", what: str) -> str:
+def read_until(process: AnyProcess, what: str) -> str:
     """Return what a verb prints, up to the line with `what` in it; `rest_of` has the rest."""
     assert process.stdout is not None
     lines = []
@@ -151,9 +151,7 @@ def test_status_shows_every_tasks_own_speed_and_the_slowest(tfprov: Local) -> No
 def test_status_says_which_ps_holds_which_variable(tfprov: Local) -> None:
     up(tfprov)
     placed = "worker/0 has not written placement.json"
-    until(lambda: placed not in subprocess.run(
-        tfprov.command("status", "--placement"), env=tfprov.env, capture_output=True, text=True, check=False
-    ).stderr, "the chief has written it")  # fmt: skip
+    until(lambda: placed not in tfprov.run("status", "--placement").stdout, "the chief has written it")
     assert tfprov("status", "--placement") == (
         "VARIABLE  TASK  SHAPE   SIZE\nW         ps/0  [2, 3]  24 B\nps/0: 1 variable, 24 B\n"
     )
@@ -254,7 +252,7 @@ def with_board(tfprov: Local, settings: str = BOARD) -> str:
     return INVENTORY.rstrip("\n") + f"\n    tensorboard: {{hosts: {{localhost: }}, vars: {said}}}\n"
 
 
-def address(process: "subprocess.Popen[str]") -> tuple[str, str]:
+def address(process: AnyProcess) -> tuple[str, str]:
     """Return what `tfprov tensorboard` says first, and the address in it."""
     assert process.stdout is not None
     line = process.stdout.readline()

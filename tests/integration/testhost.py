@@ -103,13 +103,13 @@ class Host:
         self._hidden: list[str] = []
         self._rules = ""
         self._written: dict[str, Entry] = {}
-        self._outside = self.bed.engine.run / self.name
+        self.outside = self.bed.engine.run / self.name
 
     @property
     def client(self) -> docker.DockerClient:
         """The SDK's client for this host's engine, through a socket that neither sshd nor a firewall stands before."""
         if self._client is None:
-            self._client = docker.DockerClient(base_url=f"unix://{self._outside}/docker.sock", timeout=300)
+            self._client = docker.DockerClient(base_url=f"unix://{self.outside}/docker.sock", timeout=300)
         return self._client
 
     def variables(self, user: str | None = None) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Host:
     def create(self, powers: dict[str, Any]) -> None:
         """Make the host and switch it on; `wait` tells when it is up."""
         self.remove()
-        self._outside.mkdir(exist_ok=True)
+        self.outside.mkdir(exist_ok=True)
         api = self.bed.engine.client.api
         host_config = api.create_host_config(init=True, network_mode=self.bed.network, mounts=self._mounts())
         endpoints = {self.bed.network: api.create_endpoint_config(ipv4_address=self.address)}
@@ -222,7 +222,7 @@ class Host:
         return found
 
     def _mounts(self) -> list[Mount]:
-        mounts = [Mount("/run/outside", str(self._outside), type="bind")]
+        mounts = [Mount("/run/outside", str(self.outside), type="bind")]
         if self.disk:
             mounts.append(Mount("/var/lib/docker", None, type="tmpfs", tmpfs_size=self.disk))
         return mounts
@@ -246,7 +246,7 @@ class Host:
 
     def engine_answers(self) -> bool:
         """Whether the host's engine runs."""
-        return answers(self._outside / "docker.sock")
+        return answers(self.outside / "docker.sock")
 
     def _sshd_answers(self) -> bool:
         return self._exec("nc", "-z", "127.0.0.1", "22")[0] == 0

@@ -23,8 +23,8 @@ MARK = "TESTED_BY"
 """In the environment of every process a test starts, so that the test finds each one of them again."""
 
 
-def until(done: Callable[[], bool], seconds: float = 600.0) -> None:
-    """Wait until `done`; the test fails when that takes too long."""
+def until(done: Callable[[], object], seconds: float = 300.0) -> None:
+    """Wait until `done`; the test fails when that takes minutes."""
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "it did not come to that in time"

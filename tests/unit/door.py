@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfprov.cli.main import _run
+from tfprov.cli.main import run
 
 SMALLEST = """\
 all:
@@ -40,7 +40,7 @@ class Told:
 def tell(capsys: pytest.CaptureFixture[Any], *argv: str) -> Told:
     """Run tfprov with `argv` and return how it ended."""
     capsys.readouterr()
-    code = _run(list(argv))
+    code = run(list(argv))
     out, err = capsys.readouterr()
     assert "Traceback" not in err
     return Told(code, tuple(err.splitlines()), out)

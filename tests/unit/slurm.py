@@ -42,7 +42,7 @@ class Allocation:
             cwd=self.directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
-    def run(self, script: str, env: Mapping[str, str] | None = None, timeout: float = 60) -> tuple[int, str]:
+    def run(self, script: str, env: Mapping[str, str] | None = None, timeout: float = 300) -> tuple[int, str]:
         """Run it to its end; return its exit code and what it printed."""
         process = self.start(script, env)
         try:

@@ -19,6 +19,8 @@ from tfprov.errors import Usage
 from tfprov.model.checks import Wrong
 from tfprov.model.node import NOWHERE, Mapping, Scalar, plain
 
+pytestmark = pytest.mark.xdist_group("parity")
+
 RANGES = [
     "node", "node1", "node[1:3]", "node[01:03]", "node[001:100:33]", "n[1:2]-[a:c]", "[a:f]", "[A:C]x",
     "www[1:50:2].example.com", "a[0:0]b", "[9:11]", "[09:11]", "db-[a:f:2]", "x[:3]", "[1:3][1:2]", "h[1:10:10]",
@@ -169,53 +171,51 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def ansible(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    with Ansible(tmp_path_factory.mktemp("home")) as asked:
-        structures = [asked.ask("structure", sources=[str(files[name])]) for name in INVENTORIES]
-        selected = asked.ask("patterns", sources=[str(files["fleet"])], texts=PATTERNS)
-        return {
-            "ranges": dict(zip(RANGES, asked.ask("ranges", texts=RANGES), strict=True)),
-            "inventories": dict(zip(INVENTORIES, structures, strict=True)),
-            "patterns": dict(zip(PATTERNS, selected, strict=True)),
-            "booleans": asked.ask("booleans", values=BOOLEANS),
-            "connection variables": asked.ask("connection_variables"),
-        }
+def answers(files: dict[str, Path], ansible: Ansible) -> dict[str, Any]:
+    structures = [ansible.ask("structure", sources=[str(files[name])]) for name in INVENTORIES]
+    selected = ansible.ask("patterns", sources=[str(files["fleet"])], texts=PATTERNS)
+    return {
+        "ranges": dict(zip(RANGES, ansible.ask("ranges", texts=RANGES), strict=True)),
+        "inventories": dict(zip(INVENTORIES, structures, strict=True)),
+        "patterns": dict(zip(PATTERNS, selected, strict=True)),
+        "booleans": ansible.ask("booleans", values=BOOLEANS),
+        "connection variables": ansible.ask("connection_variables"),
+    }
 
 
-@pytest.mark.parametrize("text", RANGES)
-def test_a_range_stands_for_the_same_names(ansible: dict[str, Any], text: str) -> None:
-    try:
-        found: list[str] | None = expand(text)
-    except RangeError:
-        found = None
-    assert found == ansible["ranges"][text]
+def test_a_range_stands_for_the_same_names(answers: dict[str, Any]) -> None:
+    def expanded(text: str) -> list[str] | None:
+        try:
+            return expand(text)
+        except RangeError:
+            return None
+
+    assert {text: expanded(text) for text in RANGES} == answers["ranges"]
 
 
 @pytest.mark.parametrize("name", INVENTORIES)
-def test_every_host_has_the_same_variables(ansible: dict[str, Any], files: dict[str, Path], name: str) -> None:
+def test_every_host_has_the_same_variables_and_every_group_the_same_hosts(
+    answers: dict[str, Any], files: dict[str, Path], name: str
+) -> None:
     inventory = load_inventory(files[name])
     found = {host: plain(inventory.variables(host)) for host in inventory.hosts}
     for values in found.values():
         values.pop("ansible_group_priority", None)  # Ansible takes it for itself, here it may be seen as well
-    assert found == ansible["inventories"][name]["hosts"]
+    assert found == answers["inventories"][name]["hosts"]
+    groups = {group: sorted(inventory.members(group)) for group in inventory.groups if group != "ungrouped"}
+    assert groups == answers["inventories"][name]["groups"]
 
 
-@pytest.mark.parametrize("name", INVENTORIES)
-def test_every_group_has_the_same_hosts(ansible: dict[str, Any], files: dict[str, Path], name: str) -> None:
-    inventory = load_inventory(files[name])
-    found = {group: sorted(inventory.members(group)) for group in inventory.groups if group != "ungrouped"}
-    assert found == ansible["inventories"][name]["groups"]
+def test_a_pattern_selects_the_same_hosts_in_the_same_order(answers: dict[str, Any], files: dict[str, Path]) -> None:
+    fleet = load_inventory(files["fleet"])
 
+    def selected(pattern: str) -> list[str] | None:
+        try:
+            return list(match(fleet, pattern)) or None
+        except Usage:
+            return None
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_pattern_selects_the_same_hosts_in_the_same_order(
-    ansible: dict[str, Any], files: dict[str, Path], pattern: str
-) -> None:
-    try:
-        found: list[str] | None = list(match(load_inventory(files["fleet"]), pattern)) or None
-    except Usage:
-        found = None
-    assert found == ansible["patterns"][pattern]
+    assert {pattern: selected(pattern) for pattern in PATTERNS} == answers["patterns"]
 
 
 @pytest.mark.parametrize("pattern", ["worker:nowhere", "ps:!nowhere", "all:&nowhere", "~[", "~nowhere"])
@@ -224,18 +224,20 @@ def test_a_word_that_matches_nothing_is_an_error_where_ansible_only_warns(files:
         match(load_inventory(files["fleet"]), pattern)
 
 
-@pytest.mark.parametrize("number", range(len(BOOLEANS)), ids=map(repr, BOOLEANS))
-def test_a_boolean_is_read_in_the_same_way(ansible: dict[str, Any], number: int) -> None:
-    try:
-        found: bool | None = READERS["ansible_become"]("ansible_become", BOOLEANS[number])
-    except Wrong:
-        found = None
-    assert found == ansible["booleans"][number]
+def test_a_boolean_is_read_in_the_same_way(answers: dict[str, Any]) -> None:
+    def read(value: Any) -> bool | None:
+        try:
+            return bool(READERS["ansible_become"]("ansible_become", value))
+        except Wrong:
+            return None
+
+    found = [(value, read(value)) for value in BOOLEANS]
+    assert found == list(zip(BOOLEANS, answers["booleans"], strict=True))
 
 
-def test_a_host_is_reached_in_the_same_way(ansible: dict[str, Any], files: dict[str, Path]) -> None:
+def test_a_host_is_reached_in_the_same_way(answers: dict[str, Any], files: dict[str, Path]) -> None:
     inventory = load_inventory(files["connection variables"])
-    for host, expected in ansible["inventories"]["connection variables"]["ways"].items():
+    for host, expected in answers["inventories"]["connection variables"]["ways"].items():
         variables = inventory.variables(host)
         faults = Faults()
         way = connection(inventory, host, variables, known(inventory, host, variables), faults)
@@ -248,9 +250,9 @@ def test_a_host_is_reached_in_the_same_way(ansible: dict[str, Any], files: dict[
         assert way.key_files == (Path(expected["private_key_file"]).expanduser(),)
 
 
-def test_no_variable_of_ansibles_own_is_called_misspelt(ansible: dict[str, Any]) -> None:
+def test_no_variable_of_ansibles_own_is_called_misspelt(answers: dict[str, Any]) -> None:
     faults = Faults()
-    names = ansible["connection variables"]
+    names = answers["connection variables"]
     assert len(names) > 30
     check_names(Mapping({name: Scalar("", NOWHERE) for name in names}), faults)
     assert not faults.problems

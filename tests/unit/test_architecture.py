@@ -3,7 +3,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -35,115 +35,162 @@ IN_THE_CONTAINER = {
 }
 """What also runs inside the task's container: the standard library, and these of ours."""
 
-MODULES = sorted(path for path in ROOT.rglob("*.py") if "programs" not in path.parts)
+MODULES = sorted(
+    path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if "programs" not in path.relative_to(ROOT).parts
+)
+"""Every module of tfprov, by its path below the package."""
 
+pytestmark = pytest.mark.xdist_group("architecture")  # each module is parsed once
 
-def part(path: Path) -> str:
-    """Return the package or module of tfprov that the file at `path` is, or belongs to."""
-    return path.relative_to(ROOT).with_suffix("").parts[0]
+Use = tuple[int, str]
+"""A line, and the full name of what is imported or called there."""
 
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """Return all that stands in a module; the module itself comes first."""
+    return tuple(ast.walk(ast.parse((ROOT / module).read_text(), module)))
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Yield the full names of all that is imported, at whatever depth of the file."""
-    for node in ast.walk(tree(path)):
+def part(module: str) -> str:
+    """Return the package or module of tfprov that the file `module` is, or belongs to."""
+    return Path(module).with_suffix("").parts[0]
+
+
+def imports(module: str) -> Iterator[Use]:
+    """Yield all that is imported, at whatever depth of the file."""
+    for node in nodes(module):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from ((node.lineno, "." * node.level + f"{node.module}.{alias.name}") for alias in node.names)
 
 
-def ours(path: Path) -> set[str]:
-    """Return the parts of tfprov that a file imports."""
-    names = {name.split(".")[1] for name in imported(path) if name.startswith("tfprov.")}
-    return names - {"__version__"}
+def own_imports(module: str) -> Iterator[Use]:
+    """Yield the parts of tfprov that a file imports."""
+    for line, name in imports(module):
+        if name.startswith("tfprov.") and name != "tfprov.__version__":
+            yield line, name.split(".")[1]
 
 
-def foreign(path: Path) -> set[str]:
-    """Return the packages that a file imports which are neither ours nor Python's."""
-    tops = {name.partition(".")[0] for name in imported(path)}
-    return tops - {"tfprov"} - set(sys.stdlib_module_names)
+def third_party_imports(module: str) -> Iterator[Use]:
+    """Yield the packages that a file imports which are neither tfprov's nor Python's."""
+    for line, name in imports(module):
+        top = name.partition(".")[0]
+        if top and top != "tfprov" and top not in sys.stdlib_module_names:
+            yield line, top
 
 
-def calls(path: Path) -> set[str]:
-    """Return the plain names of all that is called, as `print` or `sys.exit`."""
-    return {ast.unparse(node.func) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)}
+def calls(module: str) -> Iterator[Use]:
+    """Yield the plain names of all that is called, as `print` or `sys.exit`."""
+    for node in nodes(module):
+        if isinstance(node, ast.Call):
+            yield node.lineno, ast.unparse(node.func)
 
 
 def floor(name: str) -> int:
     return next(number for number, layer in enumerate(LAYERS) if name in layer)
 
 
-def shown(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+def places(module: str, uses: Iterable[Use]) -> list[str]:
+    return [f"{module}:{line}: {name}" for line, name in uses]
 
 
-each_module = pytest.mark.parametrize("path", MODULES, ids=shown)
+def test_arrows_point_downwards() -> None:
+    # The runtime is in the container and imported by nobody; the package itself has a rule of its own.
+    controllers = [module for module in MODULES if part(module) not in ("runtime", "__init__")]
+    assert len(controllers) > 250
+    offenders = [
+        place
+        for module in controllers
+        for place in places(
+            module,
+            ((line, n) for line, n in own_imports(module) if n == "runtime" or floor(n) > floor(part(module))),
+        )
+    ]
+    assert offenders == []
 
 
-@each_module
-def test_arrows_point_downwards(path: Path) -> None:
-    if part(path) in ("runtime", "__init__"):
-        return
-    above = {name for name in ours(path) if name == "runtime" or floor(name) > floor(part(path))}
-    assert not above
+def test_imports_are_absolute() -> None:
+    relative = [place for m in MODULES for place in places(m, ((n, name) for n, name in imports(m) if name[0] == "."))]
+    assert relative == []
 
 
-@each_module
-def test_what_runs_in_the_container_needs_nothing_of_the_controller(path: Path) -> None:
-    if part(path) in IN_THE_CONTAINER:
-        assert ours(path) <= IN_THE_CONTAINER[part(path)] | {part(path)}
-        assert foreign(path) <= ({"tensorflow"} if part(path) == "runtime" else set())
+def test_what_runs_in_the_container_needs_nothing_of_the_controller() -> None:
+    offenders = []
+    checked = set()
+    for module in MODULES:
+        own = part(module)
+        if own not in IN_THE_CONTAINER:
+            continue
+        checked.add(own)
+        allowed = IN_THE_CONTAINER[own] | {own}
+        libraries = {"tensorflow"} if own == "runtime" else set()
+        offenders += places(module, ((line, name) for line, name in own_imports(module) if name not in allowed))
+        offenders += places(module, ((line, n) for line, n in third_party_imports(module) if n not in libraries))
+    assert offenders == []
+    assert checked == IN_THE_CONTAINER.keys(), "every one of them is there"
 
 
-@each_module
-def test_the_package_itself_imports_nothing(path: Path) -> None:
-    if path.name == "__init__.py" and part(path) != "runtime":
-        assert not list(imported(path))
+def test_the_package_itself_imports_nothing() -> None:
+    packages = [m for m in MODULES if Path(m).name == "__init__.py" and part(m) != "runtime"]
+    assert {"__init__.py", "cli/__init__.py", "config/__init__.py"} <= set(packages)
+    assert [place for module in packages for place in places(module, imports(module))] == []
 
 
-@each_module
-def test_only_hosts_touches_machines(path: Path) -> None:
-    assert part(path) == "hosts" or not foreign(path) & {"fabric", "paramiko", "docker", "invoke"}
+def test_only_hosts_touches_machines() -> None:
+    libraries = {"fabric", "paramiko", "docker", "invoke"}
+    users = {m: [(n, name) for n, name in third_party_imports(m) if name in libraries] for m in MODULES}
+    assert [place for m, uses in users.items() if part(m) != "hosts" for place in places(m, uses)] == []
+    assert {name for uses in users.values() for _, name in uses} >= libraries - {"invoke"}, "and it does use them"
 
 
-@each_module
-def test_only_the_command_line_prints(path: Path) -> None:
+CONSOLE = {"print", "input", "sys.stdout.write", "sys.stderr.write"}
+CONSOLE_LIBRARIES = {"click", "rich"}
+EXITS = {"sys.exit", "exit", "quit", "os._exit"}
+SUPERVISOR = "hosts/supervisor.py"
+
+
+def writes_to_the_console(module: str) -> Iterator[Use]:
+    yield from (use for use in calls(module) if use[1] in CONSOLE)
+    yield from (use for use in third_party_imports(module) if use[1] in CONSOLE_LIBRARIES)
+
+
+def exits(module: str) -> Iterator[Use]:
+    yield from (use for use in calls(module) if use[1] in EXITS)
+    for node in nodes(module):
+        if isinstance(node, ast.Raise) and node.exc and ast.unparse(node.exc).startswith("SystemExit"):
+            yield node.lineno, "SystemExit"
+
+
+def test_only_the_command_line_prints() -> None:
     # The runtime speaks to the log of its task; the supervisor has one line for who called it.
-    if part(path) in ("cli", "__main__", "runtime") or shown(path) == "hosts/supervisor.py":
-        return
-    assert not calls(path) & {"print", "input", "sys.stdout.write", "sys.stderr.write"}
-    assert not foreign(path) & {"click", "rich"}
+    may = {module for module in MODULES if part(module) in ("cli", "__main__", "runtime")} | {SUPERVISOR}
+    assert [place for m in MODULES if m not in may for place in places(m, writes_to_the_console(m))] == []
+    printed = {name for module in may for _, name in writes_to_the_console(module)}
+    assert printed >= {"print", *CONSOLE_LIBRARIES}, "the rule knows how those print who may"
 
 
-@each_module
-def test_only_the_command_line_exits(path: Path) -> None:
-    if part(path) in ("cli", "__main__", "runtime"):
-        return
-    allowed = {"sys.exit"} if shown(path) == "hosts/supervisor.py" else set()
-    assert calls(path) & {"sys.exit", "exit", "quit", "os._exit"} <= allowed
-    raised = {ast.unparse(node.exc) for node in ast.walk(tree(path)) if isinstance(node, ast.Raise) and node.exc}
-    assert not any(text.startswith("SystemExit") for text in raised)
+def test_only_the_command_line_exits() -> None:
+    may = {module for module in MODULES if part(module) in ("cli", "__main__", "runtime")}
+    assert [place for m in MODULES if m not in {*may, SUPERVISOR} for place in places(m, exits(m))] == []
+    assert {name for _, name in exits(SUPERVISOR)} <= {"sys.exit"}
+    assert {name for module in may for _, name in exits(module)} >= {"sys.exit", "SystemExit"}, "as those who may do"
 
 
-@each_module
-def test_no_module_is_longer_than_300_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 300
+def test_no_module_is_longer_than_300_lines() -> None:
+    lengths = {module: len((ROOT / module).read_text().splitlines()) for module in MODULES}
+    assert {module: lines for module, lines in lengths.items() if lines > 300} == {}
 
 
-@each_module
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(tree(path))
+def test_every_module_says_what_it_is_for() -> None:
+    trees = {module: nodes(module)[0] for module in MODULES}
+    assert [m for m, tree in trees.items() if not (isinstance(tree, ast.Module) and ast.get_docstring(tree))] == []
 
 
 def test_every_part_of_the_house_has_its_floor() -> None:
     known = {name for layer in LAYERS for name in layer} | {"runtime", "__init__"}
-    assert {part(path) for path in MODULES} <= known
+    assert {part(module) for module in MODULES} - known == set()
 
 
 def test_the_command_line_starts_without_what_only_a_verb_needs() -> None:

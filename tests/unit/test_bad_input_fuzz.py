@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.examples import examples
 from tests.unit.fuzz import ATTEMPTS
 
 
@@ -18,7 +19,7 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
-@settings(max_examples=75)
+@examples(75)
 @given(data=st.data())
 def test_nothing_that_is_written_is_too_much(name: str, data: st.DataObject, directory: Path) -> None:
     attempt = ATTEMPTS[name]

@@ -4,9 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.examples import examples
 from tfprov.config.load import extra_vars, load, load_inventory
 from tfprov.config.settings.connection import Connection, connection_of
 from tfprov.config.settings.resolve import resolve
@@ -163,7 +164,7 @@ PASSWORDS = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(password=PASSWORDS, name=st.sampled_from(["ansible_password", "ansible_ssh_pass", "ansible_ssh_password"]))
 def test_a_password_is_never_said(password: str, name: str) -> None:
     """Nothing of it, however it is mistaken: not where it is read, not where another value is made of it."""
@@ -187,7 +188,7 @@ all:
     assert SECRET not in said
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     password=PASSWORDS,
     form=st.sampled_from(["ansible_password={}", "ansible_password: {}", "{{ansible_password: {}}}"]),

@@ -205,7 +205,7 @@ def test_a_client_that_dribbles_is_let_go(registry: Registry) -> None:
     client = Client(registry, patience=0.3)
 
     def dribble() -> None:
-        for _ in range(250):
+        for _ in range(15_000):
             client.socket.sendall(b"a")
             time.sleep(0.02)
 
@@ -283,7 +283,7 @@ def test_many_connections_at_once_in_little_memory(registry: Registry, image: Im
                 pool.submit(serve, registry, listener.accept()[0])
 
     def fetch(number: int) -> int:
-        connection = HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=20)
+        connection = HTTPConnection("127.0.0.1", listener.getsockname()[1], timeout=300)
         connection.request("GET", f"/v2/app/blobs/{image.layers[-1].digest}")
         with connection.getresponse() as response:
             size = sum(len(data) for data in iter(lambda: response.read(CHUNK), b""))

@@ -104,11 +104,15 @@ def test_a_container_between_two_lives_is_asked_again_and_one_without_programs_i
 
 def test_a_container_that_is_removed_after_it_was_listed_is_not_there(engine: Callable[[Answers], Engine]) -> None:
     def answers(path: str) -> Answer:
-        listed = [{"Id": "c1"}, {"Id": "c2"}]
-        return (200, json.dumps(listed).encode()) if path.startswith("/containers/json?") else gone(path)
+        lists = {
+            "/containers/json": b'[{"Id": "c1"}, {"Id": "c2"}]',
+            "/images/json": b"[]",
+            "/volumes": b'{"Volumes": []}',
+        }
+        return next(((200, found) for name, found in lists.items() if path.startswith(f"{name}?")), gone(path))
 
     runtime = DockerRuntime(engine(answers), "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"")
-    assert runtime._inspected("x") == []
+    assert runtime.observe().containers == ()
     assert list(runtime.logs("ps/0", follow=True)) == []
 
 

@@ -216,7 +216,7 @@ def test_a_fetch_that_is_killed_is_not_called_whole_and_gone_on_with(host: Proce
     until(lambda: half.is_file() and half.stat().st_size > 0)
     (child,) = children()
     os.kill(child, signal.SIGKILL)
-    thread.join(30)
+    thread.join(300)
     assert errors == ["h: the data was not fetched to its end: it was ended; run this again: it goes on where it was"]
     assert host.observe().delivered == frozenset()
     web.held, received = set(), half.stat().st_size
@@ -243,10 +243,10 @@ def test_two_at_once_fetch_it_once(host: ProcessRuntime, web: WebServer) -> None
     threads = [threading.Thread(target=host.fetch, args=(data, (), listener)) for listener in listeners]
     for thread in threads:
         thread.start()
-    until(lambda: any("is being fetched there already" in note for one in listeners for note in one.notes), 30)
+    until(lambda: any("is being fetched there already" in note for one in listeners for note in one.notes))
     web.release.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
     assert fetched(host, data) == {"train": BIG}
     assert len(web.requests) == 1
 

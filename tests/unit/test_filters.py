@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.asking import Ansible, work_as_in
-from tests.unit.test_templates_ansible import _types, ours
+from tests.unit.test_templates_ansible import ours, types_of
 from tfprov.config.load import load_inventory
 from tfprov.config.templates import filters, template_tests
 from tfprov.errors import InvalidInput
@@ -138,10 +138,9 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 
 
 @pytest.fixture(scope="module")
-def answers(inventory: Inventory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
-    home = tmp_path_factory.mktemp("home")
-    with Ansible(home) as ansible, pytest.MonkeyPatch.context() as patch:
-        work_as_in(home, patch)
+def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[str, Any]]]:
+    with pytest.MonkeyPatch.context() as patch:
+        work_as_in(ansible.home, patch)
         texts = [*FILTERS, *TESTS]
         found = ansible.ask("rendered", sources=[inventory.path], host="w2.example.com", texts=texts)
         yield dict(zip(texts, found, strict=True)) | {"plugins": ansible.ask("plugins")}
@@ -153,7 +152,7 @@ def test_the_answer_is_the_same(answers: dict[str, dict[str, Any]], inventory: I
     expected, found = answers[text]["value"], ours(inventory, text)
     if any(name in text for name in SETS):
         expected, found = _sorted(expected), _sorted(found)
-    assert (found, _types(found)) == (expected, _types(expected))
+    assert (found, types_of(found)) == (expected, types_of(expected))
 
 
 def _sorted(value: Any) -> Any:

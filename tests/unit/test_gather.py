@@ -228,8 +228,8 @@ class Vanishing(MemoryRuntime):
 
     def open(self, task: str, name: str) -> BinaryIO:
         if name.startswith("model.ckpt-100."):
-            self._places[task].files = {
-                name: file for name, file in self._places[task].files.items() if "ckpt-100." not in name
+            self.places[task].files = {
+                name: file for name, file in self.places[task].files.items() if "ckpt-100." not in name
             }
             raise HostError(self.host, f"no such file: {name}")
         return super().open(task, name)

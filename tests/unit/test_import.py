@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 from hypothesis import given
-from hypothesis import settings as laws
 from hypothesis import strategies as st
 
 from tests.unit.door import Told, tell
+from tests.unit.examples import examples
 from tests.unit.rendered import files_of
 from tfprov.config.load import load
 from tfprov.errors import InvalidInput
@@ -299,7 +299,7 @@ ODD = st.sampled_from(
 )
 
 
-@laws(max_examples=150)
+@examples(150)
 @given(name=st.sampled_from(sorted(FOREIGN)), data=st.data())
 def test_whatever_stands_in_a_file_is_carried_over_told_or_refused(name: str, data: st.DataObject) -> None:
     whole = copy.deepcopy(FOREIGN[name])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.bench import until
 from tests.unit.door import Told, tell
 from tfprov.config.load import load
 from tfprov.planning.place import place
@@ -114,7 +115,7 @@ def talk(argv: list[str], answers: list[tuple[str, str]]) -> tuple[int, str]:
             sys.executable, [sys.executable, "-m", "tfprov", "init", *argv], {**os.environ, "PYTHONPATH": str(ROOT)}
         )
     text, ahead = "", list(answers)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         if not select.select([terminal], [], [], 1)[0]:
             continue
@@ -128,9 +129,14 @@ def talk(argv: list[str], answers: list[tuple[str, str]]) -> tuple[int, str]:
         if ahead and ahead[0][0] in text:
             question, answer = ahead.pop(0)
             text = text.replace(question, question.upper(), 1)
+            until(lambda: _sleeps(process))  # a signal that comes before it reads is noticed only when it has read
             os.write(terminal, answer.encode())
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), text
+
+
+def _sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def test_three_questions() -> None:

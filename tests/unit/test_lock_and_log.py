@@ -69,7 +69,9 @@ def test_a_holder_that_has_not_signed_yet_is_another_run(tmp_path: Path) -> None
 
 def test_two_clusters_have_two_locks(tmp_path: Path) -> None:
     with held(tmp_path / "one" / "lock", "one", UP), held(tmp_path / "two" / "lock", "two", UP):
-        pass
+        for name in ("one", "two"):
+            with pytest.raises(Locked, match=f"cluster {name} is in use"), held(tmp_path / name / "lock", name, UP):
+                pytest.fail("two at once")
 
 
 # --- log files -------------------------------------------------------------------------------------------------------

@@ -259,11 +259,13 @@ class Way(Shell):
     def __init__(self, host: str) -> None:
         super().__init__(host)
         self.down = False
+        self.held: list[Child] = []
 
     def hold(self, argv: Sequence[str]) -> Child:
         if self.down:
             raise Unreachable(self.host, "no answer")
-        return super().hold(argv)
+        self.held.append(super().hold(argv))
+        return self.held[-1]
 
 
 class Cluster:
@@ -273,10 +275,12 @@ class Cluster:
         self.directory, self.notes = directory, Notes()
         self.ways = {host: Way(host) for host in ("h1", "h2")}
 
-    def lock(self, home: str, **options: Any) -> Lock:
-        text = "all: {vars: {tfprov: {cluster: lab, command: [x]}}}\nps: {hosts: {h1: }}\nworker: {hosts: {h2: }}"
+    def lock(self, home: str, name: str = "lab", **options: Any) -> Lock:
+        text = "all: {vars: {tfprov: {cluster: NAME, command: [x]}}}\nps: {hosts: {h1: }}\nworker: {hosts: {h2: }}"
         machines: Any = dict.fromkeys(self.ways)
-        context = replace(world(text), home=self.directory / home, report=self.notes, machines=machines)
+        context = replace(
+            world(text.replace("NAME", name)), home=self.directory / home, report=self.notes, machines=machines
+        )
         way: Any = lambda _context, host: self.ways[host]  # noqa: E731
         return Lock(context, "up", way=way, directory=str(self.directory), **options)
 
@@ -296,6 +300,15 @@ def test_two_controllers_exclude_each_other(cluster: Cluster) -> None:
         pass
 
 
+def test_two_clusters_on_the_same_hosts_have_two_locks(cluster: Cluster, tmp_path: Path) -> None:
+    with cluster.lock("one", "one") as one, cluster.lock("two", "two") as two:
+        assert (one.is_held, two.is_held) == (True, True)
+        for name in ("one", "two"):
+            with pytest.raises(Locked, match=f"cluster {name} is in use"), cluster.lock("three", name):
+                pytest.fail("two at once")
+    assert {".tfprov-one.lock", ".tfprov-two.lock"} <= set(names(tmp_path))
+
+
 def test_a_refused_lock_is_not_half_held(cluster: Cluster) -> None:
     refused = cluster.lock("two")
     with cluster.lock("one"), pytest.raises(Locked):
@@ -308,10 +321,10 @@ def test_a_refused_lock_is_not_half_held(cluster: Cluster) -> None:
 def test_a_lock_that_was_lost_is_taken_again_unless_somebody_else_has_it(cluster: Cluster) -> None:
     lock, other = cluster.lock("one"), cluster.lock("two")
     lock.take()
-    lose(cluster, lock)
+    lose(cluster)
     lock.take()
     assert cluster.notes.notes == ["the lock on h1 was lost with its connection; taking it again"]
-    lose(cluster, lock)
+    lose(cluster)
     other.take()
     with pytest.raises(Locked, match="says h1"):
         lock.take()
@@ -322,7 +335,7 @@ def test_a_lock_that_was_lost_is_taken_again_unless_somebody_else_has_it(cluster
 def test_a_run_whose_first_host_is_lost_takes_down_what_is_left(cluster: Cluster) -> None:
     lock = cluster.lock("one")
     lock.take()
-    lose(cluster, lock)
+    lose(cluster)
     cluster.ways["h1"].down = True
     with pytest.raises(Unreachable):
         lock.take()
@@ -332,10 +345,10 @@ def test_a_run_whose_first_host_is_lost_takes_down_what_is_left(cluster: Cluster
     lock.free()
 
 
-def lose(cluster: Cluster, lock: Lock) -> None:
-    assert lock._on_host is not None
-    held = lock._on_host._held
-    assert isinstance(held, Child)
+def lose(cluster: Cluster) -> None:
+    """Lose the connection over which the last lock on h1 is held."""
+    held = cluster.ways["h1"].held[-1]
+    assert held.alive
     held.close()
     until(lambda: not held.alive)
 

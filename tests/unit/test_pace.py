@@ -1,14 +1,14 @@
 """How fast the tasks of a training are by their own word, who stands still, and where the variables are."""
 
 import json
-import time
+import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.unit.bench import until
 from tests.unit.test_waiting import INVENTORY, Lab
+from tfprov.engine.clock import Clock
 from tfprov.engine.observe import observe
 from tfprov.engine.watching.lookout import Lookout
 from tfprov.engine.watching.pace import Pace, parse, slowest
@@ -168,29 +168,27 @@ def test_the_time_in_which_a_task_could_not_be_read_does_not_count() -> None:
 class Steps:
     """Moves the clock, and the workers on, reading by reading."""
 
-    def __init__(self, lab: Lab, lookout: Lookout, clock: list[float]) -> None:
-        self.lab, self.lookout, self.clock = lab, lookout, clock
+    def __init__(self, lab: Lab, lookout: Lookout) -> None:
+        self.lab, self.lookout = lab, lookout
         self.steps = 0
 
     def __call__(self, *moving: str) -> None:
         self.steps += 1
-        self.clock[0] += 10.0
+        self.lab.clock.sleep(10)
         for task in moving:
             self.lab.hosts[HOST_OF[task]].saves(task, "progress.json", said(task, steps=self.steps))
         for _ in range(2):  # one asks, the next takes the answers
             self.lookout.look(observe(self.lab.context, tolerant=True))
-            until(lambda: all(future.done() for future in self.lookout._asked.values()))
-        self.lookout.look(observe(self.lab.context, tolerant=True))
 
 
 def test_a_straggler_is_named_and_its_stacks_are_taken_once() -> None:
-    lab, clock = Lab(), [0.0]
-    with Lookout(lab.context, now=lambda: clock[0]) as lookout:
-        step = Steps(lab, lookout, clock)
+    lab = Lab()
+    with Lookout(lab.context) as lookout:
+        step = Steps(lab, lookout)
         step(*HOST_OF)
         for _ in range(5):
             step("worker/0", "worker/2", "worker/3")
-        until(lambda: bool(lab.report.notes))
+        assert lab.report.notes
         for _ in range(3):
             step("worker/0", "worker/2", "worker/3")
     (note,) = lab.report.notes
@@ -202,21 +200,21 @@ def test_a_straggler_is_named_and_its_stacks_are_taken_once() -> None:
 
 
 def test_a_program_that_does_not_handle_the_signal_is_named_all_the_same() -> None:
-    lab, clock = Lab(), [0.0]
+    lab = Lab()
     lab.hosts["h2"].handled.clear()
-    with Lookout(lab.context, now=lambda: clock[0]) as lookout:
-        step = Steps(lab, lookout, clock)
+    with Lookout(lab.context) as lookout:
+        step = Steps(lab, lookout)
         step(*HOST_OF)
         for _ in range(4):
             step("worker/0", "worker/2", "worker/3")
-        until(lambda: bool(lab.report.notes))
+        assert lab.report.notes
     assert "its program handles no SIGUSR1" in lab.report.notes[0]
 
 
 def test_lost_steps_are_told_once() -> None:
-    lab, clock = Lab(), [0.0]
-    with Lookout(lab.context, now=lambda: clock[0]) as lookout:
-        step = Steps(lab, lookout, clock)
+    lab = Lab()
+    with Lookout(lab.context) as lookout:
+        step = Steps(lab, lookout)
         step("worker/0")
         lab.hosts["h2"].saves("worker/0", "progress.json", said("worker/0", resumed=401, lost=448))
         for _ in range(3):
@@ -225,18 +223,22 @@ def test_lost_steps_are_told_once() -> None:
 
 
 def test_a_host_that_does_not_answer_holds_nobody_up() -> None:
+    asked, let_go = threading.Event(), threading.Event()
+
     class Stuck(MemoryRuntime):
         def tail(self, task: str, name: str, size: int) -> bytes:
-            time.sleep(5)
+            asked.set()
+            let_go.wait(600)
             raise Unreachable(self.host, "no answer")
 
     lab = Lab()
-    context = replace(lab.context, runtimes={**lab.hosts, "h3": Stuck("h3")})
+    context = replace(lab.context, runtimes={**lab.hosts, "h3": Stuck("h3")}, clock=Clock())
     with Lookout(context) as lookout:
-        began = time.monotonic()
         for _ in range(5):
             lookout.look(observe(lab.context))
-        assert time.monotonic() - began < 4
+            assert asked.wait(60)
+        assert not let_go.is_set(), "it has not answered yet"
+    let_go.set()
 
 
 # --- where the variables are -----------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import shlex
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,6 @@ HOSTS = 6
 NOTHING_IN_THEM = ("empty_all.yml", "ini_empty.ini")
 
 pytestmark = pytest.mark.xdist_group("parity")
-
-
-@pytest.fixture(scope="module")
-def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
-    with Ansible(tmp_path_factory.mktemp("home")) as asked:
-        yield asked
 
 
 @pytest.fixture(autouse=True)
@@ -65,37 +58,15 @@ def theirs(ansible: Ansible, case: str, *actions: list[str]) -> list[str]:
 WHOLE = (["--list"], ["--graph"], ["--graph", "--vars"])
 
 
-class Printed(dict[str, list[str]]):
-    """What Ansible prints about the whole of each case, which several tests ask for."""
-
-    def __init__(self, ansible: Ansible) -> None:
-        super().__init__()
-        self.ansible = ansible
-
-    def __missing__(self, case: str) -> list[str]:
-        self[case] = theirs(self.ansible, case, *WHOLE)
-        return self[case]
-
-
-@pytest.fixture(scope="module")
-def printed(ansible: Ansible) -> Printed:
-    return Printed(ansible)
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_the_list_is_the_same(printed: Printed, capsys: pytest.CaptureFixture[str], case: str) -> None:
-    assert ours(capsys, "list", *options(case)) == printed[case][0]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_every_host_is_the_same(
-    ansible: Ansible, printed: Printed, capsys: pytest.CaptureFixture[str], case: str
-) -> None:
-    names = _some(json.loads(printed[case][0]))
-    answers = theirs(ansible, case, *(["--host", name] for name in names))
-    assert {name: ours(capsys, "host", name, *options(case)) for name in names} == dict(
-        zip(names, answers, strict=True)
-    )
+def test_a_case_means_the_same(ansible: Ansible, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    listed = ours(capsys, "list", *options(case))
+    forms = [("list",), ("graph",), ("graph", "--vars"), *(("host", name) for name in _some(json.loads(listed)))]
+    answers = theirs(ansible, case, *([f"--{verb}", *words] for verb, *words in forms))
+    found = {form: ours(capsys, *form, *options(case)) for form in forms}
+    assert found == dict(zip(forms, answers, strict=True))
+    groups = [group for name, group in json.loads(answers[0]).items() if name not in ("_meta", "all")]
+    assert bool(groups) is (case not in NOTHING_IN_THEM), "a case says something"
 
 
 def _some(listed: dict[str, Any]) -> list[str]:
@@ -103,13 +74,6 @@ def _some(listed: dict[str, Any]) -> list[str]:
     groups = (group.get("hosts", []) for name, group in listed.items() if name != "_meta")
     names = list(dict.fromkeys(name for hosts in groups for name in hosts if ":" not in name))
     return names[:: max(1, len(names) // HOSTS)]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_graph_is_the_same(printed: Printed, capsys: pytest.CaptureFixture[str], case: str) -> None:
-    _, plain, with_variables = printed[case]
-    assert ours(capsys, "graph", *options(case)) == plain
-    assert ours(capsys, "graph", "--vars", *options(case)) == with_variables
 
 
 @pytest.mark.parametrize("group", ["web", "backend", "db", "all"])
@@ -135,27 +99,26 @@ def test_the_settings_of_tfprov_are_merged_where_ansible_replaces_them(
     assert merged == {"other": {"b": 2}, "tfprov": {"cluster": "c", "flags": {"steps": 10, "rate": 2}}}
 
 
-def test_the_oracle_prints_what_the_command_prints(ansible: Ansible, printed: Printed) -> None:
+COMMANDS = (
+    *(("kube_tree", "--graph --vars"), ("web_templates.yml", "--list"), ("dir_mixed", "--graph")),
+    *(("limit_group", "--list"), ("hpc_script.py", "--graph --vars")),
+)
+
+
+def test_the_oracle_prints_what_the_command_prints(ansible: Ansible) -> None:
     """The questions are answered by Ansible's code in a process that stays; here it is asked from the shell, too."""
     command = Path(sys.executable).with_name("ansible-inventory")
-    for case in ("kube_tree", "web_templates.yml", "dir_mixed", "limit_group", "hpc_script.py"):
-        for action, expected in zip(WHOLE, printed[case], strict=True):
-            done = subprocess.run(
-                [sys.executable, command, *options(case), *action],
-                capture_output=True,
-                text=True,
-                env=environment(ansible.home),
-                cwd=ansible.home,
-                check=True,
-            )
-            assert done.stdout == expected
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_case_says_something(printed: Printed, case: str) -> None:
-    answer = json.loads(printed[case][0])
-    groups = [group for name, group in answer.items() if name not in ("_meta", "all")]
-    assert bool(groups) is (case not in NOTHING_IN_THEM)
+    for case, form in COMMANDS:
+        (expected,) = theirs(ansible, case, form.split())
+        done = subprocess.run(
+            [sys.executable, command, *options(case), *form.split()],
+            capture_output=True,
+            text=True,
+            env=environment(ansible.home),
+            cwd=ansible.home,
+            check=True,
+        )
+        assert (case, done.stdout) == (case, expected)
 
 
 def test_there_are_enough_cases_and_scripts_can_be_run() -> None:

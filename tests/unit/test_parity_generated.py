@@ -3,16 +3,16 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.unit.asking import Ansible
+from tests.unit.examples import examples
 from tfprov.config.load import load_inventory
 from tfprov.config.patterns import match
 from tfprov.errors import Usage
@@ -133,12 +133,6 @@ def _fits(name: str, texts: dict[str, str]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
-    with Ansible(tmp_path_factory.mktemp("home")) as asked:
-        yield asked
-
-
-@pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("inventories") / "this"
 
@@ -147,7 +141,7 @@ def groups_of(inventory: Inventory) -> dict[str, list[str]]:
     return {name: list(inventory.members(name)) for name in inventory.groups}
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(files=inventories())
 def test_an_inventory_means_the_same(ansible: Ansible, directory: Path, files: Files) -> None:
     sources = files.write(directory)
@@ -170,7 +164,7 @@ flat = st.dictionaries(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(groups=flat)
 def test_the_same_of_several_groups_wins(ansible: Ansible, directory: Path, groups: dict[str, Any]) -> None:
     sources = Files({"0.yml": json.dumps(groups)}, ("0.yml",)).write(directory)
@@ -214,7 +208,7 @@ def one_at_a_time(pattern: str) -> list[str]:
     return [word.lstrip("&!") for word in re.split(r"[,:](?![^\[]*\])", pattern)]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(files=inventories(), texts=st.lists(patterns, min_size=4, max_size=10))
 def test_a_pattern_selects_the_same(ansible: Ansible, directory: Path, files: Files, texts: list[str]) -> None:
     sources = files.write(directory)

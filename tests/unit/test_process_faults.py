@@ -74,7 +74,7 @@ def test_a_task_without_its_supervisor_is_killed_with_all_its_children(bench: Pr
     os.kill(supervisor, signal.SIGKILL)
     until(lambda: identity(supervisor) is None)
     bench.process.stop("worker/0", 0.2)
-    until(lambda: bench.alive() == [], 2.0)
+    until(lambda: bench.alive() == [])
 
 
 def test_a_task_that_ends_between_two_looks_at_it_has_ended(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_task_outlives_who_started_it(bench: ProcessBench, tmp_path: Path) -> 
         "from tfprov.model.cluster import Task\nfrom tfprov.model.state import Container\n"
         f"ProcessRuntime('h', Path({str(tmp_path / 'h')!r})).start({wanted!r}, 'run-1')"
     )
-    subprocess.run(python(program), check=True, start_new_session=True, timeout=30)
+    subprocess.run(python(program), check=True, start_new_session=True, timeout=600)
     assert bench.see().state is State.RUNNING
     assert identity(bench.pid()) is not None
 

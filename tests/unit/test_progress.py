@@ -38,7 +38,7 @@ class Metered(MemoryRuntime):
 
     def tail(self, task: str, name: str, size: int) -> bytes:
         if self.grows:
-            self.saves(task, name, self._places[task].files[name][0] + self.grows)
+            self.saves(task, name, self.places[task].files[name][0] + self.grows)
         data = super().tail(task, name, size)
         self.moved += len(data)
         return data

@@ -188,7 +188,7 @@ def test_a_host_that_is_lost_while_the_cluster_is_taken_down_keeps_no_other_up(l
             super().stop(task, grace)
 
     leaving = Leaving("h3")
-    leaving._places = lab.hosts["h3"]._places
+    leaving.places = lab.hosts["h3"].places
     lab.hosts["h3"] = leaving
     with pytest.raises(Unreachable, match="h3: connection lost"):
         lab.verb("down", replace(lab.context, runtimes=lab.hosts))

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.door import SMALLEST, tell, write_files
+from tests.unit.examples import examples
 from tests.unit.rendered import files_of, objects_of
 from tfprov.cli.render import render_command
 from tfprov.errors import InvalidInput, Usage
@@ -101,6 +102,9 @@ def test_what_is_quoted_is_read_as_it_was(value: object) -> None:
 
 
 @given(_TEXTS)
+@example(" ")
+@example("x  \ny")
+@example("\n")
 def test_a_text_of_several_lines_is_read_as_it_was(value: str) -> None:
     assert yaml.safe_load(f"a: {as_lines(value, 2)}\nb: 1") == {"a": value, "b": 1}
     lines = f"def x():\n    return 1\n\n{value}\n"
@@ -176,7 +180,7 @@ def test_every_template_quotes_what_it_lets_out() -> None:
 # -- reading again ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(st.dictionaries(_TEXTS, _TEXTS, min_size=1, max_size=3), min_size=1, max_size=5))
 def test_documents_are_seen_as_yaml_sees_them(documents: list[dict[str, str]]) -> None:
     made = "\n---\n".join(str(as_block(document, 0)) for document in documents)
@@ -186,7 +190,7 @@ def test_documents_are_seen_as_yaml_sees_them(documents: list[dict[str, str]]) -
     assert found == documents == output.documents("x", made)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(_TEXTS, st.integers(0, 2), st.lists(_TEXTS, min_size=1, max_size=3)), max_size=6), _TEXTS)
 def test_entries_of_a_list_are_read_once_where_they_differ_in_texts_only(
     entries: list[tuple[str, int, list[str]]], after: str

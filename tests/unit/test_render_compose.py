@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.unit.clusters import inventories
 from tests.unit.door import tell
+from tests.unit.examples import examples
 from tests.unit.render_wiring import IMAGE, assert_told, by_service, services
 from tests.unit.rendered import cluster_of, files_of
 from tests.unit.vaults import encrypted, value
@@ -243,7 +244,7 @@ def test_wrong_options(target: str, given: str, said: str) -> None:
 
 
 @each
-@settings(max_examples=15)
+@examples(15)
 @given(inventory=inventories())
 def test_every_task_is_told_who_it_is(target: str, inventory: str) -> None:
     options = [IMAGE, "code=image"] if target == "swarm" else [IMAGE]

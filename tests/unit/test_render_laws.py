@@ -4,15 +4,16 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.unit.clusters import inventories
+from tests.unit.examples import examples
 from tests.unit.rendered import KUBE, Started, cluster_of, objects_of, started
 from tfprov.errors import InvalidInput
 from tfprov.model.cluster import Cluster, Task
 from tfprov.wiring import from_flags, from_names, from_tf_config
 
-laws = settings(max_examples=30)
+laws = examples(30)
 SET = ("image=registry.example.com/train:1.0", "access=ReadWriteMany")
 
 

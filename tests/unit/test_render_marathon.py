@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.unit.clusters import inventories
+from tests.unit.examples import examples
 from tests.unit.render_wiring import IMAGE, assert_told, by_app
 from tests.unit.rendered import cluster_of, files_of
 from tfprov.errors import InvalidInput, Usage
@@ -119,7 +120,7 @@ def test_what_marathon_cannot_do() -> None:
         apps(WITHOUT, "checkpoints=relative")
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(inventory=inventories())
 def test_every_task_is_told_who_it_is(inventory: str) -> None:
     options = [IMAGE, "code=image", "checkpoints=/shared"]

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from tests.unit.bench import until
 from tests.unit.clusters import inventories
+from tests.unit.examples import examples
 from tests.unit.render_wiring import by_rank
 from tests.unit.rendered import files_of, roles_of
 from tests.unit.slurm import Allocation
@@ -139,7 +140,7 @@ def test_before_its_time_is_over_the_chief_leaves_while_its_ps_is_there() -> Non
             break
     until(Path("saved/law-slurm/ps-up").exists)
     process.send_signal(signal.SIGTERM)
-    printed = process.communicate(timeout=30)[0]
+    printed = process.communicate(timeout=300)[0]
     assert process.returncode == 143, printed
     (leaving,) = (line for line in printed.splitlines() if line.startswith("worker/0 | leaving"))
     assert "No such file" not in leaving
@@ -159,7 +160,7 @@ def test_without_slurm_it_says_how_it_is_started() -> None:
     assert (done.returncode, done.stderr) == (2, "submit this script: sbatch job.sbatch\n")
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(inventory=inventories())
 def test_every_task_is_told_who_it_is(inventory: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     cluster = place(roles_of(inventory))

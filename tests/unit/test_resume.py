@@ -163,7 +163,7 @@ def test_a_chief_with_nothing_of_its_own_does_not_join_a_run_that_was_gathered(t
     split.hosts["w0"].remove("worker/0")
     assert current_run(split.context, observe(split.context)) not in ("", "run-1")
     split.runs(state=State.CREATED)
-    never = split.hosts["w0"]._places["worker/0"]
+    never = split.hosts["w0"].places["worker/0"]
     never.observed = replace(never.observed, started_at=None, exit_code=None, finished_at=None)
     assert current_run(split.context, observe(split.context)) not in ("", "run-1"), "its start was cut off"
     never.files = dict.fromkeys(OF_PS, (b"x", 0.0))

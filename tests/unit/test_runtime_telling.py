@@ -6,13 +6,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.unit.bench import until
 from tfprov import runtime
 from tfprov.checkpoint import parse_state
 from tfprov.runtime import joining
@@ -29,13 +29,6 @@ def told(folder: Path) -> dict[str, Any]:
     found = json.loads((folder / "progress.json").read_text())
     assert isinstance(found, dict)
     return found
-
-
-def until(seen: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not seen():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def save(folder: Path, step: int, content: bytes = b"data") -> Path:

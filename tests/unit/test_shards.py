@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.examples import examples
 from tests.unit.split import INVENTORY, Split
 from tests.unit.world import world
 from tfprov.checkpoint import checkpoints
@@ -98,9 +99,9 @@ def test_an_older_one_with_a_ps_comes_too_and_only_the_newest_is_told(split: Spl
 
 def saved_by_another_run(split: Split) -> None:
     split.saves(400)
-    files = split.hosts["p0"]._places["ps/0"].files
+    files = split.hosts["p0"].places["ps/0"].files
     split.hosts["p0"].puts(replace(observe(split.context).hosts["p0"].containers[0], run="run-0"))
-    split.hosts["p0"]._places["ps/0"].files = files
+    split.hosts["p0"].places["ps/0"].files = files
 
 
 def saved_by_a_worker(split: Split) -> None:
@@ -117,7 +118,7 @@ def saved_in_a_folder(split: Split) -> None:
 
 def saved_without_an_index(split: Split) -> None:
     split.saves(400)
-    del split.hosts["p0"]._places["ps/0"].files["model.ckpt-400.index"]
+    del split.hosts["p0"].places["ps/0"].files["model.ckpt-400.index"]
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,8 @@ def test_two_ps_that_differ_are_told_and_neither_is_taken_or_removed(split: Spli
 def test_parts_that_lie_with_two_ps_are_told_and_not_taken_or_removed(split: Split) -> None:
     split.saves(400, "p0", shards=2)
     split.saves(400, "p1", shards=2)
-    del split.hosts["p0"]._places["ps/0"].files["model.ckpt-400.data-00001-of-00002"]
-    del split.hosts["p1"]._places["ps/1"].files["model.ckpt-400.data-00000-of-00002"]
+    del split.hosts["p0"].places["ps/0"].files["model.ckpt-400.data-00001-of-00002"]
+    del split.hosts["p1"].places["ps/1"].files["model.ckpt-400.data-00000-of-00002"]
     with pytest.raises(GatherError, match=r"is not taken: its parts lie apart, with ps/0 on p0 and ps/1 on p1"):
         split.gather()
     assert held(split) == {"worker/0", "ps/0", "ps/1"}
@@ -220,7 +221,7 @@ def test_left_overs_of_a_program_that_was_mended_are_not_blamed(split: Split) ->
 def test_left_overs_from_before_the_ps_started_are_not_blamed(split: Split) -> None:
     split.leaves_unmerged()
     for host in ("p0", "p1"):
-        place = split.hosts[host]._places[f"ps/{host[1:]}"]
+        place = split.hosts[host].places[f"ps/{host[1:]}"]
         place.observed = replace(place.observed, started_at=60.0)
     assert torn(split) is None
 
@@ -329,7 +330,7 @@ def whole_at(layout: dict[tuple[str, str], int]) -> set[str]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(LAYOUTS, st.booleans())
 def test_what_is_called_gathered_is_whole_and_of_one_place(layout: dict[tuple[str, str], int], named: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -346,7 +347,7 @@ def test_what_is_called_gathered_is_whole_and_of_one_place(layout: dict[tuple[st
             assert new == [PREFIX]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(LAYOUTS, st.booleans())
 def test_what_may_be_a_checkpoint_is_gathered_or_kept(layout: dict[tuple[str, str], int], gathers: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

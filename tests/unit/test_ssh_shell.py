@@ -4,9 +4,10 @@ import shlex
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.examples import examples
 from tfprov.hosts.ssh_shell import command_line, holding
 
 WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
@@ -17,7 +18,7 @@ def login_shell(line: str, given_input: bytes = b"", shell: str = "sh") -> "subp
     return subprocess.run([shell, "-c", line], input=given_input, capture_output=True, check=False)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(WORDS, max_size=6), st.sampled_from(SHELLS))
 def test_every_argument_arrives_as_it_is(words: list[str], shell: str) -> None:
     done = login_shell(command_line(["printf", "%s\\0", "-", *words]), shell=shell)
@@ -25,7 +26,7 @@ def test_every_argument_arrives_as_it_is(words: list[str], shell: str) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.sampled_from(["-", "if", "{", "X=1", "~", "$HOME", "!", "#", "a;b"]), WORDS)
 def test_the_program_s_name_is_never_an_option_a_keyword_or_an_assignment(start: str, word: str) -> None:
     for name in (start, f"{start}{word}"):
@@ -33,7 +34,7 @@ def test_the_program_s_name_is_never_an_option_a_keyword_or_an_assignment(start:
         assert done.returncode in (126, 127), done
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.lists(WORDS, max_size=4))
 def test_sudo_gets_the_same_arguments_after_a_double_dash(words: list[str]) -> None:
     assert shlex.split(command_line(["tool", *words], sudo=True))[5:] == ["sudo", "-n", "--", "tool", *words]
@@ -50,7 +51,7 @@ def test_what_no_program_can_be_given_is_refused(argv: list[str]) -> None:
         command_line(argv)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.lists(WORDS, min_size=1, max_size=4))
 def test_a_held_command_gets_its_arguments_and_no_input(words: list[str]) -> None:
     line = command_line(holding(["sh", "-c", 'cat; printf "%s\\0" "$@"; exit 9', "x", *words]))

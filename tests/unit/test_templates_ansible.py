@@ -132,11 +132,10 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 
 
 @pytest.fixture(scope="module")
-def answers(inventory: Inventory, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
+def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[str, Any]]]:
     texts = [*TYPES, *NAMES, *ERRORS]
-    home = tmp_path_factory.mktemp("home")
-    with Ansible(home) as ansible, pytest.MonkeyPatch.context() as patch:
-        work_as_in(home, patch)
+    with pytest.MonkeyPatch.context() as patch:
+        work_as_in(ansible.home, patch)
         found = ansible.ask("rendered", sources=[inventory.path], host=HOST, texts=texts)
         yield dict(zip(texts, found, strict=True))
 
@@ -153,14 +152,14 @@ def test_a_template_computes_the_same(answers: dict[str, dict[str, Any]], invent
     expected = answers[text]
     assert "value" in expected, expected
     found = ours(inventory, text)
-    assert (found, _types(found)) == (expected["value"], _types(expected["value"]))
+    assert (found, types_of(found)) == (expected["value"], types_of(expected["value"]))
 
 
-def _types(value: Any) -> Any:
+def types_of(value: Any) -> Any:
     """Return the type of a value and of everything in it: to Python, 1, 1.0 and true are equal."""
     if isinstance(value, dict):
-        return {key: _types(below) for key, below in value.items()}
-    return [_types(below) for below in value] if isinstance(value, list) else type(value).__name__
+        return {key: types_of(below) for key, below in value.items()}
+    return [types_of(below) for below in value] if isinstance(value, list) else type(value).__name__
 
 
 @pytest.mark.parametrize("text", ERRORS)

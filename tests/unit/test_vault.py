@@ -47,7 +47,7 @@ def refused(vault: Vault, text: str) -> str:
     except InvalidInput as error:
         return str(error)
     finally:
-        if vault._failure:
+        if vault.failed:
             vault.close()
     raise AssertionError("it was opened")
 
@@ -90,10 +90,14 @@ def test_a_whole_file_keeps_its_lines(vault: Vault, tmp_path: Path) -> None:
 
 def test_values_of_a_thousand_hosts_are_opened_by_one_process(tmp_path: Path) -> None:
     (tmp_path / "password").write_text(PASSWORD)
-    vault = of(tmp_path / "password")
     texts = encrypted(*(f"secret {number}" for number in range(40)))
     began = []
-    vault._find = lambda: began.append(1) or python_with_ansible()  # type: ignore[func-returns-value]
+
+    def find() -> str | None:
+        began.append(1)
+        return python_with_ansible()
+
+    vault = Vault(Passwords(files=[str(tmp_path / "password")]), find)
     for _ in range(25):
         assert [vault.open(text, Position("v")) for text in texts] == [f"secret {number}" for number in range(40)]
     assert len(began) == 1

@@ -2,14 +2,15 @@
 
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from tests.unit.bench import until
+from tests.unit.clock import ManualClock
 from tests.unit.world import Runtimes, up, world
+from tfprov.engine.clock import Clock
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
 from tfprov.engine.report import Quiet
@@ -51,7 +52,9 @@ class Lab:
     def __init__(self, wiring: str = "flags", text: str = INVENTORY) -> None:
         self.hosts: Runtimes = {}
         self.report = Notes()
-        self.context: Context = replace(world(text.replace("WIRING", wiring), (), self.hosts), report=self.report)
+        self.clock = ManualClock()
+        made = world(text.replace("WIRING", wiring), (), self.hosts)
+        self.context: Context = replace(made, report=self.report, clock=self.clock)
         up(self.context)[1].check()
 
     def fails(self, timeout: float = 2, context: Context | None = None) -> TaskFailed:
@@ -188,24 +191,28 @@ def test_a_task_that_ends_badly_is_told_at_once_with_its_last_lines() -> None:
 def test_a_training_that_is_over_is_waited_for_no_longer() -> None:
     lab = Lab()
     lab.hosts["h3"].silent.add("worker/2")
+    assert lab.fails().task == "worker/2", "as long as the chief trains"
     lab.hosts["h2"].exits("worker/0")
+    lab.clock.time = 0.0
     wait_serving(lab.context, 600)
+    assert lab.clock.time < 10
 
 
 def test_a_host_that_is_lost_for_a_moment_does_not_end_the_start() -> None:
     lab = Lab()
     lab.cut("h3")
-    timer = threading.Timer(0.4, lambda: setattr(lab.hosts["h3"], "trouble", None))
-    timer.start()
-    wait_serving(lab.context, 60, patience=60)
-    timer.join()
+    lab.clock.at(20, lambda: setattr(lab.hosts["h3"], "trouble", None))
+    wait_serving(lab.context, 60, patience=30)
+    assert 20 <= lab.clock.time < 25, "it went on as soon as the host was back, and not before"
+    assert "worker/3 serves on 10.0.0.3:2223" in lab.report.notes
 
 
 def test_a_host_that_stays_lost_ends_it_with_its_own_error() -> None:
     lab = Lab()
     lab.cut("h3")
     with pytest.raises(Unreachable, match="h3: no answer"):
-        wait_serving(lab.context, 60, patience=0.2)
+        wait_serving(lab.context, 60, patience=30)
+    assert 30 <= lab.clock.time < 35
 
 
 def test_a_task_that_served_and_has_gone_since_ends_the_start() -> None:
@@ -225,7 +232,14 @@ def test_a_limit_waits_for_its_own_hosts_only() -> None:
     lab = Lab()
     lab.hosts["h1"].silent.add("ps/0")
     lab.hosts["h2"].walled.add("ps/1")
+    hosts = counted(lab)
     wait_serving(lab.context.limited(["h2", "h3"]), 60)
+    assert {name: sorted(set(host.asked)) for name, host in hosts.items()} == {
+        "h1": [],
+        "h2": ["worker/0", "worker/1"],
+        "h3": ["worker/2", "worker/3"],
+    }
+    assert lab.fails(60).task == "ps/0", "without the limit it is waited for"
 
 
 def test_a_question_that_takes_long_holds_up_no_other() -> None:
@@ -233,12 +247,12 @@ def test_a_question_that_takes_long_holds_up_no_other() -> None:
 
     class Slow(MemoryRuntime):
         def serves(self, task: Task) -> bool:
-            asked.wait(30)
+            asked.wait(600)
             return True
 
     lab = Lab()
     tasks = [container.task for container in lab.context.wanted]
-    with Probes(replace(lab.context, runtimes={**lab.hosts, "h3": Slow("h3")})) as probes:
+    with Probes(replace(lab.context, runtimes={**lab.hosts, "h3": Slow("h3")}, clock=Clock())) as probes:
         assert not probes.answered(Probe("h3", tasks[0]))
         until(lambda: probes.answered(Probe("h2", tasks[0])))
         assert not probes.answered(Probe("h3", tasks[0]))
@@ -252,8 +266,11 @@ def test_a_host_that_fails_to_ask_has_no_answer() -> None:
     with Probes(lab.context) as probes:
         probe = Probe("h2", lab.context.wanted[0].task)
         assert not probes.answered(probe)
+        assert not probes.answered(probe)
         lab.hosts["h2"].trouble = None
-        until(lambda: probes.answered(probe))
+        assert not probes.answered(probe), "it is not asked again at once"
+        lab.clock.sleep(1)
+        assert [probes.answered(probe) for _ in range(2)] == [False, True]
 
 
 # --- following -------------------------------------------------------------------------------------------------------
@@ -300,7 +317,8 @@ def test_a_chief_that_stays_lost_ends_it() -> None:
     lab = Lab()
     lab.cut("h2")
     with pytest.raises(Unreachable, match="h2: no answer"):
-        follow(lab.context, 60, with_logs=False, patience=0.2)
+        follow(lab.context, 600, with_logs=False, patience=30)
+    assert 30 <= lab.clock.time < 35
 
 
 def test_a_cluster_that_was_taken_down_meanwhile_is_gone() -> None:
@@ -336,13 +354,13 @@ def test_a_chief_that_has_ended_is_heard_to_its_end() -> None:
         """Takes longer for what is printed than the other tasks are waited for."""
 
         def log(self, task: str, line: str) -> None:
-            time.sleep(0.5)
+            threading.Event().wait(0.01)
             super().log(task, line)
 
     lab, report = Lab(), Slow()
     lab.hosts["h2"].prints("worker/0", *(f"line {n}" for n in range(10)))
     lab.hosts["h2"].exits("worker/0", 0)
-    with logs(replace(lab.context, report=report)):
+    with logs(replace(lab.context, report=report), drain=0):
         pass
     assert [line for task, line in report.lines if task == "worker/0"] == [f"line {n}" for n in range(10)]
 

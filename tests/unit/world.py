@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tests.unit.clock import ManualClock
 from tfprov.config.load import extra_vars
 from tfprov.config.settings.resolve import RoleSettings, resolve
 from tfprov.config.sources.groups import read_groups
@@ -50,7 +51,10 @@ def world(
     runtimes: Runtimes | None = None,
     store: MemoryStore | None = None,
 ) -> Context:
-    """Return the context of `inventory` on hosts in memory; `runtimes` and `store` are those of an earlier world."""
+    """Return the context of `inventory` on hosts in memory, with a clock that waits for nothing.
+
+    `runtimes` and `store` are those of an earlier world.
+    """
     document = parse(inventory, "inventory.yml") if isinstance(inventory, str) else inventory
     read = replace(read_groups(document, "inventory.yml"), extra=extra_vars(extra))
     roles = resolve(read)
@@ -75,6 +79,7 @@ def world(
         artifacts={made.code.digest: made for made in [*packages, *images]},
         home=Path("/nowhere"),
         target=Path("/nowhere"),
+        clock=ManualClock(),
     )
 
 

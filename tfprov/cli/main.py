@@ -50,7 +50,7 @@ def main() -> NoReturn:
     gc.disable()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    code = _run(sys.argv[1:])
+    code = run(sys.argv[1:])
     if code == INTERRUPTED:  # threads that read logs, or wait for a host, must not hold the user up
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):
@@ -64,7 +64,8 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _run(argv: list[str]) -> int:
+def run(argv: list[str]) -> int:
+    """Run one command line, and return its exit code."""
     try:
         code = tfprov.main(argv, prog_name="tfprov", standalone_mode=False)
         sys.stdout.flush()

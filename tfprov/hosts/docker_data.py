@@ -104,7 +104,7 @@ class DataVolumes:
             attached: Any = api.attach_socket(container, params={"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
             try:
                 api.start(container)
-                send = attached.sendall if hasattr(attached, "sendall") else attached._sock.sendall  # noqa: SLF001
+                send = docker_exec.sender(attached)
                 send(order(data, telling.pause))
                 with telling.sending(send):
                     for descriptor, piece in docker_exec.frames(attached):

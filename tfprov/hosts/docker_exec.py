@@ -55,6 +55,12 @@ def _exit_code(api: docker.APIClient, made: str) -> int:
     return -1 if code is None else int(code)
 
 
+def sender(attached: Any) -> Callable[[bytes], None]:
+    """Return what sends to the program behind the socket that the SDK returned; a local engine's wraps the real one."""
+    send: Callable[[bytes], None] = getattr(attached, "sendall", None) or attached._sock.sendall  # noqa: SLF001
+    return send
+
+
 def frames(attached: Any) -> Iterator[tuple[int, bytes]]:
     """Yield what the program prints behind the socket that the SDK returned, as (descriptor, bytes).
 

@@ -79,7 +79,7 @@ class ReverseForwards:
         with self._lock:
             served = self._serving.get(port)
         # `GatewayPorts yes` in sshd_config opens what we asked for the loopback to the whole network.
-        if served is None or not _is_loopback(origin):
+        if served is None or not is_loopback(origin):
             with contextlib.suppress(paramiko.SSHException, OSError, EOFError):  # the connection has ended
                 channel.close()
         else:
@@ -131,7 +131,8 @@ class _Served:
             stream.close()
 
 
-def _is_loopback(origin: str) -> bool:
+def is_loopback(origin: str) -> bool:
+    """Whether a connection that came from `origin`, as sshd names it, came from the host itself."""
     try:
         address = ipaddress.ip_address(origin)
     except ValueError:  # OpenSSH sends the word for some kinds of sockets

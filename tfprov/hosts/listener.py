@@ -28,7 +28,7 @@ PATIENCE = 10.0
 """Seconds in which a listener must have begun to answer, on a host that is busy."""
 
 _PYTHON = "python3"
-_LISTEN = """
+LISTEN = """
 import os, socket, sys, threading
 port, words, life = int(sys.argv[1]), sys.argv[2].encode(), float(sys.argv[3])
 threading.Timer(life, os._exit, (0,)).start()
@@ -51,7 +51,7 @@ while True:
 """
 """Greets everyone on a port; on port 0, only waits."""
 
-_PROBE = """
+PROBE = """
 import errno, json, socket, sys, time
 from concurrent.futures import ThreadPoolExecutor
 targets, limit, patience = json.loads(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
@@ -138,7 +138,7 @@ def _start(engine: Engine, image: str, labels: Labels, arguments: Sequence[str],
         api = engine.api
         made: str = api.create_container(
             image,
-            entrypoint=[_PYTHON, "-c", _LISTEN],
+            entrypoint=[_PYTHON, "-c", LISTEN],
             command=[*arguments, str(LIFE)],
             labels=dict(labels),
             ports=list(ports),
@@ -180,7 +180,7 @@ def probe(engine: Engine, container: str, targets: Sequence[Target]) -> list[str
         told[descriptor] += data
 
     asked = json.dumps([[target.address, target.port, target.greeting] for target in targets])
-    argv = [_PYTHON, "-c", _PROBE, asked, str(CONNECT), str(PATIENCE)]
+    argv = [_PYTHON, "-c", PROBE, asked, str(CONNECT), str(PATIENCE)]
     with engine.errors():
         code = docker_exec.run(engine.api, container, argv, output)
     if code != 0:

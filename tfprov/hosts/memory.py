@@ -23,7 +23,7 @@ _TERMINATED = 143
 
 
 @dataclass
-class _Place:
+class Place:
     """All there is of one task: its container, and what outlives a restart of it."""
 
     observed: Observed
@@ -40,6 +40,7 @@ class MemoryRuntime:
     host's clock, in seconds. `trouble` is raised by everything that is asked of the host, as when it cannot be reached.
     `handled` are the signals that tasks handle.
     `neighbours` are the other hosts by name, and `walled` the tasks that a firewall keeps from being reached from here.
+    `places` is all there is on the host, by task.
     """
 
     def __init__(self, host: str) -> None:
@@ -56,7 +57,7 @@ class MemoryRuntime:
         self.answer: Callable[[Sequence[str]], tuple[int, str]] = lambda _argv: (0, "")
         self.codes: dict[str, bytes] = {}
         self.data: set[str] = set()
-        self._places: dict[str, _Place] = {}
+        self.places: dict[str, Place] = {}
         self._started = 0
 
     # -- Runtime ------------------------------------------------------------------------------------------------------
@@ -64,7 +65,7 @@ class MemoryRuntime:
     def observe(self) -> HostState:
         """See Runtime."""
         self._check_trouble()
-        places = sorted(self._places.values(), key=lambda place: place.observed.task)
+        places = sorted(self.places.values(), key=lambda place: place.observed.task)
         return HostState(self.host, tuple(place.observed for place in places), frozenset(self.codes) | self.data)
 
     def deliver(self, digest: str, archive: bytes) -> None:
@@ -81,7 +82,7 @@ class MemoryRuntime:
 
     def tidy(self, keep: Collection[str]) -> int:
         """See Runtime."""
-        used = {read_by(place.observed.spec) for place in self._places.values()}
+        used = {read_by(place.observed.spec) for place in self.places.values()}
         gone = self.data - set(keep) - used
         self.data -= gone
         return len(gone)
@@ -106,7 +107,7 @@ class MemoryRuntime:
             observed = replace(
                 observed, state=State.EXITED, id="", exit_code=127, started_at=None, finished_at=self.now, error=reason
             )
-        place = self._places.setdefault(task.name, _Place(observed))
+        place = self.places.setdefault(task.name, Place(observed))
         place.observed, place.container = observed, container
         place.files.update(restored)
 
@@ -118,7 +119,7 @@ class MemoryRuntime:
 
     def _check_free(self, container: Container) -> None:
         task = container.task
-        for other in tuple(self._places.values()):
+        for other in tuple(self.places.values()):
             if other.observed.state is not State.RUNNING:
                 continue
             if other.observed.task == task.name:
@@ -131,28 +132,28 @@ class MemoryRuntime:
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""
         self._called("stop", task)
-        if task in self._places and self._places[task].observed.state is State.RUNNING:
+        if task in self.places and self.places[task].observed.state is State.RUNNING:
             self._end(task, exit_code=_TERMINATED, stopped=True)
 
     def signal(self, task: str, name: str) -> bool:
         """See Runtime; tasks handle what `handled` says."""
         self._called("signal", f"{task} {name}")
-        if task not in self._places or self._places[task].observed.state is not State.RUNNING:
+        if task not in self.places or self.places[task].observed.state is not State.RUNNING:
             raise HostError(self.host, f"{task} does not run")
         return name in self.handled
 
     def remove(self, task: str) -> None:
         """See Runtime."""
         self._called("remove", task)
-        if task in self._places and self._places[task].observed.state is State.RUNNING:
+        if task in self.places and self.places[task].observed.state is State.RUNNING:
             raise HostError(self.host, f"{task} is running", "stop it first")
-        self._places.pop(task, None)
+        self.places.pop(task, None)
 
     def clean(self, keep: Collection[str] = ()) -> None:
         """See Runtime."""
         self._check_trouble()
         self.tidy(keep)
-        if not self._places:
+        if not self.places:
             self.codes.clear()
 
     def checkpoint_dir(self, task: str) -> str:
@@ -162,13 +163,13 @@ class MemoryRuntime:
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
         self._check_trouble()
-        place = self._places.get(task)
+        place = self.places.get(task)
         return {name: File(len(data), modified) for name, (data, modified) in place.files.items()} if place else {}
 
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
         self._check_trouble()
-        place = self._places.get(task)
+        place = self.places.get(task)
         if place is None or name not in place.files:
             raise HostError(self.host, f"no such file: {self.checkpoint_dir(task)}/{name}")
         return io.BytesIO(place.files[name][0])
@@ -182,7 +183,7 @@ class MemoryRuntime:
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
         """See Runtime; `follow` ends with what is there, because nobody could add to it meanwhile."""
         self._check_trouble()
-        lines = list(self._places[task].log) if task in self._places else []
+        lines = list(self.places[task].log) if task in self.places else []
         return iter(lines if tail is None else lines[max(0, len(lines) - tail) :])
 
     def serves(self, task: Task) -> bool:
@@ -192,7 +193,7 @@ class MemoryRuntime:
 
     def listens(self, task: Task) -> bool:
         """Whether the task answers whoever can reach this host."""
-        place = self._places.get(task.name)
+        place = self.places.get(task.name)
         runs = place is not None and place.observed.state is State.RUNNING
         return runs and task.serves and task.name not in self.silent
 
@@ -204,7 +205,7 @@ class MemoryRuntime:
     def execute(self, task: str, argv: Sequence[str]) -> int:
         """See Runtime."""
         self._check_trouble()
-        if task not in self._places:
+        if task not in self.places:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         return self.answer(argv)[0]
 
@@ -212,11 +213,11 @@ class MemoryRuntime:
 
     def puts(self, observed: Observed) -> None:
         """Have a container there, as somebody else may have left it."""
-        self._places[observed.task] = _Place(replace(observed, host=self.host))
+        self.places[observed.task] = Place(replace(observed, host=self.host))
 
     def exits(self, task: str, code: int = 0) -> None:
         """End the task's process by itself; it is started again where its container asks for that."""
-        place = self._places[task]
+        place = self.places[task]
         wanted = place.container
         again = wanted is not None and wanted.restart == "on-failure" and place.observed.restarts < wanted.max_restarts
         if code and again:
@@ -227,19 +228,19 @@ class MemoryRuntime:
 
     def loses(self, task: str) -> None:
         """End the task so that nobody learns its exit code."""
-        place = self._places[task]
+        place = self.places[task]
         place.observed = replace(place.observed, state=State.LOST, id="")
 
     def saves(self, task: str, name: str, data: bytes) -> None:
         """Write a file into the task's checkpoint directory."""
-        self._places[task].files[name] = data, self.now
+        self.places[task].files[name] = data, self.now
 
     def prints(self, task: str, *lines: str) -> None:
         """Add lines to the task's log."""
-        self._places[task].log.extend(lines)
+        self.places[task].log.extend(lines)
 
     def _end(self, task: str, *, exit_code: int, stopped: bool = False) -> None:
-        place = self._places[task]
+        place = self.places[task]
         place.observed = replace(
             place.observed,
             state=State.EXITED,

@@ -58,6 +58,11 @@ class Link:
         return bool(self.transport.is_active()) and not self.transport.packetizer.over
 
     @property
+    def channels(self) -> int:
+        """Return how many channels are open, of commands and of forwarded ports."""
+        return len(self.transport._channels)  # noqa: SLF001
+
+    @property
     def user(self) -> str:
         """Return the name that was logged in with."""
         return str(self._connections[-1].user)

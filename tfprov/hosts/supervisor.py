@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tfprov.hosts.processes import identity, is_alive, signal_group
 from tfprov.hosts.taskdir import TaskDir
@@ -26,11 +27,27 @@ _BACKOFF = (1, 2, 4, 8)
 _SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
 
 
+class Process(Protocol):
+    """What a supervisor needs of a process that it has started."""
+
+    @property
+    def pid(self) -> int:
+        """Its pid, which is also that of its process group."""
+
+    def wait(self) -> int:
+        """Return its exit code, or minus the signal that ended it."""
+
+
+Spawn = Callable[..., Process]
+"""Starts a process, as subprocess.Popen does; raises OSError where it cannot be started."""
+
+
 class Supervisor:
     """Starts the process of an order, waits for it, and starts it again where the order says so."""
 
-    def __init__(self, directory: TaskDir) -> None:
+    def __init__(self, directory: TaskDir, spawn: Spawn = subprocess.Popen) -> None:
         self.directory = directory
+        self.spawn = spawn
         self.order = directory.read("order.json") or {}
         self.state: dict[str, Any] = {
             "supervisor": os.getpid(),
@@ -59,11 +76,11 @@ class Supervisor:
                 self.record("exited", stopped=True)
                 return
 
-    def start(self) -> "subprocess.Popen[bytes] | None":
+    def start(self) -> Process | None:
         """Start the process; None, and a record of why, when it cannot be."""
         try:
             with self.directory.log.open("ab") as log:
-                process = subprocess.Popen(
+                process = self.spawn(
                     self.order["argv"],
                     env=self.order["env"],
                     cwd=self.directory.work,
@@ -71,7 +88,9 @@ class Supervisor:
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
-                    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS),  # noqa: PLW1509  one thread
+                    preexec_fn=lambda: signal.pthread_sigmask(
+                        signal.SIG_UNBLOCK, _SIGNALS
+                    ),  # safe: there is one thread
                 )
         except OSError as error:
             reason = f"{error.strerror or error}: {self.order['argv'][0]}"
@@ -80,7 +99,7 @@ class Supervisor:
         self.record("running", pid=process.pid, identity=identity(process.pid), started_at=time.time(), exit_code=None)
         return process
 
-    def wait(self, process: "subprocess.Popen[bytes]") -> int:
+    def wait(self, process: Process) -> int:
         """Return the exit code, 128 + N after signal N; on SIGTERM, stop the whole process group first."""
         deadline: float | None = None
         while not self.has_ended(process):
@@ -99,7 +118,7 @@ class Supervisor:
         self.limit_log()
         return code if code >= 0 else 128 - code
 
-    def has_ended(self, process: "subprocess.Popen[bytes]") -> bool:
+    def has_ended(self, process: Process) -> bool:
         """Whether the process has ended; it stays a zombie, so that its pid is not given away."""
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
@@ -137,7 +156,7 @@ class Supervisor:
         self.directory.write("state.json", self.state)
 
 
-def main() -> int:
+def main(spawn: Spawn = subprocess.Popen) -> int:
     """Start the supervisor of the directory in argv[1]; return when its task has started."""
     directory = TaskDir(Path(sys.argv[1]))
     lock = directory.lock(patience=10.0)
@@ -155,7 +174,7 @@ def main() -> int:
     with Path(os.devnull).open("r+b") as nothing:  # the caller waits for the end of these
         os.dup2(nothing.fileno(), 1)
         os.dup2(nothing.fileno(), 2)
-    Supervisor(directory).run(ready)
+    Supervisor(directory, spawn).run(ready)
     return 0
 
 

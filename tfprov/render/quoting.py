@@ -78,7 +78,7 @@ def inset(text: Markup, indent: int) -> Markup:
 def as_lines(text: str, indent: int) -> Markup:
     """Return a text of several lines for people to read, `indent` blanks before each; as JSON where YAML could not."""
     whole = text.endswith("\n") and not text.endswith("\n\n") and not text[:1].isspace()
-    if not whole or not text.replace("\n", "").isascii() or not text.replace("\n", "").isprintable():
+    if not whole or " \n" in text or not text.replace("\n", "").isascii() or not text.replace("\n", "").isprintable():
         return as_json(text)
     return Markup("|\n" + "\n".join(f"{' ' * indent}{line}".rstrip() for line in text.splitlines()))  # noqa: S704
 

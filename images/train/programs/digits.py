@@ -7,6 +7,7 @@ The evaluator measures every checkpoint on images that no worker saw; its last l
 """
 
 import argparse
+import time
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -47,6 +48,7 @@ def train(task: runtime.Task, options: argparse.Namespace) -> None:
     ) as session:
         while not session.should_stop():
             session.run(update)
+            time.sleep(options.pause)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ Each step takes a batch on every worker, each from its own host's files, and app
 """
 
 import argparse
+import time
 from typing import Any
 
 import tensorflow.compat.v1 as tf
@@ -48,6 +49,7 @@ def train(task: runtime.Task, options: argparse.Namespace) -> None:
     ) as session:
         while not session.should_stop():
             session.run(update)
+            time.sleep(options.pause)
 
 
 def main() -> None:

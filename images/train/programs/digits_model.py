@@ -17,6 +17,9 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     made.add_argument("--learning_rate", type=float, default=0.002)
     made.add_argument("--batch_size", type=int, default=64, help="of each worker")
     made.add_argument("--save_every_steps", type=int, default=500)
+    made.add_argument(
+        "--pause", type=float, default=0.0, help="seconds after each step: to watch, or to leave the cores"
+    )
     made.add_argument("--placement", choices=["round_robin", "greedy"], default="round_robin", help="of the variables")
     return made
 

@@ -6,6 +6,7 @@ The evaluator measures every checkpoint on images that no worker saw; its last l
 """
 
 import argparse
+import time
 from typing import Any
 
 from digits_keras import evaluate, flags, learner, model_and_optimizer, reader
@@ -23,6 +24,7 @@ def train(task: Any, model: Any, optimizer: Any, options: argparse.Namespace) ->
     ) as training:
         while not training.should_stop():
             training.run(learn, batches)
+            time.sleep(options.pause)
 
 
 def main() -> None:

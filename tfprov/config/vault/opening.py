@@ -50,6 +50,11 @@ class Vault:
         self._process: subprocess.Popen[bytes] | None = None
         self._failure: list[Problem] = []
 
+    @property
+    def failed(self) -> bool:
+        """Whether nothing can be opened: there is no password, no Ansible, or its process has ended."""
+        return bool(self._failure)
+
     def open(self, text: str, at: Position) -> str:
         """Return what `text`, which stands at `at`, was before it was encrypted; InvalidInput says why not.
 

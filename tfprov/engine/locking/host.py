@@ -81,7 +81,7 @@ class HostLock:
 
     def __init__(self, way: Holds, cluster: str, facts: Facts, token: str, directory: str = DIRECTORY) -> None:
         self.host, self.cluster = way.host, cluster
-        self._way, self._facts, self._token = way, facts, token
+        self.way, self._facts, self._token = way, facts, token
         self._path = f"{directory}/.tfprov-{cluster}.lock"
         self._held: Held | None = None
 
@@ -112,7 +112,7 @@ class HostLock:
     def _try(self, dead: str) -> tuple[str, Facts | None]:
         """Try once; return the token and the facts of who has it, as far as they can be read."""
         who = f"{self._token} {self._facts.to_text()}"
-        held = self._way.hold(["sh", "-c", _SCRIPT, "sh", self._path, who, dead])
+        held = self.way.hold(["sh", "-c", _SCRIPT, "sh", self._path, who, dead])
         if held.said == "held":
             self._held = held
             return "", None

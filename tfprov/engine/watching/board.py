@@ -1,7 +1,6 @@
 """The way to the cluster's TensorBoard: where it is, a port of this machine that leads there, and whether it answers."""
 
 import http.client
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -64,7 +63,7 @@ def stay(context: Context, found: Board) -> None:
             seen = watch.look()
             if host in seen.hosts:
                 _check(context, found.container, seen)
-            time.sleep(_LOOK)
+            context.clock.sleep(_LOOK)
 
 
 def _wanted(context: Context) -> Container:
@@ -126,13 +125,13 @@ def _free(port: int) -> int:
 def _wait(context: Context, found: Board) -> None:
     """Return when the TensorBoard answers; TaskFailed when it ends before that, or takes longer than it has to start."""
     task, limit = found.container.task, found.container.start_timeout
-    deadline = time.monotonic() + limit
+    deadline = context.clock.now() + limit
     while not _answers(found):
         _check(context, found.container, observe(context, hosts={task.host}))
-        if time.monotonic() > deadline:
+        if context.clock.now() > deadline:
             what = f"does not answer at {task.endpoint} after {limit} s"
             raise TaskFailed(task.name, what, last_log(context, task.name, task.host))
-        time.sleep(_ASK)
+        context.clock.sleep(_ASK)
 
 
 def _answers(found: Board) -> bool:

@@ -1,6 +1,5 @@
 """Stay with a training until its chief is done: logs, progress, and the tasks that fall over on the way."""
 
-import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -45,7 +44,7 @@ def follow(
     step needs all of them. A host that cannot be reached is told and looked for; Unreachable when it is the chief's and
     stays away for more than `patience` seconds. `lookout` watches over the steps of the tasks, as it does by default.
     """
-    deadline = time.monotonic() + timeout if timeout else None
+    deadline = context.clock.now() + timeout if timeout else None
     with (
         logs(context) if with_logs else nullcontext(),
         Watch(context) as watch,
@@ -53,9 +52,9 @@ def follow(
     ):
         training = _Training(context, watch, looking, patience)
         while not training.look():
-            if deadline is not None and time.monotonic() > deadline:
+            if deadline is not None and context.clock.now() > deadline:
                 raise TaskFailed(context.cluster.chief.name, f"is not done after {timeout:g} s")
-            time.sleep(_LOOK)
+            context.clock.sleep(_LOOK)
     training.tell_progress()
 
 
@@ -78,9 +77,9 @@ class _Training:
         for observed in self.seen.containers():
             self.check(observed, chief)
         self.lookout.look(self.seen)
-        if time.monotonic() >= self.next_progress:
+        if self.context.clock.now() >= self.next_progress:
             self.tell_progress()
-            self.next_progress = time.monotonic() + _PROGRESS
+            self.next_progress = self.context.clock.now() + _PROGRESS
         return chief.finished
 
     def chief(self) -> Observed | None:

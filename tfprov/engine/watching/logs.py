@@ -79,16 +79,17 @@ def _lines(
                 what = error.reason.partition(";")[0]
                 context.report.note(f"{host}: {what}; what its tasks print meanwhile is in `tfprov logs`")
             tail = 0
-            stop.wait(_AGAIN)
+            context.clock.wait(stop, _AGAIN)
         else:
             return
 
 
 @contextmanager
-def logs(context: Context) -> Iterator[None]:
+def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
     """Pass on what every task prints from now on, and what it printed since it started, until the block ends.
 
-    It ends well when the chief has: its log is passed on to its last line then.
+    It ends well when the chief has: its log is passed on to its last line then, and `drain` is how many seconds the last
+    lines of the other tasks get.
     """
     stop, whole = threading.Event(), threading.Event()
     chief = context.cluster.chief.name
@@ -115,6 +116,6 @@ def logs(context: Context) -> Iterator[None]:
     try:
         yield
         whole.wait(_BACKLOG)
-        thread.join(_DRAIN)
+        thread.join(drain)
     finally:
         stop.set()

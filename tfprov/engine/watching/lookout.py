@@ -1,8 +1,7 @@
 """How all training tasks get on while a training is followed: who lost steps, and who stands still, with its stacks."""
 
-import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable
+from concurrent.futures import Future
 
 from tfprov.engine.context import Context
 from tfprov.engine.watching.pace import Pace, observed_running, read_pace
@@ -24,17 +23,11 @@ class Lookout:
     `every` is in seconds, as is `at_least`: how long a task stands still before it is called a straggler.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        every: float = EVERY,
-        at_least: float | None = None,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._context, self._now = context, now
+    def __init__(self, context: Context, every: float = EVERY, at_least: float | None = None) -> None:
+        self._context = context
         self._every = max(every, _EACH * len(context.wanted))
         self._judge = Stragglers(self._every) if at_least is None else Stragglers(self._every, at_least)
-        self._pool = ThreadPoolExecutor(max_workers=max(1, min(context.forks, len(context.wanted))))
+        self._pool = context.clock.pool(min(context.forks, len(context.wanted)))
         self._wanted = {container.task.name for container in context.wanted}
         self._asked: dict[str, Future[Pace | None]] = {}
         self._next = 0.0
@@ -42,7 +35,7 @@ class Lookout:
 
     def look(self, seen: Observation) -> None:
         """Take what has been read, tell what there is to tell, and read again when it is time. Never waits."""
-        now = self._now()
+        now = self._context.clock.now()
         running = {one.task: one for one in observed_running(seen.containers()) if one.task in self._wanted}
         paces = {task: pace for task, pace in self._answers().items() if task in running}
         self._tell_step_back(paces)

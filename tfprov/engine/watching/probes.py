@@ -1,7 +1,6 @@
 """Who answers whom: each question is asked from a host, in the background, until it was answered once."""
 
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tfprov.engine.context import Context
@@ -25,7 +24,7 @@ class Probes:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._pool = ThreadPoolExecutor(max_workers=context.forks)
+        self._pool = context.clock.pool(context.forks)
         self._yes: set[Probe] = set()
         self._asked: dict[Probe, Future[bool]] = {}
         self._again: dict[Probe, float] = {}
@@ -37,7 +36,7 @@ class Probes:
             return True
         future = self._asked.get(probe)
         if future is None:
-            if time.monotonic() >= self._again.get(probe, 0.0):
+            if self._context.clock.now() >= self._again.get(probe, 0.0):
                 self._asked[probe] = self._pool.submit(self._ask, probe)
             return False
         if future.done():
@@ -55,7 +54,7 @@ class Probes:
         if serves:
             self._yes.add(probe)
         pause = self._pause.get(probe, _FIRST)
-        self._again[probe] = time.monotonic() + pause
+        self._again[probe] = self._context.clock.now() + pause
         self._pause[probe] = min(pause * _GROWTH, _LAST)
 
     def close(self) -> None:

@@ -1,6 +1,5 @@
 """Wait until every task serves and every worker has joined, and say at once when one of them never will."""
 
-import time
 from collections.abc import Iterator, Sequence
 
 from tfprov.engine.checkpoints.shards import explain_torn
@@ -27,7 +26,8 @@ def wait_serving(context: Context, timeout: float | None = None, *, patience: fl
     `start_timeout`. A task that has finished counts as served, and so does a training that is over. Raises a host's own
     error when it is out of reach for more than `patience` seconds.
     """
-    begin = time.monotonic()
+    clock = context.clock
+    begin = clock.now()
     with Watch(context) as watch, Probes(context) as probes:
         start = _Start(context, probes)
         for pause in _pauses():
@@ -36,8 +36,8 @@ def wait_serving(context: Context, timeout: float | None = None, *, patience: fl
                 watch.check(host, patience)
             if start.is_over(seen):
                 return
-            start.check_time(seen, time.monotonic() - begin, timeout)
-            time.sleep(pause)
+            start.check_time(seen, clock.now() - begin, timeout)
+            clock.sleep(pause)
 
 
 def _pauses() -> Iterator[float]:

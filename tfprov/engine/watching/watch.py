@@ -1,8 +1,8 @@
 """Looking at all hosts again and again, for as long as a training takes: one that does not answer holds nobody up."""
 
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
@@ -17,7 +17,7 @@ _ANSWER = 1.0
 
 @dataclass
 class Silence:
-    """A host that does not say what is on it: since when, as `time.monotonic()` and by the clock on the wall."""
+    """A host that does not say what is on it: since when, by the run's clock and by the clock on the wall."""
 
     error: HostError
     since: float
@@ -59,14 +59,14 @@ class Reach:
 
 
 class Watch:
-    """Looks at the hosts of `context`; `now` is the clock. Leave it with `close`, or as a context manager.
+    """Looks at the hosts of `context`. Leave it with `close`, or as a context manager.
 
     In what `look` returns, a host that has not answered yet at all is neither among `hosts` nor `unreachable`.
     """
 
-    def __init__(self, context: Context, now: Callable[[], float] = time.monotonic) -> None:
-        self._context, self._now = context, now
-        self._pool = ThreadPoolExecutor(max_workers=max(1, min(context.forks, len(context.runtimes))))
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._pool = context.clock.pool(min(context.forks, len(context.runtimes)))
         self._asked: dict[str, Future[HostState]] = {}
         self._states: dict[str, HostState] = {}
         self._reach = Reach()
@@ -83,7 +83,7 @@ class Watch:
                 self._asked[host] = self._pool.submit(runtime.observe)
         done, _ = wait(self._asked.values(), timeout=_ANSWER)
         answered, failed = self._take([host for host, future in self._asked.items() if future in done])
-        for note in self._reach.update(answered, failed, self._now()):
+        for note in self._reach.update(answered, failed, self._context.clock.now()):
             self._context.report.note(note)
         self._states = {host: state for host, state in (self._states | answered).items() if host not in failed}
         silent = {host: silence.error for host, silence in self._reach.silent.items()}
@@ -109,7 +109,7 @@ class Watch:
 
     def check(self, host: str, patience: float) -> None:
         """Raise the error of `host` when it has been silent for longer than `patience` seconds."""
-        if self._reach.seconds(host, self._now()) > patience:
+        if self._reach.seconds(host, self._context.clock.now()) > patience:
             raise self._reach.silent[host].error
 
     def close(self) -> None:

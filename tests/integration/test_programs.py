@@ -1,0 +1,19 @@
+"""Each example program as its user starts it: an interpreter of its own, alone, without any other test's imports."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs import PROGRAMS, Hosts, whole
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.mark.parametrize(
+    "program", ["digits", "digits_in_graph", "digits_parameter_server", "digits_all_reduce", "mnist"]
+)
+def test_a_program_imports_all_it_needs_and_ends_well(hosts: Hosts, digits: Path, program: str) -> None:
+    alone = hosts.start(PROGRAMS / f"{program}.py", f"--data_dir={digits}", "--train_steps=20", fresh=True)
+    assert alone.wait() == 0
+    assert max(whole(alone.folder / "saved")) == 20
+    assert "Traceback" not in alone.err

@@ -1,0 +1,129 @@
+"""The CPU seconds of a whole run of the suite, held against the figure that is committed in tests/budget.json.
+
+Seconds of the clock say how busy a machine was; CPU seconds say what the tests cost, and creep up unseen. What counts is
+all that the machine did in the meantime but for processes that were there before: tasks outlive the verb that starts
+them, and containers are children of an engine. A slower machine is allowed more, by a piece of work of fixed size that is
+timed on both. A run that had to build images is not compared.
+
+    python -m tests.support.budget SECONDS      # commits the figure of a run on a quiet machine, for this machine's speed
+"""
+
+import hashlib
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FILE = Path(__file__).parents[1] / "budget.json"
+GROWTH = 1.10
+"""What a run may cost, of the committed figure."""
+ENFORCED = "TFPROV_TESTS_BUDGET"
+"""Set to `required` in continuous integration; elsewhere a run that costs more is only reported."""
+BUILT = "tfprov_images_built"
+"""What a worker tells about itself: how many images it has built."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def speed() -> float:
+    """Return the CPU seconds that a fixed piece of work takes here: the median of five times about 0.1."""
+    taken = []
+    for _ in range(5):
+        begin = time.process_time()
+        digest = b""
+        for number in range(60_000):
+            digest = hashlib.sha256(digest + str(number).encode()).digest()
+        taken.append(time.process_time() - begin)
+    return sorted(taken)[2]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """CPU seconds since the boot: of the whole machine, and of each process, by pid and start time."""
+
+    machine: float
+    processes: dict[tuple[int, str], float]
+
+    @classmethod
+    def now(cls) -> "Usage":
+        """Read it from /proc."""
+        # user, nice and system of proc(5): waiting and what other machines took are not work.
+        user, nice, system = map(int, Path("/proc/stat").read_text().split()[1:4])
+        processes = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it ended
+                continue
+            processes[int(process.name), fields[19]] = (int(fields[11]) + int(fields[12])) / _TICKS
+        return cls((user + nice + system) / _TICKS, processes)
+
+    def since(self, begin: "Usage", ours: int) -> float:
+        """Return the CPU seconds since `begin` but for those of processes that were there then; `ours` counts."""
+        others = sum(
+            seconds - begin.processes[process]
+            for process, seconds in self.processes.items()
+            if process in begin.processes and process[0] != ours
+        )
+        return self.machine - begin.machine - others
+
+
+def verdict(seconds: float, here: float, committed: dict[str, float]) -> str | None:
+    """Return what is wrong with a run of so many CPU `seconds` on a machine of the speed `here`; None when nothing is."""
+    allowed = committed["cpu_seconds"] * max(1.0, here / committed["speed"]) * GROWTH
+    if seconds <= allowed:
+        return None
+    return (
+        f"the tests took {seconds:.0f} CPU seconds and may take {allowed:.0f}: {committed['cpu_seconds']:.0f} "
+        f"(tests/budget.json) and a tenth, at this machine's speed; make the new ones cheaper (see the slowest above), or "
+        f"commit a new figure and say in the commit what it buys"
+    )
+
+
+class Budget:
+    """A pytest plugin: measures the session, and reports at its end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.worker = hasattr(config, "workerinput")
+        self.built = 0
+        # A part of the suite has no budget, and neither has a run that a failure has cut short.
+        self.whole = not (config.option.keyword or config.option.file_or_dir or config.option.maxfail)
+        self.begin, self.speed = Usage.now(), 0.0 if self.worker else speed()
+
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Learn from a worker that has ended how many images it built."""
+        self.built += getattr(node, "workeroutput", {}).get(BUILT, 0)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a run that costs too much, where that is enforced."""
+        if self.worker:
+            session.config.workeroutput[BUILT] = session.config.stash.get(IMAGES_BUILT, 0)  # type: ignore[attr-defined]
+            return
+        self.seconds = Usage.now().since(self.begin, os.getpid())
+        self.problem = None
+        if self.whole and session.exitstatus == 0 and not self.built and FILE.exists():
+            slower = max(self.speed, speed())
+            self.problem = verdict(self.seconds, slower, json.loads(FILE.read_text()))
+            if self.problem and os.environ.get(ENFORCED) == "required":
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the figure."""
+        if self.worker:
+            return
+        note = f" ({self.built} images were built: not compared)" if self.built else ""
+        terminalreporter.write_line(f"CPU seconds: {self.seconds:.0f}{note}")
+        if self.problem:
+            terminalreporter.write_line(f"error: {self.problem}", red=True)
+
+
+IMAGES_BUILT = pytest.StashKey[int]()
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps({"cpu_seconds": float(sys.argv[1]), "speed": round(speed(), 4)}, indent=2) + "\n")

@@ -1,0 +1,203 @@
+"""A warm interpreter: TensorFlow and tfprov are imported once in each of pytest's processes, and programs are forks of it.
+
+TensorFlow's import takes 5 seconds of a core and a verb's 0.4, hundreds of times; a fork takes 0.02. All else is as it
+is: a process with its own pid, environment, descriptors, signals and exit code (see warm_server.py). What a fork cannot
+be, an interpreter with options or with variables that it reads at its start, is started as ever.
+"""
+
+import atexit
+import functools
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from .warm_client import Connection
+
+ROOT = Path(__file__).parents[2]
+INTERPRETER = """#!{real} -IS
+import sys
+sys.path.insert(0, {support!r})
+from warm_client import stand_in
+del sys.path[0]
+sys.exit(stand_in({address!r}, {real!r}, sys.argv[1:]))
+"""
+ROOM = 64 * 1024
+"""Bytes that a program's arguments, and its environment, may have where /proc shows them."""
+
+
+class Process:
+    """A program that runs in a fork: as much of subprocess.Popen as tests use."""
+
+    def __init__(self, connection: Connection, stdout: IO[str] | None) -> None:
+        assert connection.pid is not None
+        self.pid, self.stdout = connection.pid, stdout
+        self.returncode: int | None = None
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """Return the exit code, minus the signal that ended it, or None while it runs."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raises subprocess.TimeoutExpired."""
+        if (code := self._ended(timeout)) is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return code
+
+    def _ended(self, timeout: float | None) -> int | None:
+        with self._lock:
+            if self.returncode is None and select.select([self._connection], [], [], timeout)[0]:
+                self.returncode = self._connection.code()
+            return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        """Return what it prints until it closes its output, and wait for its end; `timeout` is for each of the two."""
+        timer = threading.Timer(timeout, self.kill) if timeout is not None else None
+        if timer:
+            timer.start()
+        try:
+            out = self.stdout.read() if self.stdout and not self.stdout.closed else ""
+        finally:
+            if timer:
+                timer.cancel()
+            if self.stdout:
+                self.stdout.close()
+        self.wait(timeout)
+        return out, None
+
+
+AnyProcess = Process | subprocess.Popen[str]
+
+
+class Interpreter:
+    """The server, and the executable `python` that is handed to whoever wants an interpreter."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="tfprov-warm-"))
+        self.path = self.directory / "python"
+        self.log = self.directory / "log"
+        self._address = str(self.directory / "socket")
+        self._server: subprocess.Popen[bytes] | None = None
+        text = INTERPRETER.format(real=sys.executable, support=str(Path(__file__).parent), address=self._address)
+        self.path.write_text(text)
+        self.path.chmod(0o755)
+        atexit.register(self.close)
+
+    def start(self) -> None:
+        """Start the server and wait until it listens."""
+        # The padding is the room for the arguments and the environment of each fork.
+        command = [sys.executable, "-m", "tests.support.warm_server", self._address, str(self.path), "-" * ROOM]
+        env = {**os.environ, "PADDING": "-" * ROOM}
+        ready, written = os.pipe()
+        with self.log.open("wb") as log:
+            self._server = subprocess.Popen(
+                [*command, str(written)],
+                cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[written],
+                start_new_session=True,
+            )  # fmt: skip
+        os.close(written)
+        with open(ready, "rb") as pipe:  # noqa: PTH123  a descriptor
+            if not pipe.read():
+                raise RuntimeError(f"the warm server did not start:\n{self.log.read_text(errors='replace')}")
+
+    def popen(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        stdout: IO[Any] | int,
+        stderr: IO[Any] | int = subprocess.STDOUT,
+        session: bool = False,
+    ) -> AnyProcess:
+        """Start `python argv…`, without input; `stdout` is a file or subprocess.PIPE."""
+        if self._server is None:
+            self.start()
+        read, out = os.pipe() if stdout == subprocess.PIPE else (-1, os.dup(_number(stdout)))
+        error = os.dup(out if stderr == subprocess.STDOUT else _number(stderr))
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        try:
+            connection = Connection(self._address, argv, env, str(cwd), [nothing, out, error], session=session)
+        finally:
+            for descriptor in (nothing, out, error):
+                os.close(descriptor)
+        if connection.pid is None:
+            connection.close()
+            if read >= 0:
+                os.close(read)
+            return subprocess.Popen(
+                [sys.executable, *argv],
+                env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=session,
+                text=True,
+            )  # fmt: skip
+        return Process(connection, open(read) if read >= 0 else None)  # noqa: PTH123  a descriptor
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        apart: bool = False,
+        timeout: float = 600,
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run `python argv…` to its end; standard error is with standard output unless `apart`."""
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as error:
+            process = self.popen(
+                argv,
+                env=os.environ if env is None else env,
+                cwd=cwd or Path.cwd(),
+                stdout=out,
+                stderr=error if apart else subprocess.STDOUT,
+            )
+            try:
+                code = process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                out.seek(0)
+                raise subprocess.TimeoutExpired([*argv], timeout, out.read()) from None
+            out.seek(0)
+            error.seek(0)
+            return subprocess.CompletedProcess([*argv], code, out.read(), error.read())
+
+    def close(self) -> None:
+        """End the server; what runs goes on."""
+        if self._server:
+            assert self._server.stdin
+            self._server.stdin.close()
+            self._server.wait()
+            self._server = None
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _number(file: IO[Any] | int) -> int:
+    return file if isinstance(file, int) else file.fileno()
+
+
+@functools.cache
+def interpreter() -> Interpreter:
+    """Return the one of this process."""
+    return Interpreter()

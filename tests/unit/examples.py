@@ -1,0 +1,13 @@
+"""How many examples a law is tried with: a third of them each time, all of them in `make matrix`."""
+
+import os
+from typing import Any
+
+from hypothesis import settings
+
+MATRIX = os.environ.get("TFPROV_TESTS_MATRIX") == "1"
+
+
+def examples(count: int, **others: Any) -> settings:
+    """Return the settings of a test for which `count` examples are all, and what else it sets."""
+    return settings(max_examples=count if MATRIX else -(-count // 3), **others)

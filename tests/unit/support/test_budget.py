@@ -1,0 +1,43 @@
+"""What a run of the tests may cost, and what counts."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.budget import Usage, verdict
+
+COMMITTED = {"cpu_seconds": 1000.0, "speed": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "speed", "fits"),
+    [
+        (1000, 0.05, True),
+        (1099, 0.05, True),
+        (1101, 0.05, False),
+        (1101, 0.10, True),  # a machine of half the speed
+        (2201, 0.10, False),
+        (1101, 0.01, False),  # a quicker machine is no reason to cost more, and none to cost less
+        (1099, 0.01, True),
+    ],
+)
+def test_a_run_may_cost_a_tenth_more_at_the_machines_speed(seconds: float, speed: float, fits: bool) -> None:
+    problem = verdict(seconds, speed, COMMITTED)
+    assert (problem is None) is fits
+    assert problem is None or (f"{seconds} CPU seconds" in problem and "\n" not in problem)
+
+
+def test_what_was_there_before_does_not_count() -> None:
+    begin = Usage(100.0, {(1, "a"): 5.0, (2, "b"): 10.0, (3, "c"): 1.0})
+    # 2 is another process by now, and has cost something since; 3 are the tests themselves; 1 burned 20 seconds.
+    end = Usage(150.0, {(1, "a"): 25.0, (2, "d"): 12.0, (3, "c"): 9.0})
+    assert end.since(begin, ours=3) == 150 - 100 - 20
+
+
+def test_work_of_a_process_that_outlives_its_parent_counts() -> None:
+    begin = Usage.now()
+    burn = "import os, time\nif os.fork(): os._exit(0)\nwhile time.process_time() < 0.5: pass"
+    subprocess.run([sys.executable, "-c", f"{burn}\nprint('burned')"], check=True, stdout=subprocess.PIPE)
+    assert Usage.now().since(begin, os.getpid()) >= 0.5

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.warm import AnyProcess
 from tfprov.hosts import docker_exec
 
 from .images import STANDIN, Images
@@ -147,7 +147,7 @@ def is_locked(path: Path) -> bool:
     return path.exists() and f":{path.stat().st_ino} " in Path("/proc/locks").read_text()
 
 
-def kill_at(process: "subprocess.Popen[str]", what: str, happened: Callable[[], object] | str) -> None:
+def kill_at(process: AnyProcess, what: str, happened: Callable[[], object] | str) -> None:
     """Kill a verb as soon as something has happened that it does, or as it has printed a line."""
     if isinstance(happened, str):
         assert any(re.match(happened, line) for line in process.stdout or ()), f"never printed: {what}"

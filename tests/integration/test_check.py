@@ -83,9 +83,8 @@ def images_on(lab: Lab) -> list[set[str]]:
 
 
 def delivered(three: Cluster) -> Cluster:
-    """Return the cluster with its image on all hosts, which was checked: everything is fine."""
-    found = check(three, "--deliver")
-    assert bad(found) == []
+    """Return the cluster with its image on all hosts; that a check then has nothing to say is the first test below."""
+    three("image", "deliver")
     return three
 
 

@@ -247,14 +247,14 @@ def test_a_worker_that_cannot_reach_its_ps_is_named_and_nothing_is_left(three: C
     write(
         three,
         tiny_archive,
-        start_timeout=15,
+        start_timeout=30,
         command=["sh", "-c", "nc -ll -p 2222 -e /bin/cat"],
         flags={},
         wiring="tf_config",
     )
     one.drop_from(other, 2222)
     printed = three("up", code=1)
-    peer = rf"worker/1: cannot reach ps/0 at {one.address}:2222 from node3 after 15 s; does a firewall stand between them\?"
+    peer = rf"worker/1: cannot reach ps/0 at {one.address}:2222 from node3 after 30 s; does a firewall stand between them\?"
     assert re.search(peer, printed), printed
     assert re.search("nothing was left half-started: stopped ps/0, worker/0, worker/1", printed)
     assert not any(three.containers().values())

@@ -1,16 +1,18 @@
 """The main job, on hosts in containers: over SSH, in Docker, with a program that stands in for TensorFlow."""
 
+import contextlib
 import json
 import re
 import shutil
 import signal
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.warm import AnyProcess
 from tfprov.hosts import docker_exec
 
 from .images import STANDIN, Images
@@ -66,12 +68,23 @@ def _with_foreign(lab: Lab) -> Iterator[Host]:
         yield host
 
 
-def test_a_second_up_changes_nothing(three: Cluster) -> None:
-    up(three)
+def test_a_cluster_that_runs_is_left_alone_and_can_be_asked(three: Cluster, tiny_archive: Path) -> None:
+    one, two, other, _ = three.lab.hosts
+    three.write({"ps": [one], "worker": [two, other]}, {**standin(tiny_archive), "env": {"TOKEN": "s3cret"}})
+    printed = up(three)
     before = three.containers()
     assert "nothing to do" in three("up")
-    assert three.containers() == before
+    assert three.containers() == before, "a second up changes nothing"
     assert [len(ids) for ids in before.values()] == [1, 1, 1, 0]
+    made = [made for host in (one, two, other) for made in host.client.containers.list()]
+    assert len({it.attrs["Image"] for it in made}) == 1, "every task of a cluster runs the same image"
+    assert all("TOKEN=s3cret" in it.attrs["Config"]["Env"] for it in made)
+    labels = json.dumps([it.attrs["Config"]["Labels"] for it in made])
+    assert "s3cret" not in labels + printed, "what the labels say holds no secret"
+    assert '"job": "worker"' not in three("exec", "worker/1", "--", "true")
+    said = three("exec", "worker/1", "--", "sh", "-c", "echo $TFPROV_TASK; exit 5", code=5)
+    assert "worker/1" in said, "a command runs beside a task"
+    assert "up: ps/0" in three("logs", "ps/0")
 
 
 def test_a_killed_container_is_named_and_only_it_returns(three: Cluster) -> None:
@@ -110,21 +123,6 @@ def _sent(printed: str) -> list[float]:
     return [float(size) * units[unit] for size, unit in re.findall(r"\(([\d.]+) (\w+) sent\)", printed)]
 
 
-def test_every_task_of_a_cluster_runs_the_same_image(three: Cluster) -> None:
-    up(three)
-    hosts = three.lab.hosts[:3]
-    assert len({made.attrs["Image"] for host in hosts for made in host.client.containers.list()}) == 1
-
-
-def test_what_the_labels_say_holds_no_secret(three: Cluster, tiny_archive: Path) -> None:
-    one, two, *_ = three.lab.hosts
-    three.write({"ps": [one], "worker": [two]}, {**standin(tiny_archive), "env": {"TOKEN": "s3cret"}})
-    printed = up(three)
-    (made,) = two.client.containers.list()
-    assert "TOKEN=s3cret" in made.attrs["Config"]["Env"]
-    assert "s3cret" not in json.dumps(made.attrs["Config"]["Labels"]) + printed
-
-
 def test_two_at_once_the_second_is_told_who_is_first(three: Cluster) -> None:
     three.write(
         {"ps": [three.lab.hosts[0]], "worker": [three.lab.hosts[1]]},
@@ -144,14 +142,55 @@ def _settings(made: Cluster) -> dict[str, object]:
     return found
 
 
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds the lock of a file; the kernel is asked, as to try it could be in the way."""
+    return path.exists() and f":{path.stat().st_ino} " in Path("/proc/locks").read_text()
+
+
+def kill_at(process: AnyProcess, what: str, happened: Callable[[], object] | str) -> None:
+    """Kill a verb as soon as something has happened that it does, or as it has printed a line."""
+    if isinstance(happened, str):
+        assert any(re.match(happened, line) for line in process.stdout or ()), f"never printed: {what}"
+    else:
+        until(lambda: happened() or process.poll() is not None, what, pause=0.01)
+        assert happened(), f"it ended before: {what}"
+    process.kill()
+    process.wait()
+
+
 def test_whenever_the_controller_is_killed_the_next_run_converges(three: Cluster) -> None:
-    for host in three.lab.hosts:
-        host.forget_images()
-    for tenths in range(4, 40, 3):
-        process = three.start("up")
-        time.sleep(tenths / 10)
-        process.kill()
-        process.wait()
+    """Every run begins with what the one before has left, but for what it is to be killed at."""
+    one, two, other, _ = three.lab.hosts
+    cache, lock = three.directory / "cache", three.directory / "state/tfprov/clusters/lab/lock"
+
+    def forget(*hosts: Host) -> None:
+        shutil.rmtree(cache, ignore_errors=True)
+        for host in hosts:
+            host.forget_images()
+
+    def images(host: Host) -> list[object]:
+        return list(host.client.api.images(all=True))
+
+    def containers(host: Host, *, made: bool = False) -> list[object]:
+        return list(host.client.api.containers(all=made))
+
+    moments: list[tuple[str, Callable[[], None], Callable[[], object] | str]] = [
+        ("the lock is held", lambda: forget(one, two, other), lambda: is_locked(lock)),
+        (
+            "the image is put together",
+            lambda: forget(one, two, other),
+            lambda: [*cache.glob("tfprov/images/blobs/*/*")],
+        ),
+        ("the image was put together", lambda: forget(one, two, other), "ok +build image"),
+        ("an image has arrived", lambda: forget(one), lambda: images(one)),
+        ("an image was delivered", lambda: forget(two), "ok +deliver image"),
+        ("a container is made", one.clean, lambda: containers(one, made=True)),
+        ("a container runs", two.clean, lambda: containers(two)),
+        ("a task was started", other.clean, "ok +start"),
+    ]
+    for what, prepare, happened in moments:
+        prepare()
+        kill_at(three.start("up"), what, happened)
     up(three)
     assert [len(ids) for ids in three.containers().values()] == [1, 1, 1, 0]
     assert {task["state"] for task in three.tasks().values()} == {"running"}
@@ -161,17 +200,34 @@ def test_whenever_the_controller_is_killed_the_next_run_converges(three: Cluster
 def test_a_gather_that_is_killed_is_made_good_by_the_next(three: Cluster) -> None:
     up(three)
     until(lambda: "saved" in three("logs", "worker/0"), "a checkpoint")
-    for tenths in (3, 5, 7, 9, 11):
-        process = three.start("gather")
-        time.sleep(tenths / 10)
-        process.kill()
-        process.wait()
+    gathered, lock = three.directory / "checkpoints" / "lab", three.directory / "state/tfprov/clusters/lab/lock"
+
+    def files(pattern: str) -> set[tuple[Path, int]]:
+        seen = set()
+        for path in gathered.glob(pattern):
+            with contextlib.suppress(FileNotFoundError):  # it was moved
+                seen.add((path, path.stat().st_mtime_ns))
+        return seen
+
+    # The training goes on: every gather finds new files, and each of these comes about in its course.
+    kill_at(three.start("gather"), "the lock is held", lambda: is_locked(lock))
+    for what, pattern in (
+        ("a file is copied", ".part/*"),
+        ("a checkpoint is copied", ".part/*.index"),
+        ("the manifest is written", "manifest.json"),
+        ("a checkpoint is in its place", "*.index"),
+    ):
+        before = files(pattern)
+        kill_at(three.start("gather"), what, partial(_more, partial(files, pattern), before))
     three("gather")
-    gathered = three.directory / "checkpoints" / "lab"
     manifest = json.loads((gathered / "manifest.json").read_text())
     newest = manifest["checkpoints"][-1]["prefix"]
     assert (gathered / f"{newest}.index").read_bytes() == (STANDIN / "weights.index").read_bytes()
     assert not [path for path in gathered.rglob("*") if path.name.endswith(".part")]
+
+
+def _more(files: Callable[[], set[tuple[Path, int]]], before: set[tuple[Path, int]]) -> bool:
+    return bool(files() - before)
 
 
 def test_a_host_that_left_the_inventory_is_still_taken_down(three: Cluster, tiny_archive: Path) -> None:
@@ -279,14 +335,6 @@ def test_with_sudo_the_user_needs_no_docker_group(three: Cluster, tiny_archive: 
     three.write({"ps": [one], "worker": [two]}, standin(tiny_archive), user="plain")
     printed = three("status", code=1)
     assert "add the user to the group `docker`" in printed
-
-
-def test_a_command_runs_beside_a_task_and_on_the_hosts(three: Cluster) -> None:
-    up(three)
-    assert '"job": "worker"' not in three("exec", "worker/1", "--", "true")
-    assert "worker/1" in three("exec", "worker/1", "--", "sh", "-c", "echo $TFPROV_TASK")
-    three("exec", "worker/1", "--", "sh", "-c", "exit 5", code=5)
-    assert "up: ps/0" in three("logs", "ps/0")
 
 
 def test_a_reboot_of_a_host_is_seen_and_made_good(three: Cluster) -> None:

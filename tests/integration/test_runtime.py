@@ -59,6 +59,9 @@ with task.session(train_steps=100, hooks=[optimizer.make_session_run_hook(task.i
 """
 """Every step needs the gradients of all workers."""
 
+POLL = "Scanning workers for devices"
+"""What TensorFlow prints each time that it looks whether the chief has made the session."""
+
 
 @pytest.fixture
 def counter(tmp_path: Path) -> Path:
@@ -101,10 +104,8 @@ def test_two_workers_learn_and_everything_lies_with_the_chief(hosts: Hosts) -> N
     assert abs(b) < 0.05
     assert "done:" not in worker.out
 
-    began = time.monotonic()
     ps.popen.terminate()
-    assert ps.wait() == 143
-    assert time.monotonic() - began < 10, "TensorFlow's own join would never have returned"
+    assert ps.wait() == 143, "TensorFlow's own join would never have returned"
     assert "Traceback" not in ps.err
 
     assert not (ps.folder / "saved").exists()
@@ -125,12 +126,14 @@ def test_a_worker_that_was_there_first_joins_soon_after_the_chief(hosts: Hosts, 
     for index in range(2):
         hosts.task(counter, Wiring("ps", index, cluster))
     worker = hosts.task(counter, Wiring("worker", 1, cluster), "--train_steps=100000")
-    worker.until(lambda process: process.err.count("Scanning workers for devices") > 1)
+    worker.until(lambda process: process.err.count(POLL) > 1)
+    began = time.monotonic()
+    worker.until(lambda process: process.err.count(POLL) > 5)
+    polled = time.monotonic() - began
+    assert polled < 60, "of TensorFlow's own, four polls take two minutes; of ours 4 s, and more on a busy machine"
     chief = hosts.task(counter, Wiring("worker", 0, cluster), "--train_steps=100000")
     chief.until(has_stepped)
     worker.until(has_stepped)
-    waited = worker.times("session")[0] - chief.times("session")[0]
-    assert waited < 15, "TensorFlow's own poll is every 30 s; ours is every second, on a machine that may be busy"
 
 
 def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts: Hosts, counter: Path) -> None:
@@ -249,12 +252,12 @@ def test_a_worker_in_its_last_step_ends_well_when_the_ps_has_left_with_the_chief
     ps = hosts.task(counter, Wiring("ps", 0, cluster))
     arguments = ("--train_steps=24", "--pause=0.5")
     worker = hosts.task(counter, Wiring("worker", 1, cluster), *arguments)
-    worker.until(lambda process: process.err.count("Scanning workers for devices") > 1)
+    worker.until(lambda process: process.err.count(POLL) > 1)
     chief = hosts.task(counter, Wiring("worker", 0, cluster), *arguments)
     worker.until(has_stepped)
     assert chief.wait() == 0
     ps.popen.kill()
-    assert worker.wait(30) == 0, "it does not wait for a ps for `max_wait_secs`"
+    assert worker.wait(240) == 0, "it does not wait for a ps for `max_wait_secs`, which are 300"
 
 
 def test_synchronous_training_ends_for_all(hosts: Hosts, tmp_path: Path) -> None:

@@ -54,7 +54,18 @@ def test_a_skip_is_red_where_nothing_may_be_left_out(tmp_path: Path, required: t
     variables = {f"TFPROV_TESTS_{name}": "required" for name in required}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TFPROV_TESTS_", "PYTEST_"))}
     variables["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    command = [sys.executable, "-m", "pytest", "-q", "-ra", "--continue-on-collection-errors", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-ra",
+        "--continue-on-collection-errors",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "xdist.plugin",
+    ]
     done = subprocess.run(
         [*command, "--rootdir", str(tmp_path), str(tmp_path)],
         cwd=tmp_path, env=inherited | variables, capture_output=True, text=True, check=False,

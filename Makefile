@@ -57,7 +57,7 @@ mutants: $(VENV)/ready-dev
 
 # What editors and readers get is made from the code, and committed; a test says when a copy is stale.
 schemas: $(VENV)/ready-dev
-	$(BIN)/python -m tests.unit.committed
+	$(BIN)/python -m tests.support.committed
 
 $(PEERS)/ready: bench/requirements.txt .ci/venv.sh
 	@mkdir -p $(dir $(PEERS))

@@ -6,7 +6,7 @@ set -u
 # shellcheck source=.ci/apt.sh
 . "$(dirname "$0")/apt.sh"
 
-# What tests/integration/browser.py looks for.
+# What tests/support/browser.py looks for.
 for command in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable; do
     command -v "$command" >/dev/null && exit 0
 done

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from tests.integration import engine
+from tests.support import engine
 
 from . import delivery, inventory, joining, noop, render, startup, throughput
 from .bed import bed

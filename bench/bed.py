@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.integration import engine, testhosts
-from tests.integration.images import Images
-from tests.integration.remote import Cluster
-from tests.integration.testhost import Host
-from tests.integration.testhosts import Lab
+from tests.support import engine, testhosts
+from tests.support.images import Images
+from tests.support.remote import Cluster
+from tests.support.testhost import Host
+from tests.support.testhosts import Lab
 
 from .measure import environment, say
 

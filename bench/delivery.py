@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.integration.remote import PROGRAMS, training
-from tests.integration.testhost import Host
-from tests.integration.testhosts import each
+from tests.support.remote import PROGRAMS, training
+from tests.support.testhost import Host
+from tests.support.testhosts import each
 from tfprov.delivery.layout import Layout
 
 from .bed import Bed

@@ -16,7 +16,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, seed, settings
 
-from tests.unit.fuzz import ATTEMPTS, Attempt
+from tests.support.fuzz import ATTEMPTS, Attempt
 
 from .measure import say
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import yaml
 
-from tests.integration.images import ROOT
 from tests.strategies import CASES, Case
+from tests.support.images import ROOT
 from tfprov.checkpoint import checkpoints
 
 from .measure import Figure, environment, say

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support import engine as engines
+from tests.support import testhosts
 from tests.support.budget import IMAGES_BUILT
 from tests.support.command_line import python
+from tests.support.engine import Engine
+from tests.support.images import Images
+from tests.support.local import PROGRAMS
 from tests.support.programs import Hosts
-
-from . import engine as engines
-from . import testhosts
-from .engine import Engine
-from .images import Images
-from .local import PROGRAMS
-from .testhosts import Lab
+from tests.support.testhosts import Lab
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -57,7 +56,7 @@ def _not_run(reason: str, variable: str) -> None:
 @pytest.fixture
 def page() -> Iterator["Page"]:
     """An empty page of a real browser; the test is reported as not run on a machine that has none."""
-    from . import browser  # noqa: PLC0415  for one test only
+    from tests.support import browser  # noqa: PLC0415  for one test only
 
     if reason := browser.unavailable():
         _not_run(reason, "TFPROV_TESTS_BROWSER")

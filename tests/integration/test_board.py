@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.images import Images
-from tests.integration.local import LONG, Local, local, rest_of, until
-from tests.integration.remote import Cluster, cluster, standin, training
-from tests.integration.testhost import Host
-from tests.integration.testhosts import Lab
+from tests.support.images import Images
+from tests.support.local import LONG, Local, local, rest_of, until
+from tests.support.remote import Cluster, cluster, standin, training
+from tests.support.testhost import Host
+from tests.support.testhosts import Lab
 from tests.support.warm import AnyProcess
 from tfprov.hosts import docker_exec
 from tfprov.hosts.docker_labels import container_name

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from .images import Images
-from .local import LONG, until
-from .remote import Cluster, cluster, standin
-from .testhost import Host
-from .testhosts import Lab
+from tests.support.images import Images
+from tests.support.local import LONG, until
+from tests.support.remote import Cluster, cluster, standin
+from tests.support.testhost import Host
+from tests.support.testhosts import Lab
 
 SERVER = (
     "import socket, threading; server = socket.create_server(('0.0.0.0', 2222)); "

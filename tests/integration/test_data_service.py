@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.local import PROGRAMS, Local, local, until
 from tests.strategies import QUALITY
+from tests.support.local import PROGRAMS, Local, local, until
 
 pytestmark = pytest.mark.tensorflow
 

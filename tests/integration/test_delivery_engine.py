@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.engine import Engine
-from tests.integration.local import LONG
-from tests.unit.delivery_images import OciArchive
+from tests.support.delivery_images import OciArchive
+from tests.support.engine import Engine
+from tests.support.local import LONG
 from tfprov.delivery.archive import load
 from tfprov.delivery.code import Code, pack
 from tfprov.delivery.layer import append

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_delivery_push import OURS, clean, machine, names, random_image
-from tests.integration.testhost import Host
-from tests.integration.testhosts import Lab
+from tests.support.testhost import Host
+from tests.support.testhosts import Lab
 from tfprov.delivery.layout import Layout
 from tfprov.delivery.oci import Image
 from tfprov.delivery.pull import pull

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import pytest
 
-from tests.integration.engine import Engine as PrivateEngine
-from tests.integration.images import Images
-from tests.integration.testhost import Host
-from tests.integration.testhosts import Lab
-from tests.unit.delivery_images import code, config, tar
+from tests.support.delivery_images import code, config, tar
+from tests.support.engine import Engine as PrivateEngine
+from tests.support.images import Images
+from tests.support.testhost import Host
+from tests.support.testhosts import Lab
 from tfprov.delivery.build import export
 from tfprov.delivery.code import Code
 from tfprov.delivery.handing import Handing
@@ -441,7 +441,7 @@ from tfprov.delivery.oci import DOCKER_CONFIG, DOCKER_LAYER, write_manifest
 from tfprov.hosts.machine import Remote
 from tfprov.hosts.ssh import SSH
 from tfprov.hosts.ssh_target import Target
-from tests.unit.delivery_images import config
+from tests.support.delivery_images import config
 import tarfile
 
 directory, key, known, size, *hosts = sys.argv[1:]

@@ -13,12 +13,12 @@ from typing import Any
 import docker
 import pytest
 
-from tests.integration.engine import Engine as PrivateEngine
-from tests.integration.images import Images
-from tests.integration.local import LONG
-from tests.unit.bench import container, until
-from tests.unit.test_fetch import BIG, Listener
-from tests.unit.webserver import WebServer, serving
+from tests.support.bench import container, until
+from tests.support.engine import Engine as PrivateEngine
+from tests.support.images import Images
+from tests.support.local import LONG
+from tests.support.webserver import WebServer, serving
+from tests.unit.hosts.test_fetch import BIG, Listener
 from tfprov.errors import HostError
 from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.docker_labels import data_name

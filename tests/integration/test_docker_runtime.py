@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.engine import Engine as PrivateEngine
-from tests.integration.images import Images
-from tests.ports import free_port
+from tests.support.bench import Bench, container, until
+from tests.support.engine import Engine as PrivateEngine
+from tests.support.images import Images
+from tests.support.ports import free_port
 from tests.unit import test_contract as contract
-from tests.unit.bench import Bench, container, until
 from tfprov.errors import HostError
 from tfprov.hosts.base import NOTHING
 from tfprov.hosts.docker import DockerRuntime

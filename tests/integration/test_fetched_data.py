@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.local import LONG, Local, local, until
-from tests.integration.remote import Cluster, cluster
-from tests.integration.testhosts import Lab
-from tests.unit.test_fetch import BIG
-from tests.unit.webserver import WebServer, serving
+from tests.support.local import LONG, Local, local, until
+from tests.support.remote import Cluster, cluster
+from tests.support.testhosts import Lab
+from tests.support.webserver import WebServer, serving
+from tests.unit.hosts.test_fetch import BIG
 
 READER = """
 import os, socket, sys

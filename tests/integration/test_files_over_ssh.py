@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.engine import Engine as PrivateEngine
-from tests.integration.images import Images
-from tests.integration.sshd import Sshd, program, sshd
 from tests.integration.test_docker_runtime import DockerBench
 from tests.integration.test_ssh import target
 from tests.integration.test_ssh_engine import docker_command
-from tests.unit.bench import container
+from tests.support.bench import container
+from tests.support.engine import Engine as PrivateEngine
+from tests.support.images import Images
+from tests.support.sshd import Sshd, program, sshd
 from tfprov.errors import HostError
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.ssh import SSH

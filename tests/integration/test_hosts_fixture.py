@@ -9,11 +9,11 @@ from pathlib import Path
 import docker
 import pytest
 
-from .engine import Engine, answers
-from .images import Images
-from .local import LONG, until
-from .testhost import Host
-from .testhosts import Lab
+from tests.support.engine import Engine, answers
+from tests.support.images import Images
+from tests.support.local import LONG, until
+from tests.support.testhost import Host
+from tests.support.testhosts import Lab
 
 SERVE = ["nc", "-ll", "-p", "2222", "-e", "/bin/cat"]
 
@@ -227,7 +227,7 @@ def test_the_train_image_has_tensorflow_whole(engine: Engine, images: Images) ->
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from tests.integration.engine import Engine
+from tests.support.engine import Engine
 engine = Engine(Path(sys.argv[1]))
 engine.start()
 print(engine.run, engine.network.name, flush=True)

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support.images import STANDIN, Images
+from tests.support.local import LONG, until
+from tests.support.remote import Cluster, cluster, standin
+from tests.support.testhost import Host
+from tests.support.testhosts import Lab
 from tests.support.warm import AnyProcess
 from tfprov.hosts import docker_exec
-
-from .images import STANDIN, Images
-from .local import LONG, until
-from .remote import Cluster, cluster, standin
-from .testhost import Host
-from .testhosts import Lab
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from .images import Images
-from .local import LONG
-from .remote import Cluster, cluster, training
-from .testhosts import Lab
+from tests.support.images import Images
+from tests.support.local import LONG
+from tests.support.remote import Cluster, cluster, training
+from tests.support.testhosts import Lab
 
 pytestmark = pytest.mark.tensorflow
 

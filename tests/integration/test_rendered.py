@@ -14,12 +14,11 @@ from pathlib import Path
 import docker
 import pytest
 
-from tests.ports import free_ports
-from tests.unit.slurm import Allocation
-
-from .engine import Engine
-from .images import Images
-from .local import LONG, PROGRAMS, until
+from tests.support.engine import Engine
+from tests.support.images import Images
+from tests.support.local import LONG, PROGRAMS, until
+from tests.support.ports import free_ports
+from tests.support.slurm import Allocation
 
 ROOT = Path(__file__).parents[2]
 STANDIN = """

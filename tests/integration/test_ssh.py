@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.local import LONG, until
-from tests.integration.sshd import Sshd, program, sshd
+from tests.support.local import LONG, until
+from tests.support.sshd import Sshd, program, sshd
 from tfprov.errors import HostError, TfprovError, Unreachable
 from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden, TimedOut
 from tfprov.hosts.processes import identity

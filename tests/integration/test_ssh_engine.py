@@ -23,11 +23,11 @@ from typing import Any
 import docker
 import pytest
 
-from tests.integration.engine import Engine as PrivateEngine
-from tests.integration.local import until
-from tests.integration.sshd import Sshd, program, sshd
 from tests.integration.test_ssh import failing, target
-from tests.ports import free_port
+from tests.support.engine import Engine as PrivateEngine
+from tests.support.local import until
+from tests.support.ports import free_port
+from tests.support.sshd import Sshd, program, sshd
 from tfprov.errors import HostError
 from tfprov.hosts import docker_exec
 from tfprov.hosts.docker import DockerRuntime

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.sshd import Sshd, fingerprint, program, sshd
+from tests.support.sshd import Sshd, fingerprint, program, sshd
 from tfprov.engine.checking.trust import trust_new
 from tfprov.errors import HostError
 from tfprov.hosts.machine import Remote

@@ -17,11 +17,10 @@ import pytest
 import yaml
 
 from tests.strategies import ALWAYS, CASES, KINDS, QUALITY, README, Case, replaced
-
-from .images import ROOT, Images
-from .local import PROGRAMS, Local, local, until
-from .remote import Cluster, cluster, training
-from .testhosts import Lab
+from tests.support.images import ROOT, Images
+from tests.support.local import PROGRAMS, Local, local, until
+from tests.support.remote import Cluster, cluster, training
+from tests.support.testhosts import Lab
 
 ENDLESS = 10_000_000
 """Steps, until all have been killed."""

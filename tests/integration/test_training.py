@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.local import Local, local, until
+from tests.support.local import Local, local, until
 from tests.support.programs import read_back
 
 pytestmark = pytest.mark.tensorflow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.local import LONG, SLEEPER, Local, local, rest_of, until
+from tests.support.local import LONG, SLEEPER, Local, local, rest_of, until
 
 INVENTORY = f"""
 all:

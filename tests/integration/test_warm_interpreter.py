@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.local import until
 from tests.support.command_line import python
+from tests.support.local import until
 from tests.support.warm import Process, interpreter
 
 pytestmark = pytest.mark.tensorflow

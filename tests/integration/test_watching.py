@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.local import LONG, Local, local, rest_of, until
+from tests.support.local import LONG, Local, local, rest_of, until
 from tests.support.warm import AnyProcess
 
 TRAINING = """

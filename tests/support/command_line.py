@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from .warm import AnyProcess, interpreter
+from tests.support.warm import AnyProcess, interpreter
 
 
 class CommandLine:

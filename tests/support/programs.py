@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.ports import free_port
 from tests.support import command_line
+from tests.support.ports import free_port
 from tests.support.warm import AnyProcess, interpreter
 from tfprov.checkpoint import checkpoints
 from tfprov.wiring import Wiring, to_flags

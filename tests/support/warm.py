@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from .warm_client import Connection
+from tests.support.warm_client import Connection
 
 ROOT = Path(__file__).parents[2]
 INTERPRETER = """#!{real} -IS

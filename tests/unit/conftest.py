@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.unit.asking import Ansible
-from tests.unit.examples import MATRIX, examples
+from tests.support.asking import Ansible
+from tests.support.examples import MATRIX, examples
 
 # The same examples on every machine, and no verdict on how fast it is. `make matrix` tries three times as many.
 SHARED = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -1,0 +1,157 @@
+"""What the contract of a Runtime is tried on: the memory runtime, and real processes, scripted in the same words."""
+
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.support.ports import free_port
+from tfprov.delivery.code import Code, pack
+from tfprov.errors import Position
+from tfprov.hosts.base import NOTHING, Runtime
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.hosts.process import ProcessRuntime
+from tfprov.model.cluster import Task
+from tfprov.model.state import Container, Observed, State
+
+MARK = "TESTED_BY"
+"""In the environment of every process a test starts, so that the test finds each one of them again."""
+
+
+def until(done: Callable[[], object], seconds: float = 300.0) -> None:
+    """Wait until `done`; the test fails when that takes minutes."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.01)
+
+
+def container(
+    name: str = "worker/0", argv: Sequence[str] = ("sleep", "60"), *, port: int | None = None, **changes: Any
+) -> Container:
+    """Return a container of the task `name`; by default a worker on a port of its own that does nothing for a minute."""
+    job, _, index = name.partition("/")
+    task = Task(job, int(index), job, "h", "127.0.0.1", port or free_port())
+    spec = {"code": None, "command": list(argv), "endpoint": task.endpoint, **changes.pop("spec", {})}
+    return replace(Container(task, spec, tuple(argv), {}, ""), **changes)
+
+
+def code(directory: Path, **files: str) -> Code:
+    """Return packed code with these files, by their stem; `directory` is made for it."""
+    directory.mkdir()
+    for name, text in files.items():
+        (directory / f"{name}.py").write_text(text)
+    return pack(directory, Position("test"))
+
+
+class Bench:
+    """A Runtime under test, and a hand in what its tasks do."""
+
+    runtime: Runtime
+
+    def see(self, task: str = "worker/0") -> Observed:
+        return next(seen for seen in self.runtime.observe().containers if seen.task == task)
+
+    def becomes(self, state: State, task: str = "worker/0") -> Observed:
+        until(lambda: self.see(task).state is state)
+        return self.see(task)
+
+    def start(self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING) -> Container:
+        self.runtime.start(wanted, run, restore)
+        return wanted
+
+    def close(self) -> None:
+        """End what the test left running."""
+
+
+class MemoryBench(Bench):
+    def __init__(self) -> None:
+        self.memory = MemoryRuntime("h")
+        self.runtime = self.memory
+
+    def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:
+        """Start worker/0, have it print `lines`, and end with `code`."""
+        self.start(container(**changes))
+        self.memory.prints("worker/0", *lines)
+        self.memory.exits("worker/0", code)
+
+    def save(self, task: str, name: str, data: bytes) -> None:
+        self.memory.saves(task, name, data)
+
+    def start_unstartable(self) -> None:
+        self.memory.unstartable["worker/0"] = "No such file or directory: no-such-program"
+        self.start(container(argv=["no-such-program"]))
+
+    def start_answering(self) -> Container:
+        return self.start(container())
+
+    def answers(self, argv: Sequence[str], code: int, output: str) -> None:
+        self.memory.answer = lambda asked: (code, output) if list(asked) == list(argv) else (127, "")
+
+
+class ProcessBench(Bench):
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.mark = uuid.uuid4().hex
+        os.environ[MARK] = self.mark
+        self.process = ProcessRuntime("h", root / "h")
+        self.runtime = self.process
+
+    def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:
+        program = f"for line in {list(lines)!r}: print(line)\nraise SystemExit({code})"
+        self.start(container(argv=[sys.executable, "-c", program], **changes))
+        self.becomes(State.EXITED)
+
+    def save(self, task: str, name: str, data: bytes) -> None:
+        path = Path(self.process.checkpoint_dir(task)) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def start_unstartable(self) -> None:
+        self.start(container(argv=["no-such-program"]))
+
+    def start_answering(self) -> Container:
+        port = free_port()
+        program = f"import socket, time\ns = socket.create_server(('127.0.0.1', {port}))\ntime.sleep(60)"
+        started = self.start(container(argv=[sys.executable, "-c", program], port=port))
+        until(lambda: self.process.serves(started.task))
+        return started
+
+    def answers(self, argv: Sequence[str], code: int, output: str) -> None:
+        """Real commands answer for themselves."""
+
+    def facts(self, task: str = "worker/0") -> dict[str, Any]:
+        return self.process.task_dir(task).read("state.json") or {}
+
+    def pid(self, key: str = "pid", task: str = "worker/0") -> int:
+        return int(self.facts(task)[key])
+
+    def alive(self) -> list[int]:
+        """Return the pids of all processes that this test has started, but for the test itself."""
+        return [pid for pid in _processes() if pid != os.getpid() and _is_marked(pid, self.mark)]
+
+    def close(self) -> None:
+        for _ in range(3):  # a supervisor may be starting one while we look
+            for pid in self.alive():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            time.sleep(0.01)
+        os.environ.pop(MARK, None)
+
+
+def _processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+
+
+def _is_marked(pid: int, mark: str) -> bool:
+    try:
+        return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False

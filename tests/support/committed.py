@@ -1,0 +1,28 @@
+"""Files of the repository that are made from the code; `python -m tests.support.committed` makes them anew."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfprov.config.schema.inventory import inventory_schema, variables_schema
+from tfprov.config.schema.page import reference_page
+from tfprov.config.schema.playbook import playbook_schema
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "inventory.md"
+MARK = "<!-- Below this line, `make schemas` writes; above it, people do. -->\n"
+
+
+def copies() -> Iterator[tuple[Path, str]]:
+    """Yield each file and what must be in it."""
+    schemas = {"inventory": inventory_schema, "playbook": playbook_schema, "vars": variables_schema}
+    for name, schema in schemas.items():
+        yield ROOT / "schemas" / f"{name}.schema.json", json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+    head, mark, _ = PAGE.read_text().partition(MARK)
+    yield PAGE, f"{head}{mark or MARK}\n{reference_page()}"
+
+
+if __name__ == "__main__":
+    for path, text in copies():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)

@@ -1,0 +1,103 @@
+"""What each task is told by what is rendered for engines other than Kubernetes: its command line and its environment."""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.slurm import Allocation
+from tfprov.model.cluster import Cluster
+from tfprov.wiring import from_flags, from_names, from_tf_config
+
+IMAGE = "image=registry.example.com/train:1.0"
+
+# A program that says what it was told; the chief waits until everybody has.
+_PROGRAM = """#!/bin/sh
+exec "{python}" - "$@" <<'END'
+import json, os, sys, time
+folder, count = "{folder}", {count}
+name = os.environ["TFPROV_TASK"].replace("/", "-")
+with open(os.path.join(folder, name + ".part"), "w") as file:
+    json.dump([sys.argv[1:], dict(os.environ)], file)
+os.rename(os.path.join(folder, name + ".part"), os.path.join(folder, name + ".json"))
+while len([one for one in os.listdir(folder) if one.endswith(".json")]) < count or os.environ["TFPROV_TASK"] != "{chief}":
+    time.sleep(0.02)
+END
+"""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A task as its engine starts it; `host` is what the others call it."""
+
+    host: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+
+    @property
+    def task(self) -> str:
+        return self.env["TFPROV_TASK"]
+
+
+def assert_told(inventory: str, cluster: Cluster, found: Sequence[Told]) -> None:
+    """Every task reads who it is, in each of the ways that the inventory asks for, at the address of its own."""
+    uses_flags = json.loads(inventory)["all"]["vars"]["tfprov"]["wiring"] != "tf_config"
+    assert sorted(told.task for told in found) == sorted(task.name for task in cluster.tasks)
+    for told in found:
+        task = cluster.find(told.task)
+        assert task is not None
+        assert told.host == task.address
+        wiring = None if task.role == "tensorboard" or task.feeds else cluster.wiring(task)
+        assert from_tf_config(told.env.get("TF_CONFIG", "")) == wiring
+        by_flags = from_flags(told.argv, from_names(told.env.get("TFPROV_FLAGS", "")))
+        assert by_flags == (wiring if uses_flags else None)
+
+
+def services(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the services of a Compose or stack file by their name."""
+    (text,) = files.values()
+    found: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
+    return found
+
+
+def by_service(files: Mapping[str, str]) -> Iterator[Told]:
+    """Yield the tasks of a Compose or stack file, with what Compose's interpolation leaves."""
+    for name, service in services(files).items():
+        env = {key: value.replace("$$", "$") for key, value in service["environment"].items()}
+        yield Told(name, [word.replace("$$", "$") for word in service["entrypoint"]], env)
+
+
+def by_app(files: Mapping[str, str]) -> Iterator[Told]:
+    """Yield the tasks of a Marathon group."""
+    (text,) = files.values()
+    group = json.loads(text)
+    for app in group["apps"]:
+        command = shlex.split(app["cmd"])
+        yield Told(
+            f"{app['id']}-{group['id'].strip('/')}.marathon.mesos", command[command.index("exec") + 1 :], app["env"]
+        )
+
+
+def by_rank(files: Mapping[str, str], directory: Path, count: int, chief: str) -> list[Told]:
+    """Run a Slurm script, with a program that tells what it was told, and return that; its command begins with `python`."""
+    (script,) = files.values()
+    folder = directory / "told"
+    folder.mkdir()
+    nodes = [count] if count < 2 else [count // 2, count - count // 2]
+    allocation = Allocation(directory / "bin", nodes)
+    for name in ("python", "tensorboard"):
+        program = allocation.directory / name
+        program.write_text(_PROGRAM.format(python=sys.executable, folder=folder, count=count, chief=chief))
+        program.chmod(0o755)
+    code, printed = allocation.run(script)
+    assert code == 0, printed
+    found = []
+    for path in folder.glob("*.json"):
+        argv, env = json.loads(path.read_text())
+        found.append(Told("", argv, env))
+    return found

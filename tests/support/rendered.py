@@ -1,0 +1,176 @@
+"""Rendered clusters as Kubernetes reads them: who runs with which words, and which name leads to whom."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import yaml
+
+from tests.support.world import packed
+from tfprov.config.load import extra_vars
+from tfprov.config.settings.resolve import RoleSettings, resolve
+from tfprov.config.sources.groups import read_groups
+from tfprov.config.text.yaml import parse
+from tfprov.model.cluster import Cluster
+from tfprov.render.members import ask
+from tfprov.render.options import settle
+from tfprov.render.rendering import options_of, render
+from tfprov.render.target import find_target
+
+Json = dict[str, Any]
+
+KUBE = ("kubernetes", "kubeflow-tfjob", "jobset", "kubeflow-trainer")
+"""The targets whose output Kubernetes runs."""
+
+
+def roles_of(inventory: str, *extra: str) -> Sequence[RoleSettings]:
+    """Return the settings in an inventory that is given as text."""
+    read = replace(read_groups(parse(inventory, "inventory.yml"), "inventory.yml"), extra=extra_vars(extra))
+    return resolve(read)
+
+
+def files_of(inventory: str, target: str, *given: str) -> dict[str, str]:
+    """Return what `target` is rendered to, with the code of an inventory that names some."""
+    roles = roles_of(inventory)
+    codes = {(role.role, role.host): packed(role.values.code) for role in roles if role.values.code}
+    return render(roles, find_target(target), given, codes=codes)
+
+
+def objects_of(inventory: str, target: str, *given: str) -> list[Json]:
+    """Return the Kubernetes objects, in order."""
+    (text,) = files_of(inventory, target, *given).values()
+    return list(yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+def cluster_of(inventory: str, target: str, *given: str) -> Cluster:
+    """Return the cluster with the addresses of `target`."""
+    found = find_target(target)
+    return ask(roles_of(inventory), found, settle(target, options_of(found), given)).cluster
+
+
+def kinds(objects: Sequence[Json]) -> list[str]:
+    return [one["kind"] for one in objects]
+
+
+def of_kind(objects: Sequence[Json], *wanted: str) -> list[Json]:
+    return [one for one in objects if one["kind"] in wanted]
+
+
+def named(objects: Sequence[Json], kind: str, name: str) -> Json:
+    (found,) = (one for one in of_kind(objects, kind) if one["metadata"]["name"] == name)
+    return found
+
+
+@dataclass(frozen=True)
+class Started:
+    """A pod as the kubelet starts it: `argv` and `env` of the container that runs the task. `host` leads to it."""
+
+    host: str
+    labels: Mapping[str, str]
+    spec: Json
+    container: Json
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+    @property
+    def task(self) -> str:
+        return self.env["TFPROV_TASK"]
+
+    @property
+    def ports(self) -> list[int]:
+        return [port["containerPort"] for port in self.container.get("ports", ())]
+
+
+def started(objects: Sequence[Json]) -> list[Started]:
+    """Return every pod that these objects lead to."""
+    found = []
+    for one in objects:
+        if one["kind"] in ("Job", "StatefulSet", "Deployment"):
+            found.append(_start(objects, one["spec"]["template"], {}))
+        elif one["kind"] == "JobSet":
+            found += _of_jobset(objects, one["metadata"]["name"], one["spec"])
+        elif one["kind"] == "TrainingRuntime":
+            (job,) = of_kind(objects, "TrainJob")
+            found += _of_jobset(objects, job["metadata"]["name"], one["spec"]["template"]["spec"])
+        elif one["kind"] == "TFJob":
+            found += _of_tfjob(objects, one)
+    return found
+
+
+def _of_jobset(objects: Sequence[Json], name: str, spec: Json) -> Iterator[Started]:
+    for job in spec["replicatedJobs"]:
+        assert job["replicas"] == job["template"]["spec"]["completions"] == 1
+        host = f"{name}-{job['name']}-0-0.{spec['network']['subdomain']}"
+        yield replace(_start(objects, job["template"]["spec"]["template"], {}), host=host)
+
+
+def _of_tfjob(objects: Sequence[Json], job: Json) -> Iterator[Started]:
+    name, space = job["metadata"]["name"], job["metadata"]["namespace"]
+    replicas = job["spec"]["tfReplicaSpecs"]
+    for kind, spec in replicas.items():
+        for index in range(spec["replicas"]):
+            marks = {"job-name": name, "replica-type": kind.lower(), "replica-index": str(index)}
+            labels = {f"training.kubeflow.org/{mark}": value for mark, value in marks.items()}
+            told = operators_tf_config(job, kind.lower(), index)
+            pod = _start(objects, spec["template"], labels, told)
+            yield replace(pod, host=f"{name}-{kind.lower()}-{index}.{space}.svc")
+
+
+def operators_tf_config(job: Json, kind: str, index: int) -> dict[str, str]:
+    """Return what the training operator puts into the environment: nothing where there is one replica."""
+    replicas = job["spec"]["tfReplicaSpecs"]
+    if sum(spec["replicas"] for spec in replicas.values()) == 1:
+        return {}
+    name, space = job["metadata"]["name"], job["metadata"]["namespace"]
+    cluster = {
+        key.lower(): [f"{name}-{key.lower()}-{n}.{space}.svc:{_tfjob_port(spec)}" for n in range(spec["replicas"])]
+        for key, spec in replicas.items()
+        if key != "Evaluator"
+    }
+    told = {"cluster": cluster, "task": {"type": kind, "index": index}, "environment": "cloud"}
+    return {"TF_CONFIG": json.dumps(told)}
+
+
+def _tfjob_port(spec: Json) -> int:
+    (container,) = (one for one in spec["template"]["spec"]["containers"] if one["name"] == "tensorflow")
+    return next((port["containerPort"] for port in container["ports"] if port["name"] == "tfjob-port"), 2222)
+
+
+def _start(objects: Sequence[Json], template: Json, marks: Mapping[str, str], told: Mapping[str, str] = {}) -> Started:
+    labels = {**template["metadata"]["labels"], **marks}
+    everyone = [*template["spec"].get("initContainers", ()), *template["spec"]["containers"]]
+    (container,) = (one for one in everyone if one["name"] in ("tensorflow", "node"))
+    env = _environment(objects, container, labels)
+    argv = tuple(_expanded(word, {**env, **told}) for word in container["command"])
+    hosts = [
+        one["metadata"]["name"]
+        for one in of_kind(objects, "Service")
+        if one["spec"]["selector"].items() <= labels.items()
+    ]
+    return Started(hosts[0] if len(hosts) == 1 else "", labels, template["spec"], container, argv, {**env, **told})
+
+
+def _environment(objects: Sequence[Json], container: Json, labels: Mapping[str, str]) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for one in container["env"]:
+        if "value" in one:
+            env[one["name"]] = _expanded(one["value"], env)
+        elif "fieldRef" in one["valueFrom"]:
+            label = re.fullmatch(r"metadata\.labels\['(.*)'\]", one["valueFrom"]["fieldRef"]["fieldPath"])
+            assert label is not None
+            env[one["name"]] = labels[label[1]]
+        elif "configMapKeyRef" in one["valueFrom"]:
+            where = one["valueFrom"]["configMapKeyRef"]
+            env[one["name"]] = named(objects, "ConfigMap", where["name"])["data"][where["key"]]
+    return env
+
+
+def _expanded(text: str, env: Mapping[str, str]) -> str:
+    """Return what the kubelet makes of a word: `$(NAME)` is a variable if there is one, and `$$` a `$`."""
+
+    def one(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else env.get(found[1], found[0])
+
+    return re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", one, text)

@@ -1,0 +1,161 @@
+"""Command lines that cannot mean anything: one line, what to do about it, exit code 2, and nothing is changed."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.door import SMALLEST, Told, tell
+from tfprov.engine.checkpoints.gather import gather
+from tfprov.engine.observe import observe
+from tfprov.engine.prepare import prepare
+from tfprov.engine.report import Quiet
+from tfprov.errors import GatherError
+
+TRANSCRIPT = Path(__file__).parents[2] / "cases" / "bad_commands.txt"
+VARIABLE = "write `-e name=value`, `-e '{name: value}'` or `-e @file.yml`"
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work beside a good inventory and a few files that are none."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
+    Path("inventory.yml").write_text(SMALLEST)
+    Path("list.yml").write_text("- a\n")
+    Path("empty.yml").write_text("")
+    Path("folder").mkdir()
+    return tmp_path
+
+
+def everything(directory: Path) -> dict[str, bytes]:
+    """Return all files below `directory` but the lock, which holds nothing once nobody holds it."""
+    files = (path for path in directory.rglob("*") if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def transcript() -> Iterator[tuple[str, str]]:
+    """Yield each command line of the transcript, and the line that comes back."""
+    lines = iter(TRANSCRIPT.read_text().splitlines())
+    for line in lines:
+        if line.startswith("$ tfprov"):
+            yield line.removeprefix("$ tfprov"), next(lines)
+
+
+@pytest.mark.parametrize(("line", "said"), list(transcript()))
+def test_a_bad_command_line_is_told_in_one_line(
+    line: str, said: str, there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = everything(there)
+    assert tell(capsys, *shlex.split(line)) == Told(2, (said,))
+    assert everything(there) == before
+
+
+UNTYPABLE: Sequence[tuple[tuple[str, ...], str]] = [
+    (("up", "-l", "a\x1b"), "error: no host or group matches `a\\x1b`; see `hosts:` and `children:` in the inventory"),
+    (("up", "-i", "a\nb"), "a\\nb: error: no such file; check the path given with -i"),
+    (("plan", "-e", "\x1b[31m"), f"-e: error: `\\x1b[31m` is not a variable; {VARIABLE}"),
+    (("plan", "-e", "{a: \udcff}"), "-e:1:5: error: not UTF-8 text; write it as UTF-8"),
+    (("plan", "-e", "a" * 100_000), f"-e: error: `{'a' * 57}...` is not a variable; {VARIABLE}"),
+    (("plan", "-e", f"a{'.a' * 2000}=1"), f"-e: error: `{'a.' * 28}a...` is not a variable; {VARIABLE}"),
+]
+
+
+@pytest.mark.parametrize(("argv", "said"), UNTYPABLE, ids=range(len(UNTYPABLE)))
+def test_what_could_not_be_shown_as_it_is(argv: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell(capsys, *argv) == Told(2, (said,))
+
+
+CLICK = [
+    "up --nope", "-e a=1 up", "up extra", "up --forks 0", "up -f many", "up -f", "up -f 1001", "up -l", "up -i", "exec",
+    "exec worker/0", "exec worker/0 --", "logs -n -1", "logs -n x", "wait --timeout 0", "wait --timeout -1",
+    "wait --timeout soon", "wait --for ever", "gather -l ps", "down --discrad", "play", "play up -t", "status nosuch",
+    "init inventory.yml", "init a b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", CLICK)
+def test_what_click_refuses_is_one_line_too(line: str, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = everything(there)
+    told = tell(capsys, *line.split())
+    assert (told.code, len(told.lines), told.out) == (2, 1, "")
+    assert told.lines[0].startswith("error: ")
+    assert "; " in told.lines[0]
+    assert everything(there) == before
+
+
+def test_there_are_cases() -> None:
+    assert len([*transcript(), *CLICK]) >= 60
+
+
+def test_without_a_verb_nothing_happens(capsys: pytest.CaptureFixture[str]) -> None:
+    told = tell(capsys)
+    assert told.code == 2
+    assert told.lines[0].startswith("error: ")
+
+
+def test_nothing_to_take_down_is_fine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell(capsys, "down") == Told(0, out="nothing to do: linear is not there\n")
+
+
+def test_all_bad_options_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell(capsys, "plan", "-e", "a", "-e", "@nosuch.yml", "-i", "gone.yml").lines == (
+        f"-e: error: `a` is not a variable; {VARIABLE}",
+        "gone.yml: error: no such file; check the path given with -i",
+        "nosuch.yml: error: no such file; check the path given with -e @",
+    )
+
+
+def test_an_inventory_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TFPROV_INVENTORY", "gone.yml")
+    line = "gone.yml: error: no such file; check the path given with -i"
+    assert tell(capsys, "plan") == Told(2, (line,))
+
+
+def test_a_directory_without_an_inventory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir("folder")
+    line = "inventory.yml: error: no such file; check the path given with -i"
+    assert tell(capsys, "plan") == Told(2, (line,))
+
+
+def test_a_file_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(path: Path, mode: str = "r") -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)  # root, which tests often run as, may read everything
+    line = "inventory.yml: error: permission denied; give a readable file"
+    assert tell(capsys, "plan") == Told(2, (line,))
+
+
+def test_a_gather_never_mixes_clusters(there: Path) -> None:
+    target = there / "work" / "checkpoints" / "linear"
+    target.mkdir(parents=True)
+    (target / "manifest.json").write_text(json.dumps({"cluster": "other", "run": "1", "checkpoints": [], "files": {}}))
+    assert gathered() == (
+        "checkpoints/linear holds checkpoints of cluster other, not linear; set another `checkpoints.to`"
+    )
+
+
+def test_a_gather_never_takes_a_directory_that_holds_something_else(there: Path) -> None:
+    target = there / "work" / "checkpoints" / "linear"
+    target.mkdir(parents=True)
+    (target / "thesis.tex").write_text("")
+    assert gathered() == (
+        "checkpoints/linear holds files that no gather put there; move it away, or set `checkpoints.to`"
+    )
+
+
+def gathered() -> str:
+    """Return what stops a gather."""
+    context = prepare(Path("inventory.yml"), (), Quiet())
+    with pytest.raises(GatherError) as caught:
+        gather(context, lambda prefixes: {}, observe(context))
+    return str(caught.value)

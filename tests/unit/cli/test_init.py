@@ -1,0 +1,184 @@
+"""`tfprov init`: what it writes from options and from answers, and what it never touches."""
+
+import os
+import pty
+import select
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.bench import until
+from tests.support.door import Told, tell
+from tfprov.config.load import load
+from tfprov.planning.place import place
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_this_machine_and_the_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell(capsys, "init", "demo") == Told(
+        0, out="wrote demo/inventory.yml\nwrote demo/program/linear.py\nnext: cd demo && tfprov run\n"
+    )
+    _, roles = load(Path("demo/inventory.yml"))
+    assert [task.name for task in place(roles).tasks] == ["ps/0", "worker/0", "worker/1"]
+    assert roles[0].values.command == ["python", "linear.py"]
+    assert roles[0].values.runtime == "process"
+
+
+def test_machines_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
+    told = tell(capsys, "init", "--hosts", "trainer@node1, trainer@node2:2200 me@10.0.0.3", "--name", "no", "--schema")
+    assert told.code == 0
+    assert told.out.splitlines()[-1] == "next: tfprov check"
+    inventory, roles = load(Path("inventory.yml"))
+    assert place(roles).name == "no"
+    assert (inventory.members("ps"), inventory.members("worker")) == (("node1",), ("node2", "10.0.0.3"))
+    assert [(role.way.user, role.way.port) for role in roles] == [("trainer", None), ("trainer", 2200), ("me", None)]
+    assert {role.values.runtime for role in roles} == {"docker"}
+    assert Path("image/Dockerfile").read_text() == (ROOT / "images/train/Dockerfile").read_text()
+    assert Path("inventory.yml").read_text().startswith("# yaml-language-server: $schema=inventory.schema.json\n")
+    assert Path("inventory.schema.json").exists()
+
+
+def test_one_machine_over_ssh_runs_both(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell(capsys, "init", "--hosts", "box").code == 0
+    inventory, _ = load(Path("inventory.yml"))
+    assert (inventory.members("ps"), inventory.members("worker")) == (("box",), ("box",))
+
+
+def test_a_program_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    told = tell(
+        capsys, "init", "--command", "python 'my train.py' --rate=0.1 '{{ index }}'", "--code", "src", "--name", "own"
+    )
+    assert told.out.splitlines() == ["wrote inventory.yml", "put your program into src", "next: tfprov run"]
+    _, roles = load(Path("inventory.yml"))
+    assert roles[0].values.code == "src"
+    assert "command: [python, my train.py, --rate=0.1, " in Path("inventory.yml").read_text()
+
+
+def test_a_command_that_cannot_be_one_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    told = tell(capsys, "init", "--command", "python {{")
+    assert told.code == 2
+    assert told.lines[0].startswith("inventory.yml:")
+    assert not [path for path in Path().rglob("*") if path.is_file()]
+
+
+WRONG = [
+    (
+        ["--name", "A_b"],
+        "error: `A_b` is not a cluster name; use lower-case letters, digits and `-`, at most 40 of them",
+    ),
+    (["--hosts", "a/b"], "error: `a/b` is no machine; write `name`, `user@name` or `user@name:port`"),
+    (["--hosts", "a,a"], "error: a is given twice; give every machine once"),
+    (["--hosts", " "], "error: `--hosts` names no machine; for example `--hosts trainer@node1,trainer@node2`"),
+    (["--hosts", "a", "--local"], "error: `--local` and `--hosts` say two things; give one of them"),
+    (["--command", "'"], "error: `'`: no closing quotation; close the quote"),
+    (["--command", ""], "error: an empty command; for example `python train.py`"),
+]
+
+
+@pytest.mark.parametrize(("argv", "said"), WRONG, ids=[" ".join(argv) for argv, _ in WRONG])
+def test_what_cannot_be_written(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell(capsys, "init", *argv) == Told(2, (said,))
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("name", ["inventory.yml", "program/linear.py"])
+def test_what_is_there_is_never_touched(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text("mine")
+    assert tell(capsys, "init") == Told(2, (f"error: {name} exists already; choose another directory",))
+    assert Path(name).read_text() == "mine"
+    assert [path.name for path in Path().rglob("*") if path.is_file()] == [Path(name).name]
+
+
+def test_a_link_to_nowhere_is_not_written_through(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("inventory.yml").symlink_to("elsewhere.yml")
+    assert tell(capsys, "init").code == 2
+    assert not Path("elsewhere.yml").exists()
+
+
+# -- on a terminal ------------------------------------------------------------------------------------------------------
+
+
+def talk(argv: list[str], answers: list[tuple[str, str]]) -> tuple[int, str]:
+    """Run `tfprov init` on a terminal, give each answer when its question is there; return the exit code and all text."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execve(
+            sys.executable, [sys.executable, "-m", "tfprov", "init", *argv], {**os.environ, "PYTHONPATH": str(ROOT)}
+        )
+    text, ahead = "", list(answers)
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        if not select.select([terminal], [], [], 1)[0]:
+            continue
+        try:
+            read = os.read(terminal, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not read:
+            break
+        text += read.decode()
+        if ahead and ahead[0][0] in text:
+            question, answer = ahead.pop(0)
+            text = text.replace(question, question.upper(), 1)
+            until(lambda: _sleeps(process))  # a signal that comes before it reads is noticed only when it has read
+            os.write(terminal, answer.encode())
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), text
+
+
+def _sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def test_three_questions() -> None:
+    code, text = talk(
+        [], [("Name of the cluster", "night\n"), ("Machines", "me@a, me@b\n"), ("Command", "python t.py\n")]
+    )
+    assert code == 0
+    assert text.lower().count("]: ") == 3
+    inventory, roles = load(Path("inventory.yml"))
+    assert place(roles).name == "night"
+    assert tuple(inventory.hosts) == ("a", "b")
+    assert roles[0].values.command == ["python", "t.py"]
+
+
+def test_answers_may_be_left_to_the_defaults() -> None:
+    code, _ = talk(["fresh"], [("Name of the cluster", "\n"), ("Machines", "\n"), ("Command", "\n")])
+    assert code == 0
+    assert place(load(Path("fresh/inventory.yml"))[1]).name == "fresh"
+    assert Path("fresh/program/linear.py").exists()
+
+
+def test_a_wrong_answer_is_asked_for_again() -> None:
+    answers = [
+        ("Name of the cluster", "No Name\n"),
+        ("Name of the cluster", "name\n"),
+        ("Machines", "\n"),
+        ("Command", "\n"),
+    ]
+    code, text = talk([], answers)
+    assert code == 0
+    assert "`No Name` is not a cluster name" in text
+    assert place(load(Path("inventory.yml"))[1]).name == "name"
+
+
+def test_what_options_say_is_not_asked() -> None:
+    code, text = talk(["--name", "a", "--local"], [("Command", "\n")])
+    assert (code, "Name of" in text, "Machines" in text) == (0, False, False)
+    code, text = talk(["other", "--yes"], [])
+    assert (code, "]:" in text) == (0, False)
+
+
+def test_a_question_left_with_control_c_writes_nothing() -> None:
+    code, _ = talk([], [("Name of the cluster", "\x03")])
+    assert code == 130
+    assert not list(Path().iterdir())

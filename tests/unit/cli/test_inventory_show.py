@@ -1,0 +1,186 @@
+"""`tfprov inventory list`, `host` and `graph`: the forms besides those that the parity suite compares, and the options."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.asking import Ansible, work_as_in
+from tests.support.door import Told, tell
+from tests.support.vaults import encrypted, value
+
+INVENTORY = """\
+all:
+  vars:
+    date: 2026-01-02
+    moment: 2026-01-02 03:04:05
+    keys: {2: a, yes: b, ~: c, 9: d, 10: e}
+    raw: !unsafe "{{ x }}"
+    rendered: "{{ date }}"
+    ratio: 1.0e+3
+    lines: |
+      one
+      two
+    long: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb ccccccccccccccccccccccccccc
+    word: höst 😀
+    nothing: ~
+    empty: {}
+    some: [1, {a: [b]}]
+    role_name: hidden, because Ansible has one of its own
+  children:
+    web:
+      hosts: {"w[1:3]": {own: [1]}, "p:2200": }
+      vars: {ansible_group_priority: 5, n: 1}
+    db: {children: {web: , idle: }, vars: {some: [2]}}
+"""
+FORMS = (
+    ["--list"], ["--list", "--export"], ["--list", "--yaml"], ["--list", "--yaml", "--export"],
+    ["--list", "--limit", "w1:p"], ["--list", "--yaml", "--limit", "w*"], ["--host", "w1"], ["--host", "w1", "--yaml"],
+    ["--host", "p", "--export"], ["--graph", "db"], ["--graph", "--vars", "web"],
+)  # fmt: skip
+
+pytestmark = pytest.mark.xdist_group("show")
+
+
+@pytest.fixture(scope="module")
+def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
+    with Ansible(tmp_path_factory.mktemp("home")) as asked:
+        asked.ask("commands", arguments=["-i", "h,"], actions=[["--list"]])  # it never forgets the `-e` of the first
+        yield asked
+
+
+@pytest.fixture(autouse=True)
+def there(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Path:
+    work_as_in(ansible.home, monkeypatch)
+    Path("i.yml").write_text(INVENTORY)
+    Path("group_vars").mkdir(exist_ok=True)
+    Path("group_vars/web.yml").write_text("file: [3]\nansible_group_priority: 7\n")
+    return ansible.home
+
+
+def ours(form: list[str]) -> list[str]:
+    """Return the words of our command for an action of Ansible's."""
+    verb, *rest = form
+    return ["inventory", verb.removeprefix("--"), *rest]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=" ".join)
+def test_a_form_is_printed_as_ansible_prints_it(
+    form: list[str], ansible: Ansible, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["-i", "i.yml", "-e", "{extra: [4]}"]
+    ((code, expected),) = ansible.ask("commands", arguments=options, actions=[form])
+    assert code == 0, expected
+    assert tell(capsys, *ours(form), *options) == Told(0, (), expected)
+
+
+EXTRA = [
+    "a=1", "a=1 b=two", "a='one two'", 'a="one two" b=3', "a=b=c", "a=", "a=[1,2]", "a=true",
+    "a={{ x }} b=1", "a='{{ x + 1 }}'", "a={{ x | default('y z') }} b=2", "a=x\\", "a=one\\ntwo", "a=\\'x\\'", 'a=x"y z"w',
+    "a=1\nb=2", "{a: 1e3, b: 010}", '{"a": 1e3, "b": [true, null], "c": "\\ud83d\\ude00"}',
+    "{a: {b: [1, x]}}", "a=1 a=2", "a=é",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("extra", EXTRA)
+def test_extra_variables_are_read_as_ansible_reads_them(
+    extra: str, ansible: Ansible, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["-i", "h,", "-e", extra]
+    ((code, expected),) = ansible.ask("commands", arguments=options, actions=[["--host", "h"]])
+    assert code == 0, expected
+    assert tell(capsys, "inventory", "host", "h", *options) == Told(0, (), expected)
+
+
+SECRET = """\
+all:
+  vars:
+    secret: {value}    raw: !unsafe "{{{{ x }}}}"
+  hosts: {{h: }}
+"""
+
+
+@pytest.mark.parametrize(
+    "form", [["--list"], ["--host", "h"], ["--list", "--yaml"], ["--host", "h", "--yaml"]], ids=" ".join
+)
+def test_what_is_encrypted_is_printed_encrypted(
+    form: list[str], ansible: Ansible, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (ciphertext,) = encrypted("sesame")
+    Path("secret.yml").write_text(SECRET.format(value=value(ciphertext, 6)))
+    ((code, expected),) = ansible.ask("commands", arguments=["-i", "secret.yml"], actions=[form])
+    assert code == 0, expected
+    assert tell(capsys, *ours(form), "-i", "secret.yml") == Told(0, (), expected)
+
+
+def test_a_graph_shows_nothing_of_what_is_encrypted(capsys: pytest.CaptureFixture[str]) -> None:
+    (ciphertext,) = encrypted("sesame")
+    Path("secret.yml").write_text(SECRET.format(value=value(ciphertext, 6)))
+    told = tell(capsys, "inventory", "graph", "--vars", "-i", "secret.yml")
+    assert "  |  |  |--{secret = ******}\n" in told.out
+    assert "sesame" not in told.out
+
+
+def test_what_a_file_encrypted_as_a_whole_says_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    (ciphertext,) = encrypted("api_key: sesame\n")
+    Path("one").mkdir(exist_ok=True)
+    Path("one/group_vars").mkdir(exist_ok=True)
+    Path("one/i.yml").write_text("all: {hosts: {h: }}\n")
+    Path("one/group_vars/all.yml").write_text(ciphertext)
+    Path("password").write_text("open sesame\n")
+    given = ("-i", "one/i.yml", "--vault-password-file", "password")
+    assert json.loads(tell(capsys, "inventory", "host", "h", *given).out) == {"api_key": "******"}
+    refused = tell(capsys, "inventory", "host", "h", "-i", "one/i.yml")
+    assert refused.code == 2
+    assert "--vault-password-file" in refused.lines[0]
+
+
+def test_an_export_is_an_inventory_again(capsys: pytest.CaptureFixture[str]) -> None:
+    exported = tell(capsys, "inventory", "list", "--yaml", "--export", "-i", "i.yml").out
+    Path("other").mkdir(exist_ok=True)
+    Path("other/again.yml").write_text(exported)
+    whole = tell(capsys, "inventory", "list", "-i", "i.yml").out
+    again = tell(capsys, "inventory", "list", "-i", "other/again.yml").out
+    variables = [json.loads(text)["_meta"]["hostvars"]["w1"] for text in (whole, again)]
+    marked, plain = variables
+    marked["raw"] = marked["raw"]["__ansible_unsafe"]  # an export does not say that this is no template, nor whence a
+    marked["ansible_group_priority"] = plain["ansible_group_priority"] = None  # priority has come
+    assert {key: str(text) for key, text in marked.items()} == {key: str(text) for key, text in plain.items()}
+
+
+# The options
+
+
+def test_the_inventory_of_the_environment_and_the_one_that_is_always_meant(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("a place with blanks.yml").write_text("here: {hosts: {a: }}\n")
+    Path("inventory.yml").write_text("here: {hosts: {b: }}\n")
+    assert "|--b\n" in tell(capsys, "inventory", "graph").out
+    monkeypatch.setenv("TFPROV_INVENTORY", "a place with blanks.yml")
+    assert "|--a\n" in tell(capsys, "inventory", "graph").out
+    assert "|--c\n" in tell(capsys, "inventory", "graph", "-i", "c,").out
+    monkeypatch.setenv("TFPROV_INVENTORY", "")
+    assert "|--b\n" in tell(capsys, "inventory", "graph").out
+    os.unlink("inventory.yml")  # noqa: PTH108
+
+
+NOBODY = "error: no host or group matches `nope`"
+BAD = {
+    "no such host": (["host", "nope"], NOBODY),
+    "several hosts": (["host", "w*"], "error: `w*` means 4 hosts; name one of them"),
+    "no such group": (["graph", "nope"], "error: no group `nope`; its groups are all, ungrouped, web, db, idle"),
+    "a limit of nobody": (["list", "-l", "nope"], NOBODY),
+    "no file": (["list", "-i", "nope.yml"], "nope.yml: error: no such file; check the path given with -i"),
+    "a blank source": (["list", "-i", " "], "error: `-i` names no file; for example `-i inventory.yml`"),
+}
+
+
+@pytest.mark.parametrize(("words", "line"), BAD.values(), ids=BAD)
+def test_what_cannot_be_shown_is_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [] if "-i" in words else ["-i", "i.yml"]
+    told = tell(capsys, "inventory", *words, *given)
+    assert (told.code, told.out, len(told.lines)) == (2, "", 1)
+    assert told.lines[0].startswith(line)

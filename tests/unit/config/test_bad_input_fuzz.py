@@ -1,0 +1,26 @@
+"""Whatever is written: it is good, or every problem in it has its place and one line, within a second."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.examples import examples
+from tests.support.fuzz import ATTEMPTS
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name) / "work"
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+@examples(75)
+@given(data=st.data())
+def test_nothing_that_is_written_is_too_much(name: str, data: st.DataObject, directory: Path) -> None:
+    attempt = ATTEMPTS[name]
+    attempt(data.draw(attempt.strategy), directory)

@@ -1,0 +1,147 @@
+"""What was encrypted stands nowhere: in nothing that any verb prints, and in no file but those of a task's own."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.local import Local, local
+from tests.support.vaults import encrypted, value
+
+PASSWORD = "open sesame"
+INLINE, OF_FILE, OF_EXTRA, UNUSED = "inline-plaintext-1", "file-plaintext-2", "extra-plaintext-3", "unused-plaintext-4"
+SECRETS = (INLINE, OF_FILE, OF_EXTRA, UNUSED, PASSWORD)
+SLEEPER = "import time; time.sleep(600)"
+
+
+def inventory(env: str) -> str:
+    api, unused = encrypted(INLINE, UNUSED)
+    return f"""\
+all:
+  vars:
+    tfprov:
+      cluster: sealed
+      command: [python, -c, "{SLEEPER}"]
+      flags: {{train_steps: 2000}}
+      ready: start
+      port: PORT
+      env:
+        DIRECT: {value(api, 10)}        FILE: "{{{{ of_file }}}}"
+        EXTRA: "x{{{{ of_extra }}}}"
+        {env}
+    api: {value(api, 6)}    unused: {value(unused, 6)}
+    late: "{{{{ task.index }}}}"
+  children:
+    ps: {{hosts: {{localhost: }}}}
+    worker: {{hosts: {{localhost: }}}}
+"""
+
+
+class Sealed:
+    """Runs verbs on a cluster with secrets, and keeps all they print."""
+
+    def __init__(self, cluster: Local) -> None:
+        self.local, self.printed = cluster, [""]
+        directory = cluster.directory
+        (directory / "group_vars").mkdir()
+        (directory / "group_vars" / "all.yml").write_text(encrypted(f"of_file: {OF_FILE}\n")[0])
+        (directory / "extra.yml").write_text(encrypted(f"of_extra: {OF_EXTRA}\n")[0])
+        (directory / "password").write_text(PASSWORD)
+        self.write('WHOLE: "{{ api }}"')
+
+    def write(self, env: str) -> None:
+        self.local.write(inventory(env))
+
+    def __call__(self, *words: str, code: int = 0, password: str = "password") -> str:
+        options = ["-i", str(self.local.inventory), "-e", "@extra.yml", "--vault-password-file", password, "-vv"]
+        done = subprocess.run(
+            [sys.executable, "-m", "tfprov", *words, *options],
+            env=self.local.env, cwd=self.local.directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=600, check=False,
+        )  # fmt: skip
+        self.printed.append(done.stdout)
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    def check(self) -> None:
+        """Look through all that was printed, and all files that tfprov wrote."""
+        for secret in SECRETS:
+            assert secret not in "\n".join(self.printed)
+        for path in (self.local.directory / "state", self.local.directory / "cache"):
+            for file in path.rglob("*"):
+                if file.is_file():
+                    self.check_file(file)
+
+    def check_file(self, file: Path) -> None:
+        text = file.read_text(errors="replace")
+        if file.name == "order.json":  # its supervisor needs the environment
+            assert file.stat().st_mode & 0o777 == 0o600
+            told = json.loads(text)
+            assert told["env"]["DIRECT"] == INLINE
+            text = json.dumps({key: found for key, found in told.items() if key != "env"})
+        assert not [secret for secret in SECRETS if secret in text], file
+
+
+@pytest.fixture
+def tfprov(tmp_path: Path) -> Iterator[Sealed]:
+    for cluster in local(tmp_path):
+        sealed = Sealed(cluster)
+        yield sealed
+        cluster.inventory.write_text(cluster.inventory.read_text().split("      env:\n")[0] + _WITHOUT)
+        sealed.check()
+
+
+_WITHOUT = "  children: {ps: {hosts: {localhost: }}, worker: {hosts: {localhost: }}}\n"
+
+
+def test_no_verb_repeats_what_was_encrypted(tfprov: Sealed) -> None:
+    assert "start" in tfprov("plan")
+    assert json.loads(tfprov("plan", "--json"))["actions"]
+    assert "ok" in tfprov("up")
+    assert tfprov("up").endswith("nothing to do\n")
+    tfprov.write('WHOLE: "{{ api }}2"')
+    assert "(env.WHOLE)" in tfprov("plan")
+    tfprov("status", "--json")
+    tfprov("logs")
+    tfprov("down", "--discard")
+
+
+def test_the_inventory_shows_ciphertexts_and_stars(tfprov: Sealed) -> None:
+    shown = json.loads(tfprov("inventory", "list"))["_meta"]["hostvars"]["localhost"]
+    assert shown["api"]["__ansible_vault"].startswith("$ANSIBLE_VAULT;1.1;AES256\n")
+    assert shown["of_file"] == shown["of_extra"] == "******"
+    assert json.loads(tfprov("inventory", "host", "localhost")) == shown
+    told = tfprov("inventory", "explain", "localhost")
+    assert "tfprov.env.DIRECT" in told
+    told = json.loads(tfprov("inventory", "explain", "localhost", "tfprov.env", "--json"))["settings"]["worker"]
+    assert {one["value"] for one in told.values()} == {"******"}
+    assert told["tfprov.env.WHOLE"]["template"] == "{{ api }}"
+
+
+WRONG = {
+    'W: "{{ api.x }}"': "a template that uses a secret fails",
+    'W: ["{{ api }}"]': "`env.W` must be a single value, not a list",
+    'W: "{{ {}[api ~ of_file] }}"': "a template that uses a secret fails",
+    'W: "{{ [api, of_extra] }}"': "`env.W` renders to a list or a mapping",
+    'W: "{{ api }}"\n      memory: "{{ api }}"': "`memory` is secret",
+    'W: "{{ api }}"\n      cluster2: "{{ api }}"': "unknown key `cluster2`",
+    'W: "{{ api }}"\n      max_restarts: "{{ of_file }}"': "`max_restarts` is secret",
+}
+
+
+def test_a_wrong_value_is_told_without_it(tfprov: Sealed) -> None:
+    for env, said in WRONG.items():
+        tfprov.write(env)
+        assert said in tfprov("plan", code=2), env
+
+
+def test_a_wrong_password_is_told_with_the_line_of_each_value(tfprov: Sealed) -> None:
+    (tfprov.local.directory / "other").write_text("another")
+    said = "no given password decrypts this value; check the password, and that the value is whole"
+    lines = tfprov("plan", code=2, password="other").splitlines()
+    assert [line for line in lines if line.endswith(said)] == lines
+    assert f"{tfprov.local.inventory}:10:17: error: {said}" in lines
+    assert f"extra.yml:1:1: error: {said}" in lines

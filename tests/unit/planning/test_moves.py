@@ -1,0 +1,50 @@
+"""What an `up` takes away must not be all that is left of a training."""
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.world import MemoryStore, Runtimes, world
+from tfprov.engine.checkpoints.verify import Verdict
+from tfprov.engine.steps import RUN
+from tfprov.errors import TfprovError
+
+LAB = """
+all: {{vars: {{tfprov: {{cluster: lab, command: [python], wiring: {wiring}}}}}}}
+ps: {{hosts: {{h1: }}}}
+{groups}
+"""
+FIRST = "worker: {hosts: {h2: , h3: }}"
+
+
+@pytest.mark.parametrize(
+    ("wiring", "groups"),
+    [
+        ("flags", "worker: {hosts: {h3: , h2: }}"),
+        ("flags", "worker: {hosts: {h3: }}"),
+        ("tf_config", "chief: {hosts: {h2: }}\nworker: {hosts: {h3: }}"),
+    ],
+    ids=["the chief changes places", "its host leaves", "it gets another name"],
+)
+@pytest.mark.parametrize("verdict", [Verdict(2), Verdict(0, "damaged")], ids=["whole", "damaged"])
+def test_a_checkpoint_that_was_not_gathered_outlives_every_move_of_its_chief(
+    tmp_path: Path, wiring: str, groups: str, verdict: Verdict
+) -> None:
+    hosts: Runtimes = {}
+    store = MemoryStore()
+    before = world(LAB.format(wiring="flags", groups=FIRST), (), hosts, store)
+    RUN["start"](before, None, False)
+    for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"):
+        hosts["h2"].saves("worker/0", name, b"weights")
+    now = replace(
+        world(LAB.format(wiring=wiring, groups=groups), (), hosts, store),
+        target=tmp_path / "lab",
+        verify=lambda prefixes: {prefix.name: verdict for prefix in prefixes},
+    )
+    with contextlib.suppress(TfprovError):
+        RUN["start"](now, None, False)
+    gathered = (tmp_path / "lab" / "model.ckpt-5.index").exists()
+    assert gathered is (verdict.error is None)
+    assert gathered or "model.ckpt-5.index" in hosts["h2"].files("worker/0")

@@ -1,0 +1,109 @@
+"""Golden plans: an inventory and what the hosts say, in; the text a user reads, out.
+
+A case is a file in tests/cases/plan:
+
+    inventory:   the inventory, as a mapping
+    before:      `-e` options (or a whole inventory) that make of it what the cluster was started from; default: the same
+    observed:    `nothing`, `as planned` (what a first `up` of `before` started), or changes to that, by task:
+                 gone, running, finished, exited CODE, stopped, unstartable REASON, lost, created, unknown.
+                 `TASK on HOST` puts it elsewhere: it is an orphan, or a task that moved
+    limit:       a pattern, as of --limit
+    down:        true for the plan of a teardown instead
+    plan: |      the text
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.world import MemoryStore, Runtimes, leave, world
+from tfprov.config.patterns import match
+from tfprov.config.text.yaml import parse
+from tfprov.engine.context import Context
+from tfprov.engine.observe import observe, plan
+from tfprov.model.node import Mapping, plain
+from tfprov.model.plan import Plan
+from tfprov.model.state import Container
+from tfprov.planning.reconcile import teardown
+from tfprov.planning.text import lines
+
+CASES = sorted((Path(__file__).parents[2] / "cases" / "plan").glob("*.yml"))
+KEYS = {"inventory", "before", "observed", "limit", "down", "plan"}
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_the_plan_reads_as_written(path: Path) -> None:
+    case = _read(path)
+    assert set(case.entries) <= KEYS
+    assert _text(case) == plain(case)["plan"].rstrip("\n")
+
+
+SECRET = "s3cret"
+SECRETS = [path for path in CASES if SECRET in path.read_text()]
+
+
+@pytest.mark.parametrize("path", SECRETS, ids=lambda path: path.stem)
+def test_no_plan_shows_a_secret(path: Path) -> None:
+    assert SECRET not in _text(_read(path))
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) >= 25
+    assert len(SECRETS) >= 10
+
+
+def _read(path: Path) -> Mapping:
+    document = parse(path.read_bytes(), path.name)
+    assert isinstance(document, Mapping)
+    return document
+
+
+def _context(case: Mapping) -> Context:
+    hosts: Runtimes = {}
+    inventory, before, observed, limit = map(case.get, ("inventory", "before", "observed", "limit"))
+    assert inventory is not None
+    assert observed is not None
+    store = MemoryStore()
+    if isinstance(before, Mapping):
+        was = world(before, (), hosts, store)
+    else:
+        was = world(inventory, plain(before) if before else (), hosts, store)
+    for (_task, host), (container, state) in _left(was, plain(observed)).items():
+        leave(was, hosts, host, container, state)
+    now = world(inventory, (), hosts, store)
+    return now.limited(match(now.inventory, plain(limit))) if limit else now
+
+
+def _left(was: Context, observed: str | dict[str, str]) -> dict[tuple[str, str], tuple[Container, str]]:
+    """Return what is there, by task and host."""
+    if observed == "nothing":
+        return {}
+    left = {(container.task.name, container.task.host): (container, "running") for container in was.wanted}
+    edits = observed if isinstance(observed, dict) else {}
+    for key, state in edits.items():
+        task, _, host = key.partition(" on ")
+        container = was.container(task) or was.wanted[-1]
+        place = task, host or container.task.host
+        left[place] = (_renamed(container, task), state)
+        if state == "gone":
+            del left[place]
+    return left
+
+
+def _renamed(container: Container, task: str) -> Container:
+    job, _, index = task.partition("/")
+    return replace(container, task=replace(container.task, job=job, index=int(index)))
+
+
+def _text(case: Mapping) -> str:
+    """Return the plan as a user reads it."""
+    context = _context(case)
+    return "\n".join(lines(_plan(case, context), context.wanted))
+
+
+def _plan(case: Mapping, context: Context) -> Plan:
+    seen = observe(context)
+    if "down" in case.entries:
+        return teardown(context.cluster.name, seen, lambda observed: context.allows(observed.host), remove=True)
+    return plan(context, seen)

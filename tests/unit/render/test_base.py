@@ -1,0 +1,332 @@
+"""What all targets stand on: options, quoting, templates, files; and the command line in front of them."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.support.door import SMALLEST, tell, write_files
+from tests.support.examples import examples
+from tests.support.rendered import files_of, objects_of
+from tfprov.cli.render import render_command
+from tfprov.errors import InvalidInput, Usage
+from tfprov.render import output
+from tfprov.render.kube_wiring import literal
+from tfprov.render.options import Option, choice, image, listed, named, settle, switch, text, whole
+from tfprov.render.quoting import as_block, as_json, as_lines
+from tfprov.render.rendering import options_of
+from tfprov.render.target import TARGETS, find_target
+from tfprov.render.templating import SHIPPED, fill
+
+SET = ("--set", "image=img:v1", "--set", "code=image")
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+OPTIONS = {
+    option.name: option
+    for option in (
+        Option("kind", "Job", "what runs a task", choice("Job", "Deployment")),
+        Option("user", 1000, "the user id", whole(1, 9999)),
+        Option("on", True, "whether", switch),
+        Option("secrets", (), "the Secrets", listed(text)),
+        Option("nodes", {}, "the labels", named(text, text)),
+        Option("image", "", "the image", image),
+    )
+}
+
+
+def test_every_option_has_its_default_and_its_type() -> None:
+    assert settle("x", OPTIONS, ()) == {
+        "kind": "Job",
+        "user": 1000,
+        "on": True,
+        "secrets": (),
+        "nodes": {},
+        "image": "",
+    }
+    given = ("kind=Deployment", "user=7", "on=false", "secrets=a, b", "nodes=a=b=c,d=e", "image=r.example.com/a:1")
+    assert settle("x", OPTIONS, given) == {
+        "kind": "Deployment",
+        "user": 7,
+        "on": False,
+        "secrets": ("a", "b"),
+        "nodes": {"a": "b=c", "d": "e"},
+        "image": "r.example.com/a:1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("kind=Pod", "`--set kind` must be `Job` or `Deployment`, not `Pod`; what runs a task"),
+        ("user=0", "`--set user` must be a whole number from 1 to 9999, not `0`; the user id"),
+        ("user=1e3", "`--set user` must be a whole number from 1 to 9999, not `1e3`; the user id"),
+        ("on=yes", "`--set on` must be `true` or `false`, not `yes`; whether"),
+        ("nodes=a", "`--set nodes` must be `name=value`, and commas between several, not `a`; the labels"),
+        ("secrets=a,,b", "`--set secrets` must be one line of text, and not empty, not `a,,b`; the Secrets"),
+        ("usr=1", "`x` has no option `usr`; did you mean `user`?"),
+        ("colour=1", "`x` has no option `colour`; it has kind, user, on, secrets, nodes, image"),
+        ("user", "`--set user` says nothing of a value; write `--set name=value`"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_what_can(given: str, message: str) -> None:
+    with pytest.raises(Usage) as caught:
+        settle("x", OPTIONS, [given])
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("value", ["", "UPPER:case", "a b", "a:b:c:", "-x"])
+def test_an_image_that_no_engine_could_pull_is_refused(value: str) -> None:
+    with pytest.raises(Usage, match="`--set image` must be"):
+        settle("x", OPTIONS, [f"image={value}"])
+
+
+# -- quoting ----------------------------------------------------------------------------------------------------------
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | _TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(_VALUES)
+def test_what_is_quoted_is_read_as_it_was(value: object) -> None:
+    assert yaml.safe_load(as_json(value)) == value
+    assert yaml.safe_load(f"a:\n  {as_block({'b': value}, 2)}\nc: 1") == {"a": {"b": value}, "c": 1}
+
+
+@given(_TEXTS)
+@example(" ")
+@example("x  \ny")
+@example("\n")
+def test_a_text_of_several_lines_is_read_as_it_was(value: str) -> None:
+    assert yaml.safe_load(f"a: {as_lines(value, 2)}\nb: 1") == {"a": value, "b": 1}
+    lines = f"def x():\n    return 1\n\n{value}\n"
+    assert yaml.safe_load(f"a: {as_lines(lines, 2)}\nb: 1") == {"a": lines, "b": 1}
+
+
+@pytest.mark.parametrize("word", ["$(HOME)", "$$", "5$", "$$(X)", "plain"])
+def test_kubernetes_reads_no_variable_where_a_user_wrote_a_dollar(word: str) -> None:
+    assert literal(word).replace("$$", "$") == word
+    assert "$(" not in literal(word).replace("$$", "")
+
+
+# -- templates --------------------------------------------------------------------------------------------------------
+
+
+def filled(directory: Path, template: str, **values: object) -> str:
+    (directory / "kubernetes.yml.j2").write_text(template)
+    return fill({"out": "kubernetes.yml.j2"}, values, directory)["out"]
+
+
+def test_a_template_of_the_users_own_is_used(tmp_path: Path) -> None:
+    assert filled(tmp_path, "{% for x in xs %}\n- {{ x | json }} # {{ x | remark }}\n{% endfor %}\n", xs=["a\nb"]) == (
+        '- "a\\nb" # a b\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "line", "what"),
+    [
+        ("a\n{{ nothing | json }}", 2, "`nothing` is undefined"),
+        ("a\nb\n{{ x }}", 3, "a text leaves the template unquoted"),
+        ("{{ x ~ 'y' }}", 1, "a text leaves the template unquoted"),
+        ("{{ [x] }}", 1, "a list leaves the template unquoted"),
+        ("a\n{% for %}", 2, "Expected"),
+        ("{{ x | jsom }}", 1, "No filter named"),
+        ("{{ x.y.z | json }}", 1, "has no attribute `y`"),
+    ],
+    ids=["undefined", "text", "joined", "list", "syntax", "filter", "attribute"],
+)
+def test_a_template_that_fails_is_told_at_its_line(tmp_path: Path, template: str, line: int, what: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        filled(tmp_path, template, x="text")
+    (problem,) = caught.value.problems
+    assert (problem.at.file, problem.at.line) == (str(tmp_path / "kubernetes.yml.j2"), line)
+    assert what in problem.what
+
+
+def test_a_template_that_makes_no_yaml_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_files({f"{tmp_path}/i.yml": SMALLEST, f"{tmp_path}/t/kubernetes.yml.j2": "a: {\n"})
+    out = tmp_path / "out.yml"
+    out.write_text("before")
+    argv = ("render", "kubernetes", "-i", f"{tmp_path}/i.yml", *SET, "--template", f"{tmp_path}/t", "-o", str(out))
+    told = tell(capsys, *argv)
+    assert (told.code, out.read_text()) == (2, "before")
+    assert "kubernetes.yml is no YAML" in told.lines[0]
+
+
+@pytest.mark.parametrize("what", ["nothing", "others"])
+def test_a_directory_without_a_template_is_refused(what: str, tmp_path: Path) -> None:
+    if what == "others":
+        (tmp_path / "kubernets.yml.j2").write_text("")
+    with pytest.raises(Usage, match="`--template`: "):
+        fill({"out": "kubernetes.yml.j2"}, {}, tmp_path if what == "others" else tmp_path / "none")
+
+
+def test_every_template_quotes_what_it_lets_out() -> None:
+    names = {name for target in TARGETS for name in find_target(target).templates.values()}
+    assert names <= {path.name for path in SHIPPED.iterdir()}
+    with pytest.raises(InvalidInput):
+        fill(dict.fromkeys(names, "kubernetes.yml.j2"), {"name": "x"})
+
+
+# -- reading again ----------------------------------------------------------------------------------------------------
+
+
+@examples(40)
+@given(st.lists(st.dictionaries(_TEXTS, _TEXTS, min_size=1, max_size=3), min_size=1, max_size=5))
+def test_documents_are_seen_as_yaml_sees_them(documents: list[dict[str, str]]) -> None:
+    made = "\n---\n".join(str(as_block(document, 0)) for document in documents)
+    found = []
+    for shape, texts in output.objects("x", made):
+        found.append({output.text_of(key, texts): output.text_of(value, texts) for key, value in shape.items()})
+    assert found == documents == output.documents("x", made)
+
+
+@examples(60)
+@given(st.lists(st.tuples(_TEXTS, st.integers(0, 2), st.lists(_TEXTS, min_size=1, max_size=3)), max_size=6), _TEXTS)
+def test_entries_of_a_list_are_read_once_where_they_differ_in_texts_only(
+    entries: list[tuple[str, int, list[str]]], after: str
+) -> None:
+    lines = ["list:"]
+    for said, number, inner in entries:
+        lines += [f"  - name: {as_json(said)}", f"    number: {number}", "    inner:"]
+        lines += [f"    - {as_json(one)}" for one in inner]
+    made = "\n".join([*lines, f"after: {as_json(after)}"])
+    ((shape, texts),) = output.objects("x", made)
+    assert output.text_of(shape["after"], texts) == after
+    kinds = [(number, len(inner)) for _, number, inner in entries]
+    once = [kind for place, kind in enumerate(kinds) if place == 0 or kinds[place - 1] != kind]
+    assert [(one["number"], len(one["inner"])) for one in shape["list"] or ()] == once
+    assert output.documents("x", made)[0]["after"] == after
+
+
+_BROKEN = ['a: "x', "a: [", "a: 'it\"s' \"", "\ta: 1", 'a: "\\q"', 'a: "x" "y"', 'a:\n  - "x"\n  - "x" "y"\n']
+_BROKEN += ['a:\n  - b: "x"\n  - b: "x"\n   c: "x"\n', 'a:\n  - b: "x"\n    c: "y"\n  - b: "x"\n    c: "y\n']
+
+
+@pytest.mark.parametrize("broken", _BROKEN)
+def test_what_is_no_yaml_is_never_taken_for_some(broken: str) -> None:
+    with pytest.raises(ValueError, match="x is no YAML"):
+        list(output.objects("x", f"a: 1\n---\n{broken}\n---\nb: 2\n"))
+
+
+# -- the command line ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_files({"inventory.yml": SMALLEST})
+    return tmp_path
+
+
+def test_what_is_rendered_goes_to_stdout_or_to_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = tell(capsys, "render", "kubernetes", *SET)
+    assert printed.code == 0
+    assert tell(capsys, "render", "kubernetes", *SET, "-o", "one.yml").lines == ("wrote one.yml",)
+    assert tell(capsys, "render", "kubernetes", *SET, "-o", ".").lines == ("wrote kubernetes.yml",)
+    assert (here / "one.yml").read_text() == (here / "kubernetes.yml").read_text() == printed.out
+    assert sorted(path.name for path in here.iterdir()) == ["inventory.yml", "kubernetes.yml", "one.yml"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (("kubernete",), "error: no target `kubernete`; did you mean `kubernetes`?"),
+        (("mesos",), f"error: no target `mesos`; it is one of {', '.join(TARGETS)}"),
+        ((), f"error: `tfprov render` needs a target; it is one of {', '.join(TARGETS)}"),
+        (("kubernetes", "--set", "imag=x"), "error: `kubernetes` has no option `imag`; did you mean `image`?"),
+        (("kubernetes", *SET, "-o", "inventory.yml/x"), "error: inventory.yml/x cannot be written: "),
+        (
+            ("kubernetes", *SET, "--set", "claim=a", "--set", "storage_class=b"),
+            "error: `--set claim` and `--set storage",
+        ),
+        (("kubernetes", *SET, "--set", "credential_key=../x"), "error: `--set credential_key` must be the key of a S"),
+        (("kubernetes",), "inventory.yml:3:13: error: no `image`: kubernetes has to pull it; give `--set image="),
+    ],
+    ids=["misspelt", "unknown", "none", "option", "no-place", "two-things", "path-as-key", "no-image"],
+)
+@pytest.mark.usefixtures("here")
+def test_what_cannot_be_is_told_in_one_line(
+    argv: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = tell(capsys, "render", *argv)
+    assert told.code == 2
+    assert len(told.lines) == 1
+    assert told.lines[0].startswith(line)
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_lists_what_can_be_set(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = tell(capsys, "render", target, "--list")
+    assert told.code == 0
+    assert all(f"  {name} " in told.out for name in options_of(find_target(target)))
+
+
+def test_all_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    told = tell(capsys, "render", "--list")
+    assert [line.split()[0] for line in told.out.splitlines()] == list(TARGETS)
+    assert render_command.name == "render"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_page_about_rendering_has_every_target_and_option(target: str) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "render.md").read_text()
+    assert f"| `{target}` |" in page or f"`{target}`" in page
+    missing = [name for name in options_of(find_target(target)) if not re.search(rf"[`=\s]{name}[`=\s,]", page)]
+    assert missing == []
+
+
+def test_quotes_in_values_end_no_quotes() -> None:
+    nasty = """a "b' #: {x} [y] \\\\ $(z) %s {{"""
+    text = SMALLEST.replace("[python, linear.py]", "[python, !unsafe '" + nasty.replace("'", "''") + "']")
+    for one in objects_of(text, "kubernetes", "image=img:v1"):
+        if one["metadata"]["name"] == "linear-worker-0" and one["kind"] == "Job":
+            command = one["spec"]["template"]["spec"]["containers"][0]["command"]
+            assert command[1] == literal(nasty)
+
+
+def test_rendering_is_the_same_every_time() -> None:
+    assert files_of(SMALLEST, "jobset", "image=img:v1") == files_of(SMALLEST, "jobset", "image=img:v1")
+
+
+# -- data that tfprov's own hosts fetch ---------------------------------------------------------------------------------
+
+FETCHED = """\
+all:
+  vars:
+    tfprov:
+      cluster: linear
+      image: {name: train}
+      command: [python, train.py]
+      flags: {data_dir: "{{ data_dir }}"}
+      data:
+        fetch: [{url: "https://data.example.com/train", sha256: SUM}]
+  children:
+    worker: {hosts: {localhost: }}
+""".replace("SUM", "a1" * 32)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_data_that_hosts_would_fetch_is_refused_at_its_line(target: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        files_of(FETCHED, target)
+    told = [str(problem) for problem in raised.value.problems]
+    assert any(
+        line.startswith("inventory.yml:9:") and "`data.fetch` is for hosts of tfprov" in line for line in told
+    ), told
+
+
+def test_kubernetes_can_have_it_from_a_claim() -> None:
+    (text,) = files_of(FETCHED, "kubernetes", "data_claim=digits").values()
+    assert '"--data_dir=/data"' in text
+    assert "claimName" in text

@@ -1,0 +1,261 @@
+"""Compose and Swarm: the services of a file, against what the reference promises and what it gets wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+
+from tests.support.clusters import inventories
+from tests.support.door import tell
+from tests.support.examples import examples
+from tests.support.render_wiring import IMAGE, assert_told, by_service, services
+from tests.support.rendered import cluster_of, files_of
+from tests.support.vaults import encrypted, value
+from tfprov.errors import InvalidInput, Usage
+
+ECOSYSTEM = """
+all:
+  vars:
+    tfprov:
+      cluster: mnist
+      image: {name: "img:v1"}
+      command: [python, mnist.py]
+      flags: {data_dir: "hdfs://namenode/data_dir", train_dir: "hdfs://namenode/train_dir"}
+      port: 5000
+  children:
+    ps: {hosts: {a: }}
+    worker: {hosts: {"b[1:2]": }}
+    tensorboard:
+      hosts: {b1: }
+      vars: {tfprov: {command: [tensorboard, "--logdir=hdfs://namenode/train_dir"], port: 6006}}
+"""
+"""The defaults of the reference's template for Swarm."""
+TARGETS = ("compose", "swarm")
+each = pytest.mark.parametrize("target", TARGETS)
+
+
+def with_setting(text: str) -> str:
+    """Return the inventory with one more setting for all."""
+    return ECOSYSTEM.replace("      port: 5000", f"      port: 5000\n      {text}")
+
+
+@each
+def test_the_references_defaults_are_four_services(target: str) -> None:
+    found = services(files_of(ECOSYSTEM, target))
+    assert list(found) == ["ps-0", "worker-0", "worker-1", "tensorboard-0"]
+    assert found["worker-1"]["image"] == "img:v1"
+    assert found["worker-1"]["entrypoint"] == [
+        "python", "mnist.py", "--job_name=worker", "--task_index=1", "--ps_hosts=ps-0:5000",
+        "--worker_hosts=worker-0:5000,worker-1:5000", "--data_dir=hdfs://namenode/data_dir",
+        "--train_dir=hdfs://namenode/train_dir",
+    ]  # fmt: skip
+    assert found["tensorboard-0"]["entrypoint"][0] == "tensorboard"
+
+
+@each
+def test_without_a_tensorboard_there_are_three(target: str) -> None:
+    inventory = ECOSYSTEM[: ECOSYSTEM.index("    tensorboard:")]
+    assert list(services(files_of(inventory, target))) == ["ps-0", "worker-0", "worker-1"]
+
+
+@each
+def test_the_images_own_entrypoint_is_not_in_the_way(target: str) -> None:
+    # The reference gave `command`, which an image with an ENTRYPOINT takes for that program's arguments.
+    for service in services(files_of(ECOSYSTEM, target)).values():
+        assert service["entrypoint"]
+        assert "command" not in service
+
+
+@each
+def test_an_empty_image_is_refused_at_its_line(target: str) -> None:
+    # The reference rendered null.
+    with pytest.raises(InvalidInput, match=r"inventory.yml:6:15: error: `image.name` must not be empty"):
+        files_of(ECOSYSTEM.replace("img:v1", ""), target)
+
+
+@each
+def test_no_port_of_a_server_is_published(target: str) -> None:
+    for name, service in services(files_of(ECOSYSTEM, target)).items():
+        if name != "tensorboard-0":
+            assert "ports" not in service
+
+
+def test_a_tensorboard_is_reached_from_this_machine_only() -> None:
+    found = services(files_of(ECOSYSTEM, "compose"))
+    assert found["tensorboard-0"]["ports"] == ["127.0.0.1:6006:6006"]
+    assert "ports" not in services(files_of(ECOSYSTEM, "swarm"))["tensorboard-0"]
+    published = services(files_of(ECOSYSTEM, "swarm", "publish=8006"))["tensorboard-0"]["ports"]
+    assert published == [{"target": 6006, "published": 8006, "protocol": "tcp", "mode": "host"}]
+
+
+def test_what_ended_well_is_not_started_again() -> None:
+    for service in services(files_of(ECOSYSTEM, "swarm")).values():
+        assert service["deploy"]["restart_policy"] == {"condition": "on-failure", "max_attempts": 3}
+        assert service["deploy"]["endpoint_mode"] == "dnsrr"
+    for service in services(files_of(ECOSYSTEM, "compose")).values():
+        assert service["restart"] == "on-failure:3"
+    never = with_setting("restart: never")
+    assert services(files_of(never, "compose"))["ps-0"]["restart"] == "no"
+    assert services(files_of(never, "swarm"))["ps-0"]["deploy"]["restart_policy"] == {"condition": "none"}
+
+
+def test_the_chief_starts_everybody_else() -> None:
+    found = services(files_of(ECOSYSTEM, "compose"))
+    assert {name: service.get("depends_on") for name, service in found.items() if service.get("depends_on")} == {
+        "worker-0": ["ps-0", "worker-1", "tensorboard-0"]
+    }
+
+
+@each
+def test_the_chiefs_files_are_in_one_volume_with_those_who_read_them(target: str) -> None:
+    def volumes(service: dict[str, Any]) -> list[str]:
+        return [volume["source"] for volume in service["volumes"]]
+
+    (text,) = files_of(ECOSYSTEM, target).values()
+    found = {name: volumes(service) for name, service in yaml.safe_load(text)["services"].items()}
+    assert found == {
+        "ps-0": ["checkpoints"], "worker-0": ["checkpoints"], "worker-1": ["worker-1"], "tensorboard-0": ["checkpoints"],
+    }  # fmt: skip
+    assert yaml.safe_load(text)["volumes"] == {"checkpoints": {}, "worker-1": {}}
+
+
+def test_volumes_belong_to_a_node_so_the_chief_and_its_readers_are_kept_on_one() -> None:
+    def places(*given: str) -> dict[str, list[str]]:
+        found = services(files_of(ECOSYSTEM, "swarm", *given))
+        return {name: one["deploy"].get("placement", {}).get("constraints", []) for name, one in found.items()}
+
+    manager, named = ["node.role == manager"], ["node.hostname == big"]
+    assert places() == {"ps-0": [], "worker-0": manager, "worker-1": [], "tensorboard-0": manager}
+    assert places("node=big") == {"ps-0": [], "worker-0": named, "worker-1": [], "tensorboard-0": named}
+    assert places("place=hosts")["worker-1"] == ["node.hostname == b2"]
+
+
+def test_limits_and_gpus() -> None:
+    inventory = with_setting("memory: 1.5g\n      cpus: 2.5\n      gpus: 2\n      pids: 100")
+    found = services(files_of(inventory, "compose"))
+    assert (found["ps-0"]["mem_limit"], found["ps-0"]["cpus"], found["ps-0"]["pids_limit"]) == ("1536m", 2.5, 100)
+    devices = found["worker-0"]["deploy"]["resources"]["reservations"]["devices"]
+    assert devices == [{"driver": "nvidia", "count": 2, "capabilities": ["gpu"]}]
+    assert "deploy" not in found["ps-0"]
+    stack = services(files_of(inventory, "swarm"))["worker-0"]["deploy"]["resources"]
+    assert stack["limits"] == {"cpus": "2.5", "memory": "1536m"}
+    assert stack["reservations"]["generic_resources"] == [
+        {"discrete_resource_spec": {"kind": "NVIDIA-GPU", "value": 2}}
+    ]
+    with pytest.raises(InvalidInput, match=r"yml:10:\d+: error: `gpus: all`: a swarm counts GPUs"):
+        files_of(with_setting("gpus: all"), "swarm")
+
+
+@each
+def test_a_dollar_stays_one(target: str) -> None:
+    hard = '$HOME ${X:-y} $$ it\'s "q" \\ #: é'
+    inventory = with_setting(f"env: {{HARD: {yaml.dump(hard, default_style=chr(39)).strip()}}}")
+    inventory = inventory.replace("hdfs://namenode/data_dir", "$(id) $HOME {{ '{{ x }}' }}")
+    for told in by_service(files_of(inventory, target)):
+        assert told.env.get("HARD") == (None if told.task == "tensorboard/0" else hard)
+    (worker,) = (told for told in by_service(files_of(inventory, target)) if told.task == "worker/0")
+    assert "--data_dir=$(id) $HOME {{ x }}" in worker.argv
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "slurm"])
+def test_what_is_secret_is_asked_of_the_environment(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (ciphertext,) = encrypted("tell-nobody")
+    Path("password").write_text("open sesame")
+    Path("inventory.yml").write_text(with_setting(f"env:\n        TOKEN: {value(ciphertext, 10)}"))
+    told = tell(capsys, "render", target, "--vault-password-file", "password")
+    assert told.code == 0
+    assert "${TOKEN:?is secret and not in this file}" in told.out
+    assert "tell-nobody" not in told.out
+    refused = tell(capsys, "render", "marathon", "--vault-password-file", "password", "--set", "checkpoints=/shared")
+    assert refused.code == 2
+    assert "`env.TOKEN` is secret, and others can read what is rendered" in refused.lines[0]
+
+
+def test_code_lies_where_it_is() -> None:
+    inventory = with_setting("code: ./program")
+    found = services(files_of(inventory, "compose"))["worker-0"]
+    assert found["working_dir"] == "/code"
+    assert found["environment"]["PYTHONPATH"] == "/tfprov"
+    bound = {volume["target"]: volume for volume in found["volumes"] if volume["type"] == "bind"}
+    assert set(bound) == {"/code", "/tfprov/tfprov"}
+    assert all(volume["read_only"] for volume in bound.values())
+    own = with_setting("code: ./program\n      env: {PYTHONPATH: /mine}")
+    assert services(files_of(own, "compose"))["worker-0"]["environment"]["PYTHONPATH"] == "/tfprov:/mine"
+    with pytest.raises(InvalidInput, match="swarm does not bring `code` to its tasks"):
+        files_of(inventory, "swarm")
+    assert "volumes" in services(files_of(inventory, "swarm", "code=image"))["worker-0"]
+
+
+def test_an_image_that_is_built_is_built_by_compose() -> None:
+    built = ECOSYSTEM.replace('{name: "img:v1"}', '{build: ./image, build_args: {PACKAGES: "a==1 $b"}}')
+    (text,) = files_of(built, "compose").values()
+    found = yaml.safe_load(text)["services"]["ps-0"]
+    assert found["image"] == "tfprov-compose/mnist"
+    assert found["build"]["context"] == str(Path("image").absolute())
+    assert found["build"]["args"] == {"PACKAGES": "a==1 $$b"}
+    with pytest.raises(InvalidInput, match=r"`image\.build` is not in a registry: swarm has to pull it"):
+        files_of(built, "swarm")
+    assert services(files_of(built, "compose", "image=other:1"))["ps-0"]["image"] == "other:1"
+
+
+WRONG: list[tuple[str, str, list[str], str]] = [
+    ("swarm", "data: {path: data}", [], "`data.path` must be an absolute path: it is one of"),
+    ("compose", 'command: [python, "a\\nb"]', [], "must be one line"),
+    ("swarm", 'mounts: [{source: /d, target: "/x\\ny"}]', [], "must be one line"),
+]
+
+
+@pytest.mark.parametrize(("target", "setting", "given", "said"), WRONG, ids=[one[1] for one in WRONG])
+def test_what_cannot_be_rendered(target: str, setting: str, given: list[str], said: str) -> None:
+    inventory = (
+        ECOSYSTEM.replace("      command: [python, mnist.py]\n", "") if setting.startswith("command") else ECOSYSTEM
+    )
+    inventory = inventory.replace("      port: 5000", f"      port: 5000\n      {setting}")
+    with pytest.raises(InvalidInput, match=said):
+        files_of(inventory, target, *given)
+
+
+def test_a_stacks_names_fit_into_dns() -> None:
+    longest = ECOSYSTEM.replace("cluster: mnist", f"cluster: {'a' * 40}")
+    assert services(files_of(longest, "swarm"))
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "said"),
+    [
+        (
+            "compose",
+            "publish=everywhere",
+            "`--set publish` must be an IPv4 address, such as 127.0.0.1, not `everywhere`",
+        ),
+        ("swarm", "publish=0", "`--set publish` must be a whole number from 1 to 65535, not `0`"),
+        ("swarm", "node=a b", "`--set node` must be the host name of a node, not `a b`"),
+        ("swarm", "node=big\n", "`--set node` must be the host name of a node"),
+    ],
+)
+def test_wrong_options(target: str, given: str, said: str) -> None:
+    with pytest.raises(Usage, match=said):
+        files_of(ECOSYSTEM, target, given)
+
+
+@each
+@examples(15)
+@given(inventory=inventories())
+def test_every_task_is_told_who_it_is(target: str, inventory: str) -> None:
+    options = [IMAGE, "code=image"] if target == "swarm" else [IMAGE]
+    cluster = cluster_of(inventory, target, *options)
+    assert_told(inventory, cluster, list(by_service(files_of(inventory, target, *options))))
+
+
+def test_it_can_be_rendered_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("inventory.yml").write_text(ECOSYSTEM)
+    assert tell(capsys, "render", "compose", "-o", "compose.yml").code == 0
+    assert yaml.safe_load(Path("compose.yml").read_text())["services"]

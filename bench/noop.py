@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.support.images import STANDIN
+from tests.support.paths import STANDIN
 
 from .bed import Bed
 from .measure import Figure, Ran, compared, in_turn, run, say, seconds

@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from tests.strategies import CASES, Case
-from tests.support.images import ROOT
+from tests.support.paths import ROOT
 from tfprov.checkpoint import checkpoints
 
 from .measure import Figure, environment, say

@@ -6,7 +6,9 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.support.budget import Budget
+pytest.register_assert_rewrite("tests.support")  # asserts there say as much as those of tests
+
+from tests.support.budget import Budget  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:

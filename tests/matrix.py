@@ -17,13 +17,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.strategies import CASES, README, RECORD, replaced
+from tests.support.paths import ROOT
 from tfprov.files import replace
 
-ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "build" / "matrix.xml"
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup")
 

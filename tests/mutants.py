@@ -58,8 +58,8 @@ from tests.mutation.children import Pool, copy_tree, import_others, run_tests
 from tests.mutation.lines import Record, records
 from tests.mutation.mutate import Mutant, is_valid, mutants
 from tests.mutation.select import Uses, stages
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 PURE = (
     "tfprov/checkpoint.py",
     "tfprov/config/*",

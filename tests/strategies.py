@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.paths import ROOT
 from tfprov.files import replace
 
-README = Path(__file__).parents[1] / "README.md"
+README = ROOT / "README.md"
 RECORD = Path(__file__).with_name("matrix.json")
 """By the name of a case: when it last survived on hosts of its own."""
 ALWAYS = ("digits-async", "all-reduce")

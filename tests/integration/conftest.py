@@ -14,14 +14,14 @@ from tests.support.budget import IMAGES_BUILT
 from tests.support.command_line import python
 from tests.support.engine import Engine
 from tests.support.images import Images
-from tests.support.local import PROGRAMS
+from tests.support.paths import PROGRAMS, ROOT
 from tests.support.programs import Hosts
 from tests.support.testhosts import Lab
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-FAILURES = Path(__file__).parents[2] / "build" / "failures"
+FAILURES = ROOT / "build" / "failures"
 """Where logs and `inspect` output of failed tests are kept: a directory each, named as the test."""
 
 FAILED = pytest.StashKey[bool]()

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.images import Images
-from tests.support.local import LONG, Local, local, rest_of, until
+from tests.support.local import Local, local, rest_of
+from tests.support.paths import ROOT
 from tests.support.remote import Cluster, cluster, standin, training
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
+from tests.support.waiting import LONG, until
 from tests.support.warm import AnyProcess
 from tfprov.hosts import docker_exec
 from tfprov.hosts.docker_labels import container_name
@@ -25,7 +27,7 @@ from tfprov.hosts.docker_labels import container_name
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-SCREENSHOT = Path(__file__).parents[2] / "build" / "screenshots" / "tensorboard-loss.png"
+SCREENSHOT = ROOT / "build" / "screenshots" / "tensorboard-loss.png"
 """What the browser has drawn, for people; of the last time the test was run."""
 
 BOARD = "tensorboard/0"

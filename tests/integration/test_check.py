@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from tests.support.images import Images
-from tests.support.local import LONG, until
 from tests.support.remote import Cluster, cluster, standin
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
+from tests.support.waiting import LONG, until
 
 SERVER = (
     "import socket, threading; server = socket.create_server(('0.0.0.0', 2222)); "

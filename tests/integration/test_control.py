@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.local import LONG, until
 from tests.support.remote import Cluster, cluster, standin
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
+from tests.support.waiting import LONG, until
 from tfprov.engine.locking.facts import Facts
 from tfprov.engine.locking.host import HostLock
 from tfprov.errors import HostError, Locked, Unreachable

@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from tests.strategies import QUALITY
-from tests.support.local import PROGRAMS, Local, local, until
+from tests.support.local import Local, local
+from tests.support.paths import PROGRAMS
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.tensorflow
 

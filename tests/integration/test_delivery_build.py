@@ -10,11 +10,11 @@ from typing import Any
 import docker
 import pytest
 
-from tests.integration.test_delivery_push import machine
+from tests.support.delivery import machine
 from tests.support.engine import Engine as PrivateEngine
+from tests.support.files import write
 from tests.support.images import Images
 from tests.support.testhosts import Lab
-from tests.unit.delivery.test_code import write
 from tfprov.delivery.build import LABEL, SHOWN, build, export
 from tfprov.delivery.context import pack_context
 from tfprov.delivery.layout import Layout

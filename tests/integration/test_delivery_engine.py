@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.delivery_images import OciArchive
 from tests.support.engine import Engine
-from tests.support.local import LONG
+from tests.support.waiting import LONG
 from tfprov.delivery.archive import load
 from tfprov.delivery.code import Code, pack
 from tfprov.delivery.layer import append

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_delivery_push import OURS, clean, machine, names, random_image
+from tests.support.delivery import OURS, clean, machine, names, random_image
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tfprov.delivery.layout import Layout

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,11 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.delivery_images import code, config, tar
+from tests.support.delivery import OURS, Watched, brought, clean, machine, names, random_image
+from tests.support.delivery_images import code
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
+from tests.support.paths import ROOT
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tfprov.delivery.build import export
@@ -23,26 +25,16 @@ from tfprov.delivery.handing import Handing
 from tfprov.delivery.holdings import heeded
 from tfprov.delivery.layer import compose
 from tfprov.delivery.layout import Layout
-from tfprov.delivery.oci import DOCKER_CONFIG, DOCKER_LAYER, Image, write_manifest
-from tfprov.delivery.push import Pushed, forget, present, push
+from tfprov.delivery.oci import Image
+from tfprov.delivery.push import Pushed, forget, present
 from tfprov.delivery.saved import saved
 from tfprov.delivery.stages import REPOSITORY, STAGE
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.machine import Here, Machine, Remote
-from tfprov.hosts.ssh import SSH
-from tfprov.hosts.ssh_target import Target
 
-OURS = "tfprov/push-test"
 DOCUMENTS = 8_000
 """Bytes of manifests, configurations and headers that one pull takes at most."""
-
-
-def machine(host: Host) -> Remote:
-    """Return a test host as delivery sees it."""
-    bed = host.bed
-    target = Target(host.name, host.address, host.port, host.user, (bed.key,), known_hosts=(bed.known_hosts,))
-    return Remote(SSH(target))
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +61,6 @@ def node(lab: Lab) -> Iterator[Host]:
     clean(host)
 
 
-def clean(host: Host) -> None:
-    for image in host.client.images.list():
-        for name in image.tags:
-            if name.startswith(OURS):
-                host.client.images.remove(name, force=True)
-
-
 @pytest.fixture
 def remote(node: Host) -> Iterator[Remote]:
     made = machine(node)
@@ -83,54 +68,10 @@ def remote(node: Host) -> Iterator[Remote]:
     made.close()
 
 
-class Watched:
-    """What a push tells while it goes on."""
-
-    def __init__(self, at: int | None = None, then: Callable[[], object] = lambda: None) -> None:
-        self.told: list[tuple[int, int]] = []
-        self.notes: list[str] = []
-        self._at, self._then = at, then
-
-    def progress(self, sent: int, total: int) -> None:
-        assert 0 < sent <= total
-        assert not self.told or sent > self.told[-1][0]
-        self.told.append((sent, total))
-        if self._at is not None and sent >= self._at:
-            self._at = None
-            self._then()
-
-    @property
-    def sent(self) -> int:
-        return self.told[-1][0] if self.told else 0
-
-
-def brought(to: Machine, layout: Layout, image: Image, tag: str, watched: Watched | None = None) -> Pushed:
-    seen = watched or Watched()
-    pushed = push(to, layout, image, f"{OURS}:{tag}", seen.progress, seen.notes.append, (0, 0, 1))
-    assert pushed.sent == seen.sent
-    return pushed
-
-
-def random_image(layout: Layout, *sizes: int, **changes: Any) -> Image:
-    """Return an image that no host has, with layers of `sizes` bytes."""
-    layers = [tar({f"{number}": os.urandom(size)}) for number, size in enumerate(sizes)]
-    document = json.dumps(json.loads(config(layers)) | changes).encode()
-    blobs = tuple(layout.blobs.write(layer, DOCKER_LAYER) for layer in layers)
-    manifest, written = write_manifest(layout.blobs.write(document, DOCKER_CONFIG), blobs)
-    layout.blobs.write(written, manifest.media_type)
-    return layout.image(manifest)
-
-
 def load(host: Host, layout: Layout, image: Image, name: str) -> None:
     """Put an image on a host as somebody would who does not know of us."""
     for _ in host.client.api.load_image(saved(layout, image, name, image.layers)):  # type: ignore[no-untyped-call]
         pass
-
-
-def names(host: Host) -> set[str]:
-    """Return all names that images have on a host, also those by digest, and `<none>` for an image without a name."""
-    listed = host.client.api.images(all=True)
-    return {name for it in listed for name in [*(it["RepoTags"] or ()), *(it["RepoDigests"] or ())] or ["<none>"]}
 
 
 def tags(host: Host) -> set[str]:
@@ -375,7 +316,7 @@ def test_an_engine_that_does_not_reach_our_loopback_gets_it_as_an_archive(node: 
 LOCALLY = """
 import sys
 from pathlib import Path
-from tests.integration.test_delivery_push import OURS, brought, random_image
+from tests.support.delivery import OURS, brought, random_image
 from tfprov.delivery.layout import Layout
 from tfprov.hosts.machine import Here
 
@@ -388,7 +329,7 @@ here.close()
 def test_the_engine_of_this_machine_pulls_as_any_other(private_engine: PrivateEngine, tmp_path: Path) -> None:
     """The tests' engine has a network of its own: whoever is in there sees it as a user sees the machine's."""
     command = [*private_engine.network.enter, sys.executable, "-c", LOCALLY, str(tmp_path), str(private_engine.socket)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("pull\n", "")
     private_engine.client.images.remove(f"{OURS}:local")
 
@@ -435,7 +376,8 @@ def test_an_engine_that_wants_all_layers_gets_all(node: Host, remote: Remote, la
 MEMORY = """
 import json, os, sys
 from pathlib import Path
-from tests.integration.test_delivery_push import push, random_image
+from tfprov.delivery.push import push
+from tests.support.delivery import random_image
 from tfprov.delivery.layout import Layout
 from tfprov.delivery.oci import DOCKER_CONFIG, DOCKER_LAYER, write_manifest
 from tfprov.hosts.machine import Remote
@@ -487,7 +429,7 @@ def test_memory_does_not_grow_with_the_image(lab: Lab, tmp_path: Path) -> None:
     arguments = [tmp_path / "images", lab.bed.key, lab.bed.known_hosts, 300 * 1024 * 1024 // 65536 * 65536]
     hosts = [f"{host.name},{host.address}" for host in (pulling, loading)]
     command = [sys.executable, "-c", MEMORY, *map(str, arguments), *hosts]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     ways, before, after = json.loads(done.stdout)
     assert ways == ["pull", "load"]

@@ -13,12 +13,11 @@ from typing import Any
 import docker
 import pytest
 
-from tests.support.bench import container, until
+from tests.support.bench import container
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
-from tests.support.local import LONG
-from tests.support.webserver import WebServer, serving
-from tests.unit.hosts.test_fetch import BIG, Listener
+from tests.support.waiting import LONG, until
+from tests.support.webserver import BIG, Listener, WebServer, serving
 from tfprov.errors import HostError
 from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.docker_labels import data_name

@@ -1,98 +1,21 @@
 """The docker runtime keeps the contract that the others keep, on a real engine; and what only containers have."""
 
-import io
 import re
-import socket
-import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.bench import Bench, container, until
+from tests.support.bench import container
+from tests.support.contract import LAWS, LAWS_OF_FILES, the_end_of_a_file_can_be_read_alone
+from tests.support.docker_bench import DockerBench
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
-from tests.support.ports import free_port
-from tests.unit import test_contract as contract
+from tests.support.waiting import until
 from tfprov.errors import HostError
-from tfprov.hosts.base import NOTHING
-from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.docker_labels import container_name
-from tfprov.hosts.engine_api import Engine
-from tfprov.hosts.probe import stays_open
-from tfprov.model.cluster import Task
-from tfprov.model.state import Box, Container, Mount, State
-
-
-class DockerBench(Bench):
-    """Tasks in containers of the tests' engine, published on its own address."""
-
-    def __init__(self, engine: PrivateEngine, image: str) -> None:
-        self.client = engine.client
-        self.address = str(engine.network.inside)
-        self.image = str(engine.client.images.get(image).id)
-        self.answered: dict[tuple[str, ...], tuple[int, str]] = {}
-        api = Engine.local("h", Path(engine.socket))
-        self.docker = DockerRuntime(api, "contract", self.answers_at, lambda argv: self.answered[tuple(argv)])
-        self.runtime = self.docker
-
-    def answers_at(self, address: str, port: int) -> bool:
-        try:
-            with socket.create_connection((address, port), 1) as connection:
-                return stays_open(connection)
-        except OSError:
-            return False
-
-    def start(self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING) -> Container:
-        task = wanted.task
-        placed = replace(
-            wanted,
-            task=Task(task.job, task.index, task.role, task.host, self.address, task.port),
-            checkpoint_dir="/checkpoints",
-            box=wanted.box or Box(self.image, address=self.address),
-        )
-        self.docker.start(placed, run, restore)
-        return placed
-
-    def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:
-        said = "; ".join(f"echo '{line}'" for line in lines) or "true"
-        self.start(container(argv=["sh", "-c", f"{said}; exit {code}"], **changes))
-        self.becomes(State.EXITED)
-
-    def save(self, task: str, name: str, data: bytes) -> None:
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as archive:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-        found = self.client.containers.list(all=True, filters={"label": f"tfprov.task={task}"})
-        assert found[0].put_archive("/checkpoints", buffer.getvalue())
-
-    def start_unstartable(self) -> None:
-        self.start(container(argv=["no-such-program"]))
-
-    def start_answering(self) -> Container:
-        port = free_port()
-        started = self.start(container(argv=["nc", "-ll", "-p", str(port), "-e", "/bin/cat"], port=port))
-        until(lambda: self.docker.serves(started.task))
-        return started
-
-    def answers(self, argv: Sequence[str], code: int, output: str) -> None:
-        self.answered[tuple(argv)] = code, output
-
-    def inspect(self, task: str = "worker/0") -> dict[str, Any]:
-        facts: dict[str, Any] = self.client.api.inspect_container(container_name("contract", task))
-        return facts
-
-    def close(self) -> None:
-        for made in self.client.containers.list(all=True, filters={"label": "tfprov.cluster=contract"}):
-            made.remove(force=True)
-        for volume in self.client.volumes.list(filters={"label": "tfprov.cluster=contract"}):
-            volume.remove(force=True)
-        self.docker.engine.close()
+from tfprov.model.state import Box, Mount, State
 
 
 @pytest.fixture
@@ -104,43 +27,19 @@ def bench(engine: PrivateEngine, images: Images) -> Iterator[DockerBench]:
         made.close()
 
 
-_OF_THE_CONTRACT: tuple[Callable[..., None], ...] = (
-    contract.test_a_started_task_runs_with_the_spec_and_the_run_it_was_given,
-    contract.test_a_task_is_never_started_twice,
-    contract.test_whether_a_task_serves_is_asked_at_its_port,
-    contract.test_a_stopped_task_has_ended_because_it_was_stopped,
-    contract.test_to_stop_what_does_not_run_changes_nothing,
-    contract.test_a_task_that_is_done_is_not_restarted,
-    contract.test_a_removed_task_leaves_no_trace,
-    contract.test_a_task_that_runs_is_not_removed,
-    contract.test_tasks_do_not_touch_each_other,
-    contract.test_the_files_of_a_task_can_be_listed_and_read,
-    contract.test_to_open_what_is_not_there_is_an_error_of_the_host,
-    contract.test_a_command_gives_its_exit_code_and_all_it_prints,
-    contract.test_a_command_beside_a_task_gives_its_exit_code,
-)
-
-
-@pytest.mark.parametrize("law", _OF_THE_CONTRACT, ids=lambda law: law.__name__.removeprefix("test_"))
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_the_contract_of_a_runtime(bench: DockerBench, law: Callable[..., None]) -> None:
     law(bench)
 
 
-_WITH_FILES: tuple[Callable[..., None], ...] = (
-    contract.test_restored_files_are_there_before_the_task_starts,
-    contract.test_a_restored_file_takes_the_place_of_its_namesake_alone,
-    contract.test_nothing_starts_where_a_file_cannot_be_restored,
-)
-
-
-@pytest.mark.parametrize("law", _WITH_FILES, ids=lambda law: law.__name__.removeprefix("test_"))
+@pytest.mark.parametrize("law", LAWS_OF_FILES, ids=lambda law: law.__name__)
 def test_the_contract_for_restored_files(bench: DockerBench, tmp_path: Path, law: Callable[..., None]) -> None:
     law(bench, tmp_path)
 
 
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
 def test_the_end_of_a_file_can_be_read_alone(bench: DockerBench, runs: bool) -> None:
-    contract.test_the_end_of_a_file_can_be_read_alone(bench, runs)  # type: ignore[arg-type]
+    the_end_of_a_file_can_be_read_alone(bench, runs)
 
 
 @pytest.mark.parametrize("code", [0, 3])

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.local import LONG, Local, local, until
+from tests.support.local import Local, local
 from tests.support.remote import Cluster, cluster
 from tests.support.testhosts import Lab
-from tests.support.webserver import WebServer, serving
-from tests.unit.hosts.test_fetch import BIG
+from tests.support.waiting import LONG, until
+from tests.support.webserver import BIG, WebServer, serving
 
 READER = """
 import os, socket, sys

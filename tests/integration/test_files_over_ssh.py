@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_docker_runtime import DockerBench
-from tests.integration.test_ssh import target
-from tests.integration.test_ssh_engine import docker_command
 from tests.support.bench import container
+from tests.support.docker_bench import DockerBench, docker_command
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
+from tests.support.ssh_targets import target
 from tests.support.sshd import Sshd, program, sshd
 from tfprov.errors import HostError
 from tfprov.hosts.engine_api import Engine

@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.engine import Engine, answers
 from tests.support.images import Images
-from tests.support.local import LONG, until
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
+from tests.support.waiting import LONG, until
 
 SERVE = ["nc", "-ll", "-p", "2222", "-e", "/bin/cat"]
 

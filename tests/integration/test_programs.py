@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs import PROGRAMS, Hosts, whole
+from tests.support.paths import PROGRAMS
+from tests.support.programs import Hosts, whole
 
 pytestmark = pytest.mark.tensorflow
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.images import STANDIN, Images
-from tests.support.local import LONG, until
+from tests.support.images import Images
+from tests.support.paths import STANDIN
 from tests.support.remote import Cluster, cluster, standin
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
+from tests.support.waiting import LONG, until
 from tests.support.warm import AnyProcess
 from tfprov.hosts import docker_exec
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.images import Images
-from tests.support.local import LONG
 from tests.support.remote import Cluster, cluster, training
 from tests.support.testhosts import Lab
+from tests.support.waiting import LONG
 
 pytestmark = pytest.mark.tensorflow
 

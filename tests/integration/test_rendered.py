@@ -16,11 +16,11 @@ import pytest
 
 from tests.support.engine import Engine
 from tests.support.images import Images
-from tests.support.local import LONG, PROGRAMS, until
+from tests.support.paths import PROGRAMS, ROOT
 from tests.support.ports import free_ports
 from tests.support.slurm import Allocation
+from tests.support.waiting import LONG, until
 
-ROOT = Path(__file__).parents[2]
 STANDIN = """
 all:
   vars:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs import PROGRAMS, Hosts, Process, addresses, python, verify, whole
+from tests.support.paths import PROGRAMS
+from tests.support.programs import Hosts, Process, addresses, python, verify, whole
 from tfprov.checkpoint import parse_state
 from tfprov.wiring import Wiring, to_tf_config
 

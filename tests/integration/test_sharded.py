@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.local import Local, local, until
+from tests.support.local import Local, local
 from tests.support.programs import read_back
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.tensorflow
 

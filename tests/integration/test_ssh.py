@@ -9,28 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.local import LONG, until
+from tests.support.ssh_targets import failing, target
 from tests.support.sshd import Sshd, program, sshd
-from tfprov.errors import HostError, TfprovError, Unreachable
+from tests.support.waiting import LONG, until
+from tfprov.errors import TfprovError, Unreachable
 from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden, TimedOut
 from tfprov.hosts.processes import identity
 from tfprov.hosts.ssh import SSH, Hold
 from tfprov.hosts.ssh_stream import Stream
-from tfprov.hosts.ssh_target import Target
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
-
-
-def target(server: Sshd, **values: Any) -> Target:
-    usual: dict[str, Any] = {
-        "name": "h1", "address": "127.0.0.1", "port": server.port,
-        "key_files": (server.user_key,), "known_hosts": (server.known_hosts,),
-    }  # fmt: skip
-    return Target(**usual | values)
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +41,6 @@ def own(tmp_path: Path) -> Iterator[Sshd]:
     """An sshd that the test may break."""
     with sshd(tmp_path / "own") as running:
         yield running
-
-
-def failing(function: Callable[[], object], kind: type[HostError] = HostError) -> str:
-    """The message with which `function` fails: exactly of that kind, on one line, with the host's name in front."""
-    with pytest.raises(HostError) as caught:
-        function()
-    assert type(caught.value) is kind, repr(caught.value)
-    message = str(caught.value)
-    assert message.startswith("h1: ")
-    assert "\n" not in message
-    return message
 
 
 # -- commands -------------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_ssh import failing, target
-from tests.support.local import LONG, until
+from tests.support.ssh_targets import failing, target
 from tests.support.sshd import Sshd, fingerprint, make_key, program, sshd
+from tests.support.waiting import LONG, until
 from tfprov.errors import Unreachable
 from tfprov.hosts.foreign import Dropped
 from tfprov.hosts.ssh import SSH

@@ -23,11 +23,12 @@ from typing import Any
 import docker
 import pytest
 
-from tests.integration.test_ssh import failing, target
+from tests.support.docker_bench import docker_command
 from tests.support.engine import Engine as PrivateEngine
-from tests.support.local import until
 from tests.support.ports import free_port
+from tests.support.ssh_targets import failing, target
 from tests.support.sshd import Sshd, program, sshd
+from tests.support.waiting import until
 from tfprov.errors import HostError
 from tfprov.hosts import docker_exec
 from tfprov.hosts.docker import DockerRuntime
@@ -40,11 +41,6 @@ from tfprov.hosts.ssh_link import CHANNELS
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 IMAGE = f"tfprov-test-{uuid.uuid4().hex[:8]}:tiny"
-
-
-def docker_command(engine: PrivateEngine) -> tuple[str, ...]:
-    """Return the command that finds the tests' engine."""
-    return ("docker", "-H", engine.url)
 
 
 def tiny() -> bytes:

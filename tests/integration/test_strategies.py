@@ -17,10 +17,12 @@ import pytest
 import yaml
 
 from tests.strategies import ALWAYS, CASES, KINDS, QUALITY, README, Case, replaced
-from tests.support.images import ROOT, Images
-from tests.support.local import PROGRAMS, Local, local, until
+from tests.support.images import Images
+from tests.support.local import Local, local
+from tests.support.paths import PROGRAMS, ROOT
 from tests.support.remote import Cluster, cluster, training
 from tests.support.testhosts import Lab
+from tests.support.waiting import until
 
 ENDLESS = 10_000_000
 """Steps, until all have been killed."""

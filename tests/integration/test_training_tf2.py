@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.programs import PROGRAMS, Hosts, Process, addresses, verify, whole
+from tests.support.paths import PROGRAMS
+from tests.support.programs import Hosts, Process, addresses, verify, whole
 from tfprov.runtime.peers import greets
 from tfprov.wiring import Wiring, to_tf_config
 

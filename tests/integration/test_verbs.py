@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.local import LONG, SLEEPER, Local, local, rest_of, until
+from tests.support.local import SLEEPER, Local, local, rest_of
+from tests.support.waiting import LONG, until
 
 INVENTORY = f"""
 all:

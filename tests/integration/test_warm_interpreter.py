@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import python
-from tests.support.local import until
+from tests.support.waiting import until
 from tests.support.warm import Process, interpreter
 
 pytestmark = pytest.mark.tensorflow

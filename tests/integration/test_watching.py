@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.local import LONG, Local, local, rest_of, until
+from tests.support.local import Local, local, rest_of
+from tests.support.waiting import LONG, until
 from tests.support.warm import AnyProcess
 
 TRAINING = """

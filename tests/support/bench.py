@@ -5,12 +5,14 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.support.ports import free_port
+from tests.support.waiting import until
 from tfprov.delivery.code import Code, pack
 from tfprov.errors import Position
 from tfprov.hosts.base import NOTHING, Runtime
@@ -21,14 +23,6 @@ from tfprov.model.state import Container, Observed, State
 
 MARK = "TESTED_BY"
 """In the environment of every process a test starts, so that the test finds each one of them again."""
-
-
-def until(done: Callable[[], object], seconds: float = 300.0) -> None:
-    """Wait until `done`; the test fails when that takes minutes."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.01)
 
 
 def container(
@@ -49,7 +43,7 @@ def code(directory: Path, **files: str) -> Code:
     return pack(directory, Position("test"))
 
 
-class Bench:
+class Bench(ABC):
     """A Runtime under test, and a hand in what its tasks do."""
 
     runtime: Runtime
@@ -65,7 +59,23 @@ class Bench:
         self.runtime.start(wanted, run, restore)
         return wanted
 
-    def close(self) -> None:
+    @abstractmethod
+    def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:
+        """Start worker/0, have it print `lines`, and end with `code`."""
+
+    @abstractmethod
+    def save(self, task: str, name: str, data: bytes) -> None:
+        """Put a file into a task's checkpoint directory."""
+
+    @abstractmethod
+    def start_answering(self) -> Container:
+        """Start a task that serves at its port."""
+
+    @abstractmethod
+    def answers(self, argv: Sequence[str], code: int, output: str) -> None:
+        """Have a command on the host end with `code` and print `output`; real commands answer for themselves."""
+
+    def close(self) -> None:  # noqa: B027  in memory, nothing runs
         """End what the test left running."""
 
 
@@ -75,7 +85,6 @@ class MemoryBench(Bench):
         self.runtime = self.memory
 
     def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:
-        """Start worker/0, have it print `lines`, and end with `code`."""
         self.start(container(**changes))
         self.memory.prints("worker/0", *lines)
         self.memory.exits("worker/0", code)

@@ -19,7 +19,9 @@ from typing import Any
 
 import pytest
 
-FILE = Path(__file__).parents[1] / "budget.json"
+from tests.support.paths import ROOT
+
+FILE = ROOT / "tests" / "budget.json"
 GROWTH = 1.10
 """What a run may cost, of the committed figure."""
 ENFORCED = "TFPROV_TESTS_BUDGET"

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.paths import ROOT
 from tfprov.config.schema.inventory import inventory_schema, variables_schema
 from tfprov.config.schema.page import reference_page
 from tfprov.config.schema.playbook import playbook_schema
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "inventory.md"
 MARK = "<!-- Below this line, `make schemas` writes; above it, people do. -->\n"
 

@@ -19,11 +19,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.engine import Engine
+from tests.support.paths import ROOT, STANDIN
 from tests.support.trust import ca_bundle, pip_conf, proxies
-
-ROOT = Path(__file__).parents[2]
-STANDIN = Path(__file__).parent / "standin"
-"""A training program without TensorFlow, `task.sh`: a `code:` directory, and /bin/task in the tiny image."""
 
 REPOSITORY = "tfprov-test"
 File = tuple[bytes, int]

@@ -6,19 +6,15 @@ import os
 import signal
 import textwrap
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.support.command_line import CommandLine
+from tests.support.paths import PROGRAMS
 from tests.support.ports import free_ports
+from tests.support.waiting import LONG
 from tests.support.warm import AnyProcess
-
-PROGRAMS = Path(__file__).parents[2] / "images" / "train" / "programs"
-
-LONG = 600.0
-"""Seconds that nothing here takes, on a machine however busy: the limit of a wait for what is to happen."""
 
 SLEEPER = "import sys, time; print('up', sys.argv[1:], flush=True); time.sleep(600)"
 
@@ -85,16 +81,6 @@ def rest_of(process: AnyProcess, seconds: float = LONG) -> str:
     finally:
         timer.cancel()
     return rest
-
-
-def until(check: Callable[[], Any], what: str, seconds: float = LONG, pause: float = 0.1) -> Any:
-    """Return the first true answer of `check`, which is asked every `pause` seconds; fails after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if answer := check():
-            return answer
-        time.sleep(pause)
-    raise AssertionError(f"not within {seconds} s: {what}")
 
 
 def local(directory: Path) -> Iterator[Local]:

@@ -14,15 +14,12 @@ from typing import Any
 import pytest
 
 from tests.support import command_line
+from tests.support.paths import ROOT
 from tests.support.ports import free_port
+from tests.support.waiting import LONG
 from tests.support.warm import AnyProcess, interpreter
 from tfprov.checkpoint import checkpoints
 from tfprov.wiring import Wiring, to_flags
-
-ROOT = Path(__file__).parents[2]
-PROGRAMS = ROOT / "images" / "train" / "programs"
-PATIENCE = 600.0
-"""Seconds until a test gives up on a task."""
 
 
 @dataclass
@@ -43,14 +40,14 @@ class Process:
         """What it has printed on standard error so far."""
         return (self.folder / f"{self.name}.err").read_text(errors="replace")
 
-    def wait(self, seconds: float = PATIENCE) -> int:
+    def wait(self, seconds: float = LONG) -> int:
         """Return the exit code."""
         try:
             return self.popen.wait(seconds)
         except subprocess.TimeoutExpired:
             pytest.fail(f"{self.name} did not end within {seconds} s:\n{self.out[-500:]}\n{self.err[-2000:]}")
 
-    def until(self, seen: Callable[["Process"], object], seconds: float = PATIENCE) -> None:
+    def until(self, seen: Callable[["Process"], object], seconds: float = LONG) -> None:
         """Wait for `seen`; fail when the task ends before."""
         deadline = time.monotonic() + seconds
         while not seen(self):
@@ -116,7 +113,7 @@ def addresses(**jobs: int) -> dict[str, tuple[str, ...]]:
 
 def verify(*prefixes: Path) -> tuple[int, list[dict[str, Any]]]:
     """Read every tensor of checkpoints; return the exit code of the verifier, and a result for each prefix."""
-    done = command_line.python("-m", "tfprov.runtime.verify", *map(str, prefixes), cwd=ROOT, timeout=PATIENCE)
+    done = command_line.python("-m", "tfprov.runtime.verify", *map(str, prefixes), cwd=ROOT, timeout=LONG)
     assert done.stderr == ""
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -129,7 +126,7 @@ def whole(folder: Path) -> dict[int, str]:
 
 def python(program: str, *arguments: str) -> str:
     """Run a Python program to its end and return what it printed."""
-    done = command_line.python("-c", program, *arguments, timeout=PATIENCE)
+    done = command_line.python("-c", program, *arguments, timeout=LONG)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

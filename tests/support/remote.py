@@ -10,7 +10,7 @@ import docker
 import yaml
 
 from tests.support.command_line import CommandLine
-from tests.support.images import ROOT, STANDIN
+from tests.support.paths import ROOT, STANDIN
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.trust import pip_conf, proxies

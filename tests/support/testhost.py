@@ -21,7 +21,7 @@ from docker.types import Mount
 
 from tests.support.engine import Engine, answers
 from tests.support.images import tar
-from tests.support.local import until
+from tests.support.waiting import until
 from tfprov.hosts import docker_exec
 
 PRIVILEGED: dict[str, Any] = {"Privileged": True}

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from tests.support.paths import ROOT
 from tests.support.warm_client import Connection
 
-ROOT = Path(__file__).parents[2]
 INTERPRETER = """#!{real} -IS
 import sys
 sys.path.insert(0, {support!r})
@@ -96,13 +96,17 @@ class Interpreter:
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="tfprov-warm-"))
-        self.path = self.directory / "python"
+        self.path = self.directory / "bin" / "python"
         self.log = self.directory / "log"
         self._address = str(self.directory / "socket")
         self._server: subprocess.Popen[bytes] | None = None
         text = INTERPRETER.format(real=sys.executable, support=str(Path(__file__).parent), address=self._address)
+        self.path.parent.mkdir()
         self.path.write_text(text)
         self.path.chmod(0o755)
+        for command in Path(sys.executable).parent.iterdir():  # such as tensorboard, which is found beside its Python
+            if not command.name.startswith("python"):
+                (self.path.parent / command.name).symlink_to(command)
         atexit.register(self.close)
 
     def start(self) -> None:

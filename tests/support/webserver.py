@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tfprov.hosts.fetching import Telling
 from tfprov.model.data import DataFile, DataSet
 
 Requests = list[tuple[str, str]]
@@ -114,3 +115,16 @@ def serving(address: str = "127.0.0.1") -> Iterator[WebServer]:
         server.httpd.shutdown()
         server.httpd.server_close()
         thread.join()
+
+
+BIG = bytes(range(256)) * 20_000
+"""Five megabytes: several chunks."""
+
+
+class Listener(Telling):
+    """Takes what a fetch tells, and does not wait long before another try."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.moves: list[tuple[int, int]] = []
+        super().__init__(lambda there, whole: self.moves.append((there, whole)), self.notes.append, pause=0.001)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 TOOLS = ("sh", "env", "date", "dirname", "grep", "tail", "id")
 LISTS = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4711 (apt-get)"
 ARCHIVES = "E: Could not get lock /var/cache/apt/archives/lock. It is held by process 4711 (apt-get)"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
 from tfprov.cli.main import VERBS
 from tfprov.config.load import load
 from tfprov.config.playbooks import read_playbook
 from tfprov.planning.place import place
 
-ROOT = Path(__file__).parents[2]
 INVENTORIES = sorted((ROOT / "inventories").glob("*.yml"))
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.door import SMALLEST, Told, tell
+from tests.support.paths import CASES
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.observe import observe
 from tfprov.engine.prepare import prepare
 from tfprov.engine.report import Quiet
 from tfprov.errors import GatherError
 
-TRANSCRIPT = Path(__file__).parents[2] / "cases" / "bad_commands.txt"
+TRANSCRIPT = CASES / "bad_commands.txt"
 VARIABLE = "write `-e name=value`, `-e '{name: value}'` or `-e @file.yml`"
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import until
 from tests.support.door import Told, tell
+from tests.support.paths import ROOT
+from tests.support.waiting import until
 from tfprov.config.load import load
 from tfprov.planning.place import place
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)

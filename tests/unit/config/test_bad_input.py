@@ -5,13 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.door import Told, tell
 from tfprov.config.load import load
 from tfprov.planning.place import place
-
-CASES = Path(__file__).parents[2] / "cases"
-INVENTORIES = sorted((CASES / "bad").glob("*.yml"))
-PLAYBOOKS = sorted((CASES / "bad_playbooks").glob("*.yml"))
 
 GOOD = """\
 all:
@@ -34,12 +31,6 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def expected(path: Path) -> list[str]:
-    """Return the lines that a case begins with."""
-    lines = path.read_text().splitlines()
-    return [line.removeprefix("# ") for line in lines if line.startswith("# ") and ": error: " in line]
 
 
 def told(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> Told:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.door import SMALLEST, Told, tell
+from tests.support.paths import CASES
 
-CASES = Path(__file__).parents[2] / "cases" / "bad_sources"
+SOURCES = CASES / "bad_sources"
 
 
 @dataclass
@@ -43,7 +44,7 @@ def read(path: Path) -> Iterator[Case]:
         yield case
 
 
-ALL = [case for path in sorted(CASES.glob("*.txt")) for case in read(path)]
+ALL = [case for path in sorted(SOURCES.glob("*.txt")) for case in read(path)]
 
 
 def put(case: Case, directory: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.files import write
 from tfprov.delivery.code import Code, pack
 from tfprov.delivery.ignore import Ignore
 from tfprov.delivery.store import KEEP, CodeStore
@@ -15,18 +16,6 @@ from tfprov.errors import InvalidInput, Position
 
 AT = Position("inventory.yml", 5, 7)
 FILES = {"main.py": "print('hi')", "lib/a.py": "a = 1", "lib/b.py": "b = 2", "data.txt": "x"}
-
-
-def write(directory: Path, files: dict[str, str], umask: int = 0o022) -> Path:
-    before = os.umask(umask)
-    try:
-        for name, text in files.items():
-            path = directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-    finally:
-        os.umask(before)
-    return directory
 
 
 def names(code: Code) -> list[str]:

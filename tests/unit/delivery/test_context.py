@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.files import write
 from tests.support.images import train_context
-from tests.unit.delivery.test_code import write
+from tests.support.paths import ROOT
 from tfprov.delivery.build import sent
 from tfprov.delivery.code import MAX_BYTES, pack
 from tfprov.delivery.context import BuildContext, pack_context
@@ -17,7 +18,7 @@ from tfprov.errors import InvalidInput, Position
 
 AT = Position("inventory.yml", 5, 7)
 FILES = {"Dockerfile": "FROM scratch\n", "etc/a.conf": "a", "run.sh": "#!/bin/sh"}
-TRAIN = Path(__file__).parents[3] / "images" / "train"
+TRAIN = ROOT / "images" / "train"
 
 
 def members(archive: bytes) -> dict[str, bytes]:

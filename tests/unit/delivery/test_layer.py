@@ -299,7 +299,7 @@ def test_the_runtime_is_the_same_from_every_installation(tmp_path: Path) -> None
     told = set()
     for number, umask in enumerate(("022", "077")):
         root = tmp_path / str(number)
-        for package in ("tfprov", "tests/unit"):
+        for package in ("tfprov", "tests/support"):
             shutil.copytree(
                 SOURCE.parent / package, root / package, ignore=shutil.ignore_patterns("__pycache__", "cases")
             )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.support.clusters import Left, situations
 from tests.support.examples import examples
+from tests.support.leftovers import build
 from tests.support.world import Runtimes, world
-from tests.unit.planning.test_laws import build
 from tfprov.checkpoint import checkpoints
 from tfprov.config.playbooks import read_playbook
 from tfprov.engine.context import Context

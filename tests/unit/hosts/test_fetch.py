@@ -10,24 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import container, until
-from tests.support.webserver import WebServer, serving
+from tests.support.bench import container
+from tests.support.waiting import until
+from tests.support.webserver import BIG, Listener, WebServer, serving
 from tfprov.errors import HostError
-from tfprov.hosts.fetching import PROGRAM, Telling
+from tfprov.hosts.fetching import PROGRAM
 from tfprov.hosts.process import ProcessRuntime
 from tfprov.model.data import DataFile, DataSet
-
-BIG = bytes(range(256)) * 20_000
-"""Five megabytes: several chunks."""
-
-
-class Listener(Telling):
-    """Takes what a fetch tells, and does not wait long before another try."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.moves: list[tuple[int, int]] = []
-        super().__init__(lambda there, whole: self.moves.append((there, whole)), self.notes.append, pause=0.001)
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import ProcessBench, code, container, until
+from tests.support.bench import ProcessBench, code, container
 from tests.support.ports import free_port
+from tests.support.waiting import until
 from tfprov.errors import HostError
 from tfprov.hosts.processes import identity
 from tfprov.hosts.supervisor import LOG_LIMIT

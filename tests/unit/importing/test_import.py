@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.door import Told, tell
 from tests.support.examples import examples
+from tests.support.paths import CASES
 from tests.support.rendered import files_of
 from tfprov.config.load import load
 from tfprov.errors import InvalidInput
@@ -22,12 +23,12 @@ from tfprov.importing.model import Machine
 from tfprov.model.cluster import Cluster
 from tfprov.planning.place import place
 
-CASES = Path(__file__).parents[2] / "cases" / "import"
+FILES = CASES / "import"
 
 
 def made(name: str, *machines: str) -> Imported:
     """Return what one of the cases becomes."""
-    return imported((CASES / name).read_bytes(), name, CASES, [Machine(machine) for machine in machines])
+    return imported((FILES / name).read_bytes(), name, FILES, [Machine(machine) for machine in machines])
 
 
 def of(text: str, *machines: str) -> Imported:
@@ -115,7 +116,7 @@ def test_a_compose_file(tmp_path: Path) -> None:
     assert settings(found.text, "children", "worker", "vars", "tfprov") == {
         "tasks_per_host": 2,
         "env": {"GREETING": "it costs $5", "REGION": "eu"},
-        "mounts": [{"source": str(CASES / "data"), "target": "/data", "read_only": True}],
+        "mounts": [{"source": str(FILES / "data"), "target": "/data", "read_only": True}],
     }
     said = "\n".join(map(str, found.notes))
     for line in (
@@ -291,7 +292,7 @@ def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | 
 
 
 FOREIGN = {
-    name: [one for one in yaml.safe_load_all((CASES / name).read_text()) if one]
+    name: [one for one in yaml.safe_load_all((FILES / name).read_text()) if one]
     for name in ("compose.yml", "reference.yml", "tfjob.yml")
 }
 ODD = st.sampled_from(
@@ -356,7 +357,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "import", str(CASES / "reference.yml"), "-o", "new/inventory.yml", "--hosts", "me@a,me@b:2200")
+    told = tell(capsys, "import", str(FILES / "reference.yml"), "-o", "new/inventory.yml", "--hosts", "me@a,me@b:2200")
     assert told.code == 0
     assert told.out == (
         "wrote new/inventory.yml; 3 things not carried over, listed above\nnext: tfprov plan -i new/inventory.yml\n"
@@ -364,7 +365,7 @@ def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) ->
     assert len(told.lines) == 3
     roles = load(Path("new/inventory.yml"))[1]
     assert {(role.host, role.way.user, role.way.port) for role in roles} == {("a", "me", None), ("b", "me", 2200)}
-    printed = tell(capsys, "import", str(CASES / "reference.yml"))
+    printed = tell(capsys, "import", str(FILES / "reference.yml"))
     assert printed.out.startswith("# A TensorFlow cluster, imported from reference.yml.\nall:\n")
 
 
@@ -372,10 +373,10 @@ def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) ->
 def test_what_is_there_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("inventory.yml").write_text("mine")
     refused = Told(2, ("error: inventory.yml exists already; choose another file",))
-    assert tell(capsys, "import", str(CASES / "reference.yml"), "-o", "inventory.yml") == refused
+    assert tell(capsys, "import", str(FILES / "reference.yml"), "-o", "inventory.yml") == refused
     assert Path("inventory.yml").read_text() == "mine"
     Path("link.yml").symlink_to("nowhere.yml")
-    assert tell(capsys, "import", str(CASES / "reference.yml"), "-o", "link.yml").code == 2
+    assert tell(capsys, "import", str(FILES / "reference.yml"), "-o", "link.yml").code == 2
     assert not Path("nowhere.yml").exists()
 
 
@@ -385,9 +386,9 @@ def test_what_is_there_is_never_overwritten(capsys: pytest.CaptureFixture[str]) 
     [
         (["nothing.yml"], "nothing.yml: error: no such file; check the path"),
         (["."], ".: error: is a directory, not a file; give a file in it"),
-        ([str(CASES / "reference.yml"), "--hosts", " "], "error: `--hosts` names no machine; for example"),
-        ([str(CASES / "reference.yml"), "--hosts", "a/b"], "error: `a/b` is no machine"),
-        ([str(CASES / "reference.yml"), "-o", "/proc/x/y.yml"], "/proc/x/y.yml: error: cannot be written: "),
+        ([str(FILES / "reference.yml"), "--hosts", " "], "error: `--hosts` names no machine; for example"),
+        ([str(FILES / "reference.yml"), "--hosts", "a/b"], "error: `a/b` is no machine"),
+        ([str(FILES / "reference.yml"), "-o", "/proc/x/y.yml"], "/proc/x/y.yml: error: cannot be written: "),
     ],
     ids=["missing", "a directory", "no hosts", "a bad host", "no place to write"],
 )
@@ -399,7 +400,7 @@ def test_wrong_calls(argv: list[str], said: str, capsys: pytest.CaptureFixture[s
 
 
 def test_the_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((CASES / "reference.yml").read_bytes())))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((FILES / "reference.yml").read_bytes())))
     told = tell(capsys, "import", "-")
     assert told.code == 0
     assert told.lines[0].startswith("(standard input):41:9: ")

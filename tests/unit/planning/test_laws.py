@@ -3,9 +3,8 @@
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -13,52 +12,18 @@ from hypothesis import strategies as st
 
 from tests.support.clusters import Left, inventories, situations
 from tests.support.examples import examples
-from tests.support.world import MemoryStore, Runtimes, as_left, leave, up, world
+from tests.support.leftovers import build
+from tests.support.world import Runtimes, up
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import HostError
-from tfprov.hosts.base import NOTHING
-from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.plan import KINDS, Plan
-from tfprov.model.state import Container, State
+from tfprov.model.state import State
 from tfprov.planning.reconcile import differences, teardown
 from tfprov.wiring import FEEDERS, from_flags, from_names, from_tf_config
 
 laws = examples(100)
-
-
-class Watched(MemoryRuntime):
-    """A host in memory that knows its neighbours: no task may ever run twice, and no port be taken twice."""
-
-    def __init__(self, host: str, all_hosts: Runtimes) -> None:
-        super().__init__(host)
-        self.all_hosts = all_hosts
-
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
-        for runtime in self.all_hosts.values():
-            for other in runtime.observe().containers:
-                if other.state is State.RUNNING:
-                    assert other.task != container.task.name, f"{other.task} would run twice"
-                    taken = other.spec["endpoint"] == container.task.endpoint
-                    assert not taken, f"{container.task.name} needs the port of {other.task}"
-        super().start(container, run, restore)
-
-
-def build(inventory: str, left: Left | None = None) -> tuple[Context, Runtimes]:
-    hosts: Runtimes = {}
-    hosts |= {name: Watched(name, hosts) for name in ("h1", "h2", "h3", "h4", "h9")}
-    store = MemoryStore()
-    if left is not None:
-        was = world(left.inventory, (), hosts, store)
-        for container, state in zip(was.wanted, left.states, strict=False):
-            if state != "gone":
-                leave(was, hosts, container.task.host, container, state)
-        for task, host, state in left.strays:
-            stray = as_left(was.wanted[0], host, state)
-            spec = {**stray.spec, "endpoint": f"{host}:1"}
-            hosts[host].puts(replace(stray, task=task, spec=spec))
-    return world(inventory, (), hosts, store), hosts
 
 
 def kept(context: Context) -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import CASES
 from tests.support.world import MemoryStore, Runtimes, leave, world
 from tfprov.config.patterns import match
 from tfprov.config.text.yaml import parse
@@ -28,11 +29,11 @@ from tfprov.model.state import Container
 from tfprov.planning.reconcile import teardown
 from tfprov.planning.text import lines
 
-CASES = sorted((Path(__file__).parents[2] / "cases" / "plan").glob("*.yml"))
+PLANS = sorted((CASES / "plan").glob("*.yml"))
 KEYS = {"inventory", "before", "observed", "limit", "down", "plan"}
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PLANS, ids=lambda path: path.stem)
 def test_the_plan_reads_as_written(path: Path) -> None:
     case = _read(path)
     assert set(case.entries) <= KEYS
@@ -40,7 +41,7 @@ def test_the_plan_reads_as_written(path: Path) -> None:
 
 
 SECRET = "s3cret"
-SECRETS = [path for path in CASES if SECRET in path.read_text()]
+SECRETS = [path for path in PLANS if SECRET in path.read_text()]
 
 
 @pytest.mark.parametrize("path", SECRETS, ids=lambda path: path.stem)
@@ -49,7 +50,7 @@ def test_no_plan_shows_a_secret(path: Path) -> None:
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) >= 25
+    assert len(PLANS) >= 25
     assert len(SECRETS) >= 10
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.inventories import inventory, roles
+from tests.support.paths import ROOT
 from tests.support.world import world
-from tests.unit.config.settings.test_container_settings import inventory, roles
 from tfprov.config.load import load
 from tfprov.config.settings.origins import explain
 from tfprov.errors import InvalidInput
@@ -17,7 +18,6 @@ from tfprov.planning.place import place
 from tfprov.planning.text import summary
 from tfprov.wiring import from_flags, from_names, from_tf_config
 
-ROOT = Path(__file__).parents[3]
 LAB = """
 all: {vars: {tfprov: {cluster: lab, command: [python, digits.py], MORE}}}
 ps: {hosts: {h1: {ansible_host: 10.0.0.1}}}

@@ -6,8 +6,8 @@ from typing import Any
 import docker
 import pytest
 
+from tests.support.inventories import inventory, roles
 from tests.support.world import packed, world
-from tests.unit.config.settings.test_container_settings import inventory, roles
 from tfprov.config.settings.origins import explain
 from tfprov.engine.fleet import published
 from tfprov.hosts.docker_labels import creation

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.door import SMALLEST, tell, write_files
 from tests.support.examples import examples
+from tests.support.paths import ROOT
 from tests.support.rendered import files_of, objects_of
 from tfprov.cli.render import render_command
 from tfprov.errors import InvalidInput, Usage
@@ -280,7 +281,7 @@ def test_all_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_page_about_rendering_has_every_target_and_option(target: str) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "render.md").read_text()
+    page = (ROOT / "docs" / "render.md").read_text()
     assert f"| `{target}` |" in page or f"`{target}`" in page
     missing = [name for name in options_of(find_target(target)) if not re.search(rf"[`=\s]{name}[`=\s,]", page)]
     assert missing == []

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.support.kubeflow import BY_FLAGS, CLUSTER
 from tests.support.rendered import Json, files_of, kinds, objects_of, of_kind, started
-from tests.unit.render.test_kubeflow import BY_FLAGS, CLUSTER
 from tfprov.errors import InvalidInput
 from tfprov.render.naming import is_dns_1035
 

@@ -4,30 +4,11 @@ import json
 
 import pytest
 
+from tests.support.kubeflow import BY_FLAGS, CLUSTER
 from tests.support.rendered import Json, files_of, kinds, named, objects_of, of_kind, operators_tf_config, started
 from tfprov.errors import InvalidInput, Usage
 from tfprov.render.naming import is_dns_1035
 
-CLUSTER = """
-all:
-  vars:
-    tfprov:
-      cluster: tf
-      image: {name: "img:v1"}
-      command: [python, x.py]
-      wiring: tf_config
-  children:
-    ps: {hosts: {p: }}
-    chief: {hosts: {c: }}
-    worker: {hosts: {"w[0:1]": }}
-    evaluator: {hosts: {c: }}
-    tensorboard: {hosts: {c: }}
-"""
-BY_FLAGS = (
-    CLUSTER.replace("wiring: tf_config", "wiring: flags")
-    .replace("    chief: {hosts: {c: }}\n", "")
-    .replace("{c: }", "{w0: }")
-)
 GIVEN = ("namespace=research", "code=image")
 
 

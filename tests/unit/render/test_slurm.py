@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given
 
-from tests.support.bench import until
 from tests.support.clusters import inventories
 from tests.support.examples import examples
 from tests.support.render_wiring import by_rank
 from tests.support.rendered import files_of, roles_of
 from tests.support.slurm import Allocation
+from tests.support.waiting import until
 from tfprov.config.load import load
 from tfprov.delivery.code import pack
 from tfprov.errors import InvalidInput, Position, Usage

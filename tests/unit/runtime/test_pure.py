@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import until
+from tests.support.waiting import until
 from tfprov import runtime
 from tfprov.checkpoint import parse_state
 from tfprov.runtime.joining import check

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bench import until
+from tests.support.waiting import until
 from tfprov import runtime
 from tfprov.checkpoint import parse_state
 from tfprov.runtime import joining

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.bench import until
+from tests.support.waiting import until
 from tfprov import runtime
 from tfprov.runtime import peers
 from tfprov.runtime.member import peers as others

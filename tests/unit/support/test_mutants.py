@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.mutate import is_valid, mutants
-
-ROOT = Path(__file__).parents[3]
+from tests.support.paths import ROOT
 
 
 def changes(source: str, kind: str = "") -> list[str]:

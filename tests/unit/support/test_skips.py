@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
+
 FILES = {
     "test_some.py": """
 import pytest
@@ -50,7 +52,7 @@ def test_known():
 def test_a_skip_is_red_where_nothing_may_be_left_out(tmp_path: Path, required: tuple[str, ...], expected: str) -> None:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
-    shutil.copy(Path(__file__).parents[2] / "conftest.py", tmp_path)
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     variables = {f"TFPROV_TESTS_{name}": "required" for name in required}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TFPROV_TESTS_", "PYTEST_"))}
     variables["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"

@@ -12,9 +12,10 @@ from ruamel.yaml import YAML
 
 from tests.support.door import tell
 from tests.support.examples import MATRIX
+from tests.support.paths import CASES
 from tfprov.config.text.syntax import BREAK
 
-CASES = sorted((Path(__file__).parents[3] / "cases" / "edit").glob("*.yml"))
+INVENTORIES = sorted((CASES / "edit").glob("*.yml"))
 NEW_LINE = "⏎"
 """Stands for a line's end in the value of an edit."""
 
@@ -71,7 +72,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", INVENTORIES, ids=lambda path: path.stem)
 def test_every_edit_and_its_inverse(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = []
     for there, back, variant in scenes(path):
@@ -134,6 +135,6 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def test_there_are_forty_files_with_comments() -> None:
-    with_comments = [path for path in CASES if re.search(r"^\s*#(?!\$)|\s#\s", path.read_text(), re.MULTILINE)]
+    with_comments = [path for path in INVENTORIES if re.search(r"^\s*#(?!\$)|\s#\s", path.read_text(), re.MULTILINE)]
     assert len(with_comments) >= 40
-    assert all(list(edits(path)) for path in CASES if path.stem != "json")
+    assert all(list(edits(path)) for path in INVENTORIES if path.stem != "json")

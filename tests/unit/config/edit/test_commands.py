@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.door import Told, tell
+from tests.support.paths import CASES
 from tfprov.cli.replacing import rewrite
 from tfprov.config.load import load
 
@@ -96,7 +97,7 @@ def test_what_is_wrong_with_a_password_does_not_show_it(argv: list[str], capsys:
 
 
 def test_json_stays_json(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[3] / "cases" / "edit" / "json.yml").read_text()
+    text = (CASES / "edit" / "json.yml").read_text()
     inventory.write_text(text)
     edit(capsys, "add-host", "node4", "-g", "worker", "--var", "ansible_host=192.0.2.4")
     edit(capsys, "add-host", "node5", "-g", "worker")

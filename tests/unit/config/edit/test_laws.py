@@ -8,13 +8,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.examples import MATRIX
+from tests.support.paths import ROOT
 from tfprov.config.edit.text import Source, add_entry, give_name, put, read_source, remove
 from tfprov.config.edit.tree import Entry, Place
 from tfprov.config.edit.tree import Path as Way
 from tfprov.config.edit.value import read_value
 from tfprov.errors import InvalidInput
 
-ROOT = Path(__file__).parents[4]
 FILES = sorted(
     [*(ROOT / "tests/cases/edit").glob("*.yml"), *ROOT.glob("inventories/*.yml"), *ROOT.glob("playbooks/*.yml")]
 )

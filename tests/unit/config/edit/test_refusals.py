@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.door import Told, tell
+from tests.support.paths import CASES
 
 GOOD = """\
 all:
@@ -40,7 +41,7 @@ all:
       hosts: *more
 """
 AFTER = "(after the edit, which was not made)"
-TRANSCRIPT = Path(__file__).parents[3] / "cases" / "bad_edits.txt"
+TRANSCRIPT = CASES / "bad_edits.txt"
 
 
 def transcript() -> Iterator[tuple[str, str]]:

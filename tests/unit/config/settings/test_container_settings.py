@@ -6,13 +6,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tfprov.config.load import extra_vars
-from tfprov.config.settings.resolve import RoleSettings, resolve
-from tfprov.config.sources.groups import read_groups
-from tfprov.config.text.yaml import parse
+from tests.support.inventories import inventory, roles
+from tfprov.config.settings.resolve import resolve
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.model.checks import Wrong, bytes_of
-from tfprov.model.inventory import Inventory
 from tfprov.model.node import Items
 from tfprov.model.parts import Image, MountSetting
 from tfprov.model.reference import reference
@@ -43,15 +40,6 @@ all:
     worker: {hosts: {node2: {tfprov: {bind: 10.0.0.2}}, node3: {tfprov: {gpus: 2}}}}
   hosts: {builder: }
 """
-
-
-def inventory(text: str, *extra: str) -> Inventory:
-    read = read_groups(parse(text, "i.yml"), "i.yml")
-    return Inventory(read.path, read.groups, read.hosts, extra_vars(extra))
-
-
-def roles(text: str, *extra: str) -> tuple[RoleSettings, ...]:
-    return resolve(inventory(text, *extra))
 
 
 def one(settings: str, *extra: str, host: str = "node1") -> Settings:

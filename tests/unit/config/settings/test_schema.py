@@ -15,9 +15,10 @@ from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 from pydantic import BaseModel
 
+from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.committed import copies
 from tests.support.door import tell
-from tests.unit.config.test_bad_input import INVENTORIES, PLAYBOOKS, expected
+from tests.support.paths import CASES, ROOT
 from tfprov.config.schema.documented import VARIABLES
 from tfprov.config.schema.inventory import inventory_schema, variables_schema
 from tfprov.config.schema.playbook import playbook_schema
@@ -48,8 +49,6 @@ from tfprov.model.playbook import MODULE_KEYS, MODULES, Command, Stop, WaitFor
 from tfprov.model.settings import Settings
 from tfprov.paths import shipped
 
-ROOT = Path(__file__).parents[4]
-CASES = ROOT / "tests" / "cases"
 MODELS: Sequence[type[BaseModel]] = (
     *(Settings, Image, Checkpoints, MountSetting, Renamed, FlagNames, Data, DataSource),
     *(WaitFor, Stop, Command),

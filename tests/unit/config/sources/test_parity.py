@@ -17,9 +17,10 @@ import pytest
 
 from tests.support.asking import Ansible, environment, work_as_in
 from tests.support.door import tell
+from tests.support.paths import CASES
 
-DIRECTORY = Path(__file__).parents[3] / "cases" / "inventory"
-CASES = sorted(path.name for path in DIRECTORY.iterdir())
+DIRECTORY = CASES / "inventory"
+INVENTORIES = sorted(path.name for path in DIRECTORY.iterdir())
 HOSTS = 6
 """Of so many hosts of a case each is asked for by itself; those of the others are in the list."""
 NOTHING_IN_THEM = ("empty_all.yml", "ini_empty.ini")
@@ -58,7 +59,7 @@ def theirs(ansible: Ansible, case: str, *actions: list[str]) -> list[str]:
 WHOLE = (["--list"], ["--graph"], ["--graph", "--vars"])
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", INVENTORIES)
 def test_a_case_means_the_same(ansible: Ansible, capsys: pytest.CaptureFixture[str], case: str) -> None:
     listed = ours(capsys, "list", *options(case))
     forms = [("list",), ("graph",), ("graph", "--vars"), *(("host", name) for name in _some(json.loads(listed)))]
@@ -122,7 +123,7 @@ def test_the_oracle_prints_what_the_command_prints(ansible: Ansible) -> None:
 
 
 def test_there_are_enough_cases_and_scripts_can_be_run() -> None:
-    assert len(CASES) >= 130
+    assert len(INVENTORIES) >= 130
     scripts = [path for path in DIRECTORY.rglob("*") if path.is_file() and path.read_bytes().startswith(b"#!")]
     assert len(scripts) >= 6
     assert all(path.stat().st_mode & stat.S_IXUSR for path in scripts), "they are executable in git"

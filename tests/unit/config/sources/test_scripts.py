@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import until
+from tests.support.waiting import until
 from tfprov.config.load import load_inventory
 from tfprov.config.sources import answers
 from tfprov.config.sources.building import Builder

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.asking import Ansible, work_as_in
-from tests.unit.config.templates.test_templates_ansible import ours, types_of
+from tests.support.rendering import ours, types_of
 from tfprov.config.load import load_inventory
 from tfprov.config.templates import filters, template_tests
 from tfprov.errors import InvalidInput

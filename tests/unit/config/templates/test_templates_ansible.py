@@ -1,6 +1,5 @@
 """Templates compute what they compute in Ansible: value and type of each expression, asked of ansible-core's templar."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,12 +7,10 @@ from typing import Any
 import pytest
 
 from tests.support.asking import Ansible, work_as_in
+from tests.support.rendering import HOST, ours, types_of
 from tfprov.config.load import load_inventory
-from tfprov.config.templates.known import variables
-from tfprov.config.templates.rendering import computed
-from tfprov.errors import InvalidInput, Position
+from tfprov.errors import InvalidInput
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain
 
 pytestmark = pytest.mark.xdist_group("parity")
 
@@ -59,7 +56,6 @@ all:
     db: {hosts: {10.0.0.9: {port: 5432, index: 9}}}
   hosts: {w1.example.com: {index: 1}, w2.example.com: {index: 2, peer: "{{ hostvars['w1.example.com'].port }}"}}
 """
-HOST = "w2.example.com"
 TYPES = [
     "{{ n }}", "{{ f }}", "{{ t }}", "{{ none }}", "{{ word }}", "{{ digits }}", "{{ list }}", "{{ map }}",
     "{{ date }}", "{{ n }}{{ n }}", " {{ n }}", "{{ n }} ", "n={{ n }}", "{{ n }}\n", "{{ list }}{{ n }}",
@@ -140,26 +136,12 @@ def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[s
         yield dict(zip(texts, found, strict=True))
 
 
-def ours(inventory: Inventory, text: str, host: str = HOST) -> Any:
-    """Return what `text` computes for a host, as JSON has it."""
-    known = variables(inventory, host, inventory.variables(host))
-    value = plain(computed(text, known, Position("there", 1, 1)))
-    return json.loads(json.dumps(value, default=lambda date: {"date": date.isoformat()}))
-
-
 @pytest.mark.parametrize("text", [*TYPES, *NAMES])
 def test_a_template_computes_the_same(answers: dict[str, dict[str, Any]], inventory: Inventory, text: str) -> None:
     expected = answers[text]
     assert "value" in expected, expected
     found = ours(inventory, text)
     assert (found, types_of(found)) == (expected["value"], types_of(expected["value"]))
-
-
-def types_of(value: Any) -> Any:
-    """Return the type of a value and of everything in it: to Python, 1, 1.0 and true are equal."""
-    if isinstance(value, dict):
-        return {key: types_of(below) for key, below in value.items()}
-    return [types_of(below) for below in value] if isinstance(value, list) else type(value).__name__
 
 
 @pytest.mark.parametrize("text", ERRORS)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bench import until
+from tests.support.waiting import until
 from tests.support.world import world
 from tfprov.engine.locking.facts import Facts
 from tfprov.engine.locking.host import Child, HostLock, Shell

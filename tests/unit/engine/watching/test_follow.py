@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.engine.watching.test_waiting import INVENTORY, Lab
+from tests.support.followed import INVENTORY, Lab
 from tfprov.engine.context import Context
 from tfprov.engine.watching.follow import follow
 from tfprov.engine.watching.lookout import Lookout

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.watching.test_waiting import INVENTORY, Lab
+from tests.support.followed import INVENTORY, Lab
 from tfprov.engine.clock import Clock
 from tfprov.engine.observe import observe
 from tfprov.engine.watching.lookout import Lookout

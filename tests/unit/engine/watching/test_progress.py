@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.event_files import event
 from tests.support.split import Split
-from tests.unit.test_events import event
 from tfprov.engine.observe import observe
 from tfprov.engine.watching.progress import read_progress, tail_of
 from tfprov.events import Progress, progress

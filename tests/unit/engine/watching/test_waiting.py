@@ -2,18 +2,16 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from tests.support.bench import until
-from tests.support.clock import ManualClock
-from tests.support.world import Runtimes, up, world
+from tests.support.followed import INVENTORY, Lab, Notes
+from tests.support.waiting import until
 from tfprov.engine.clock import Clock
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
-from tfprov.engine.report import Quiet
 from tfprov.engine.watching.follow import follow
 from tfprov.engine.watching.joining import awaited, peers
 from tfprov.engine.watching.logs import log_lines, logs
@@ -22,49 +20,6 @@ from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task
-
-INVENTORY = """
-all: {vars: {tfprov: {cluster: lab, command: [python], wiring: WIRING, restart: never}}}
-ps: {hosts: {h1: {ansible_host: 10.0.0.1}}, vars: {tfprov: {tasks_per_host: 2}}}
-worker: {hosts: {h2: {ansible_host: 10.0.0.2}, h3: {ansible_host: 10.0.0.3}}, vars: {tfprov: {tasks_per_host: 2}}}
-"""
-
-
-class Notes(Quiet):
-    """Keeps what is told; `when_told` is what then happens in the world."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.lines: list[tuple[str, str]] = []
-        self.when_told: Callable[[], object] = lambda: None
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-        self.when_told()
-
-    def log(self, task: str, line: str) -> None:
-        self.lines.append((task, line))
-
-
-class Lab:
-    """Two ps on h1, two workers on each of h2 and h3, all of them started."""
-
-    def __init__(self, wiring: str = "flags", text: str = INVENTORY) -> None:
-        self.hosts: Runtimes = {}
-        self.report = Notes()
-        self.clock = ManualClock()
-        made = world(text.replace("WIRING", wiring), (), self.hosts)
-        self.context: Context = replace(made, report=self.report, clock=self.clock)
-        up(self.context)[1].check()
-
-    def fails(self, timeout: float = 2, context: Context | None = None) -> TaskFailed:
-        with pytest.raises(TaskFailed) as caught:
-            wait_serving(context or self.context, timeout)
-        return caught.value
-
-    def cut(self, host: str) -> None:
-        self.hosts[host].trouble = Unreachable(host, "no answer")
-
 
 # --- joined ----------------------------------------------------------------------------------------------------------
 

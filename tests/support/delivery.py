@@ -1,0 +1,75 @@
+"""Deliveries to test hosts: images that nobody has, and what a push reports."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.delivery_images import config, tar
+from tests.support.testhost import Host
+from tfprov.delivery.layout import Layout
+from tfprov.delivery.oci import DOCKER_CONFIG, DOCKER_LAYER, Image, write_manifest
+from tfprov.delivery.push import Pushed, push
+from tfprov.hosts.machine import Machine, Remote
+from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh_target import Target
+
+OURS = "tfprov/push-test"
+
+
+def machine(host: Host) -> Remote:
+    """Return a test host as delivery sees it."""
+    bed = host.bed
+    target = Target(host.name, host.address, host.port, host.user, (bed.key,), known_hosts=(bed.known_hosts,))
+    return Remote(SSH(target))
+
+
+def clean(host: Host) -> None:
+    for image in host.client.images.list():
+        for name in image.tags:
+            if name.startswith(OURS):
+                host.client.images.remove(name, force=True)
+
+
+class Watched:
+    """What a push tells while it goes on."""
+
+    def __init__(self, at: int | None = None, then: Callable[[], object] = lambda: None) -> None:
+        self.told: list[tuple[int, int]] = []
+        self.notes: list[str] = []
+        self._at, self._then = at, then
+
+    def progress(self, sent: int, total: int) -> None:
+        assert 0 < sent <= total
+        assert not self.told or sent > self.told[-1][0]
+        self.told.append((sent, total))
+        if self._at is not None and sent >= self._at:
+            self._at = None
+            self._then()
+
+    @property
+    def sent(self) -> int:
+        return self.told[-1][0] if self.told else 0
+
+
+def brought(to: Machine, layout: Layout, image: Image, tag: str, watched: Watched | None = None) -> Pushed:
+    seen = watched or Watched()
+    pushed = push(to, layout, image, f"{OURS}:{tag}", seen.progress, seen.notes.append, (0, 0, 1))
+    assert pushed.sent == seen.sent
+    return pushed
+
+
+def random_image(layout: Layout, *sizes: int, **changes: Any) -> Image:
+    """Return an image that no host has, with layers of `sizes` bytes."""
+    layers = [tar({f"{number}": os.urandom(size)}) for number, size in enumerate(sizes)]
+    document = json.dumps(json.loads(config(layers)) | changes).encode()
+    blobs = tuple(layout.blobs.write(layer, DOCKER_LAYER) for layer in layers)
+    manifest, written = write_manifest(layout.blobs.write(document, DOCKER_CONFIG), blobs)
+    layout.blobs.write(written, manifest.media_type)
+    return layout.image(manifest)
+
+
+def names(host: Host) -> set[str]:
+    """Return all names that images have on a host, also those by digest, and `<none>` for an image without a name."""
+    listed = host.client.api.images(all=True)
+    return {name for it in listed for name in [*(it["RepoTags"] or ()), *(it["RepoDigests"] or ())] or ["<none>"]}

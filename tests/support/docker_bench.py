@@ -1,0 +1,94 @@
+"""The contract's bench on a real engine."""
+
+import io
+import socket
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.support.bench import Bench, container
+from tests.support.engine import Engine as PrivateEngine
+from tests.support.ports import free_port
+from tests.support.waiting import until
+from tfprov.hosts.base import NOTHING
+from tfprov.hosts.docker import DockerRuntime
+from tfprov.hosts.docker_labels import container_name
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.probe import stays_open
+from tfprov.model.cluster import Task
+from tfprov.model.state import Box, Container, State
+
+
+class DockerBench(Bench):
+    """Tasks in containers of the tests' engine, published on its own address."""
+
+    def __init__(self, engine: PrivateEngine, image: str) -> None:
+        self.client = engine.client
+        self.address = str(engine.network.inside)
+        self.image = str(engine.client.images.get(image).id)
+        self.answered: dict[tuple[str, ...], tuple[int, str]] = {}
+        api = Engine.local("h", Path(engine.socket))
+        self.docker = DockerRuntime(api, "contract", self.answers_at, lambda argv: self.answered[tuple(argv)])
+        self.runtime = self.docker
+
+    def answers_at(self, address: str, port: int) -> bool:
+        try:
+            with socket.create_connection((address, port), 1) as connection:
+                return stays_open(connection)
+        except OSError:
+            return False
+
+    def start(self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING) -> Container:
+        task = wanted.task
+        placed = replace(
+            wanted,
+            task=Task(task.job, task.index, task.role, task.host, self.address, task.port),
+            checkpoint_dir="/checkpoints",
+            box=wanted.box or Box(self.image, address=self.address),
+        )
+        self.docker.start(placed, run, restore)
+        return placed
+
+    def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:
+        said = "; ".join(f"echo '{line}'" for line in lines) or "true"
+        self.start(container(argv=["sh", "-c", f"{said}; exit {code}"], **changes))
+        self.becomes(State.EXITED)
+
+    def save(self, task: str, name: str, data: bytes) -> None:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+        found = self.client.containers.list(all=True, filters={"label": f"tfprov.task={task}"})
+        assert found[0].put_archive("/checkpoints", buffer.getvalue())
+
+    def start_unstartable(self) -> None:
+        self.start(container(argv=["no-such-program"]))
+
+    def start_answering(self) -> Container:
+        port = free_port()
+        started = self.start(container(argv=["nc", "-ll", "-p", str(port), "-e", "/bin/cat"], port=port))
+        until(lambda: self.docker.serves(started.task))
+        return started
+
+    def answers(self, argv: Sequence[str], code: int, output: str) -> None:
+        self.answered[tuple(argv)] = code, output
+
+    def inspect(self, task: str = "worker/0") -> dict[str, Any]:
+        facts: dict[str, Any] = self.client.api.inspect_container(container_name("contract", task))
+        return facts
+
+    def close(self) -> None:
+        for made in self.client.containers.list(all=True, filters={"label": "tfprov.cluster=contract"}):
+            made.remove(force=True)
+        for volume in self.client.volumes.list(filters={"label": "tfprov.cluster=contract"}):
+            volume.remove(force=True)
+        self.docker.engine.close()
+
+
+def docker_command(engine: PrivateEngine) -> tuple[str, ...]:
+    """Return the command that finds the tests' engine."""
+    return ("docker", "-H", engine.url)

@@ -1,0 +1,26 @@
+"""Templates as tfprov renders them, in the form in which Ansible's answers come."""
+
+import json
+from typing import Any
+
+from tfprov.config.templates.known import variables
+from tfprov.config.templates.rendering import computed
+from tfprov.errors import Position
+from tfprov.model.inventory import Inventory
+from tfprov.model.node import plain
+
+HOST = "w2.example.com"
+
+
+def ours(inventory: Inventory, text: str, host: str = HOST) -> Any:
+    """Return what `text` computes for a host, as JSON has it."""
+    known = variables(inventory, host, inventory.variables(host))
+    value = plain(computed(text, known, Position("there", 1, 1)))
+    return json.loads(json.dumps(value, default=lambda date: {"date": date.isoformat()}))
+
+
+def types_of(value: Any) -> Any:
+    """Return the type of a value and of everything in it: to Python, 1, 1.0 and true are equal."""
+    if isinstance(value, dict):
+        return {key: types_of(below) for key, below in value.items()}
+    return [types_of(below) for below in value] if isinstance(value, list) else type(value).__name__

@@ -247,6 +247,13 @@ def test_the_environment_of_the_controller_does_not_wire_a_task(
     assert json.loads(next(iter(bench.process.logs("worker/0")))) == [None, "worker/0"]
 
 
+def test_a_start_whose_supervisor_fails_says_why_in_a_line(bench: ProcessBench) -> None:
+    lock = bench.process.task_dir("worker/0").path / "lock"
+    lock.mkdir(parents=True)
+    with pytest.raises(HostError, match=r"\Ah: worker/0 could not be started: .*Is a directory: '.*/lock'\Z"):
+        bench.start(container())
+
+
 # --- logs ------------------------------------------------------------------------------------------------------------
 
 

@@ -238,6 +238,45 @@ def test_what_is_refused(name: str) -> None:
     assert said in str(error.value)
 
 
+TOLD = {
+    "    volumes: [/cache]\n": "f.yml:5:15: the storage at /cache is not carried over",
+    "    restart: sometimes\n": "f.yml:5:14: `sometimes` is not carried over",
+    "    mem_limit: much\n": "f.yml:5:16: `much` is not carried over: it is no amount of memory",
+    "    volumes: ['/srv:/etc']\n": "system's own directory",
+}
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_a_line_of_a_service_that_is_not_carried_over_is_told(text: str) -> None:
+    found = of(SERVICE + text)
+    assert TOLD[text] in "\n".join(map(str, found.notes))
+    assert not {"mounts", "restart", "memory"} & set(settings(found.text, "vars", "tfprov"))
+
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: worker}
+spec:
+  replicas: 1
+  template:
+    spec: {containers: [{name: worker, image: "a:1", command: [python, x.py], args: [$(NOWHERE)]}]}
+---
+{apiVersion: example.org/v1, kind: Queue, metadata: {name: jobs}}
+"""
+
+
+def test_what_kubernetes_would_replace_or_runs_no_task_is_told() -> None:
+    said = "\n".join(map(str, of(DEPLOYMENT).notes))
+    assert "`$(NOWHERE)` stays as it is: its value is not in the file" in said
+    assert "the Queue `jobs` is not carried over: it runs no task" in said
+
+
+def test_a_number_of_replicas_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"f\.yml:5:13: .*`spec\.replicas` must be a whole number"):
+        of(DEPLOYMENT.replace("replicas: 1", "replicas: many"))
+
+
 def test_an_alias_bomb_is_refused() -> None:
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10) if n else 'x'}]\n" for n in range(9))
     with pytest.raises(InvalidInput, match="once aliases are expanded"):

@@ -55,6 +55,12 @@ def test_what_is_no_variable_is_an_error(option: str) -> None:
         extra_vars([option])
 
 
+@pytest.mark.parametrize("name", ["vars.yml", "./vars", "/etc/vars.json"])
+def test_a_file_without_its_mark_is_told_how_to_write_it(name: str) -> None:
+    with pytest.raises(InvalidInput, match=f"write `-e @{name}` for a file"):
+        extra_vars([name])
+
+
 def flags(*options: str) -> dict[str, Any]:
     found: dict[str, Any] = world(INVENTORY, options).wanted[0].spec["flags"]
     return found

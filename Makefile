@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PEERS := build/peers
 INPUTS := pyproject.toml constraints.txt .ci/venv.sh
 
-.PHONY: demo test unit lint check matrix bench fuzz schemas clean help
+.PHONY: demo test unit lint check matrix bench fuzz mutants schemas clean help
 
 help:
 	@echo "make demo    train a linear model with 1 ps and 2 workers on this machine, and bring its checkpoint back"
@@ -16,6 +16,7 @@ help:
 	@echo "make matrix  the long forms of the tests, and the suite ten times beside other work"
 	@echo "make bench   figures, side by side with peers"
 	@echo "make fuzz    ten minutes of input that nobody would write, for the reader of inventories and playbooks"
+	@echo "make mutants faults put into the pure packages one at a time: which of them does no test notice?"
 	@echo "make schemas the JSON Schemas and docs/inventory.md anew, after a setting has changed"
 	@echo "make clean   remove the virtual environment and caches"
 
@@ -49,6 +50,10 @@ bench: $(VENV)/ready-dev $(PEERS)/ready
 # How long, and where to begin: make fuzz ARGS="--minutes 60 --seed 7"
 fuzz: $(VENV)/ready-dev
 	$(BIN)/python -m bench.fuzz $(ARGS)
+
+# How many, which and where to begin: make mutants ARGS="--sample 50 --only 'tfprov/config/*' --seed 7"
+mutants: $(VENV)/ready-dev
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 # What editors and readers get is made from the code, and committed; a test says when a copy is stale.
 schemas: $(VENV)/ready-dev

@@ -11,9 +11,12 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 
 import docker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from .engine import Engine
 from .trust import ca_bundle, pip_conf, proxies
@@ -123,9 +126,7 @@ class Images:
 
     def train_arguments(self) -> dict[str, str]:
         """Return the build arguments of `train`; a build of the same directory with them finds every layer made."""
-        lines = (ROOT / "constraints.txt").read_text().splitlines()
-        constraints = " ".join(line for line in lines if line and not line.startswith("#"))
-        return {"BASE": self.base(), "CONSTRAINTS": constraints}
+        return {"BASE": self.base(), "CONSTRAINTS": " ".join(constraints("tensorflow-cpu", "tensorboard"))}
 
     def _build(
         self, name: str, context: Mapping[str, File], arguments: Mapping[str, str], stage: str | None = None
@@ -177,6 +178,19 @@ class Images:
             with archive.open("wb") as file:
                 subprocess.run(pack, stdout=file, check=True)
             self.engine.client.api.import_image_from_file(str(archive), repository=repository, tag=version)
+
+
+def constraints(*packages: str) -> list[str]:
+    """Return the lines of constraints.txt for packages and all that they need: no other line calls for a new image."""
+    needed: set[str] = set()
+    left = [canonicalize_name(package) for package in packages]
+    while left:
+        if (name := left.pop()) not in needed:
+            needed.add(name)
+            required = [Requirement(text) for text in metadata.requires(name) or []]
+            left += [canonicalize_name(each.name) for each in required if not each.marker or each.marker.evaluate()]
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return [line for line in lines if canonicalize_name(line.partition("==")[0]) in needed]
 
 
 def _is_ours(tag: str) -> bool:

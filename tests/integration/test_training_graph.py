@@ -260,7 +260,7 @@ def test_no_stale_gradient_counts(hosts: Hosts, tmp_path: Path, backups: int) ->
 
 
 def test_a_backup_worker_may_die_for_good(hosts: Hosts, tmp_path: Path) -> None:
-    chief, worker = stale(hosts, tmp_path, 3000, 1)
+    chief, worker = stale(hosts, tmp_path, 1000, 1)
     progress = worker.folder / "saved" / "progress.json"
     worker.until(lambda _: progress.is_file() and json.loads(progress.read_text())["steps"] > 1)
     worker.popen.kill()

@@ -1,5 +1,6 @@
 """Data that hosts fetch, without a host: what it is known by, who reads it, and when it comes."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -7,11 +8,16 @@ import pytest
 
 from tests.unit.world import Runtimes, up, world
 from tfprov.cli.output import describe
+from tfprov.config.settings.resolve import resolve
+from tfprov.config.sources.groups import read_groups
+from tfprov.config.text.yaml import parse
 from tfprov.engine.observe import observe
 from tfprov.engine.steps import RUN
 from tfprov.errors import HostError
 from tfprov.model.data import DataFile, DataSet
+from tfprov.model.node import plain
 from tfprov.model.plan import Action
+from tfprov.planning.data import data_path
 from tfprov.planning.reconcile import supplies
 
 ONE, TWO = "1" * 64, "2" * 64
@@ -161,3 +167,14 @@ def test_a_teardown_keeps_the_data_that_is_still_wanted() -> None:
 
 def test_an_action_in_words() -> None:
     assert describe(Action("fetch", "node2", f"data:{'3f2a9c01d2e4' * 2}", ())) == "fetch data 3f2a9c01d2e4 to node2"
+
+
+@pytest.mark.parametrize(
+    ("text", "path"), [("{path: /srv/sets}", "/srv/sets"), ("{fetch: [%s], to: /srv/sets}", None), ("", None)]
+)
+def test_only_a_directory_that_lies_there_is_a_path_of_its_host(text: str, path: str | None) -> None:
+    said = f"data: {text.replace('%s', source('train'))}" if text else "cluster: lab"
+    settings = {"cluster": "lab", "command": ["python"], **plain(parse(said, "inventory.yml"))}
+    document = {"all": {"vars": {"tfprov": settings}}, "worker": {"hosts": {"h1": None}}}
+    found = read_groups(parse(json.dumps(document), "inventory.yml"), "inventory.yml")
+    assert [data_path(role) for role in resolve(found)] == [path]

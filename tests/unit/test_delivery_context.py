@@ -149,6 +149,9 @@ def test_what_is_sent_is_one_archive_with_what_the_machine_knows(tmp_path: Path)
     plain = recipe(tmp_path)
     assert b"".join(sent(plain)) == plain.context.archive
     found = recipe(tmp_path, ca_bundle=b"c" * 700, pip_conf=b"[global]\n")
+    with tarfile.open(fileobj=io.BytesIO(b"".join(sent(found)))) as archive:
+        modes = {member.name: member.mode for member in archive if member.name.startswith(".tfprov/")}
+    assert modes == {".tfprov/ca.crt": 0o644, ".tfprov/pip.conf": 0o644}, "every user of the image's build reads them"
     assert members(b"".join(sent(found))) == members(plain.context.archive) | {
         ".tfprov/ca.crt": b"c" * 700,
         ".tfprov/pip.conf": b"[global]\n",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.world import MemoryStore, Runtimes, world
+from tfprov.engine.checkpoints.verify import Verdict
 from tfprov.engine.steps import RUN
 from tfprov.errors import TfprovError
 
@@ -27,8 +28,9 @@ FIRST = "worker: {hosts: {h2: , h3: }}"
     ],
     ids=["the chief changes places", "its host leaves", "it gets another name"],
 )
+@pytest.mark.parametrize("verdict", [Verdict(2), Verdict(0, "damaged")], ids=["whole", "damaged"])
 def test_a_checkpoint_that_was_not_gathered_outlives_every_move_of_its_chief(
-    tmp_path: Path, wiring: str, groups: str
+    tmp_path: Path, wiring: str, groups: str, verdict: Verdict
 ) -> None:
     hosts: Runtimes = {}
     store = MemoryStore()
@@ -36,7 +38,13 @@ def test_a_checkpoint_that_was_not_gathered_outlives_every_move_of_its_chief(
     RUN["start"](before, None, False)
     for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"):
         hosts["h2"].saves("worker/0", name, b"weights")
-    now = replace(world(LAB.format(wiring=wiring, groups=groups), (), hosts, store), target=tmp_path / "lab")
+    now = replace(
+        world(LAB.format(wiring=wiring, groups=groups), (), hosts, store),
+        target=tmp_path / "lab",
+        verify=lambda prefixes: {prefix.name: verdict for prefix in prefixes},
+    )
     with contextlib.suppress(TfprovError):
         RUN["start"](now, None, False)
-    assert "model.ckpt-5.index" in hosts["h2"].files("worker/0") or (tmp_path / "lab" / "model.ckpt-5.index").exists()
+    gathered = (tmp_path / "lab" / "model.ckpt-5.index").exists()
+    assert gathered is (verdict.error is None)
+    assert gathered or "model.ckpt-5.index" in hosts["h2"].files("worker/0")

@@ -1,5 +1,6 @@
 """In which order plays are played, and what a failure or Ctrl-C changes about it."""
 
+import fcntl
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from tests.unit.world import world
 from tfprov.config.playbooks import read_playbook
 from tfprov.engine.context import Context
 from tfprov.engine.playbook import Options, play
-from tfprov.errors import HostError, InvalidInput
+from tfprov.errors import HostError, InvalidInput, TfprovError
 from tfprov.hosts.memory import MemoryRuntime
 
 INVENTORY = """
@@ -94,3 +95,43 @@ def test_a_pattern_that_matches_nothing_is_told_before_anything_is_done(lab: Lab
     with pytest.raises(InvalidInput, match=r"book.yml:2:3: error: no host or group matches `nosuch`"):
         lab.play("- {hosts: all, tasks: [command: never]}\n- {hosts: nosuch, tasks: [command: never]}")
     assert lab.ran == []
+
+
+class Watched(MemoryRuntime):
+    """Notes whether somebody holds the cluster's lock whenever a task is removed."""
+
+    def __init__(self, host: str, home: Path) -> None:
+        super().__init__(host)
+        self.home = home
+        self.locked: list[bool] = []
+
+    def remove(self, task: str) -> None:
+        with (self.home / "lock").open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.locked.append(False)
+            except BlockingIOError:
+                self.locked.append(True)
+        super().remove(task)
+
+
+def test_what_was_started_is_taken_back_under_the_lock_although_a_wait_had_freed_it(tmp_path: Path) -> None:
+    watched = [Watched("h1", tmp_path), Watched("h2", tmp_path)]
+    hosts: dict[str, MemoryRuntime] = {host.host: host for host in watched}
+    context = replace(world(INVENTORY, ["tfprov.restart=never"], hosts), home=tmp_path, target=tmp_path / "lab")
+
+    def finish(argv: Sequence[str]) -> tuple[int, str]:
+        hosts["h1"].exits("ps/0", 3)
+        hosts["h2"].exits("worker/0", 0)
+        return 0, ""
+
+    hosts["h2"].answer = finish
+    book = tmp_path / "book.yml"
+    book.write_text("- {hosts: all, tasks: [start: , command: finish, wait: {for: done}, wait: {for: serving}]}")
+    with pytest.raises(TfprovError, match="ps/0"):
+        play(context, read_playbook(book), Options())
+    assert [host.calls for host in hosts.values()] == [
+        ["start ps/0", "remove ps/0"],
+        ["start worker/0", "remove worker/0"],
+    ]
+    assert [host.locked for host in watched] == [[True], [True]]

@@ -4,22 +4,38 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.unit.world import Runtimes, up, world
 from tfprov.config.playbooks import read_playbook
+from tfprov.config.settings.connection import Connection
+from tfprov.config.settings.resolve import resolve
 from tfprov.engine.context import Context
 from tfprov.engine.observe import locate, observe, plan
 from tfprov.engine.playbook import Options, play
+from tfprov.engine.reach import reach
+from tfprov.engine.record import Record
 from tfprov.engine.report import Quiet
+from tfprov.engine.steps import RUN
 from tfprov.engine.watching.status import status
 from tfprov.engine.watching.watch import Reach
-from tfprov.errors import GatherError, HostError, Several, TaskFailed, TfprovError, Unreachable, Usage, together
+from tfprov.errors import (
+    GatherError,
+    HostError,
+    Position,
+    Several,
+    TaskFailed,
+    TfprovError,
+    Unreachable,
+    Usage,
+    together,
+)
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Play
-from tfprov.model.state import HostState, State
+from tfprov.model.state import HostState, Observed, State
 from tfprov.paths import shipped
 
 INVENTORY = """
@@ -328,3 +344,75 @@ def test_a_host_that_answers_and_does_not_say_what_runs_is_told_as_that() -> Non
     dead: Callable[[], dict[str, HostError]] = lambda: {"h2": HostError("h2", "its engine is not running")}  # noqa: E731
     reach.update({}, dead(), 0.0)
     assert "h2 does not say what runs on it since" in reach.update({}, dead(), 1.0)[0]
+
+
+def moved(lab: Lab, *hosts: str) -> Context:
+    """Have worker/0, which belongs on h2, on some hosts."""
+    for host in hosts:
+        lab.hosts[host].puts(Observed("worker/0", host, State.EXITED, {}, run=f"run of {host}"))
+    return lab.context
+
+
+@pytest.mark.parametrize(
+    ("there", "host"), [(["h2"], "h2"), (["h1", "h2", "h3"], "h2"), (["h1", "h3"], "h1"), ([], None)]
+)
+def test_a_task_is_seen_where_it_belongs_or_else_where_it_is(lab: Lab, there: list[str], host: str | None) -> None:
+    context = moved(lab, *there)
+    found = context.observed("worker/0", observe(context))
+    assert (found.host if found is not None else None) == host
+
+
+def test_a_task_that_nobody_wants_is_seen_where_it_is(lab: Lab) -> None:
+    lab.hosts["h3"].puts(Observed("evaluator/0", "h3", State.RUNNING, {}))
+    found = lab.context.observed("evaluator/0", observe(lab.context))
+    assert found is not None
+    assert found.host == "h3"
+
+
+def recorded(lab: Lab, directory: Path, *others: str) -> Context:
+    """Return a context whose hosts, and some others that left the inventory, are noted in its record."""
+    for host in others:
+        lab.hosts[host] = MemoryRuntime(host)
+    ways = {host: Connection(host, Position("here"), host, None, None, local=False) for host in lab.hosts}
+    record = Record(directory)
+    record.add({host: ways[host] for host in others})
+    return replace(lab.read(INVENTORY, directory), record=record, ways=ways)
+
+
+def test_a_host_is_forgotten_when_nothing_is_left_on_it_after_a_start_and_not_before(lab: Lab, tmp_path: Path) -> None:
+    context = recorded(lab, tmp_path, "h8", "h9")
+    lab.hosts["h8"].puts(Observed("worker/7", "h8", State.EXITED, {}, exit_code=0, run="run-0"))
+    assert context.record is not None
+    RUN["build"](context, None, False)
+    assert set(context.record.read()) == {"h8", "h9"}, "nothing is brought to a host by a build"
+    RUN["deliver"](context, None, False)
+    assert set(context.record.read()) == {"h1", "h2", "h3", "h8", "h9"}
+    RUN["start"](context, None, False)
+    assert set(context.record.read()) == {"h1", "h2", "h3"}
+
+
+def test_hosts_are_asked_again_after_a_start_only_where_something_was_removed(lab: Lab, tmp_path: Path) -> None:
+    context = recorded(lab, tmp_path)
+    RUN["build"](context, None, False)
+    RUN["deliver"](context, None, False)
+    seen, asked = observe(context), []
+
+    def observed(host: MemoryRuntime) -> HostState:
+        asked.append(host.host)
+        return MemoryRuntime.observe(host)
+
+    for host in lab.hosts.values():
+        host.observe = partial(observed, host)  # type: ignore[method-assign]
+    RUN["start"](replace(context, seen=seen), None, False)
+    assert lab.running() == ["ps/0", "worker/0", "worker/1"]
+    assert asked == ["h1", "h2", "h3"], "by the line above, and by nobody else"
+
+
+@pytest.mark.parametrize("config", [None, Path("/etc/own")])
+def test_ssh_reads_the_users_configuration_unless_the_inventory_names_another(
+    lab: Lab, config: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/trainer")
+    Record(tmp_path).add({"h9": Connection("h9", Position("here"), "h9", None, None, local=False, ssh_config=config)})
+    ways = reach(lab.context.inventory, resolve(lab.context.inventory), tmp_path, accept_new=False)
+    assert ways.over["h9"].target.ssh_config == (config or Path("/home/trainer/.ssh/config"))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 
 from tests.unit.clusters import inventories
 from tests.unit.examples import examples
@@ -29,7 +29,7 @@ def test_on_kubernetes_every_task_reads_who_it_is_and_every_address_leads_to_the
             cluster, pods = cluster_of(inventory, target, *SET), started(objects_of(inventory, target, *SET))
         except InvalidInput as error:
             if target == "kubeflow-tfjob" and "a TFJob has one template for both" in str(error):
-                return
+                reject()
             raise
         seen += 1
         assert sorted(pod.task for pod in pods) == sorted(task.name for task in cluster.tasks)

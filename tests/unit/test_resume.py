@@ -12,6 +12,7 @@ from tests.unit.world import Runtimes, up
 from tfprov.checkpoint import parse_state
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.forecast import forecast
+from tfprov.engine.checkpoints.runs import known_run
 from tfprov.engine.execute import Outcome, current_run
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
@@ -386,3 +387,23 @@ def test_the_forecast_ends_early_where_the_start_would(tmp_path: Path) -> None:
     longer(tmp_path / "split" / "model.ckpt-400.index")
     with pytest.raises(TfprovError, match="is damaged"):
         foretold(resumed(tmp_path))
+
+
+def test_a_chief_with_a_checkpoint_goes_on_with_its_run_though_that_was_gathered(tmp_path: Path) -> None:
+    split = there(tmp_path, 400, run="run-0")
+    split.gather()
+    assert known_run(split.context, observe(split.context)) == "run-0"
+
+
+def test_a_ps_that_starts_anew_does_not_say_which_run_it_is(tmp_path: Path) -> None:
+    split = Split(tmp_path).runs("run-1")
+    for task in ("worker/0", "worker/1"):
+        split.hosts[f"w{task[-1]}"].exits(task, 1)
+        split.hosts[f"w{task[-1]}"].remove(task)
+    assert known_run(split.context, observe(split.context)) == "run-1"
+    split.hosts["p1"].exits("ps/1", 1)
+    assert known_run(split.context, observe(split.context)) == "run-1", "the other ps goes on running"
+    seen = observe(split.context).containers()
+    outdated = replace(next(one for one in seen if one.task == "ps/0"), spec={"command": "another"})
+    split.hosts["p0"].puts(outdated)
+    assert known_run(split.context, observe(split.context)) == ""

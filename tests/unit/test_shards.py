@@ -17,14 +17,14 @@ from tests.unit.world import world
 from tfprov.checkpoint import checkpoints
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.holders import holders, savers, unsaved_among
-from tfprov.engine.checkpoints.shards import explain_torn
+from tfprov.engine.checkpoints.shards import explain_torn, survey
 from tfprov.engine.checkpoints.unsaved import unsaved
 from tfprov.engine.observe import observe
 from tfprov.engine.steps import RUN
 from tfprov.errors import GatherError, HostError, TfprovError
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Stop
-from tfprov.model.state import HostState, State
+from tfprov.model.state import HostState, Observed, State
 
 REMOVE = Stop(remove=True)
 
@@ -362,3 +362,39 @@ def test_what_may_be_a_checkpoint_is_gathered_or_kept(layout: dict[tuple[str, st
         needed = {(at, name) for at, name in layout if at in (whole & {"chief"} or whole) and "_temp" not in name}
         safe = any(found.whole for found in checkpoints(split.gathered()))
         assert safe or needed <= left
+
+
+def test_the_present_chief_is_gathered_from_once_and_last(split: Split) -> None:
+    split.saves_whole(400)
+    former = Observed("chief/0", "p1", State.EXITED, {}, run="run-0")
+    split.hosts["p1"].puts(former)
+    split.hosts["p1"].saves("chief/0", "model.ckpt-9.index", b"index")
+    split.hosts["p1"].saves("chief/0", "model.ckpt-9.data-00000-of-00001", b"weights")
+    assert [one.task for one in holders(split.context, observe(split.context))] == ["chief/0", "worker/0"]
+
+
+@pytest.mark.parametrize(("later", "blamed"), [(1.0, True), (1.5, False)])
+def test_a_part_counts_from_the_second_in_which_its_task_started(split: Split, later: float, blamed: bool) -> None:
+    # Files are told in whole seconds: one of the second in which the task started may have been written after it.
+    split.leaves_unmerged()
+    for host in ("p0", "p1"):
+        [ps] = split.hosts[host].observe().containers
+        files = {name: split.hosts[host].open(ps.task, name).read() for name in split.hosts[host].files(ps.task)}
+        split.hosts[host].puts(replace(ps, started_at=later))
+        for name, data in files.items():
+            split.hosts[host].saves(ps.task, name, data)
+    assert (torn(split) is not None) == blamed
+
+
+def test_a_part_counts_where_nobody_knows_when_its_task_started(split: Split) -> None:
+    for host in ("p0", "p1"):
+        split.hosts[host].puts(replace(split.hosts[host].observe().containers[0], started_at=None))
+    split.leaves_unmerged()
+    assert torn(split) is not None
+
+
+def test_a_chief_that_saved_nothing_names_nothing(split: Split) -> None:
+    seen = observe(split.context)
+    chief = split.context.chief(seen)
+    assert chief is not None
+    assert survey(split.context, chief, lambda: seen).named == ()

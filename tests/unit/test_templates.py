@@ -188,3 +188,25 @@ def test_hosts_share_what_they_see_of_each_other(tmp_path: Path) -> None:
     assert len({id(one["groups"]["g"]) for one in seen}) == 1
     assert len({id(one["hostvars"]["h1"]) for one in seen}) == 1
     assert render_text("{{ groups.g | map('extract', hostvars, 'port') | sum }}", seen[7], AT) == 50 * 8001
+
+
+TOO_LARGE = "the template renders to a value of more than 1,000,000 characters or elements"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ '{:99999999999999999999}'.format(1) }}",
+        "{{ '{a:99999999999999999999}'.format_map({'a': 1}) }}",
+        "{{ '%99999999999999999999d' | format(1) }}",
+        "{{ '%99999999999999999999d' % 1 }}",
+    ],
+)
+def test_a_format_is_refused_before_it_is_computed(text: str) -> None:
+    # Python itself fails with such widths, in other words: those are not what is told here.
+    assert TOO_LARGE in problem(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("'1234567'.upper()", "1234567"), ("'{:5}|'.format(1)", "    1|")])
+def test_only_the_width_of_a_format_counts(text: str, value: str) -> None:
+    assert rendered(f"{{{{ {text} }}}}") == value

@@ -296,3 +296,4 @@ def test_whatever_cannot_be_taken_back_is_not_removed_while_it_runs(
     take_back(context, before)
     states = {(c.task, c.host): c.state for c in observe(context).containers()}
     assert states[stubborn.subject, stubborn.host] is State.RUNNING
+    assert f"remove {stubborn.subject}" not in hosts[stubborn.host].calls

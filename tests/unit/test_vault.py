@@ -16,9 +16,9 @@ from tfprov.config.settings.connection import connection_of
 from tfprov.config.settings.resolve import resolve
 from tfprov.config.sources.groups import read_groups
 from tfprov.config.text.yaml import parse, read
-from tfprov.config.vault.opening import Vault, python_with_ansible, vault_id
-from tfprov.config.vault.passwords import Passwords
-from tfprov.errors import HostError, InvalidInput, Position, hide
+from tfprov.config.vault.opening import Vault, python_with_ansible, stays_closed, vault_id
+from tfprov.config.vault.passwords import Passwords, Source
+from tfprov.errors import HostError, InvalidInput, Position, Problem, hide
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import Mapping, plain, unsealed, visible
 
@@ -472,3 +472,27 @@ def test_a_message_of_a_library_does_not_repeat_a_secret() -> None:
     hide("some-long-secret")
     hide("true")
     assert str(HostError("h", "login as some-long-secret: not true")) == "h: login as ******: not true"
+
+
+def test_the_sources_of_passwords_are_named_by_their_options_and_in_the_order_of_ansible() -> None:
+    environ = {"ANSIBLE_VAULT_IDENTITY_LIST": "one@first, ,second", "ANSIBLE_VAULT_PASSWORD_FILE": "fifth"}
+    passwords = Passwords(("lab@third", "@unnamed"), ("fourth",), prompt=True, environ=environ)
+    assert list(passwords.sources()) == [
+        Source("ANSIBLE_VAULT_IDENTITY_LIST", "one", "first"),
+        Source("ANSIBLE_VAULT_IDENTITY_LIST", "default", "second"),
+        Source("--vault-id", "lab", "third"),
+        Source("--vault-id", "default", "unnamed"),
+        Source("--vault-password-file", "default", "fourth"),
+        Source("ANSIBLE_VAULT_PASSWORD_FILE", "default", "fifth"),
+        Source("--ask-vault-pass", "default", "prompt_ask_vault_pass"),
+    ]
+
+
+def test_a_problem_is_about_something_closed_by_its_option_or_by_what_it_says(vault: Vault) -> None:
+    [text] = encrypted(SECRET, password="other")
+    for closed in (text, text.splitlines()[0]):
+        with pytest.raises(InvalidInput) as raised:
+            vault.open(closed, Position("v.yml", 1, 1))
+        assert all(map(stays_closed, raised.value.problems))
+    assert stays_closed(Problem(Position("--vault-id"), "`x` does not exist", "correct the path"))
+    assert not stays_closed(Problem(Position("v.yml", 1, 1), "`x` does not exist", "correct the path"))

@@ -19,7 +19,6 @@ from tfprov.cli.output import Printer
 from tfprov.config.playbooks import read_playbook
 from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import check_target, gather
-from tfprov.engine.checkpoints.verify import verify
 from tfprov.engine.context import Context
 from tfprov.engine.locking.lock import Lock
 from tfprov.engine.observe import locate, missing, observe, plan
@@ -82,7 +81,7 @@ def gather_command(**options: Any) -> None:
         locate(context, context.cluster.chief.name)
         with Lock(context, "gather", tolerant=True):
             seen = observe(context, tolerant=True)
-            gathered = gather(context, verify, seen)
+            gathered = gather(context, context.verify, seen)
             tell(context, gathered)
             if gathered.newest is None:
                 printer.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfprov.config.settings.connection import Connection
 from tfprov.engine.artifacts import Artifact, Fetched, Ready
+from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.clock import Clock
 from tfprov.engine.record import Record
 from tfprov.engine.report import Quiet, Reporter
@@ -39,6 +40,8 @@ class Context:
     report: Reporter = field(default_factory=Quiet)
     clock: Clock = field(default_factory=Clock)
     """How the run reads the time and waits."""
+    verify: Verify = verify
+    """What reads the tensors of a gathered checkpoint."""
     forks: int = DEFAULT_FORKS
     hosts: frozenset[str] | None = None
     """The hosts that may be changed (`--limit`, a play's `hosts:`); None for all, also those not in the inventory."""

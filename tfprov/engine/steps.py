@@ -6,7 +6,6 @@ from typing import Any
 
 from tfprov.engine.checkpoints.gather import Gathered, gather
 from tfprov.engine.checkpoints.holders import holders, savers, unsaved_among
-from tfprov.engine.checkpoints.verify import verify
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.observe import observe, plan
@@ -67,7 +66,7 @@ def _save_what_goes(context: Context, part: Plan, seen: Observation) -> bool:
         context, part.only(lambda action: action.kind == "stop" and (action.subject, action.host) in ends), ""
     ).check()
     for chief in chiefs:
-        tell(context, gather(context, verify, source=chief))
+        tell(context, gather(context, context.verify, source=chief))
     return True
 
 
@@ -84,7 +83,7 @@ def _gather(context: Context, _arguments: Any, discard: bool) -> None:
     seen = observe(context)
     sources = [holder for holder in holders(context, seen) if context.allows(holder.host)]
     for source in sources:
-        tell(context, gather(context, verify, source=source))
+        tell(context, gather(context, context.verify, source=source))
     chief = context.cluster.chief
     if not sources:
         lost = chief.host in seen.unreachable

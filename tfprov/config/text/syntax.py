@@ -64,8 +64,7 @@ def _explain(problem: str, lines: list[str], place: Place, begun: Place) -> tupl
 
 
 def _unclosed(problem: str, lines: list[str], place: Place, begun: Place) -> tuple[Place, str, str] | None:
-    ahead = [_line(lines, place)[place[1] :], *lines[place[0] + 1 :]]
-    if "expected node content" in problem and not "".join(ahead).strip():
+    if "expected node content" in problem and not _line(lines, place)[place[1] :].strip():
         last = max((number for number, text in enumerate(lines) if text.strip()), default=0)
         return (last, len(lines[last].rstrip())), "the file ends within brackets", "close them"
     if any(end in problem for end in _UNCLOSED):

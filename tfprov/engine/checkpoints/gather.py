@@ -7,7 +7,7 @@ is written into `.part/` first, fsynced, read back where TensorFlow is there to 
 
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from pathlib import Path
@@ -18,7 +18,7 @@ from tfprov.engine.checkpoints.manifest import Manifest, Saved
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, Whole, survey, unmerged
 from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.checkpoints.unsaved import is_new
-from tfprov.engine.checkpoints.verify import Verdict
+from tfprov.engine.checkpoints.verify import Verify
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
 from tfprov.engine.watching.pace import FILE as PROGRESS
@@ -31,7 +31,6 @@ _TRIES = 3
 _STATE = "checkpoint"
 _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
-Verify = Callable[[Sequence[Path]], Mapping[str, Verdict]]
 """Reads every tensor of the checkpoints at these prefixes; an empty answer where nobody can."""
 
 

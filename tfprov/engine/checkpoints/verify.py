@@ -4,7 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,10 @@ class Verdict:
 
     tensors: int
     error: str | None = None
+
+
+Verify = Callable[[Sequence[Path]], Mapping[str, Verdict]]
+"""Returns a verdict by the last part of each prefix, as `verify` does."""
 
 
 def verify(prefixes: Sequence[Path]) -> Mapping[str, Verdict]:

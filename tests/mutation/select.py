@@ -1,0 +1,113 @@
+"""Which tests are run for a mutant, and in which order."""
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tests.mutation.lines import Record
+from tests.mutation.mutate import Mutant
+
+_FIRST = 5.0
+"""Seconds of the first tests: most mutants are killed by these."""
+_DEPTH = 3
+"""How many steps from a name to those that are computed from it at import."""
+
+
+class Uses:
+    """Which lines use a name that a module gives a value to."""
+
+    def __init__(self, tree: Path) -> None:
+        self.lines: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        self.given: dict[tuple[str, int], str] = {}
+        """The names that a line gives values to at import."""
+        for path in sorted((tree / "tfprov").rglob("*.py")):
+            self._read(path.relative_to(tree).as_posix(), ast.parse(path.read_bytes()))
+
+    def _read(self, path: str, module: ast.Module) -> None:
+        for node in ast.walk(module):
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
+                    self.lines[name].add((path, node.lineno))
+                case ast.keyword(arg=str() as name):
+                    self.lines[name].add((path, node.lineno))
+        for statement in module.body:
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+            if isinstance(target, ast.Name):
+                for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1):
+                    self.given[path, line] = target.id
+
+    def of(self, mutant: Mutant) -> set[tuple[str, int]]:
+        """Return the lines that use what a mutant changes at import."""
+        names, found = set(mutant.names), set[tuple[str, int]]()
+        for _ in range(_DEPTH):
+            new = {
+                place
+                for name in names
+                for place in self.lines[name]
+                if not name.startswith("_") or place[0] == mutant.path
+            } - found
+            found |= new
+            names = {self.given[place] for place in new if place in self.given}
+        return found
+
+
+def _with_bits(record: Record, mask: int) -> Iterator[str]:
+    for number, test in enumerate(record.tests):
+        if mask >> number & 1:
+            yield test
+
+
+def _tests(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Yield the tests that run one of some lines."""
+    lines = list(places)
+    for record in known.values():
+        mask = 0
+        for path, line in lines:
+            mask |= record.lines.get(path, {}).get(line, 0)
+        yield from _with_bits(record, mask)
+
+
+def _in_order(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
+    """Return one test of each function before the second of any, and the quickest first."""
+    seen: Counter[str] = Counter()
+    ranked = []
+    for test in sorted(tests, key=lambda name: (seconds[name], name)):
+        function = test.partition("[")[0]
+        ranked.append((seen[function].bit_length(), seconds[test], test))
+        seen[function] += 1
+    return [test for _, _, test in sorted(ranked)]
+
+
+def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) -> list[list[str]]:
+    """Return the tests to run one list after the other until one fails."""
+    own = [(mutant.path, line) for line in range(mutant.lines[0], mutant.lines[1] + 1)]
+    direct = set(_tests(known, own))
+    indirect: set[str] = set()
+    if mutant.at_import:
+        indirect = set(_tests(known, uses.of(mutant)))
+        if not direct | indirect:
+            anything = {(mutant.path, line) for one in known.values() for line in one.lines.get(mutant.path, {})}
+            indirect = set(_tests(known, anything))
+    seconds = {test: time for one in known.values() for test, time in zip(one.tests, one.seconds, strict=True)}
+    files = {test.partition("::")[0] for test in direct | indirect}
+    nearby = {test for file in files for test in known[file].tests} - direct - indirect
+    order = [*_in_order(direct, seconds), *_in_order(indirect - direct, seconds), *_in_order(nearby, seconds)]
+    return _cut(order, seconds, known, budget)
+
+
+def _cut(order: Sequence[str], seconds: dict[str, float], known: dict[str, Record], budget: float) -> list[list[str]]:
+    """Return the tests that fit into the budget: some quick ones of few files, and then the others."""
+    first: list[str] = []
+    rest: list[str] = []
+    files: set[str] = set()
+    spent = 0.0
+    for test in order:
+        file = test.partition("::")[0]
+        cost = seconds[test] + (0.0 if file in files else known[file].start / 4)
+        if spent + cost > budget and spent:
+            continue
+        files.add(file)
+        spent += cost
+        (first if spent <= _FIRST else rest).append(test)
+    return [part for part in (first, rest) if part]

@@ -240,7 +240,7 @@ def test_an_image_without_python_lets_the_host_try(remote: Cluster, tiny_archive
 
 
 def test_another_run_that_holds_the_cluster_is_not_disturbed(three: Cluster) -> None:
-    delivered(three)
+    check(three, "--deliver")
     with (three.directory / "state" / "tfprov" / "clusters" / "lab" / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = check(three)

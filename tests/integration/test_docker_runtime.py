@@ -69,7 +69,7 @@ def test_a_restarted_task_says_how_it_ended_before_and_its_log_is_followed_on(be
 
 
 def test_how_a_task_ended_before_its_restart_is_still_known_when_it_runs(bench: DockerBench) -> None:
-    again = "[ -e /checkpoints/again ] && exec sleep 60; touch /checkpoints/again; exit 5"
+    again = "[ -e /checkpoints/again ] && exec sleep 3600; touch /checkpoints/again; exit 5"
     bench.start(container(argv=["sh", "-c", again], restart="on-failure", max_restarts=2))
     until(lambda: bench.see().restarts == 1 and not bench.see().restarting)
     assert (bench.see().state, bench.see().last_exit, bench.see().exit_code) == (State.RUNNING, 5, None)
@@ -125,7 +125,7 @@ def test_a_task_that_needs_too_much_memory_is_said_to(bench: DockerBench) -> Non
 
 
 def test_a_container_of_somebody_else_is_not_touched(bench: DockerBench) -> None:
-    theirs = bench.client.containers.create(bench.image, ["sleep", "60"], name=container_name("contract", "worker/0"))
+    theirs = bench.client.containers.create(bench.image, ["sleep", "3600"], name=container_name("contract", "worker/0"))
     try:
         with pytest.raises(HostError, match=r"tfprov-contract-worker-0 \(\w{12}\) is not ours; rename it"):
             bench.start(container())
@@ -193,7 +193,7 @@ def test_only_regular_files_are_listed_whatever_their_names(
 ) -> None:
     if with_python:
         bench.image = str(bench.client.images.get(images.python()).id)
-    bench.start(container(argv=["sleep", "60"]))
+    bench.start(container(argv=["sleep", "3600"]))
     assert bench.docker.execute("worker/0", ["sh", "-c", ODD]) == 0
     if not with_shell:
         inside = bench.client.containers.get(bench.see().id)

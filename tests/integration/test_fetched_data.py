@@ -156,6 +156,8 @@ def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_taken_for
     remote: Cluster, python_archive: Path
 ) -> None:
     one, two, *_ = remote.lab.hosts
+    for host in (one, two):
+        host.forget_images()  # those of other tests are counted too when they are removed
     (remote.directory / "program").mkdir()
     (remote.directory / "program" / "reader.py").write_text(READER)
     settings = {

@@ -75,7 +75,7 @@ def test_the_stand_in_trains_and_saves_as_a_program_would(lab: Lab, tiny: str) -
 
 def test_every_test_finds_the_hosts_as_new(lab: Lab, tiny: str) -> None:
     used, frozen, deaf, wrong, off = [*lab.hosts, lab.add()]
-    used.client.containers.run(tiny, ["sleep", "60"], detach=True)
+    used.client.containers.run(tiny, ["sleep", "3600"], detach=True)
     frozen.pause()
     deaf.drop()
     wrong.change_key()
@@ -109,7 +109,7 @@ id -nG trainer plain admin 2>/dev/null; cat /proc/1/cgroup
 
 def disturb(host: Host, other: Host, tiny: str) -> None:
     """Do to a host what tests do."""
-    host.client.containers.run(tiny, ["sleep", "60"], name="foreign", detach=True, ports={"2222/tcp": 2222})
+    host.client.containers.run(tiny, ["sleep", "3600"], name="foreign", detach=True, ports={"2222/tcp": 2222})
     host.client.volumes.create("foreign")
     host.client.networks.create("foreign")
     host.sshd_option("AllowTcpForwarding no")

@@ -317,7 +317,7 @@ def test_a_command_that_is_cut_off_has_an_unknown_outcome_and_the_next_one_conne
 
 def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
     host = SSH(target(own))
-    stream, hold = host.stream(["cat"]), host.hold(["sh", "-c", "echo on; sleep 60"])
+    stream, hold = host.stream(["cat"]), host.hold(["sh", "-c", "echo on; sleep 3600"])
     link = host.open()
     own.cut()
     until(lambda: not link.alive, "the loss is noticed")

@@ -166,7 +166,7 @@ def test_files_go_in_and_come_out_whole(engine: Engine, image: str) -> None:
         info = tarfile.TarInfo("blob")
         info.size = len(data)
         tar.addfile(info, io.BytesIO(data))
-    with Started(engine, image, ["sleep", "60"]) as started, engine.errors():
+    with Started(engine, image, ["sleep", "3600"]) as started, engine.errors():
         packed.seek(0)
         assert engine.api.put_archive(started.id, "/data", packed)
         stream, facts = engine.api.get_archive(started.id, "/data/blob", chunk_size=1 << 18)
@@ -191,7 +191,7 @@ def test_a_container_is_attached_to_in_both_directions(engine: Engine, image: st
 
 
 def test_commands_run_beside_the_program(engine: Engine, image: str) -> None:
-    with Started(engine, image, ["sleep", "60"]) as started, engine.errors():
+    with Started(engine, image, ["sleep", "3600"]) as started, engine.errors():
         for number in range(5):  # the answer may come with the headers of the response or after them
             assert _printed(engine, started.id, f"echo beside {number}") == (0, {1: f"beside {number}\n"})
         assert _printed(engine, started.id, "echo out; echo err >&2; exit 3") == (3, {1: "out\n", 2: "err\n"})
@@ -313,7 +313,7 @@ def test_what_is_not_there_is_named(engine: Engine) -> None:
 
 def test_a_name_that_is_taken(engine: Engine, image: str) -> None:
     name = f"tfprov-test-{uuid.uuid4().hex[:8]}"
-    with Started(engine, image, ["sleep", "60"], name=name) as started:
+    with Started(engine, image, ["sleep", "3600"], name=name) as started:
         message = says(engine, lambda api: api.create_container(image, ["true"], name=name))
         assert message == (
             f"h1: a container called {name} is there already ({started.id[:12]}); remove or rename it: `docker rm {name}`"
@@ -323,15 +323,15 @@ def test_a_name_that_is_taken(engine: Engine, image: str) -> None:
 def test_a_port_that_is_taken(engine: Engine, image: str) -> None:
     port = free_port()
     how: dict[str, Any] = {"ports": [2222], "published": {2222: ("127.0.0.1", port)}}
-    with Started(engine, image, ["sleep", "60"], **how):
-        second = Started(engine, image, ["sleep", "60"], **how)
+    with Started(engine, image, ["sleep", "3600"], **how):
+        second = Started(engine, image, ["sleep", "3600"], **how)
         message = failing(second.__enter__)
         second.__exit__()
     assert message == f"h1: port {port} is taken; stop what listens there, or choose another `port`"
 
 
 def test_a_program_that_the_image_does_not_have(engine: Engine, image: str) -> None:
-    started = Started(engine, image, ["sleep", "60"])
+    started = Started(engine, image, ["sleep", "3600"])
     with engine.errors():
         made = engine.api.create_container(image, ["no-such-program"], labels={"test": IMAGE})
     message = says(engine, lambda api: api.start(made["Id"]))

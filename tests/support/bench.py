@@ -26,9 +26,9 @@ MARK = "TESTED_BY"
 
 
 def container(
-    name: str = "worker/0", argv: Sequence[str] = ("sleep", "60"), *, port: int | None = None, **changes: Any
+    name: str = "worker/0", argv: Sequence[str] = ("sleep", "3600"), *, port: int | None = None, **changes: Any
 ) -> Container:
-    """Return a container of the task `name`; by default a worker on a port of its own that does nothing for a minute."""
+    """Return a container of the task `name`; by default a worker on a port of its own that does nothing for an hour."""
     job, _, index = name.partition("/")
     task = Task(job, int(index), job, "h", "127.0.0.1", port or free_port())
     spec = {"code": None, "command": list(argv), "endpoint": task.endpoint, **changes.pop("spec", {})}

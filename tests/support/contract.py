@@ -41,7 +41,7 @@ def whether_a_task_serves_is_asked_at_its_port(bench: Bench) -> None:
 
 def a_stopped_task_has_ended_because_it_was_stopped(bench: Bench) -> None:
     """A stopped task has ended because it was stopped."""
-    bench.start(container(argv=["sh", "-c", "echo up; exec sleep 60"]))
+    bench.start(container(argv=["sh", "-c", "echo up; exec sleep 3600"]))
     if isinstance(bench, MemoryBench):
         bench.memory.prints("worker/0", "up")
     until(lambda: "up" in list(bench.runtime.logs("worker/0")))  # before, a container's init may lose a signal

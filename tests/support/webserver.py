@@ -82,7 +82,7 @@ class WebServer:
                 request.wfile.write(content[: len(content) // 2])
                 request.wfile.flush()
                 self.halves.append(path)
-                self.release.wait(60)
+                self.release.wait(600)
                 content = content[len(content) // 2 :]
             request.wfile.write(content)
         except OSError:  # the visitor has gone

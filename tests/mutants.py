@@ -22,12 +22,12 @@ are shown by the integration tests, with real hosts. `hosts`, `runtime` and `cli
 the unit tests do, is kept in the cache directory (`$XDG_CACHE_HOME/tfprov-mutants`), and is done again for a test file only
 when something has changed that it has read. For a mutant come first those tests that run the changed line, one of each
 test function before further cases of the same, the quickest first; then the others of the same files. They end with the
-first failure, or when they have taken `--seconds` by the clock of the record. Code that runs at import has no such tests:
+first failure, or when they have taken `--seconds` of CPU time, by the record. Code that runs at import has no such tests:
 those count that run the lines which use its names, and then those that run anything in its module.
 
 A mutant that no test reaches has survived, as has one that all chosen tests pass; that the whole suite would kill it is
-possible, but then by a test that never ran the line. One that takes five times as long as the original, or all the memory
-it may have, is killed.
+possible, but then by a test that never ran the line, or by one beyond `--seconds`. One that takes five times the CPU time
+of the original, or all the memory it may have, is killed.
 
 **The control.** Before the first mutant, all tests that were chosen for any of them are run on the original, in the same
 way. If one fails, the run is void: nothing is said of mutants, and the exit code is 2. With `--least` it is 1 when fewer
@@ -44,6 +44,7 @@ import os
 import random
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -104,8 +105,8 @@ PURE = (
     "tfprov/wiring.py",
 )
 _SLOWER = 5.0
-"""How many times as long as the control a mutant may take, and how many seconds more than that."""
-_MORE = 20.0
+"""How many times the CPU time of the original a mutant may take, and how many seconds more than that."""
+_MORE = 10.0
 
 
 class Void(Exception):
@@ -178,7 +179,7 @@ class Run:
                 failed.append(f"{file}: {result}")
 
         for file, names in sorted(by_file.items(), key=lambda item: -self.expected(item[1])):
-            limit = 2 * _SLOWER * self.expected(names) + 10 * _MORE
+            limit = _SLOWER * self.expected(names) + _MORE
             self.pool.start(self.template, partial(run_tests, names, self.tests_of(names)), limit, partial(done, file))
         self.pool.wait()
         if failed:
@@ -294,6 +295,8 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT, patterns: Sequenc
     """Try a sample; return the exit code."""
     options = arguments(argv)
     began = time.monotonic()
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell that starts this in the background takes Ctrl-C from it
+        signal.signal(number, signal.default_int_handler)
     scratch = Path(tempfile.mkdtemp(prefix="mutants-"))
     pool = Pool(options.jobs, scratch)
     try:
@@ -322,4 +325,7 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT, patterns: Sequenc
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

@@ -69,14 +69,14 @@ def _tests(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> Itera
 
 
 def _in_order(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
-    """Return one test of each function before the second of any, and the quickest first."""
+    """Return the quickest tests first, and further cases of a function the later the more there are before them."""
     seen: Counter[str] = Counter()
     ranked = []
     for test in sorted(tests, key=lambda name: (seconds[name], name)):
         function = test.partition("[")[0]
-        ranked.append((seen[function].bit_length(), seconds[test], test))
+        ranked.append((seconds[test] * (1 + seen[function]), test))
         seen[function] += 1
-    return [test for _, _, test in sorted(ranked)]
+    return [test for _, test in sorted(ranked)]
 
 
 def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) -> list[list[str]]:

@@ -284,7 +284,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time; %(default)s")
     parser.add_argument("--only", action="append", help="a pattern for files or the names of mutants; may be repeated")
-    parser.add_argument("--seconds", type=float, default=40.0, help="of tests for one mutant; %(default)s")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of tests for one mutant; %(default)s")
     parser.add_argument("--tests", default="*", help="a pattern for test files: no others are run; %(default)s")
     parser.add_argument("--least", type=float, default=0.0, help="percent that have to be killed; %(default)s")
     parser.add_argument("--list", action="store_true", help="list the mutants, and try none")

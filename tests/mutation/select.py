@@ -92,8 +92,8 @@ def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) 
     seconds = {test: time for one in known.values() for test, time in zip(one.tests, one.seconds, strict=True)}
     files = {test.partition("::")[0] for test in direct | indirect}
     nearby = {test for file in files for test in known[file].tests} - direct - indirect
-    order = [*_in_order(direct, seconds), *_in_order(indirect - direct, seconds), *_in_order(nearby, seconds)]
-    return _cut(order, seconds, known, budget)
+    order = [*_in_order(direct, seconds), *_in_order(indirect - direct, seconds)]
+    return _cut(order, seconds, known, budget) + _cut(_in_order(nearby, seconds), seconds, known, budget / 4)
 
 
 def _cut(order: Sequence[str], seconds: dict[str, float], known: dict[str, Record], budget: float) -> list[list[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.mutation.lines import Record
 from tests.mutation.mutate import Mutant
 
-_FIRST = 5.0
+_FIRST = 2.0
 """Seconds of the first tests: most mutants are killed by these."""
 _DEPTH = 3
 """How many steps from a name to those that are computed from it at import."""

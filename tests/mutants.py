@@ -20,18 +20,18 @@ are shown by the integration tests, with real hosts. `hosts`, `runtime` and `cli
 
 **Which tests.** Each unit test file is run once with `coverage`, to see which test runs which line. This takes as long as
 the unit tests do, is kept in the cache directory (`$XDG_CACHE_HOME/tfprov-mutants`), and is done again for a test file only
-when something has changed that it has read. For a mutant come first those tests that run the changed line, one of each
-test function before further cases of the same, the quickest first; then the others of the same files. They end with the
-first failure, or when they have taken `--seconds` by the clock of the record. Code that runs at import has no such tests:
-those count that run the lines which use its names, and then those that run anything in its module.
+when something has changed that it has read. For a mutant come first those tests that run the changed line, the quickest
+first, and further cases of a test function the later the more there are; then some others of the same files. They end with
+the first failure, or when they have taken `--seconds` of CPU time, by the record. Code that runs at import has no such
+tests: those count that run the lines which use its names, and then those that run anything in its module.
 
 A mutant that no test reaches has survived, as has one that all chosen tests pass; that the whole suite would kill it is
-possible, but then by a test that never ran the line. One that takes five times as long as the original, or all the memory
-it may have, is killed.
+possible, but then by a test that never ran the line, or by one beyond `--seconds`. One that takes five times the CPU time
+of the original, or all the memory it may have, is killed.
 
-**The control.** Before the first mutant, all tests that were chosen for any of them are run on the original, in the same
-way. If one fails, the run is void: nothing is said of mutants, and the exit code is 2. With `--least` it is 1 when fewer
-are killed.
+**The control.** Before the first mutant, the tests that come first for any of them are run on the original, in the same
+way; behind the last one, so are all others that have killed one. If one of them fails, the run is void: nothing counts,
+and the exit code is 2. With `--least` it is 1 when fewer are killed.
 
 **How.** Each mutant has a copy of the tree for itself in a temporary directory, which is removed at the end; the working
 tree is only read. The copies share the files in which they do not differ, and the run is void if one of these was changed.
@@ -44,6 +44,7 @@ import os
 import random
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -104,8 +105,8 @@ PURE = (
     "tfprov/wiring.py",
 )
 _SLOWER = 5.0
-"""How many times as long as the control a mutant may take, and how many seconds more than that."""
-_MORE = 20.0
+"""How many times the CPU time of the original a mutant may take, and how many seconds more than that."""
+_MORE = 10.0
 
 
 class Void(Exception):
@@ -162,24 +163,34 @@ class Run:
         return start + sum(times[name.partition("::")[0]][name] for name in names)
 
     def tests_of(self, names: Sequence[str]) -> set[str]:
-        return {test for file in {name.partition("::")[0] for name in names} for test in self.known[file].tests}
+        files = {name.partition("::")[0] for name in names} & self.known.keys()
+        return {test for file in files for test in self.known[file].tests}
 
-    def control(self) -> None:
-        """Run all chosen tests on the original; Void when one fails."""
-        union = dict.fromkeys(name for trial in self.trials for stage in trial.stages for name in stage)
+    def first(self) -> set[str]:
+        """Return the tests that are run first for some mutant."""
+        return {name for trial in self.trials for stage in trial.stages[:1] for name in stage}
+
+    def killers(self) -> set[str]:
+        """Return the tests that have killed a mutant."""
+        return {trial.killed for trial in self.trials if trial.killed in self.tests_of([trial.killed])}
+
+    def control(self, names: set[str]) -> None:
+        """Run tests on the original; Void when one fails."""
         by_file: dict[str, list[str]] = {}
-        for name in union:
+        for name in sorted(names):
             by_file.setdefault(name.partition("::")[0], []).append(name)
-        say(f"the control: {len(union)} tests in {len(by_file)} files, without a mutant")
+        say(f"the control: {len(names)} tests in {len(by_file)} files, without a mutant")
         failed: list[str] = []
 
         def done(file: str, result: Any) -> None:
             if not isinstance(result, dict) or result["failed"]:
                 failed.append(f"{file}: {result}")
 
-        for file, names in sorted(by_file.items(), key=lambda item: -self.expected(item[1])):
-            limit = 2 * _SLOWER * self.expected(names) + 10 * _MORE
-            self.pool.start(self.template, partial(run_tests, names, self.tests_of(names)), limit, partial(done, file))
+        for file, chosen in sorted(by_file.items(), key=lambda item: -self.expected(item[1])):
+            limit = _SLOWER * self.expected(chosen) + _MORE
+            self.pool.start(
+                self.template, partial(run_tests, chosen, self.tests_of(chosen)), limit, partial(done, file)
+            )
         self.pool.wait()
         if failed:
             raise Void("\n".join(["the control fails:", *failed]))
@@ -283,7 +294,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time; %(default)s")
     parser.add_argument("--only", action="append", help="a pattern for files or the names of mutants; may be repeated")
-    parser.add_argument("--seconds", type=float, default=40.0, help="of tests for one mutant; %(default)s")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of tests for one mutant; %(default)s")
     parser.add_argument("--tests", default="*", help="a pattern for test files: no others are run; %(default)s")
     parser.add_argument("--least", type=float, default=0.0, help="percent that have to be killed; %(default)s")
     parser.add_argument("--list", action="store_true", help="list the mutants, and try none")
@@ -294,6 +305,8 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT, patterns: Sequenc
     """Try a sample; return the exit code."""
     options = arguments(argv)
     began = time.monotonic()
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell that starts this in the background takes Ctrl-C from it
+        signal.signal(number, signal.default_int_handler)
     scratch = Path(tempfile.mkdtemp(prefix="mutants-"))
     pool = Pool(options.jobs, scratch)
     try:
@@ -307,9 +320,11 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT, patterns: Sequenc
         import_others(template)
         run = Run(root, pool, template)
         run.prepare(chosen, options.seconds, options.tests)
-        run.control()
+        controlled = run.first()
+        run.control(controlled)
         say(f"{len(chosen)} mutants, {options.jobs} at a time, after {time.monotonic() - began:.0f} s")
         run.try_all()
+        run.control(run.killers() - controlled)
         percent = run.summary()
         say(f"{time.monotonic() - began:.0f} s, of CPU in children {sum(os.times()[2:4]):.0f} s; seed {options.seed}")
         return int(percent < options.least)
@@ -322,4 +337,7 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT, patterns: Sequenc
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

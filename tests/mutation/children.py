@@ -87,7 +87,10 @@ class Pool:
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def start(self, tree: Path, work: Work, limit: float, done: Callable[[Any], None]) -> None:
-        """Run `work` in a child whose tree is `tree`, when there is room; `done` gets its result, or why there is none."""
+        """Run `work` in a child whose tree is `tree`, when there is room; `done` gets its result, or why there is none.
+
+        `limit` is in seconds of CPU time; where others are at work or where it just waits, it has ten times as long.
+        """
         while len(self.children) >= self.jobs:
             self.step()
         scratch = Path(tempfile.mkdtemp(dir=self.scratch))
@@ -96,9 +99,9 @@ class Pool:
         process = os.fork()
         if not process:
             os.close(read)
-            _be_child(tree, scratch, write, work)
+            _be_child(tree, scratch, write, work, limit)
         os.close(write)
-        self.children[read] = Child(process, read, time.monotonic() + limit, scratch, done)
+        self.children[read] = Child(process, read, time.monotonic() + 10 * limit, scratch, done)
         self.selector.register(read, selectors.EVENT_READ)
 
     def step(self) -> None:
@@ -148,13 +151,14 @@ def output_of(scratch: str | Path) -> str:
     return output.read_bytes()[-2000:].decode(errors="replace") if output.exists() else ""
 
 
-def _be_child(tree: Path, scratch: Path, pipe: int, work: Work) -> None:
+def _be_child(tree: Path, scratch: Path, pipe: int, work: Work, limit: float) -> None:
     """Run `work` with the modules of `tree`; never returns."""
     code = 1
     try:
         os.setpgid(0, 0)
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 2))
         for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
             del sys.modules[name]
         here = Path.cwd()

@@ -29,6 +29,8 @@ from tests.mutation.children import Pool, files_of, output_of, pytest_arguments
 _FORMAT = 1
 _LIMIT = 3600.0
 """Seconds for one test file."""
+_ATTEMPTS = 3
+"""Python 3.11 sometimes refuses to trace two threads that start at once, and then one of them dies of it."""
 
 
 @dataclass
@@ -37,9 +39,9 @@ class Record:
 
     tests: list[str]
     seconds: list[float]
-    """Of each test."""
+    """Of CPU time, for each test: how long one waits depends on who else is at work."""
     start: float
-    """Seconds for importing the file and all that it needs."""
+    """Seconds of CPU time for importing the file and all that it needs."""
     lines: dict[str, dict[int, int]]
     """The tests that run each line of each module, as bits; a test that a fixture serves runs what the fixture runs."""
     imported: set[str]
@@ -60,14 +62,13 @@ class Recorder:
     collected: float = 0.0
 
     def pytest_collection_finish(self) -> None:
-        self.collected = time.monotonic()
+        self.collected = time.process_time()
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self.failed = f"{report.nodeid}\n{report.longrepr}"
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.seconds[-1] += report.duration
         if report.failed:
             self.failed = f"{report.nodeid}\n{report.longrepr}"
 
@@ -87,7 +88,9 @@ def _hooks(recorder: Recorder) -> object:
             recorder.seconds.append(0.0)
             recorder.fixtures[item.nodeid] = list(item.fixturenames)
             recorder.switch(item.nodeid)
+            began = time.process_time()
             result = yield
+            recorder.seconds[-1] = time.process_time() - began
             recorder.switch("")
             return result
 
@@ -120,7 +123,7 @@ def record(tree: Path, file: str) -> dict[str, Any]:
     sys.addaudithook(note)
     measured = coverage.Coverage(data_file=None, source=[str(tree / "tfprov")], config_file=False)
     recorder = Recorder(measured)
-    began = time.monotonic()
+    began = time.process_time()
     measured.start()
     code = int(pytest.main(pytest_arguments([file]), plugins=[recorder, _hooks(recorder)]))
     measured.stop()
@@ -163,7 +166,8 @@ def _masks(data: coverage.CoverageData, recorder: Recorder, root: str) -> dict[s
 def _states(tree: Path, names: Iterable[str]) -> dict[str, str]:
     """Return a digest of each file and folder of the tree that was read, by its path in the tree."""
     paths = {os.path.relpath(name, tree) for name in names if not name.endswith((".pyc", ".pyo"))}
-    return {path: state for path in sorted(paths) if "__pycache__" not in path and (state := _state(tree / path))}
+    counted = (path for path in sorted(paths) if "__pycache__" not in path and path not in (".", ".."))
+    return {path: state for path in counted if (state := _state(tree / path))}
 
 
 def _state(path: Path) -> str:
@@ -260,19 +264,18 @@ def records(tree: Path, pool: Pool, say: Any, pattern: str = "*") -> dict[str, R
             kept[file] = one
         else:
             missing.append(file)
-    if missing:
-        say(f"{len(missing)} test files are run to see which lines they reach")
-    for file in sorted(missing, key=lambda file: -(tree / file).stat().st_size):
+    for attempt in range(_ATTEMPTS):
+        if missing:
+            say(f"{len(missing)} test files are run to see which lines they reach{' once more' * bool(attempt)}")
+        for file in sorted(missing, key=lambda file: -(tree / file).stat().st_size):
 
-        def done(result: Any, file: str = file) -> None:
-            one = result if isinstance(result, dict) else {"failed": str(result)}
-            kept[file] = one
-            if not one["failed"]:
-                _keep(tree, file, one)
-            if one["failed"]:
-                say(f"  {file} fails: {one['failed']}")
+            def done(result: Any, file: str = file) -> None:
+                kept[file] = result if isinstance(result, dict) else {"failed": str(result)}
+                if not kept[file]["failed"]:
+                    _keep(tree, file, kept[file])
 
-        pool.start(tree, partial(record, tree, file), _LIMIT, done)
-    pool.wait()
+            pool.start(tree, partial(record, tree, file), _LIMIT, done)
+        pool.wait()
+        missing = [file for file in missing if kept[file]["failed"]]
     empty = {"tests": [], "seconds": [], "start": 0.0, "masks": {"masks": [], "lines": {}}, "imported": []}
     return {file: _record(empty | one) for file, one in sorted(kept.items())}

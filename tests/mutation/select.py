@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.mutation.lines import Record
 from tests.mutation.mutate import Mutant
 
-_FIRST = 5.0
+_FIRST = 2.0
 """Seconds of the first tests: most mutants are killed by these."""
 _DEPTH = 3
 """How many steps from a name to those that are computed from it at import."""
@@ -69,14 +69,14 @@ def _tests(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> Itera
 
 
 def _in_order(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
-    """Return one test of each function before the second of any, and the quickest first."""
+    """Return the quickest tests first, and further cases of a function the later the more there are before them."""
     seen: Counter[str] = Counter()
     ranked = []
     for test in sorted(tests, key=lambda name: (seconds[name], name)):
         function = test.partition("[")[0]
-        ranked.append((seen[function].bit_length(), seconds[test], test))
+        ranked.append((seconds[test] * (1 + seen[function]), test))
         seen[function] += 1
-    return [test for _, _, test in sorted(ranked)]
+    return [test for _, test in sorted(ranked)]
 
 
 def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) -> list[list[str]]:
@@ -92,8 +92,8 @@ def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) 
     seconds = {test: time for one in known.values() for test, time in zip(one.tests, one.seconds, strict=True)}
     files = {test.partition("::")[0] for test in direct | indirect}
     nearby = {test for file in files for test in known[file].tests} - direct - indirect
-    order = [*_in_order(direct, seconds), *_in_order(indirect - direct, seconds), *_in_order(nearby, seconds)]
-    return _cut(order, seconds, known, budget)
+    order = [*_in_order(direct, seconds), *_in_order(indirect - direct, seconds)]
+    return _cut(order, seconds, known, budget) + _cut(_in_order(nearby, seconds), seconds, known, budget / 4)
 
 
 def _cut(order: Sequence[str], seconds: dict[str, float], known: dict[str, Record], budget: float) -> list[list[str]]:

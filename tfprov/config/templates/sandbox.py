@@ -29,6 +29,8 @@ TOO_LARGE = "a value of more than 1,000,000 characters or elements"
 _MAX_BITS = 1024
 _PADDING = ("center", "ljust", "rjust", "zfill", "expandtabs")
 _WIDTH = re.compile(r"\d{7}")
+_WIDTH_OF_A_VALUE = re.compile(r"(?<!%)(?:%%)*%[-+ #0\d.]*\*|\{[^{}]*\{")
+"""A format whose width is a value: `%*d`, or `{:{}}`."""
 _COLLECTION = re.compile(r"ansible\.(?:builtin|legacy)\.")
 
 
@@ -194,7 +196,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(text, str) and name in _PADDING:
             _check_widths(*args, *kwargs.values())
         if isinstance(text, str) and name.startswith("format"):
-            _check_format(text)
+            _check_format(text, *args, *kwargs.values())
         if isinstance(text, str) and name == "replace":
             _check_replaced(None, text, *args)
         if isinstance(text, str) and name == "join":
@@ -232,8 +234,8 @@ def _dumped(value: Any, **options: Any) -> str:
     return json.dumps(whole(value), **options)
 
 
-def _check_format(template: Any, *_values: Any) -> None:
-    if _WIDTH.search(str(template)):
+def _check_format(template: Any, *values: Any) -> None:
+    if _formatted(str(template), values):
         raise SecurityError(TOO_LARGE)
 
 
@@ -267,7 +269,16 @@ def _added(left: Any, right: Any) -> bool:
 
 
 def _formatted(left: Any, right: Any) -> bool:
-    return isinstance(left, str) and _WIDTH.search(left) is not None
+    if not isinstance(left, str):
+        return False
+    return _WIDTH.search(left) is not None or (_WIDTH_OF_A_VALUE.search(left) is not None and _is_wide(right))
+
+
+def _is_wide(value: Any) -> bool:
+    """Whether a value, or one in it, is a number that makes too much of a text as its width."""
+    if isinstance(value, dict | list | tuple):
+        return any(map(_is_wide, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int) and abs(value) > MAX_OUTPUT
 
 
 _GROWS: dict[str, Callable[[Any, Any], bool]] = {"*": _multiplied, "**": _raised, "+": _added, "%": _formatted}

@@ -200,6 +200,11 @@ TOO_LARGE = "the template renders to a value of more than 1,000,000 characters o
         "{{ '{a:99999999999999999999}'.format_map({'a': 1}) }}",
         "{{ '%99999999999999999999d' | format(1) }}",
         "{{ '%99999999999999999999d' % 1 }}",
+        "{{ '{:{}}'.format(1, 99999999999999999999) }}",
+        "{{ '{a:{b}}'.format(a=1, b=99999999999999999999) }}",
+        "{{ '{a:{b[0]}}'.format_map({'a': 1, 'b': [99999999999999999999]}) }}",
+        "{{ '%*d' | format(99999999999999999999, 1) }}",
+        "{{ '%-*d' % (-99999999999999999999, 1) }}",
     ],
 )
 def test_a_format_is_refused_before_it_is_computed(text: str) -> None:
@@ -207,6 +212,16 @@ def test_a_format_is_refused_before_it_is_computed(text: str) -> None:
     assert TOO_LARGE in problem(text)
 
 
-@pytest.mark.parametrize(("text", "value"), [("'1234567'.upper()", "1234567"), ("'{:5}|'.format(1)", "    1|")])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("'1234567'.upper()", "1234567"),
+        ("'{:5}|'.format(1)", "    1|"),
+        ("'{:{}}|'.format(1, 5)", "    1|"),
+        ("'%*d|' % (5, 1)", "    1|"),
+        ("'{}|'.format(12345678)", "12345678|"),
+        ("'%d %%*' % 12345678", "12345678 %*"),
+    ],
+)
 def test_only_the_width_of_a_format_counts(text: str, value: str) -> None:
     assert rendered(f"{{{{ {text} }}}}") == value

@@ -14,6 +14,7 @@ from tests.support.budget import IMAGES_BUILT
 from tests.support.command_line import python
 from tests.support.engine import Engine
 from tests.support.images import Images
+from tests.support.local import Local, local
 from tests.support.paths import PROGRAMS, ROOT
 from tests.support.programs import Hosts
 from tests.support.testhosts import Lab
@@ -62,6 +63,12 @@ def page() -> Iterator["Page"]:
         _not_run(reason, "TFPROV_TESTS_BROWSER")
     with browser.opened() as page:
         yield page
+
+
+@pytest.fixture
+def local_cluster(tmp_path: Path) -> Iterator[Local]:
+    """A cluster on this machine, of which nothing is left running."""
+    yield from local(tmp_path)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.images import Images
-from tests.support.local import Local, local, rest_of
+from tests.support.local import Local, rest_of
 from tests.support.paths import ROOT
 from tests.support.remote import Cluster, cluster, standin, training
 from tests.support.testhost import Host
@@ -78,11 +78,6 @@ def fetched(url: str) -> str | None:
 # --- in a browser ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def tfprov(tmp_path: Path) -> Iterator[Local]:
-    yield from local(tmp_path)
-
-
 def losses(url: str) -> list[float]:
     """Return what TensorBoard has read of the loss so far."""
     found = fetched(f"{url}data/plugin/scalars/scalars?run=.&tag=loss")
@@ -117,10 +112,10 @@ def shares(numbers: list[float]) -> list[float]:
 
 
 @pytest.mark.tensorflow
-def test_a_browser_draws_the_loss_of_a_training_that_gets_better(tfprov: Local, page: "Page") -> None:
-    tfprov.write(TRAINED_HERE)
-    assert f"{BOARD} serves on 127.0.0.1:" in tfprov("up")
-    process = tfprov.start("tensorboard")
+def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: Local, page: "Page") -> None:
+    local_cluster.write(TRAINED_HERE)
+    assert f"{BOARD} serves on 127.0.0.1:" in local_cluster("up")
+    process = local_cluster.start("tensorboard")
     url = address(process)
     until(lambda: len(losses(url)) >= POINTS, "it has read the events")
     page.goto(f"{url}?tagFilter=loss#timeseries")
@@ -144,76 +139,80 @@ STANDS_IN = {"command": ["httpd", "-f", "-p", str(PORT), "-h", "/checkpoints"], 
 
 
 @pytest.fixture
-def remote(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
+def remote_cluster(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
     yield from cluster(lab, tmp_path)
 
 
-def written(remote: Cluster, settings: Mapping[str, Any], board: Mapping[str, Any]) -> Host:
+def written(remote_cluster: Cluster, settings: Mapping[str, Any], board: Mapping[str, Any]) -> Host:
     """Write the inventory: a ps, and on another host, which is returned, the chief with a tensorboard."""
-    one, two, *_ = remote.lab.hosts
+    one, two, *_ = remote_cluster.lab.hosts
     roles = {"ps": [one], "worker": [two], "tensorboard": [two]}
-    remote.write(roles, settings, role_settings={"tensorboard": board})
+    remote_cluster.write(roles, settings, role_settings={"tensorboard": board})
     return two
 
 
 @pytest.fixture
-def host(remote: Cluster, tiny_archive: Path) -> Host:
+def board_host(remote_cluster: Cluster, tiny_archive: Path) -> Host:
     """The host of a tensorboard that is none, beside a training that is none."""
-    host = written(remote, standin(tiny_archive), STANDS_IN)
-    assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote("up")
-    return host
+    board_host = written(remote_cluster, standin(tiny_archive), STANDS_IN)
+    assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote_cluster("up")
+    return board_host
 
 
-def inside(host: Host, task: str, *argv: str) -> tuple[int, str]:
+def inside(board_host: Host, task: str, *argv: str) -> tuple[int, str]:
     """Run a program in a task's container, as its user."""
     said: list[bytes] = []
-    code = docker_exec.run(host.client.api, container_name("lab", task), argv, lambda _, data: said.append(data))
+    code = docker_exec.run(board_host.client.api, container_name("lab", task), argv, lambda _, data: said.append(data))
     return code, b"".join(said).decode()
 
 
-def assert_only_reads(host: Host) -> None:
+def assert_only_reads(board_host: Host) -> None:
     """The tensorboard has the chief's directory and cannot write there; the chief can."""
-    code, said = inside(host, BOARD, "touch", "/checkpoints/mine")
+    code, said = inside(board_host, BOARD, "touch", "/checkpoints/mine")
     assert code == 1, said
     assert "Read-only file system" in said
-    assert inside(host, "worker/0", "touch", "/checkpoints/mine") == (0, "")
-    assert inside(host, BOARD, "ls", "/checkpoints/mine")[0] == 0
+    assert inside(board_host, "worker/0", "touch", "/checkpoints/mine") == (0, "")
+    assert inside(board_host, BOARD, "ls", "/checkpoints/mine")[0] == 0
 
 
-def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(remote: Cluster, host: Host) -> None:
-    assert_only_reads(host)
+def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(
+    remote_cluster: Cluster, board_host: Host
+) -> None:
+    assert_only_reads(board_host)
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection((host.address, PORT), LONG).close()
-    process = remote.start("tensorboard")
+        socket.create_connection((board_host.address, PORT), LONG).close()
+    process = remote_cluster.start("tensorboard")
     url = address(process)
     text = until(lambda: fetched(f"{url}checkpoint"), "the chief's file is shown")
     assert text.startswith('model_checkpoint_path: "/checkpoints/model.ckpt-')
     ended(process)
-    assert remote.tasks()[BOARD]["state"] == "running"
-    assert "nothing to do" in remote("up")
+    assert remote_cluster.tasks()[BOARD]["state"] == "running"
+    assert "nothing to do" in remote_cluster("up")
 
 
-def test_what_is_in_the_way_of_another_host_is_one_line(remote: Cluster, host: Host) -> None:
+def test_what_is_in_the_way_of_another_host_is_one_line(remote_cluster: Cluster, board_host: Host) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = remote("tensorboard", "--port", str(port), code=1)
+        said = remote_cluster("tensorboard", "--port", str(port), code=1)
     what = f"port {port} of this machine cannot lead there: Address already in use"
-    assert said == f"error: {host.name}: {what}; choose another one\n"
-    host.client.containers.get(container_name("lab", BOARD)).stop(timeout=0)
+    assert said == f"error: {board_host.name}: {what}; choose another one\n"
+    board_host.client.containers.get(container_name("lab", BOARD)).stop(timeout=0)
     assert re.fullmatch(
-        rf"error: {BOARD}: does not run: .*; start it with `tfprov up`\n", remote("tensorboard", code=1)
+        rf"error: {BOARD}: does not run: .*; start it with `tfprov up`\n", remote_cluster("tensorboard", code=1)
     )
-    host.stop()
-    assert re.fullmatch(rf"error: {host.name}: .*\n", remote("tensorboard", code=4))
+    board_host.stop()
+    assert re.fullmatch(rf"error: {board_host.name}: .*\n", remote_cluster("tensorboard", code=4))
 
 
 @pytest.mark.tensorflow
-def test_the_image_of_a_training_has_a_tensorboard(remote: Cluster, images: Images) -> None:
+def test_the_image_of_a_training_has_a_tensorboard(remote_cluster: Cluster, images: Images) -> None:
     images.train()  # so that the build below finds every layer made
-    host = written(remote, training(remote.directory, images.train_arguments(), train_steps=1000000), {})
-    assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote("up")
-    assert_only_reads(host)
-    process = remote.start("tensorboard")
+    board_host = written(
+        remote_cluster, training(remote_cluster.directory, images.train_arguments(), train_steps=1000000), {}
+    )
+    assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote_cluster("up")
+    assert_only_reads(board_host)
+    process = remote_cluster.start("tensorboard")
     url = address(process)
     assert "<title>TensorBoard</title>" in (fetched(url) or "")
     until(lambda: losses(url), "it has read the events")

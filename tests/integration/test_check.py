@@ -29,28 +29,28 @@ PORT = 2222
 
 
 @pytest.fixture
-def remote(lab: Lab, tmp_path: Path, cache: Path) -> Iterator[Cluster]:
+def remote_cluster(lab: Lab, tmp_path: Path, cache: Path) -> Iterator[Cluster]:
     for made in cluster(lab, tmp_path):
         made.env["XDG_CACHE_HOME"] = str(cache)
         yield made
 
 
 @pytest.fixture
-def three(remote: Cluster, python_archive: Path) -> Cluster:
+def three(remote_cluster: Cluster, python_archive: Path) -> Cluster:
     """A ps and two workers on three hosts, of an image with Python."""
-    return written(remote, python_archive)
+    return written(remote_cluster, python_archive)
 
 
-def written(remote: Cluster, archive: Path, **settings: Any) -> Cluster:
-    one, two, three, _ = remote.lab.hosts
+def written(remote_cluster: Cluster, archive: Path, **settings: Any) -> Cluster:
+    one, two, three, _ = remote_cluster.lab.hosts
     whole = {"image": {"archive": str(archive)}, "command": ["python3", "-c", SERVER], "stop_grace": 0, **settings}
-    remote.write({"ps": [one], "worker": [two, three]}, whole)
-    return remote
+    remote_cluster.write({"ps": [one], "worker": [two, three]}, whole)
+    return remote_cluster
 
 
-def check(remote: Cluster, *arguments: str, code: int = 0) -> dict[str, Any]:
+def check(remote_cluster: Cluster, *arguments: str, code: int = 0) -> dict[str, Any]:
     """Return what `check --json` says; what is told on the standard error comes before it."""
-    printed = remote("check", "--json", *arguments, code=code)
+    printed = remote_cluster("check", "--json", *arguments, code=code)
     found: dict[str, Any] = json.loads(printed[printed.index("{\n") :])
     return found
 
@@ -224,19 +224,19 @@ def test_a_wrong_address_is_found(three: Cluster) -> None:
     }
 
 
-def test_an_image_without_python_lets_the_host_try(remote: Cluster, tiny_archive: Path) -> None:
-    one, two, three, _ = remote.lab.hosts
+def test_an_image_without_python_lets_the_host_try(remote_cluster: Cluster, tiny_archive: Path) -> None:
+    one, two, three, _ = remote_cluster.lab.hosts
     settings = {**standin(tiny_archive), "command": ["sh", "task.sh"]}
-    remote.write({"ps": [one], "worker": [two, three]}, settings)
-    idle = check(remote, "--deliver")
+    remote_cluster.write({"ps": [one], "worker": [two, three]}, settings)
+    idle = check(remote_cluster, "--deliver")
     assert set(outcomes(idle).values()) == {"-"}
     assert told(idle, "node1", "network") == [
         ("note", "the image has no python3, so the host itself tried the addresses")
     ]
-    remote("up")
-    running = check(remote)
+    remote_cluster("up")
+    running = check(remote_cluster)
     assert set(outcomes(running).values()) == {"ok"}
-    assert [len(ids) for ids in remote.containers().values()] == [1, 1, 1, 0]
+    assert [len(ids) for ids in remote_cluster.containers().values()] == [1, 1, 1, 0]
 
 
 def test_another_run_that_holds_the_cluster_is_not_disturbed(three: Cluster) -> None:

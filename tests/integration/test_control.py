@@ -182,7 +182,7 @@ def errors(printed: str) -> list[str]:
     return [line for line in printed.splitlines() if line.startswith("error: ")]
 
 
-def test_two_controllers_exclude_each_other(three: Cluster, tiny_archive: Path, tmp_path: Path) -> None:
+def test_two_controllers_of_a_cluster_exclude_each_other(three: Cluster, tiny_archive: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Cluster(three.lab, tmp_path / "other")
     write(other, tiny_archive)

@@ -6,14 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.strategies import QUALITY
-from tests.support.local import Local, local
+from tests.support.local import Local
 from tests.support.paths import PROGRAMS
 from tests.support.waiting import until
 
@@ -52,51 +51,47 @@ print(f"end: {{twice}} twice, {{missing}} missing", flush=True)
 """
 
 
-@pytest.fixture
-def tfprov(tmp_path: Path) -> Iterator[Local]:
-    yield from local(tmp_path)
-
-
-def test_a_dispatcher_that_is_killed_goes_on_where_it_was(tfprov: Local) -> None:
-    code = tfprov.directory / "code"
+def test_a_dispatcher_that_is_killed_goes_on_where_it_was(local_cluster: Local) -> None:
+    code = local_cluster.directory / "code"
     code.mkdir()
     (code / "reader.py").write_text(READER)
-    tfprov.write(INVENTORY.replace("CODE", str(code)))
-    up = tfprov("up", timeout=300)
+    local_cluster.write(INVENTORY.replace("CODE", str(code)))
+    up = local_cluster("up", timeout=300)
     assert "dispatcher/0 serves" in up
     assert "data_worker/1 serves" in up
-    until(lambda: "record 20\n" in tfprov("logs", "worker/0"), "20 records", seconds=90)
-    before = tfprov.pids()["dispatcher/0"]
+    until(lambda: "record 20\n" in local_cluster("logs", "worker/0"), "20 records", seconds=90)
+    before = local_cluster.pids()["dispatcher/0"]
     os.kill(int(before), signal.SIGKILL)
-    until(lambda: tfprov.pids().get("dispatcher/0", before) != before, "it is started again")
-    until(lambda: "end:" in tfprov("logs", "worker/0"), "all records", seconds=90)
+    until(lambda: local_cluster.pids().get("dispatcher/0", before) != before, "it is started again")
+    until(lambda: "end:" in local_cluster("logs", "worker/0"), "all records", seconds=90)
     # A record that was on its way to a data worker when the dispatcher died is not sent again: at most once each.
-    assert re.search(r"end: 0 twice, [0-2] missing", tfprov("logs", "worker/0"))
-    assert tfprov.tasks()["dispatcher/0"]["restarts"] == 1
+    assert re.search(r"end: 0 twice, [0-2] missing", local_cluster("logs", "worker/0"))
+    assert local_cluster.tasks()["dispatcher/0"]["restarts"] == 1
     remaining = {"dispatcher/0", "data_worker/0", "data_worker/1"}
-    until(lambda: set(tfprov.pids()) == remaining, "the reader has left")
-    tfprov("down")
-    assert tfprov.processes() == []
+    until(lambda: set(local_cluster.pids()) == remaining, "the reader has left")
+    local_cluster("down")
+    assert local_cluster.processes() == []
 
 
-def test_the_shipped_inventory_trains_on_what_the_data_workers_make(tfprov: Local, digits: Path) -> None:
+def test_the_shipped_inventory_trains_on_what_the_data_workers_make(local_cluster: Local, digits: Path) -> None:
     settings = yaml.safe_load((PROGRAMS.parents[2] / "inventories" / "data-service.yml").read_text())
     settings["all"]["vars"]["tfprov"] |= {
-        "code": str(PROGRAMS), "data": {"path": str(digits)}, "port": tfprov.port, "checkpoints": {"to": "checkpoints"},
+        "code": str(PROGRAMS), "data": {"path": str(digits)}, "port": local_cluster.port,
+        "checkpoints": {"to": "checkpoints"},
     }  # fmt: skip
-    tfprov.write(yaml.safe_dump(settings))
-    tfprov("up", timeout=300)
-    tfprov("wait", timeout=600)
+    local_cluster.write(yaml.safe_dump(settings))
+    local_cluster("up", timeout=300)
+    local_cluster("wait", timeout=600)
     told = until(
-        lambda: re.search(r"\| macro-F1 (\d\.\d{4})$", tfprov("logs", "evaluator/0", "--tail", "1").rstrip()),
+        lambda: re.search(r"\| macro-F1 (\d\.\d{4})$", local_cluster("logs", "evaluator/0", "--tail", "1").rstrip()),
         "it is measured",
         120,
     )
     assert isinstance(told, re.Match)
     assert float(told[1]) >= QUALITY
-    (journal,) = (path for path in tfprov.directory.rglob("journal") if path.is_dir())
+    (journal,) = (path for path in local_cluster.directory.rglob("journal") if path.is_dir())
     assert b"train" in b"".join(path.read_bytes() for path in journal.rglob("*") if path.is_file())
-    tfprov("down")
+    local_cluster("down")
 
 
 def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:

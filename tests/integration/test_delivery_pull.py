@@ -30,7 +30,7 @@ def node(lab: Lab) -> Iterator[Host]:
 
 
 @pytest.fixture
-def remote(node: Host) -> Iterator[Remote]:
+def node_machine(node: Host) -> Iterator[Remote]:
     made = machine(node)
     yield made
     made.close()
@@ -42,68 +42,68 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @contextmanager
-def registry(remote: Remote, layout: Layout, *images: Image) -> Iterator[str]:
+def registry(node_machine: Remote, layout: Layout, *images: Image) -> Iterator[str]:
     """Yield the name of a registry that has `images`; the first of them is tagged `latest`."""
     served = Registry(layout, {TEAM: images})
 
     def answer(connection: Connection) -> None:
         serve(served, connection)
 
-    with remote.reverse_forward(answer) as port:
+    with node_machine.reverse_forward(answer) as port:
         yield f"127.0.0.1:{port}"
 
 
-def test_an_image_is_pulled_once_and_named(node: Host, remote: Remote, layout: Layout) -> None:
+def test_an_image_is_pulled_once_and_named(node: Host, node_machine: Remote, layout: Layout) -> None:
     image = random_image(layout, 100_000)
     said: list[str] = []
-    with registry(remote, layout, image) as at:
+    with registry(node_machine, layout, image) as at:
         name = f"{at}/{TEAM}:latest"
         digest = f"{at}/{TEAM}@{image.manifest.digest}"
-        assert pull(remote.engine, name, f"{OURS}:1", said.append) == (image.id, digest)
+        assert pull(node_machine.engine, name, f"{OURS}:1", said.append) == (image.id, digest)
         assert said == [f"pulling {name}"]
         assert names(node) == {name, digest, f"{OURS}:1"}
     # The registry is gone: who has the image asks nobody.
-    assert pull(remote.engine, name, f"{OURS}:2", said.append) == (image.id, digest)
-    assert pull(remote.engine, digest, f"{OURS}:3", said.append) == (image.id, digest)
+    assert pull(node_machine.engine, name, f"{OURS}:2", said.append) == (image.id, digest)
+    assert pull(node_machine.engine, digest, f"{OURS}:3", said.append) == (image.id, digest)
     assert said == [f"pulling {name}"]
     assert {f"{OURS}:{number}" for number in (1, 2, 3)} < names(node)
 
 
-def test_other_hosts_pull_the_same_by_its_digest(node: Host, remote: Remote, layout: Layout) -> None:
+def test_other_hosts_pull_the_same_by_its_digest(node: Host, node_machine: Remote, layout: Layout) -> None:
     """A tag may mean another image by then."""
     first, moved = random_image(layout, 1000), random_image(layout, 1000)
-    with registry(remote, layout, moved, first) as at:
+    with registry(node_machine, layout, moved, first) as at:
         name = f"{at}/{TEAM}@{first.manifest.digest}"
-        assert pull(remote.engine, name, f"{OURS}:1", lambda text: None) == (first.id, name)
+        assert pull(node_machine.engine, name, f"{OURS}:1", lambda text: None) == (first.id, name)
         assert node.client.images.get(f"{OURS}:1").id == first.id
 
 
-def test_an_image_that_came_from_no_registry_has_no_digest(node: Host, remote: Remote, layout: Layout) -> None:
+def test_an_image_that_came_from_no_registry_has_no_digest(node: Host, node_machine: Remote, layout: Layout) -> None:
     mine = node.client.api.import_image_from_data(b"", repository="mine", tag="1")
     assert mine
     image_id = node.client.images.get("mine:1").id
-    assert pull(remote.engine, "mine:1", f"{OURS}:1", lambda text: None) == (image_id, None)
+    assert pull(node_machine.engine, "mine:1", f"{OURS}:1", lambda text: None) == (image_id, None)
 
 
-def test_what_cannot_be_pulled_is_one_line_with_a_way_out(node: Host, remote: Remote, layout: Layout) -> None:
-    with registry(remote, layout, random_image(layout, 1000)) as at:
-        assert failing(remote, f"{at}/{TEAM}:none") == (
+def test_what_cannot_be_pulled_is_one_line_with_a_way_out(node: Host, node_machine: Remote, layout: Layout) -> None:
+    with registry(node_machine, layout, random_image(layout, 1000)) as at:
+        assert failing(node_machine, f"{at}/{TEAM}:none") == (
             f"node1: the registry has no image {at}/{TEAM}:none; correct `image`"
         )
-        assert failing(remote, f"{at}/nobody/nothing:1").startswith("node1: the registry ")
-    assert failing(remote, "127.0.0.1:1/team/linear:1") == (
+        assert failing(node_machine, f"{at}/nobody/nothing:1").startswith("node1: the registry ")
+    assert failing(node_machine, "127.0.0.1:1/team/linear:1") == (
         "node1: its engine does not reach the registry 127.0.0.1:1; look at the host's network, its DNS and its proxy, "
         "or deliver the image from here with `image: {build: …}`"
     )
     assert "its engine does not reach the registry registry.invalid" in failing(
-        remote, "registry.invalid/team/linear:1"
+        node_machine, "registry.invalid/team/linear:1"
     )
-    assert failing(remote, "Not A Name").startswith("node1: invalid reference format")
+    assert failing(node_machine, "Not A Name").startswith("node1: invalid reference format")
     assert names(node) == set()
 
 
-def failing(remote: Remote, name: str) -> str:
+def failing(node_machine: Remote, name: str) -> str:
     with pytest.raises(HostError) as caught:
-        pull(remote.engine, name, f"{OURS}:1", lambda text: None)
+        pull(node_machine.engine, name, f"{OURS}:1", lambda text: None)
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -62,7 +62,7 @@ def node(lab: Lab) -> Iterator[Host]:
 
 
 @pytest.fixture
-def remote(node: Host) -> Iterator[Remote]:
+def node_machine(node: Host) -> Iterator[Remote]:
     made = machine(node)
     yield made
     made.close()
@@ -114,36 +114,38 @@ def test_an_image_comes_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, 
         made.close()
 
 
-def test_what_is_there_is_only_named(node: Host, remote: Remote, layout: Layout, tiny: Image) -> None:
+def test_what_is_there_is_only_named(node: Host, node_machine: Remote, layout: Layout, tiny: Image) -> None:
     image = compose(layout, tiny, program(), "there")
-    brought(remote, layout, image, "1")
-    assert brought(remote, layout, image, "1") == Pushed(0, "there")
+    brought(node_machine, layout, image, "1")
+    assert brought(node_machine, layout, image, "1") == Pushed(0, "there")
     node.client.images.get(f"{OURS}:1").tag(OURS, "other")
     node.client.images.remove(f"{OURS}:1")
-    assert brought(remote, layout, image, "2") == Pushed(0, "there")
+    assert brought(node_machine, layout, image, "2") == Pushed(0, "there")
     assert tags(node) == {f"{OURS}:other", f"{OURS}:2"}
 
 
 def test_an_edit_of_the_code_sends_its_layer_and_nothing_else(
-    node: Host, remote: Remote, layout: Layout, tiny: Image
+    node: Host, node_machine: Remote, layout: Layout, tiny: Image
 ) -> None:
-    brought(remote, layout, compose(layout, tiny, program(), "before"), "1")
+    brought(node_machine, layout, compose(layout, tiny, program(), "before"), "1")
     edited = compose(layout, tiny, program(), "after")
     watched = Watched()
-    pushed = brought(remote, layout, edited, "1", watched)
+    pushed = brought(node_machine, layout, edited, "1", watched)
     layer = edited.layers[-1].size
     assert pushed.way == "pull"
     assert layer < pushed.sent <= 1.1 * layer + DOCUMENTS
     assert watched.told[0][1] < 1.1 * layer + DOCUMENTS, "that is what was announced, too"
-    assert present(remote.engine, OURS) == {"1": edited.id}
+    assert present(node_machine.engine, OURS) == {"1": edited.id}
 
 
-def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(node: Host, remote: Remote, layout: Layout) -> None:
+def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(
+    node: Host, node_machine: Remote, layout: Layout
+) -> None:
     """What was loaded or built there, an engine would pull once more: it knows such layers by no digest of ours."""
     base = random_image(layout, 2_000_000)
     load(node, layout, base, "foreign/base:1")
     image = compose(layout, base, program(), "top")
-    pushed = brought(remote, layout, image, "1")
+    pushed = brought(node_machine, layout, image, "1")
     assert pushed.way == "load"
     assert pushed.reason == "it has the lower layers from elsewhere, so that the others went as one archive"
     assert pushed.sent < 2 * sum(layer.size for layer in image.layers[-2:]) + 2 * DOCUMENTS < image.size
@@ -239,64 +241,66 @@ def test_where_the_room_is_not_known_the_engine_says_that_there_is_none(lab: Lab
 
 
 def test_an_image_for_other_machines_is_refused_before_anything_is_sent(
-    node: Host, remote: Remote, layout: Layout
+    node: Host, node_machine: Remote, layout: Layout
 ) -> None:
     other = random_image(layout, 1000, architecture="s390x")
     watched = Watched()
     with pytest.raises(HostError, match=r"^node1: its engine runs linux/\w+, and the image is for linux/s390x; make"):
-        brought(remote, layout, other, "1", watched)
+        brought(node_machine, layout, other, "1", watched)
     assert (watched.told, names(node)) == ([], set())
 
 
-def test_foreign_images_and_names_stay_as_they_are(node: Host, remote: Remote, layout: Layout, tiny: Image) -> None:
+def test_foreign_images_and_names_stay_as_they_are(
+    node: Host, node_machine: Remote, layout: Layout, tiny: Image
+) -> None:
     foreign = {"foreign/app:1", f"{OURS}-not:1", f"{OURS}/below:1", "push-test:1"}
     for name in foreign:
         load(node, layout, tiny, name)
     for number in range(4):
-        brought(remote, layout, compose(layout, tiny, program(1000), "x"), str(number))
-    assert present(remote.engine, OURS).keys() == {"0", "1", "2", "3"}
+        brought(node_machine, layout, compose(layout, tiny, program(1000), "x"), str(number))
+    assert present(node_machine.engine, OURS).keys() == {"0", "1", "2", "3"}
     node.client.containers.create(f"{OURS}:0", ["true"])
     node.client.containers.create("foreign/app:1", ["true"])
-    forget(remote.engine, OURS, keep=2)
-    assert present(remote.engine, OURS).keys() == {"0", "2", "3"}, "0 is in use"
-    forget(remote.engine, OURS, keep=9)
-    forget(remote.engine, "foreign/none", keep=0)
-    assert present(remote.engine, OURS).keys() == {"0", "2", "3"}
+    forget(node_machine.engine, OURS, keep=2)
+    assert present(node_machine.engine, OURS).keys() == {"0", "2", "3"}, "0 is in use"
+    forget(node_machine.engine, OURS, keep=9)
+    forget(node_machine.engine, "foreign/none", keep=0)
+    assert present(node_machine.engine, OURS).keys() == {"0", "2", "3"}
     node.clean()
-    forget(remote.engine, OURS, keep=0)
+    forget(node_machine.engine, OURS, keep=0)
     assert tags(node) == foreign
     assert {node.client.images.get(name).id for name in foreign} == {tiny.id}
 
 
 def test_what_counts_is_when_an_image_was_last_delivered(
-    node: Host, remote: Remote, layout: Layout, tiny: Image
+    node: Host, node_machine: Remote, layout: Layout, tiny: Image
 ) -> None:
     made = [compose(layout, tiny, program(1000), "x") for _ in range(3)]
     for number, image in enumerate(made):
-        brought(remote, layout, image, str(number))
-    brought(remote, layout, made[0], "0")
-    forget(remote.engine, OURS, keep=1)
-    assert present(remote.engine, OURS) == {"0": made[0].id}
+        brought(node_machine, layout, image, str(number))
+    brought(node_machine, layout, made[0], "0")
+    forget(node_machine.engine, OURS, keep=1)
+    assert present(node_machine.engine, OURS) == {"0": made[0].id}
 
 
-def test_a_tag_that_means_another_image_is_moved(node: Host, remote: Remote, layout: Layout, tiny: Image) -> None:
+def test_a_tag_that_means_another_image_is_moved(node: Host, node_machine: Remote, layout: Layout, tiny: Image) -> None:
     other = random_image(layout, 1000)
-    brought(remote, layout, other, "old")
+    brought(node_machine, layout, other, "old")
     node.client.images.get(f"{OURS}:old").tag(OURS, "1")
     image = compose(layout, tiny, program(1000), "x")
-    brought(remote, layout, image, "1")
-    assert present(remote.engine, OURS) == {"old": other.id, "1": image.id}
+    brought(node_machine, layout, image, "1")
+    assert present(node_machine.engine, OURS) == {"old": other.id, "1": image.id}
 
 
-def test_names_that_a_killed_run_left_are_removed_by_the_next(node: Host, remote: Remote, layout: Layout) -> None:
+def test_names_that_a_killed_run_left_are_removed_by_the_next(node: Host, node_machine: Remote, layout: Layout) -> None:
     image = random_image(layout, 1000)
     handing = Handing(layout, [image], (), lambda size: None)
-    with remote.reverse_forward(handing.serve) as port, remote.engine.errors():
+    with node_machine.reverse_forward(handing.serve) as port, node_machine.engine.errors():
         name = f"127.0.0.1:{port}/{REPOSITORY}"
-        pulled = remote.engine.api.pull(name, image.manifest.digest, stream=True, decode=True, auth_config={})
-        heeded(remote.engine, pulled)
+        pulled = node_machine.engine.api.pull(name, image.manifest.digest, stream=True, decode=True, auth_config={})
+        heeded(node_machine.engine, pulled)
     assert f"{name}@{image.manifest.digest}" in names(node)
-    assert brought(remote, layout, image, "1") == Pushed(0, "there")
+    assert brought(node_machine, layout, image, "1") == Pushed(0, "there")
     assert names(node) == {f"{OURS}:1"}
 
 
@@ -365,9 +369,9 @@ class Other:
         self.serves, self.close = machine.serves, machine.close
 
 
-def test_an_engine_that_wants_all_layers_gets_all(node: Host, remote: Remote, layout: Layout) -> None:
+def test_an_engine_that_wants_all_layers_gets_all(node: Host, node_machine: Remote, layout: Layout) -> None:
     image = random_image(layout, 500_000, 1000, 2000)
-    pushed = brought(Other(remote, Claiming(remote.engine, image.diff_ids[:2])), layout, image, "1")
+    pushed = brought(Other(node_machine, Claiming(node_machine.engine, image.diff_ids[:2])), layout, image, "1")
     assert pushed.way == "load"
     assert image.size < pushed.sent < 1.5 * image.size
     assert node.client.images.get(f"{OURS}:1").id == image.id

@@ -166,7 +166,7 @@ def test_an_image_without_python_is_told(bench: DataBench, images: Images) -> No
     assert bench.containers() == []
 
 
-def test_a_fetch_that_is_killed_is_not_called_whole_and_gone_on_with(bench: DataBench) -> None:
+def test_an_engines_fetch_that_is_killed_is_not_called_whole_and_gone_on_with(bench: DataBench) -> None:
     data, errors = bench.web.set_of(train=BIG), []
     bench.web.held = {"/train"}
 

@@ -28,27 +28,29 @@ def bench(engine: PrivateEngine, images: Images) -> Iterator[DockerBench]:
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-def test_the_contract_of_a_runtime(bench: DockerBench, law: Callable[..., None]) -> None:
+def test_the_contract_of_a_runtime_in_docker(bench: DockerBench, law: Callable[..., None]) -> None:
     law(bench)
 
 
 @pytest.mark.parametrize("law", LAWS_OF_FILES, ids=lambda law: law.__name__)
-def test_the_contract_for_restored_files(bench: DockerBench, tmp_path: Path, law: Callable[..., None]) -> None:
+def test_the_contract_for_restored_files_in_docker(
+    bench: DockerBench, tmp_path: Path, law: Callable[..., None]
+) -> None:
     law(bench, tmp_path)
 
 
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
-def test_the_end_of_a_file_can_be_read_alone(bench: DockerBench, runs: bool) -> None:
+def test_the_end_of_a_file_can_be_read_alone_in_docker(bench: DockerBench, runs: bool) -> None:
     the_end_of_a_file_can_be_read_alone(bench, runs)
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_an_end_is_seen_with_its_exit_code(bench: DockerBench, code: int) -> None:
+def test_an_end_is_seen_with_its_exit_code_in_docker(bench: DockerBench, code: int) -> None:
     bench.run_to_end(code)
     assert (bench.see().exit_code, bench.see().finished) == (code, code == 0)
 
 
-def test_a_failing_task_is_restarted_as_often_as_it_was_asked(bench: DockerBench) -> None:
+def test_a_failing_task_is_restarted_as_often_as_it_was_asked_in_docker(bench: DockerBench) -> None:
     bench.start(container(argv=["sh", "-c", "exit 5"], restart="on-failure", max_restarts=2))
     until(lambda: bench.see().restarts == 2 and bench.see().state is State.EXITED)
     assert bench.see().exit_code == 5
@@ -75,7 +77,7 @@ def test_how_a_task_ended_before_its_restart_is_still_known_when_it_runs(bench: 
     assert (bench.see().state, bench.see().last_exit, bench.see().exit_code) == (State.RUNNING, 5, None)
 
 
-def test_a_signal_reaches_who_handles_it_and_nobody_else(bench: DockerBench) -> None:
+def test_a_signal_reaches_who_handles_it_and_nobody_else_in_docker(bench: DockerBench) -> None:
     with pytest.raises(HostError, match="worker/0"):
         bench.docker.signal("worker/0", "SIGUSR1")
     handling = "trap 'echo got it' USR1; echo up; while :; do sleep 0.2; done"
@@ -86,7 +88,7 @@ def test_a_signal_reaches_who_handles_it_and_nobody_else(bench: DockerBench) -> 
     assert bench.see().state is State.RUNNING
 
 
-def test_a_task_that_handles_no_signal_is_told_and_goes_on(bench: DockerBench) -> None:
+def test_a_task_that_handles_no_signal_is_told_and_goes_on_in_docker(bench: DockerBench) -> None:
     bench.start(container())
     assert not bench.docker.signal("worker/0", "SIGUSR1")
     assert bench.see().state is State.RUNNING

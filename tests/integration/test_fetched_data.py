@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.local import Local, local
+from tests.support.local import Local
 from tests.support.remote import Cluster, cluster
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
@@ -39,10 +39,11 @@ def written(web: WebServer, names: Mapping[str, str]) -> str:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Local]:
-    (tmp_path / "program").mkdir()
-    (tmp_path / "program" / "reader.py").write_text(READER)
-    yield from local(tmp_path)
+def local_cluster(local_cluster: Local) -> Local:
+    """With a program that reads what was fetched."""
+    (local_cluster.directory / "program").mkdir()
+    (local_cluster.directory / "program" / "reader.py").write_text(READER)
+    return local_cluster
 
 
 @pytest.fixture
@@ -52,8 +53,8 @@ def web() -> Iterator[WebServer]:
         yield server
 
 
-def write(here: Local, data: str) -> None:
-    here.write(f"""
+def write(local_cluster: Local, data: str) -> None:
+    local_cluster.write(f"""
         all:
           vars:
             tfprov:
@@ -71,66 +72,66 @@ def write(here: Local, data: str) -> None:
         """)
 
 
-def says(here: Local | Cluster, task: str, what: str) -> None:
+def says(local_cluster: Local | Cluster, task: str, what: str) -> None:
     """Wait until the last line of a task's log has `what` in it: the task has started, and may not have printed yet."""
-    until(lambda: what in "".join(here("logs", task).rstrip().splitlines()[-1:]), f"{task} says {what}")
+    until(lambda: what in "".join(local_cluster("logs", task).rstrip().splitlines()[-1:]), f"{task} says {what}")
 
 
 def test_data_is_fetched_once_read_by_all_and_fetched_anew_only_when_it_is_other_data(
-    here: Local, web: WebServer
+    local_cluster: Local, web: WebServer
 ) -> None:
-    write(here, written(web, {"/train": "train", "/test": "test"}))
-    assert re.search(r"fetch +data [0-9a-f]{12} +to localhost +\(not there\)", here("plan"))
-    printed = here("up")
+    write(local_cluster, written(web, {"/train": "train", "/test": "test"}))
+    assert re.search(r"fetch +data [0-9a-f]{12} +to localhost +\(not there\)", local_cluster("plan"))
+    printed = local_cluster("up")
     assert "(5.1 MB fetched)" in printed
     assert printed.index("ok       fetch") < printed.index("ok       start")
     for task in ("worker/0", "worker/1"):
-        says(here, task, f"{{'test': 5, 'train': {len(BIG)}}}")
+        says(local_cluster, task, f"{{'test': 5, 'train': {len(BIG)}}}")
     assert len(web.requests) == 2
-    write(here, written(web, {"/test": "test", "/train": "train"}).replace("/train", "/train?key=2"))
-    assert "nothing to do" in here("up")
-    write(here, written(web, {"/test": "test"}))
-    printed = here("plan")
+    write(local_cluster, written(web, {"/test": "test", "/train": "train"}).replace("/train", "/train?key=2"))
+    assert "nothing to do" in local_cluster("up")
+    write(local_cluster, written(web, {"/test": "test"}))
+    printed = local_cluster("plan")
     assert printed.count("data.fetch: ") == 2
-    here("up")
-    says(here, "worker/1", "{'test': 5}")
+    local_cluster("up")
+    says(local_cluster, "worker/1", "{'test': 5}")
     assert len(web.requests) == 3
-    here("down", "--discard")
-    here("up")
+    local_cluster("down", "--discard")
+    local_cluster("up")
     assert len(web.requests) == 3
-    here("down", "--discard")
-    assert list(here.directory.glob("state/**/data")), "the next start wants it"
-    assert "nothing to do" in here("down", "-e", "tfprov.data=null")
-    assert not list(here.directory.glob("state/**/data"))
+    local_cluster("down", "--discard")
+    assert list(local_cluster.directory.glob("state/**/data")), "the next start wants it"
+    assert "nothing to do" in local_cluster("down", "-e", "tfprov.data=null")
+    assert not list(local_cluster.directory.glob("state/**/data"))
 
 
-def test_what_cannot_be_fetched_keeps_what_runs(here: Local, web: WebServer) -> None:
-    write(here, written(web, {"/train": "train"}))
-    here("up")
-    before = here.pids()
-    write(here, written(web, {"/test": "test"}).replace("/test", "/none"))
-    printed = here("up", code=1)
+def test_what_cannot_be_fetched_keeps_what_runs(local_cluster: Local, web: WebServer) -> None:
+    write(local_cluster, written(web, {"/train": "train"}))
+    local_cluster("up")
+    before = local_cluster.pids()
+    write(local_cluster, written(web, {"/test": "test"}).replace("/test", "/none"))
+    printed = local_cluster("up", code=1)
     assert f"localhost: test from {web.base}/none: is not there (404); correct `url`" in printed
-    assert here.pids() == before
+    assert local_cluster.pids() == before
 
 
-def test_a_fetch_goes_on_where_the_controller_was_killed(here: Local, web: WebServer) -> None:
-    write(here, written(web, {"/train": "train"}))
+def test_a_fetch_goes_on_where_the_controller_was_killed(local_cluster: Local, web: WebServer) -> None:
+    write(local_cluster, written(web, {"/train": "train"}))
     web.held = {"/train"}
-    first = here.start("up")
+    first = local_cluster.start("up")
     until(lambda: web.halves, "half of it is there")
     first.kill()
     first.wait()
     web.held = set()
-    assert "fetch data" in here("up")
+    assert "fetch data" in local_cluster("up")
     assert web.requests[-1][1].startswith("bytes=")
-    says(here, "worker/0", str(len(BIG)))
+    says(local_cluster, "worker/0", str(len(BIG)))
 
 
-def test_ctrl_c_ends_a_fetch_at_once(here: Local, web: WebServer) -> None:
-    write(here, written(web, {"/train": "train"}))
+def test_ctrl_c_ends_a_fetch_at_once(local_cluster: Local, web: WebServer) -> None:
+    write(local_cluster, written(web, {"/train": "train"}))
     web.held = {"/train"}
-    first = here.start("up")
+    first = local_cluster.start("up")
     until(lambda: web.halves, "half of it is there")
     first.send_signal(signal.SIGINT)
     printed = first.communicate(timeout=LONG)[0]
@@ -142,64 +143,66 @@ def test_ctrl_c_ends_a_fetch_at_once(here: Local, web: WebServer) -> None:
 
 
 @pytest.fixture
-def remote(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
+def remote_cluster(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
     yield from cluster(lab, tmp_path)
 
 
-def volumes(remote: Cluster) -> list[int]:
+def volumes(remote_cluster: Cluster) -> list[int]:
     """Return how many volumes with data there are on each host, seals included."""
     labels = {"label": "tfprov.data"}
-    return [len(host.client.volumes.list(filters=labels)) for host in remote.lab.hosts[:2]]
+    return [len(host.client.volumes.list(filters=labels)) for host in remote_cluster.lab.hosts[:2]]
 
 
 def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_taken_for_whole(
-    remote: Cluster, python_archive: Path
+    remote_cluster: Cluster, python_archive: Path
 ) -> None:
-    one, two, *_ = remote.lab.hosts
+    one, two, *_ = remote_cluster.lab.hosts
     for host in (one, two):
         host.forget_images()  # those of other tests are counted too when they are removed
-    (remote.directory / "program").mkdir()
-    (remote.directory / "program" / "reader.py").write_text(READER)
+    (remote_cluster.directory / "program").mkdir()
+    (remote_cluster.directory / "program" / "reader.py").write_text(READER)
     settings = {
         "image": {"archive": str(python_archive)},
-        "code": str(remote.directory / "program"),
+        "code": str(remote_cluster.directory / "program"),
         "command": ["python3", "reader.py", "{{ data_dir | default('nowhere') }}", "2222"],
         "ready": "start",
         "wiring": "tf_config",
         "strategy": "multi_worker_mirrored",
         "stop_grace": 0,
     }
-    with serving(str(remote.lab.engine.network.outside)) as web:
+    with serving(str(remote_cluster.lab.engine.network.outside)) as web:
         web.files = {"/train": BIG, "/test": b"12345"}
 
         def write(names: Mapping[str, str]) -> None:
             data = json.loads(written(web, names))
-            remote.write({"worker": [one, two]}, {**settings, "data": data}, role_settings={"worker": {}})
+            remote_cluster.write({"worker": [one, two]}, {**settings, "data": data}, role_settings={"worker": {}})
 
         write({"/train": "train"})
         web.held = {"/train"}
-        first = remote.start("up")
+        first = remote_cluster.start("up")
         until(lambda: len(web.halves) == 2 or first.poll() is not None, "both hosts have half of the data")
         assert first.poll() is None, first.communicate()[0]
         first.send_signal(signal.SIGINT)
         printed = first.communicate(timeout=LONG)[0]
         assert printed.count("the data was not fetched to its end: interrupted; run this again") >= 2
-        until(lambda: [len(ids) for ids in remote.containers().values()] == [0, 0, 0, 0], "no container is left")
-        assert volumes(remote) == [1, 1]
+        until(
+            lambda: [len(ids) for ids in remote_cluster.containers().values()] == [0, 0, 0, 0], "no container is left"
+        )
+        assert volumes(remote_cluster) == [1, 1]
         web.held = set()
-        assert "fetch" in remote("plan")
-        printed = remote("up")
+        assert "fetch" in remote_cluster("plan")
+        printed = remote_cluster("up")
         assert printed.count("ok       fetch data ") == 2
         assert all(ranged.startswith("bytes=") for _, ranged in web.requests[2:])
-        says(remote, "worker/1", f"{{'train': {len(BIG)}}}")
+        says(remote_cluster, "worker/1", f"{{'train': {len(BIG)}}}")
         asked = len(web.requests)
-        assert "nothing to do" in remote("up")
+        assert "nothing to do" in remote_cluster("up")
         write({"/test": "test"})
-        printed = remote("up")
+        printed = remote_cluster("up")
         assert printed.count("ok       fetch data ") == 2
-        says(remote, "worker/0", "{'test': 5}")
-        assert (volumes(remote), len(web.requests)) == ([4, 4], asked + 2)
-        remote("down", "--discard")
-        assert volumes(remote) == [2, 2]
-        assert "node1: 1 images removed, and 1 data set" in remote("image", "prune", "--hosts")
-        assert volumes(remote) == [0, 0]
+        says(remote_cluster, "worker/0", "{'test': 5}")
+        assert (volumes(remote_cluster), len(web.requests)) == ([4, 4], asked + 2)
+        remote_cluster("down", "--discard")
+        assert volumes(remote_cluster) == [2, 2]
+        assert "node1: 1 images removed, and 1 data set" in remote_cluster("image", "prune", "--hosts")
+        assert volumes(remote_cluster) == [0, 0]

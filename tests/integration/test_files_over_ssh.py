@@ -32,7 +32,7 @@ def ssh(server: Sshd) -> Iterator[SSH]:
 
 
 @pytest.fixture
-def remote(engine: PrivateEngine, images: Images, ssh: SSH) -> Iterator[DockerBench]:
+def remote_bench(engine: PrivateEngine, images: Images, ssh: SSH) -> Iterator[DockerBench]:
     """The docker runtime through SSH; worker/0 has a large file in its checkpoint directory."""
     bench = DockerBench(engine, images.tiny())
     bench.docker.engine, near = Engine.over(ssh, docker_command(engine)), bench.docker.engine
@@ -46,25 +46,27 @@ def remote(engine: PrivateEngine, images: Images, ssh: SSH) -> Iterator[DockerBe
         bench.close()
 
 
-def test_large_files_go_there_and_come_back(remote: DockerBench, tmp_path: Path) -> None:
+def test_large_files_go_there_and_come_back(remote_bench: DockerBench, tmp_path: Path) -> None:
     data = bytes(range(256)) * 50_000
     (tmp_path / "data").write_bytes(data)
-    remote.docker.stop("worker/0", 0)
-    remote.start(container(), restore={"model.data": tmp_path / "data"})
-    with remote.docker.open("worker/0", "model.data") as file:
+    remote_bench.docker.stop("worker/0", 0)
+    remote_bench.start(container(), restore={"model.data": tmp_path / "data"})
+    with remote_bench.docker.open("worker/0", "model.data") as file:
         assert file.read() == data
-    assert remote.docker.tail("worker/0", "model.data", 1000) == data[-1000:]
+    assert remote_bench.docker.tail("worker/0", "model.data", 1000) == data[-1000:]
 
 
-def test_files_that_are_not_read_to_their_end_leave_sessions_for_others(remote: DockerBench) -> None:
+def test_files_that_are_not_read_to_their_end_leave_sessions_for_others(remote_bench: DockerBench) -> None:
     for _ in range(15):  # sshd gives ten sessions to a connection
-        with remote.docker.open("worker/0", "big") as file:
+        with remote_bench.docker.open("worker/0", "big") as file:
             assert file.read(10) == bytes(10)
-    assert remote.docker.files("worker/0")["big"].size == BIG
+    assert remote_bench.docker.files("worker/0")["big"].size == BIG
 
 
-def test_a_connection_that_is_lost_while_a_file_is_read_is_an_error_of_the_host(remote: DockerBench, ssh: SSH) -> None:
-    with remote.docker.open("worker/0", "big") as file:
+def test_a_connection_that_is_lost_while_a_file_is_read_is_an_error_of_the_host(
+    remote_bench: DockerBench, ssh: SSH
+) -> None:
+    with remote_bench.docker.open("worker/0", "big") as file:
         assert file.read(10) == bytes(10)
         ssh.close()
         with pytest.raises(HostError):

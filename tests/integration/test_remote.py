@@ -23,16 +23,16 @@ from tfprov.hosts import docker_exec
 
 
 @pytest.fixture
-def remote(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
+def remote_cluster(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
     yield from cluster(lab, tmp_path)
 
 
 @pytest.fixture
-def three(remote: Cluster, tiny_archive: Path) -> Cluster:
+def three(remote_cluster: Cluster, tiny_archive: Path) -> Cluster:
     """A ps and two workers on three hosts, training for a long time."""
-    one, two, three, _ = remote.lab.hosts
-    remote.write({"ps": [one], "worker": [two, three]}, standin(tiny_archive))
-    return remote
+    one, two, three, _ = remote_cluster.lab.hosts
+    remote_cluster.write({"ps": [one], "worker": [two, three]}, standin(tiny_archive))
+    return remote_cluster
 
 
 def running(three: Cluster) -> list[str]:

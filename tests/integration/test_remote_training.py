@@ -31,7 +31,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def remote(lab: Lab, images: Images, tmp_path: Path, cache: Path) -> Iterator[Cluster]:
+def remote_cluster(lab: Lab, images: Images, tmp_path: Path, cache: Path) -> Iterator[Cluster]:
     images.train()  # so that the build below finds every layer made
     for made in cluster(lab, tmp_path):
         made.env["XDG_CACHE_HOME"] = str(cache)
@@ -47,39 +47,41 @@ def restored(directory: Path) -> dict[str, float]:
     return found
 
 
-def test_three_hosts_train_and_the_checkpoint_comes_back_whole(remote: Cluster, images: Images) -> None:
-    one, two, three, _ = remote.lab.hosts
-    remote.write({"ps": [one], "worker": [two, three]}, training(remote.directory, images.train_arguments()))
-    printed = remote("run")
+def test_three_hosts_train_and_the_checkpoint_comes_back_whole(remote_cluster: Cluster, images: Images) -> None:
+    one, two, three, _ = remote_cluster.lab.hosts
+    remote_cluster.write(
+        {"ps": [one], "worker": [two, three]}, training(remote_cluster.directory, images.train_arguments())
+    )
+    printed = remote_cluster("run")
     assert "done: step=" in printed
-    tensors = restored(remote.directory / "checkpoints" / "lab")
+    tensors = restored(remote_cluster.directory / "checkpoints" / "lab")
     assert tensors["W"] == pytest.approx(2, abs=0.1)
     assert tensors["global_step"] >= 2000
-    assert not any(remote.containers().values())
-    manifest = json.loads((remote.directory / "checkpoints/lab/manifest.json").read_text())
+    assert not any(remote_cluster.containers().values())
+    manifest = json.loads((remote_cluster.directory / "checkpoints/lab/manifest.json").read_text())
     assert manifest["checkpoints"][-1]["tensors"] == len(tensors)
 
 
-def test_the_textbooks_shards_are_fetched_from_one_ps(remote: Cluster, images: Images) -> None:
-    one, two, three, _ = remote.lab.hosts
-    settings = training(remote.directory, images.train_arguments(), "textbook.py")
+def test_the_textbooks_shards_are_fetched_from_one_ps(remote_cluster: Cluster, images: Images) -> None:
+    one, two, three, _ = remote_cluster.lab.hosts
+    settings = training(remote_cluster.directory, images.train_arguments(), "textbook.py")
     settings["flags"] |= {"checkpoint_dir": "{{ checkpoint_dir }}"}
-    remote.write({"ps": [one], "worker": [two, three]}, settings)
-    printed = remote("run")
+    remote_cluster.write({"ps": [one], "worker": [two, three]}, settings)
+    printed = remote_cluster("run")
     assert "ps/0" in next(line for line in printed.splitlines() if "came from" in line)
-    assert restored(remote.directory / "checkpoints" / "lab")["W"] == pytest.approx(2, abs=0.1)
-    assert not any(remote.containers().values())
+    assert restored(remote_cluster.directory / "checkpoints" / "lab")["W"] == pytest.approx(2, abs=0.1)
+    assert not any(remote_cluster.containers().values())
 
 
 def test_the_textbooks_saver_with_two_ps_is_explained_and_nothing_broken_is_called_whole(
-    remote: Cluster, images: Images
+    remote_cluster: Cluster, images: Images
 ) -> None:
-    one, two, three, four = remote.lab.hosts
-    settings = training(remote.directory, images.train_arguments(), "textbook.py")
+    one, two, three, four = remote_cluster.lab.hosts
+    settings = training(remote_cluster.directory, images.train_arguments(), "textbook.py")
     settings["flags"] |= {"checkpoint_dir": "{{ checkpoint_dir }}"}
-    remote.write({"ps": [one, four], "worker": [two, three]}, settings)
-    done = remote.run("run")
+    remote_cluster.write({"ps": [one, four], "worker": [two, three]}, settings)
+    done = remote_cluster.run("run")
     assert done.returncode != 0
     said = done.stdout
     assert any("sharded=False" in line and "ps/0" in line and "ps/1" in line for line in said.splitlines()), said
-    assert not list((remote.directory / "checkpoints").glob("lab/*.index"))
+    assert not list((remote_cluster.directory / "checkpoints").glob("lab/*.index"))

@@ -8,12 +8,10 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.local import Local, local
+from tests.support.local import Local
 from tests.support.programs import read_back
 from tests.support.waiting import until
 
@@ -38,25 +36,20 @@ ORIGIN = "its index and 1 shard came from ps/0 (the program's saver writes each 
 TORN = "worker/0: the saver left its shards on ps/0 and ps/1 and could not merge them across hosts; save with"
 
 
-@pytest.fixture
-def tfprov(tmp_path: Path) -> Iterator[Local]:
-    yield from local(tmp_path)
-
-
-def test_shards_that_lie_with_the_ps_are_gathered_restore_and_are_gone_on_from(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    output = tfprov("run")
+def test_shards_that_lie_with_the_ps_are_gathered_restore_and_are_gone_on_from(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    output = local_cluster("run")
     assert f"model.ckpt-300: {ORIGIN}" in output
     assert "model.ckpt-300 (3 tensors read)" in output
-    target = tfprov.directory / "checkpoints" / "textbook"
+    target = local_cluster.directory / "checkpoints" / "textbook"
     manifest = json.loads((target / "manifest.json").read_text())
     assert manifest["checkpoints"][-1] == {"prefix": "model.ckpt-300", "step": 300, "tensors": 3, "from_ps": True}
     assert read_back(target)["global_step"] == 300
-    assert tfprov.processes() == []
+    assert local_cluster.processes() == []
 
-    assert "`--resume` would go on from step 300" in tfprov("plan")
-    tfprov.write(INVENTORY.replace("train_steps: 300", "train_steps: 500"))
-    output = tfprov("run", "--resume")
+    assert "`--resume` would go on from step 300" in local_cluster("plan")
+    local_cluster.write(INVENTORY.replace("train_steps: 300", "train_steps: 500"))
+    output = local_cluster("run", "--resume")
     assert "the training goes on from step 300 (gathered)" in output
     assert not re.search(r"worker/0 \| step 200\b", output)
     assert re.search(r"worker/0 \| step 400\b", output)
@@ -67,29 +60,29 @@ def test_shards_that_lie_with_the_ps_are_gathered_restore_and_are_gone_on_from(t
     assert [path.name for path in target.parent.iterdir()] == ["textbook"]
 
 
-def test_a_chief_that_is_killed_gets_its_checkpoint_from_where_it_was_gathered_to(tfprov: Local) -> None:
-    tfprov.write(INVENTORY.replace("train_steps: 300", "train_steps: 1000000"))
-    tfprov("up")
-    until(lambda: (p := tfprov.progress()) and p["step"] > 100, "100 steps")
-    os.kill(int(tfprov.pids()["worker/0"]), signal.SIGKILL)
-    until(lambda: tfprov.tasks()["worker/0"]["state"] == "failed", "the chief is seen to be dead")
-    assert "worker/0 cannot go on by itself" in tfprov("plan")
-    assert "is not gathered; run `tfprov gather` first" in tfprov("up", "--resume", code=1)
-    assert ORIGIN in tfprov("gather")
-    tfprov("up", "--resume")
-    until(lambda: (p := tfprov.progress()) and p["step"] > 100, "100 steps more")
-    tfprov("down")
+def test_a_chief_that_is_killed_gets_its_checkpoint_from_where_it_was_gathered_to(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY.replace("train_steps: 300", "train_steps: 1000000"))
+    local_cluster("up")
+    until(lambda: (p := local_cluster.progress()) and p["step"] > 100, "100 steps")
+    os.kill(int(local_cluster.pids()["worker/0"]), signal.SIGKILL)
+    until(lambda: local_cluster.tasks()["worker/0"]["state"] == "failed", "the chief is seen to be dead")
+    assert "worker/0 cannot go on by itself" in local_cluster("plan")
+    assert "is not gathered; run `tfprov gather` first" in local_cluster("up", "--resume", code=1)
+    assert ORIGIN in local_cluster("gather")
+    local_cluster("up", "--resume")
+    until(lambda: (p := local_cluster.progress()) and p["step"] > 100, "100 steps more")
+    local_cluster("down")
 
 
-def test_the_shards_of_two_ps_that_cannot_be_merged_are_explained(tfprov: Local) -> None:
+def test_the_shards_of_two_ps_that_cannot_be_merged_are_explained(local_cluster: Local) -> None:
     two = INVENTORY.replace(
         "ps: {hosts: {localhost: }", "ps: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}"
     )
     # It fails as soon as it is there: on a busy machine before anybody has seen that it serves.
-    tfprov.write(two.replace("restart: never", "restart: never\n      ready: start"))
-    tfprov("up")
-    until(lambda: tfprov.tasks()["worker/0"]["state"] == "failed", "its first save fails", seconds=120)
-    assert TORN in tfprov("gather", code=1)
-    assert not (tfprov.directory / "checkpoints").exists()
-    assert TORN in tfprov("down", code=1)
-    assert tfprov.processes() == []
+    local_cluster.write(two.replace("restart: never", "restart: never\n      ready: start"))
+    local_cluster("up")
+    until(lambda: local_cluster.tasks()["worker/0"]["state"] == "failed", "its first save fails", seconds=120)
+    assert TORN in local_cluster("gather", code=1)
+    assert not (local_cluster.directory / "checkpoints").exists()
+    assert TORN in local_cluster("down", code=1)
+    assert local_cluster.processes() == []

@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def host(server: Sshd) -> Iterator[SSH]:
+def ssh(server: Sshd) -> Iterator[SSH]:
     with SSH(target(server)) as connected:
         yield connected
 
@@ -46,61 +46,61 @@ def own(tmp_path: Path) -> Iterator[Sshd]:
 # -- commands -------------------------------------------------------------------------------------------------------
 
 
-def test_every_argument_arrives_as_it_is(host: SSH) -> None:
+def test_every_argument_arrives_as_it_is(ssh: SSH) -> None:
     words = ["-rf", "", "a b", "it's", '"$HOME"', "new\nline", "`id`", "*", "\\", "~", "ünï", "#", "!", "--", "a;b&c|d"]
-    done = host.run(["printf", "%s\\0", *words])
+    done = ssh.run(["printf", "%s\\0", *words])
     assert done.text.split("\0")[:-1] == words
     assert (done.code, done.stderr) == (0, b"")
 
 
-def test_a_program_whose_name_begins_with_a_dash_is_a_program(host: SSH) -> None:
-    done = host.run(["-x"])
+def test_a_program_whose_name_begins_with_a_dash_is_a_program(ssh: SSH) -> None:
+    done = ssh.run(["-x"])
     assert (done.code, done.complaint) == (127, "sh: 1: -x: not found")
 
 
-def test_a_null_byte_and_no_program_at_all_are_refused(host: SSH) -> None:
-    assert "null byte" in failing(lambda: host.run(["printf", "a\0b"]))
-    assert "empty" in failing(lambda: host.run([]))
+def test_a_null_byte_and_no_program_at_all_are_refused(ssh: SSH) -> None:
+    assert "null byte" in failing(lambda: ssh.run(["printf", "a\0b"]))
+    assert "empty" in failing(lambda: ssh.run([]))
 
 
-def test_output_may_be_any_bytes(host: SSH) -> None:
-    done = host.run(["printf", "\\377\\376ok"])
+def test_output_may_be_any_bytes(ssh: SSH) -> None:
+    done = ssh.run(["printf", "\\377\\376ok"])
     assert done.stdout == b"\xff\xfeok"
     assert done.text == "\ufffd\ufffdok"
 
 
-def test_ten_megabytes_each_way_at_once(host: SSH) -> None:
+def test_ten_megabytes_each_way_at_once(ssh: SSH) -> None:
     size = 10_000_000
-    done = host.run(["sh", "-c", "tee /dev/stderr"], input=bytes(size))
+    done = ssh.run(["sh", "-c", "tee /dev/stderr"], input=bytes(size))
     assert (len(done.stdout), len(done.stderr), done.code) == (size, size, 0)
 
 
-def test_input_may_come_in_pieces_and_need_not_be_read(host: SSH) -> None:
-    assert host.run(["wc", "-c"], input=(bytes(1000) for _ in range(100))).text.strip() == "100000"
-    assert host.run(["true"], input=bytes(50_000_000)).code == 0
+def test_input_may_come_in_pieces_and_need_not_be_read(ssh: SSH) -> None:
+    assert ssh.run(["wc", "-c"], input=(bytes(1000) for _ in range(100))).text.strip() == "100000"
+    assert ssh.run(["true"], input=bytes(50_000_000)).code == 0
 
 
-def test_a_failing_input_is_the_callers_own_error(host: SSH) -> None:
+def test_a_failing_input_is_the_callers_own_error(ssh: SSH) -> None:
     def pieces() -> Iterator[bytes]:
         yield b"some"
         raise LookupError("mine")
 
     with pytest.raises(LookupError, match="mine"):
-        host.run(["cat"], input=pieces())
-    assert host.run(["true"]).code == 0
+        ssh.run(["cat"], input=pieces())
+    assert ssh.run(["true"]).code == 0
 
 
-def test_exit_codes_and_signals(host: SSH) -> None:
-    assert host.run(["sh", "-c", "exit 7"]).code == 7
-    assert host.run(["sh", "-c", "kill -TERM $$"]).code == 128 + signal.SIGTERM
-    assert host.run(["nope"]).code == 127
+def test_exit_codes_and_signals(ssh: SSH) -> None:
+    assert ssh.run(["sh", "-c", "exit 7"]).code == 7
+    assert ssh.run(["sh", "-c", "kill -TERM $$"]).code == 128 + signal.SIGTERM
+    assert ssh.run(["nope"]).code == 127
 
 
-def test_a_command_has_a_time_limit_and_the_connection_survives_it(host: SSH, server: Sshd) -> None:
-    message = failing(lambda: host.run(["sleep", "2345"], timeout=0.3), TimedOut)
+def test_a_command_has_a_time_limit_and_the_connection_survives_it(ssh: SSH, server: Sshd) -> None:
+    message = failing(lambda: ssh.run(["sleep", "2345"], timeout=0.3), TimedOut)
     assert message == "h1: `sleep 2345` did not end within 0.3 s, and may still be running"
     running: list[int] = until(lambda: server.programs(b"sleep 2345"), "it runs still")
-    assert host.run(["echo", "on"]).text == "on\n"
+    assert ssh.run(["echo", "on"]).text == "on\n"
     for pid in running:
         os.kill(pid, signal.SIGKILL)
 
@@ -113,55 +113,55 @@ def test_sudo_that_asks_for_a_password_is_explained(own: Sshd) -> None:
     own.stop()
     own.options = (f"SetEnv PATH={own.directory}:/usr/bin:/bin",)
     own.start()
-    with SSH(target(own)) as host:
-        message = failing(lambda: host.run(["id"], sudo=True))
+    with SSH(target(own)) as ssh:
+        message = failing(lambda: ssh.run(["id"], sudo=True))
         assert message.startswith("h1: sudo: a password is required; allow ")
         sudo.write_text('#!/bin/sh\n[ "$1 $2" = "-n --" ] && shift 2 && exec "$@" root\n')
-        assert host.run(["echo", "a  b"], sudo=True).text == "a  b root\n"
+        assert ssh.run(["echo", "a  b"], sudo=True).text == "a  b root\n"
 
 
 # -- one connection, few sessions -----------------------------------------------------------------------------------
 
 
 def test_many_threads_share_one_connection_and_eight_sessions(own: Sshd) -> None:
-    host = SSH(target(own))
+    ssh = SSH(target(own))
     with ThreadPoolExecutor(24) as pool:
-        texts = list(pool.map(lambda number: host.run(["echo", str(number)]).text, range(72)))
+        texts = list(pool.map(lambda number: ssh.run(["echo", str(number)]).text, range(72)))
     assert texts == [f"{number}\n" for number in range(72)]
     assert len(own.children()) == 1
-    host.close()
-    host.close()
-    assert failing(lambda: host.run(["true"])) == "h1: the connection was closed"
+    ssh.close()
+    ssh.close()
+    assert failing(lambda: ssh.run(["true"])) == "h1: the connection was closed"
     until(lambda: not own.children(), "the connection is gone")
 
 
 def test_programs_that_end_before_their_input_leave_the_connection_alone(own: Sshd) -> None:
     """Whoever sends on a channel that the host has just closed is disconnected by OpenSSH."""
-    with SSH(target(own)) as host, ThreadPoolExecutor(24) as pool:
-        link = host.open()
-        codes = pool.map(lambda size: host.run(["true"], input=[bytes(100)] * (size % 7)).code, range(300))
+    with SSH(target(own)) as ssh, ThreadPoolExecutor(24) as pool:
+        link = ssh.open()
+        codes = pool.map(lambda size: ssh.run(["true"], input=[bytes(100)] * (size % 7)).code, range(300))
         assert set(codes) == {0}
-        assert host.open() is link
+        assert ssh.open() is link
 
 
 def test_an_sshd_with_two_sessions_is_enough(tmp_path: Path) -> None:
-    with sshd(tmp_path, "MaxSessions 2") as small, SSH(target(small)) as host, ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(lambda _: host.run(["true"]).code, range(16))) == {0}
-        first, second = host.stream(["cat"]), host.stream(["cat"])
-        patient, host.target = host.target, replace(host.target, command_timeout=0.4)
-        message = failing(lambda: host.run(["true"]))
-        host.target = patient
+    with sshd(tmp_path, "MaxSessions 2") as small, SSH(target(small)) as ssh, ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(lambda _: ssh.run(["true"]).code, range(16))) == {0}
+        first, second = ssh.stream(["cat"]), ssh.stream(["cat"])
+        patient, ssh.target = ssh.target, replace(ssh.target, command_timeout=0.4)
+        message = failing(lambda: ssh.run(["true"]))
+        ssh.target = patient
         assert message == "h1: no free SSH session within 0.4 s; raise MaxSessions in its sshd_config to 10 or more"
         first.close()
-        assert host.run(["true"]).code == 0
+        assert ssh.run(["true"]).code == 0
         second.close()
 
 
 # -- streams and locks ----------------------------------------------------------------------------------------------
 
 
-def test_a_stream_carries_both_directions(host: SSH) -> None:
-    with host.stream(["cat"]) as stream:
+def test_a_stream_carries_both_directions(ssh: SSH) -> None:
+    with ssh.stream(["cat"]) as stream:
         stream.sendall(b"ping\n")
         assert stream.recv(100) == b"ping\n"
         with stream.makefile("rw") as file:
@@ -175,8 +175,8 @@ def test_a_stream_carries_both_directions(host: SSH) -> None:
     assert failing(lambda: stream.sendall(b"more")).startswith("h1: the host closed the channel: `cat`")
 
 
-def test_a_stream_has_its_own_time_limit(host: SSH) -> None:
-    with host.stream(["cat"]) as stream:
+def test_a_stream_has_its_own_time_limit(ssh: SSH) -> None:
+    with ssh.stream(["cat"]) as stream:
         stream.settimeout(0.1)
         assert failing(lambda: stream.recv(1), TimedOut) == "h1: no answer in time: `cat`"
 
@@ -190,37 +190,37 @@ def _has_ended(pid: int) -> bool:
 
 
 def test_a_held_command_lives_exactly_as_long_as_its_channel(own: Sshd) -> None:
-    host = SSH(target(own))
+    ssh = SSH(target(own))
     ends: tuple[Callable[[Hold], None], ...] = (lambda hold: hold.close(), lambda _: own.cut())
     for end in ends:
-        with host.hold(["sh", "-c", "echo $$; sleep 600 & wait"]) as hold:
+        with ssh.hold(["sh", "-c", "echo $$; sleep 600 & wait"]) as hold:
             pid = int(hold.said)
             assert hold.alive
             end(hold)
             until(partial(_has_ended, pid), "the command has ended")
             until(partial(_is_over, hold), "that is known here")
-    host.close()
+    ssh.close()
 
 
-def test_a_held_command_that_ignores_sigterm_ends_all_the_same(host: SSH) -> None:
-    with host.hold(["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done"]) as hold:
+def test_a_held_command_that_ignores_sigterm_ends_all_the_same(ssh: SSH) -> None:
+    with ssh.hold(["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done"]) as hold:
         pid = int(hold.said)
     until(partial(_has_ended, pid), "the command has ended")
 
 
-def test_a_lock_is_free_as_soon_as_its_holder_has_gone(host: SSH, tmp_path: Path) -> None:
+def test_a_lock_is_free_as_soon_as_its_holder_has_gone(ssh: SSH, tmp_path: Path) -> None:
     command = ["flock", "-n", "-E", "75", str(tmp_path / "lock"), "sh", "-c", "echo held; exec sleep 600"]
-    with host.hold(command) as first:
+    with ssh.hold(command) as first:
         assert (first.said, first.alive) == ("held", True)
-        with host.hold(command) as second:
+        with ssh.hold(command) as second:
             assert second.said == ""
             assert second.wait(LONG) == 75
             assert not second.alive
-    until(lambda: _held(host, command), "the lock is free")
+    until(lambda: _held(ssh, command), "the lock is free")
 
 
-def _held(host: SSH, command: list[str]) -> bool:
-    with host.hold(command) as hold:
+def _held(ssh: SSH, command: list[str]) -> bool:
+    with ssh.hold(command) as hold:
         return hold.said == "held"
 
 
@@ -242,10 +242,10 @@ def echoing(name: bytes) -> Callable[[Stream], None]:
     return serve
 
 
-def test_reverse_forwards_lead_each_to_its_own_server(host: SSH) -> None:
-    with host.reverse_forward(echoing(b"one")) as one, host.reverse_forward(echoing(b"two")) as two:
+def test_reverse_forwards_lead_each_to_its_own_server(ssh: SSH) -> None:
+    with ssh.reverse_forward(echoing(b"one")) as one, ssh.reverse_forward(echoing(b"two")) as two:
         assert (ask(one), ask(two)) == (b"one?", b"two?")
-        with host.reverse_forward(echoing(b"three")) as three:
+        with ssh.reverse_forward(echoing(b"three")) as three:
             assert ask(three) == b"three?"
         with pytest.raises(ConnectionError):
             ask(three)
@@ -254,7 +254,7 @@ def test_reverse_forwards_lead_each_to_its_own_server(host: SSH) -> None:
             assert set(pool.map(ask, [one] * 40)) == {b"one?"}
 
 
-def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(host: SSH) -> None:
+def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(ssh: SSH) -> None:
     entered = threading.Event()
 
     def serve(stream: Stream) -> None:
@@ -264,7 +264,7 @@ def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(host: SSH) -
 
     def visit() -> None:
         with (
-            host.reverse_forward(serve) as port,
+            ssh.reverse_forward(serve) as port,
             socket.create_connection(("127.0.0.1", port), timeout=LONG) as connection,
         ):
             assert entered.wait(LONG)
@@ -273,52 +273,52 @@ def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(host: SSH) -
 
     with pytest.raises(LookupError, match="mine"):
         visit()
-    with host.reverse_forward(echoing(b"")) as port:
+    with ssh.reverse_forward(echoing(b"")) as port:
         idle = socket.create_connection(("127.0.0.1", port), timeout=LONG)
-        until(lambda: host.open().channels, "the connection has come in")
+        until(lambda: ssh.open().channels, "the connection has come in")
     assert idle.recv(1) == b""
     idle.close()
 
 
-def test_a_local_forward_leads_to_where_the_host_can_go(host: SSH, server: Sshd) -> None:
-    with host.local_forward("127.0.0.1", server.port) as port, socket.create_connection(("127.0.0.1", port)) as there:
+def test_a_local_forward_leads_to_where_the_host_can_go(ssh: SSH, server: Sshd) -> None:
+    with ssh.local_forward("127.0.0.1", server.port) as port, socket.create_connection(("127.0.0.1", port)) as there:
         assert there.recv(8) == b"SSH-2.0-"
     with pytest.raises(ConnectionError):
         ask(port)
-    with host.reverse_forward(echoing(b"")) as back, host.local_forward("127.0.0.1", back) as forth:
+    with ssh.reverse_forward(echoing(b"")) as back, ssh.local_forward("127.0.0.1", back) as forth:
         assert ask(forth, bytes(3_000_000)) == bytes(3_000_000)
 
 
-def test_a_local_forward_to_where_nobody_listens_is_seen_by_who_connects(host: SSH) -> None:
-    with host.local_forward("127.0.0.1", 1) as port:
+def test_a_local_forward_to_where_nobody_listens_is_seen_by_who_connects(ssh: SSH) -> None:
+    with ssh.local_forward("127.0.0.1", 1) as port:
         assert ask(port, b"") == b""
 
 
 def test_an_sshd_that_forwards_nothing_is_told_apart(tmp_path: Path) -> None:
-    with sshd(tmp_path, "AllowTcpForwarding no") as strict, SSH(target(strict)) as host:
-        forwards = (host.reverse_forward(echoing(b"")), host.local_forward("127.0.0.1", 22))
+    with sshd(tmp_path, "AllowTcpForwarding no") as strict, SSH(target(strict)) as ssh:
+        forwards = (ssh.reverse_forward(echoing(b"")), ssh.local_forward("127.0.0.1", 22))
         for forward in forwards:
             assert "AllowTcpForwarding" in failing(forward.__enter__, ForwardingForbidden)
-        assert host.run(["true"]).code == 0
+        assert ssh.run(["true"]).code == 0
 
 
 # -- the connection goes ---------------------------------------------------------------------------------------------
 
 
 def test_a_command_that_is_cut_off_has_an_unknown_outcome_and_the_next_one_connects_anew(own: Sshd) -> None:
-    with SSH(target(own)) as host, ThreadPoolExecutor(2) as pool:
-        running = pool.submit(host.run, ["sleep", "600"])
+    with SSH(target(own)) as ssh, ThreadPoolExecutor(2) as pool:
+        running = pool.submit(ssh.run, ["sleep", "600"])
         until(lambda: own.programs(b"sleep 600"), "the command runs")
         own.cut()
         message = failing(running.result, ConnectionLost)
         assert message == "h1: connection lost, outcome unknown: `sleep 600`; look at the host, and run this again"
-        assert host.run(["echo", "again"]).text == "again\n"
+        assert ssh.run(["echo", "again"]).text == "again\n"
 
 
 def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
-    host = SSH(target(own))
-    stream, hold = host.stream(["cat"]), host.hold(["sh", "-c", "echo on; sleep 3600"])
-    link = host.open()
+    ssh = SSH(target(own))
+    stream, hold = ssh.stream(["cat"]), ssh.hold(["sh", "-c", "echo on; sleep 3600"])
+    link = ssh.open()
     own.cut()
     until(lambda: not link.alive, "the loss is noticed")
     on_it: list[Callable[[], object]] = [
@@ -329,21 +329,21 @@ def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
     assert (stream.open, hold.alive) == (False, False)
     own.stop()
     calls: list[Callable[[], object]] = [
-        lambda: host.run(["true"]), lambda: host.stream(["cat"]), lambda: host.hold(["cat"]), host.open,
-        host.reverse_forward(echoing(b"")).__enter__, host.local_forward("127.0.0.1", 22).__enter__,
+        lambda: ssh.run(["true"]), lambda: ssh.stream(["cat"]), lambda: ssh.hold(["cat"]), ssh.open,
+        ssh.reverse_forward(echoing(b"")).__enter__, ssh.local_forward("127.0.0.1", 22).__enter__,
     ]  # fmt: skip
     for call in calls:
         assert f"127.0.0.1:{own.port} refused the connection; start sshd there" in failing(call, Unreachable)
-    for closable in (stream, hold, host):
+    for closable in (stream, hold, ssh):
         closable.close()
 
 
 def test_a_frozen_host_is_noticed(own: Sshd) -> None:
-    with SSH(target(own, keepalive_interval=0.1, keepalive_silence=5.0)) as host:
-        heard = host.open().heard
+    with SSH(target(own, keepalive_interval=0.1, keepalive_silence=5.0)) as ssh:
+        heard = ssh.open().heard
         before = heard.at
         until(lambda: heard.at > before, "a question was answered", pause=0.01)  # which does no harm
-        stream = host.stream(["cat"])
+        stream = ssh.stream(["cat"])
         own.cut(signal.SIGSTOP)
         stream.settimeout(LONG)
         failing(lambda: stream.recv(1), ConnectionLost)
@@ -351,11 +351,11 @@ def test_a_frozen_host_is_noticed(own: Sshd) -> None:
 
 
 def test_closing_while_a_command_runs_ends_it_here(own: Sshd) -> None:
-    host = SSH(target(own))
+    ssh = SSH(target(own))
     with ThreadPoolExecutor(2) as pool:
-        running = pool.submit(host.run, ["sleep", "600"])
+        running = pool.submit(ssh.run, ["sleep", "600"])
         until(lambda: own.programs(b"sleep 600"), "the command runs")
-        host.close()
+        ssh.close()
         with pytest.raises(TfprovError):
             running.result(LONG)
 
@@ -367,9 +367,9 @@ def _descriptors() -> set[str]:
 def test_nothing_is_left_open(own: Sshd) -> None:
     before = _descriptors()
     for _ in range(3):
-        with SSH(target(own)) as host:
-            host.run(["true"])
-            with host.reverse_forward(echoing(b"")) as port:
+        with SSH(target(own)) as ssh:
+            ssh.run(["true"])
+            with ssh.reverse_forward(echoing(b"")) as port:
                 ask(port)
     assert len(_descriptors() - before) == 0
     until(lambda: not [thread for thread in threading.enumerate() if "tfprov" in thread.name], "no thread is left")

@@ -102,7 +102,7 @@ def engine(request: pytest.FixtureRequest, ssh: SSH, private_engine: PrivateEngi
 
 
 @pytest.fixture
-def remote(ssh: SSH, private_engine: PrivateEngine) -> Iterator[Engine]:
+def remote_engine(ssh: SSH, private_engine: PrivateEngine) -> Iterator[Engine]:
     found = Engine.over(ssh, docker_command(private_engine))
     yield found
     found.close()
@@ -214,10 +214,10 @@ def test_a_big_body_goes_up_in_a_stream(engine: Engine, image: str) -> None:
         assert any("Loaded image" in str(line) for line in api.load_image(pieces))
 
 
-def test_many_threads_and_one_connection(remote: Engine, ssh: SSH, server: Sshd, image: str) -> None:
+def test_many_threads_and_one_connection(remote_engine: Engine, ssh: SSH, server: Sshd, image: str) -> None:
     def work(_: int) -> int:
-        with remote.errors():
-            return len(remote.api.images(IMAGE))
+        with remote_engine.errors():
+            return len(remote_engine.api.images(IMAGE))
 
     with ThreadPoolExecutor(16) as pool:
         assert set(pool.map(work, range(96))) == {1}
@@ -229,11 +229,14 @@ def test_many_threads_and_one_connection(remote: Engine, ssh: SSH, server: Sshd,
     assert work(0) == 1
 
 
-def test_logs_can_be_followed_while_other_calls_go_on(remote: Engine, ssh: SSH, image: str) -> None:
-    with Started(remote, image, ["sh", "-c", "while :; do echo on; sleep 0.05; done"]) as started, remote.errors():
-        followed = [remote.api.logs(started.id, stream=True, follow=True) for _ in range(5)]
+def test_logs_can_be_followed_while_other_calls_go_on(remote_engine: Engine, ssh: SSH, image: str) -> None:
+    with (
+        Started(remote_engine, image, ["sh", "-c", "while :; do echo on; sleep 0.05; done"]) as started,
+        remote_engine.errors(),
+    ):
+        followed = [remote_engine.api.logs(started.id, stream=True, follow=True) for _ in range(5)]
         assert all(next(iter(each)) == b"on\n" for each in followed)
-        assert remote.api.inspect_container(started.id)["State"]["Running"]
+        assert remote_engine.api.inspect_container(started.id)["State"]["Running"]
         assert ssh.run(["true"]).code == 0
         for each in followed:
             each.close()
@@ -241,23 +244,23 @@ def test_logs_can_be_followed_while_other_calls_go_on(remote: Engine, ssh: SSH, 
         assert {done.code for done in pool.map(lambda _: ssh.run(["true"]), range(8))} == {0}
 
 
-def test_more_logs_can_be_followed_than_there_are_channels(remote: Engine, ssh: SSH, image: str) -> None:
-    runtime = DockerRuntime(remote, "many", lambda *_: False, lambda _: (0, ""))
+def test_more_logs_can_be_followed_than_there_are_channels(remote_engine: Engine, ssh: SSH, image: str) -> None:
+    runtime = DockerRuntime(remote_engine, "many", lambda *_: False, lambda _: (0, ""))
     tasks = [f"worker/{number}" for number in range(CHANNELS + 2)]
     counting = ["sh", "-c", "for n in 1 2 3 4 5 6; do echo $n; sleep 1; done; echo end"]
     with ExitStack() as started, ThreadPoolExecutor(len(tasks)) as pool:
         for task in tasks:
-            started.enter_context(Started(remote, image, counting, labels={CLUSTER: "many", TASK: task}))
+            started.enter_context(Started(remote_engine, image, counting, labels={CLUSTER: "many", TASK: task}))
         followed = [pool.submit(list, runtime.logs(task, follow=True)) for task in tasks]
         assert {seen.task for seen in runtime.observe().containers} == set(tasks)
         assert ssh.run(["true"]).code == 0
         assert [log.result() for log in followed] == [[*"123456", "end"]] * len(tasks)
 
 
-def test_a_channel_whose_program_has_gone_is_not_used_again(remote: Engine, ssh: SSH, server: Sshd) -> None:
+def test_a_channel_whose_program_has_gone_is_not_used_again(remote_engine: Engine, ssh: SSH, server: Sshd) -> None:
     for _ in range(2):
-        with remote.errors():
-            assert remote.api.ping()
+        with remote_engine.errors():
+            assert remote_engine.api.ping()
         ended = server.programs(b"dial-stdio")
         assert ended
         for pid in ended:
@@ -276,21 +279,23 @@ def test_a_connection_that_goes_in_the_middle_of_an_archive(
     tmp_path: Path, image: str, private_engine: PrivateEngine
 ) -> None:
     with sshd(tmp_path) as own, SSH(target(own)) as host:
-        remote = Engine.over(host, docker_command(private_engine))
-        with Started(remote, image, ["sh", "-c", "head -c 50000000 /dev/zero > /data/zeros; sleep 600"]) as started:
-            until(lambda: _size(remote, started.id) == 50_000_000, "the file is there")
+        remote_engine = Engine.over(host, docker_command(private_engine))
+        with Started(
+            remote_engine, image, ["sh", "-c", "head -c 50000000 /dev/zero > /data/zeros; sleep 600"]
+        ) as started:
+            until(lambda: _size(remote_engine, started.id) == 50_000_000, "the file is there")
 
             def cut() -> None:
-                with remote.errors():
-                    stream, _ = remote.api.get_archive(started.id, "/data/zeros", chunk_size=1 << 16)
+                with remote_engine.errors():
+                    stream, _ = remote_engine.api.get_archive(started.id, "/data/zeros", chunk_size=1 << 16)
                     for number, _piece in enumerate(stream):
                         if number == 20:
                             own.cut()
 
             failing(cut, ConnectionLost)
-            with remote.errors():
-                assert remote.api.inspect_container(started.id)["State"]["Running"]
-        remote.close()
+            with remote_engine.errors():
+                assert remote_engine.api.inspect_container(started.id)["State"]["Running"]
+        remote_engine.close()
 
 
 def _size(engine: Engine, container: str) -> int:

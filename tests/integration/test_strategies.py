@@ -18,7 +18,7 @@ import yaml
 
 from tests.strategies import ALWAYS, CASES, KINDS, QUALITY, README, Case, replaced
 from tests.support.images import Images
-from tests.support.local import Local, local
+from tests.support.local import Local
 from tests.support.paths import PROGRAMS, ROOT
 from tests.support.remote import Cluster, cluster, training
 from tests.support.testhosts import Lab
@@ -147,22 +147,17 @@ def check(trained: Trained) -> None:
     run("down")
 
 
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Local]:
-    yield from local(tmp_path)
-
-
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_as_processes(processes: Local, digits: Path, case: Case) -> None:
+def test_as_processes(local_cluster: Local, digits: Path, case: Case) -> None:
     settings = shipped(case)
     own = settings["all"]["vars"]["tfprov"]
-    own |= {"port": processes.port, "data": {"path": str(digits)}, "start_timeout": LONG}
-    own["checkpoints"] = {"to": str(processes.directory / "checkpoints")}
-    tasks = processes.directory / "state/tfprov/clusters" / case.name / "hosts/localhost/tasks"
+    own |= {"port": local_cluster.port, "data": {"path": str(digits)}, "start_timeout": LONG}
+    own["checkpoints"] = {"to": str(local_cluster.directory / "checkpoints")}
+    tasks = local_cluster.directory / "state/tfprov/clusters" / case.name / "hosts/localhost/tasks"
 
     def kill(task: str) -> None:
-        os.kill(int(processes.pids()[task]), signal.SIGKILL)
+        os.kill(int(local_cluster.pids()[task]), signal.SIGKILL)
 
     def progress() -> str:
         path = tasks / case.chief.replace("/", "-") / "checkpoints" / "progress.json"
@@ -171,8 +166,8 @@ def test_as_processes(processes: Local, digits: Path, case: Case) -> None:
     def saved() -> set[str]:
         return {path.parts[-3].replace("-", "/") for path in tasks.glob("*/checkpoints/model.ckpt*")}
 
-    check(Trained(case, processes, settings, kill, progress, saved))
-    assert processes.processes() == []
+    check(Trained(case, local_cluster, settings, kill, progress, saved))
+    assert local_cluster.processes() == []
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +177,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def remote(lab: Lab, images: Images, tmp_path: Path, cache: Path, digits: Path) -> Iterator[Cluster]:
+def remote_cluster(lab: Lab, images: Images, tmp_path: Path, cache: Path, digits: Path) -> Iterator[Cluster]:
     images.train()  # so that the build below finds every layer made
     for host in lab.hosts:
         host.put("/srv/digits", {path.name: path.read_bytes() for path in digits.iterdir()})
@@ -196,8 +191,8 @@ def remote(lab: Lab, images: Images, tmp_path: Path, cache: Path, digits: Path) 
     "case",
     [pytest.param(case, id=case.name, marks=() if case.name in ALWAYS else pytest.mark.matrix) for case in CASES],
 )
-def test_on_separate_hosts(remote: Cluster, images: Images, case: Case) -> None:
-    one, two, three, four = remote.lab.hosts
+def test_on_separate_hosts(remote_cluster: Cluster, images: Images, case: Case) -> None:
+    one, two, three, four = remote_cluster.lab.hosts
     settings = shipped(case)
     own, children = settings["all"]["vars"]["tfprov"], settings["all"]["children"]
     chief = four if "chief" in children else two
@@ -206,13 +201,13 @@ def test_on_separate_hosts(remote: Cluster, images: Images, case: Case) -> None:
     for role, child in children.items():
         child["hosts"] = {host.name: host.variables() for host in places[role]}
         child.get("vars", {}).get("tfprov", {}).pop("tasks_per_host", None)
-    own["image"] = training(remote.directory, images.train_arguments())["image"]
+    own["image"] = training(remote_cluster.directory, images.train_arguments())["image"]
     own |= {"port": 2222, "data": {"path": "/srv/digits"}, "start_timeout": LONG}
-    own["checkpoints"] = {"to": str(remote.directory / "checkpoints")}
-    hosts = {host.name: host for host in remote.lab.hosts}
+    own["checkpoints"] = {"to": str(remote_cluster.directory / "checkpoints")}
+    hosts = {host.name: host for host in remote_cluster.lab.hosts}
 
     def kill(task: str) -> None:
-        found = remote.tasks()[task]
+        found = remote_cluster.tasks()[task]
         facts = hosts[found["host"]].client.api.inspect_container(found["id"])
         # Not by the engine, which starts nothing again that it has killed itself.
         hosts[found["host"]].run("kill", "-9", str(facts["State"]["Pid"]))
@@ -228,8 +223,8 @@ def test_on_separate_hosts(remote: Cluster, images: Images, case: Case) -> None:
             found |= set(re.findall(rf"/tfprov-{case.name}-(\w+-\d+)-checkpoints/", names))
         return {name.replace("-", "/") for name in found}
 
-    check(Trained(case, remote, settings, kill, progress, saved))
-    assert not any(remote.containers().values())
+    check(Trained(case, remote_cluster, settings, kill, progress, saved))
+    assert not any(remote_cluster.containers().values())
 
 
 def test_the_readme_has_the_table_of_these_cases() -> None:

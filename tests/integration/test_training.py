@@ -4,12 +4,10 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.local import Local, local
+from tests.support.local import Local
 from tests.support.programs import read_back
 from tests.support.waiting import until
 
@@ -32,19 +30,14 @@ all:
 """
 
 
-@pytest.fixture
-def tfprov(tmp_path: Path) -> Iterator[Local]:
-    yield from local(tmp_path)
-
-
-def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    output = tfprov("run", fresh=True)
+def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    output = local_cluster("run", fresh=True)
     assert re.search(r"worker/0 \| done: step=1\d{3} loss=0\.0\d+ W=(1\.9|2\.0)\d+ b=-?0\.0\d+", output), output
     assert "tensors read" in output
-    assert tfprov.processes() == []
-    moved = tfprov.directory / "moved"
-    (tfprov.directory / "checkpoints" / "linear").rename(moved)
+    assert local_cluster.processes() == []
+    moved = local_cluster.directory / "moved"
+    (local_cluster.directory / "checkpoints" / "linear").rename(moved)
     values = read_back(moved)
     assert abs(values["W"] - 2) < 0.05
     assert abs(values["b"]) < 0.05
@@ -54,70 +47,74 @@ def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(t
     assert manifest["checkpoints"][-1]["tensors"] == 3
 
 
-def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(tfprov: Local) -> None:
-    tfprov.write(INVENTORY.replace("1500", "1000000"))
-    tfprov("up")
-    progress = until(lambda: (p := tfprov.progress()) and p["step"] > 300 and p["loss"] is not None and p, "progress")
+def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY.replace("1500", "1000000"))
+    local_cluster("up")
+    progress = until(
+        lambda: (p := local_cluster.progress()) and p["step"] > 300 and p["loss"] is not None and p, "progress"
+    )
     assert 0 < progress["loss"] < 5
     assert progress["steps_per_second"] > 0
-    assert "chief" in tfprov("status")
-    tfprov("gather")
-    first = json.loads((tfprov.directory / "checkpoints/linear/manifest.json").read_text())
+    assert "chief" in local_cluster("status")
+    local_cluster("gather")
+    first = json.loads((local_cluster.directory / "checkpoints/linear/manifest.json").read_text())
     assert first["checkpoints"], "something was saved"
-    until(lambda: tfprov.progress()["step"] > progress["step"] + 400, "more steps")  # type: ignore[index]
-    tfprov("down")
-    after = json.loads((tfprov.directory / "checkpoints/linear/manifest.json").read_text())
+    until(lambda: local_cluster.progress()["step"] > progress["step"] + 400, "more steps")  # type: ignore[index]
+    local_cluster("down")
+    after = json.loads((local_cluster.directory / "checkpoints/linear/manifest.json").read_text())
     assert after["checkpoints"][-1]["step"] > first["checkpoints"][-1]["step"]
     assert {name: after["files"][name] for name in first["files"] if ".data-" in name} == {
         name: entry for name, entry in first["files"].items() if ".data-" in name
     }
     # The other worker steps on while the chief saves: the tensor may be past the step in the name, but by no whole save.
     step = after["checkpoints"][-1]["step"]
-    assert step <= read_back(tfprov.directory / "checkpoints" / "linear")["global_step"] < step + 200
+    assert step <= read_back(local_cluster.directory / "checkpoints" / "linear")["global_step"] < step + 200
 
 
-def test_a_killed_chief_goes_on_where_its_ps_is(tfprov: Local) -> None:
-    tfprov.write(INVENTORY.replace("1500", "1000000"))
-    tfprov("up")
-    until(lambda: (p := tfprov.progress()) and p["step"] > 500, "500 steps")
-    os.kill(int(tfprov.pids()["worker/0"]), signal.SIGKILL)
-    until(lambda: tfprov.tasks()["worker/0"]["state"] == "failed", "the chief is seen to be dead")
-    plan = tfprov("plan")
+def test_a_killed_chief_goes_on_where_its_ps_is(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY.replace("1500", "1000000"))
+    local_cluster("up")
+    until(lambda: (p := local_cluster.progress()) and p["step"] > 500, "500 steps")
+    os.kill(int(local_cluster.pids()["worker/0"]), signal.SIGKILL)
+    until(lambda: local_cluster.tasks()["worker/0"]["state"] == "failed", "the chief is seen to be dead")
+    plan = local_cluster("plan")
     step = int(re.search(r"the training goes on from step (\d+)", plan)[1])  # type: ignore[index]
     assert step >= 200
     assert "start  worker/0" in plan
     assert "worker/1" not in plan
-    tfprov("up")
-    kept = until(lambda: re.search(r"goes on at step (\d+), which the ps", tfprov("logs", "worker/0")), "it goes on")
+    local_cluster("up")
+    kept = until(
+        lambda: re.search(r"goes on at step (\d+), which the ps", local_cluster("logs", "worker/0")), "it goes on"
+    )
     assert int(kept[1]) >= step
-    until(lambda: (p := tfprov.progress()) and p["step"] > int(kept[1]) + 100, "it trains on")
-    tfprov("down")
-    gathered = json.loads((tfprov.directory / "checkpoints/linear/manifest.json").read_text())
+    until(lambda: (p := local_cluster.progress()) and p["step"] > int(kept[1]) + 100, "it trains on")
+    local_cluster("down")
+    gathered = json.loads((local_cluster.directory / "checkpoints/linear/manifest.json").read_text())
     assert gathered["checkpoints"][-1]["step"] > step
 
 
-def test_the_textbook_program_runs_unchanged(tfprov: Local) -> None:
+def test_the_textbook_program_is_run_unchanged_by_tfprov(local_cluster: Local) -> None:
     textbook = INVENTORY.replace("linear.py", "textbook.py").replace("cluster: linear", "cluster: textbook")
     flags = 'flags: {train_steps: 300, checkpoint_dir: "{{ checkpoint_dir }}"}'
-    tfprov.write(re.sub(r"flags: \{.*\}", flags, textbook, count=1))
-    tfprov("run", timeout=300)
-    assert tfprov.processes() == []
-    values = read_back(tfprov.directory / "checkpoints" / "textbook")
+    local_cluster.write(re.sub(r"flags: \{.*\}", flags, textbook, count=1))
+    local_cluster("run", timeout=300)
+    assert local_cluster.processes() == []
+    values = read_back(local_cluster.directory / "checkpoints" / "textbook")
     assert values["global_step"] >= 300
 
 
-def test_tf_config_is_enough_for_a_program_that_is_given_no_flags(tfprov: Local) -> None:
-    tfprov.write(INVENTORY.replace("port:", "wiring: tf_config\n      port:").replace("1500", "400"))
-    output = tfprov("run", timeout=300)
+def test_tf_config_is_enough_for_a_program_that_is_given_no_flags(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY.replace("port:", "wiring: tf_config\n      port:").replace("1500", "400"))
+    output = local_cluster("run", timeout=300)
     assert "done: step=4" in output
-    assert read_back(tfprov.directory / "checkpoints" / "linear")["global_step"] >= 400
+    assert read_back(local_cluster.directory / "checkpoints" / "linear")["global_step"] >= 400
 
 
-def test_a_second_training_keeps_the_first_ones_checkpoints(tfprov: Local) -> None:
-    tfprov.write(INVENTORY.replace("1500", "400"))
-    tfprov("run", timeout=300)
-    first = (tfprov.directory / "checkpoints/linear/manifest.json").read_bytes()
-    assert "held an earlier run (step 4" in tfprov("run", timeout=300)
-    assert (tfprov.directory / "checkpoints/linear.1/manifest.json").read_bytes() == first
-    read_back(tfprov.directory / "checkpoints" / "linear.1")
-    read_back(tfprov.directory / "checkpoints" / "linear")
+def test_a_second_training_keeps_the_first_ones_checkpoints(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY.replace("1500", "400"))
+    local_cluster("run", timeout=300)
+    first = (local_cluster.directory / "checkpoints/linear/manifest.json").read_bytes()
+    assert "held an earlier run (step 4" in local_cluster("run", timeout=300)
+    assert (local_cluster.directory / "checkpoints/linear.1/manifest.json").read_bytes() == first
+    read_back(local_cluster.directory / "checkpoints" / "linear.1")
+    read_back(local_cluster.directory / "checkpoints" / "linear")

@@ -5,12 +5,10 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.local import SLEEPER, Local, local, rest_of
+from tests.support.local import SLEEPER, Local, rest_of
 from tests.support.waiting import LONG, until
 
 INVENTORY = f"""
@@ -29,116 +27,111 @@ all:
 """
 
 
-@pytest.fixture
-def tfprov(tmp_path: Path) -> Iterator[Local]:
-    yield from local(tmp_path)
-
-
 def started(output: str) -> list[str]:
     return sorted(re.findall(r"^ok +start (\S+)", output, re.MULTILINE))
 
 
-def test_a_second_up_changes_no_pid(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    assert started(tfprov("up", fresh=True)) == ["ps/0", "worker/0", "worker/1"]
-    before = tfprov.pids()
-    assert tfprov("up", fresh=True) == "verbs: 1 ps, 2 workers on 1 host: nothing to do\n"
-    assert tfprov.pids() == before
+def test_a_second_up_changes_no_pid(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    assert started(local_cluster("up", fresh=True)) == ["ps/0", "worker/0", "worker/1"]
+    before = local_cluster.pids()
+    assert local_cluster("up", fresh=True) == "verbs: 1 ps, 2 workers on 1 host: nothing to do\n"
+    assert local_cluster.pids() == before
     assert len(before) == 3
 
 
-def test_a_killed_worker_is_named_and_only_it_is_started_again(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    tfprov("up")
-    before = tfprov.pids()
+def test_a_killed_worker_is_named_and_only_it_is_started_again(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    local_cluster("up")
+    before = local_cluster.pids()
     os.kill(int(before["worker/1"]), signal.SIGKILL)
-    until(lambda: tfprov.tasks()["worker/1"]["state"] == "failed", "the worker is seen to be dead")
-    plan = tfprov("plan")
+    until(lambda: local_cluster.tasks()["worker/1"]["state"] == "failed", "the worker is seen to be dead")
+    plan = local_cluster("plan")
     assert "start  worker/1" in plan
     assert "killed by SIGKILL" in plan
-    assert started(tfprov("up")) == ["worker/1"]
-    after = tfprov.pids()
+    assert started(local_cluster("up")) == ["worker/1"]
+    after = local_cluster.pids()
     assert {task for task in before if before[task] != after[task]} == {"worker/1"}
 
 
-def test_an_edited_flag_restarts_what_it_is_for_and_is_named(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    tfprov("up")
-    before = tfprov.pids()
-    tfprov.write(INVENTORY.replace("tasks_per_host: 2", "tasks_per_host: 2, flags: {train_steps: 100}"))
-    plan = tfprov("plan")
+def test_an_edited_flag_restarts_what_it_is_for_and_is_named(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    local_cluster("up")
+    before = local_cluster.pids()
+    local_cluster.write(INVENTORY.replace("tasks_per_host: 2", "tasks_per_host: 2, flags: {train_steps: 100}"))
+    plan = local_cluster("plan")
     assert plan.count("(flags.train_steps: 2000 -> 100)") == 2
     assert "ps/0" not in plan
-    tfprov("up")
-    after = tfprov.pids()
+    local_cluster("up")
+    after = local_cluster.pids()
     assert {task for task in before if before[task] != after[task]} == {"worker/0", "worker/1"}
-    assert tfprov("up").endswith("nothing to do\n")
+    assert local_cluster("up").endswith("nothing to do\n")
 
 
-def test_edited_code_is_delivered_and_restarts_what_runs_it(tfprov: Local) -> None:
-    code = tfprov.directory / "code"
+def test_edited_code_is_delivered_and_restarts_what_runs_it(local_cluster: Local) -> None:
+    code = local_cluster.directory / "code"
     code.mkdir()
     (code / "train.py").write_text(SLEEPER)
-    tfprov.write(INVENTORY.replace("-c,", "train.py]\n      code: ./code #"))
-    assert "deliver" in tfprov("up")
+    local_cluster.write(INVENTORY.replace("-c,", "train.py]\n      code: ./code #"))
+    assert "deliver" in local_cluster("up")
     (code / "train.py").write_text(SLEEPER + "\n# edited")
-    plan = tfprov("plan")
+    plan = local_cluster("plan")
     assert re.search(r"restart +worker/1 .*\(code: \w{12} -> \w{12}\)", plan)
-    tfprov("up")
+    local_cluster("up")
     (code / "__pycache__").mkdir()
     (code / "__pycache__" / "train.pyc").write_text("made by running it")
-    assert tfprov("plan").endswith("nothing to do\n")
+    assert local_cluster("plan").endswith("nothing to do\n")
 
 
 @pytest.mark.parametrize("when", ["before it serves", "later"])
-def test_run_ends_with_the_chiefs_exit_code_and_its_last_lines(tfprov: Local, when: str) -> None:
+def test_run_ends_with_the_chiefs_exit_code_and_its_last_lines(local_cluster: Local, when: str) -> None:
     dying = f"import sys, time; print('dying'); time.sleep({0 if when == 'before it serves' else 2}); sys.exit(3)"
-    tfprov.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{dying}"]'))
-    output = tfprov("run", code=3, fresh=True)
+    local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{dying}"]'))
+    output = local_cluster("run", code=3, fresh=True)
     assert "error: worker/0: exited with code 3\n  worker/0 | dying" in output
-    assert tfprov.processes() == []
+    assert local_cluster.processes() == []
 
 
-def test_a_ps_is_stopped_when_the_chief_is_done(tfprov: Local) -> None:
+def test_a_ps_is_stopped_when_the_chief_is_done(local_cluster: Local) -> None:
     done = "import time; time.sleep(1); print('trained')"
-    tfprov.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{done}"]'))
-    output = tfprov("run")
+    local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{done}"]'))
+    output = local_cluster("run")
     assert "worker/0 | trained" in output
     assert re.search(r"ok +stop ps/0", output)
-    assert tfprov.processes() == []
+    assert local_cluster.processes() == []
 
 
-def test_a_finished_worker_is_finished_and_not_drift(tfprov: Local) -> None:
-    tfprov.write(INVENTORY.replace("tasks_per_host: 2", 'command: [python, -c, "pass"]'))
-    tfprov("up")
-    until(lambda: tfprov.tasks()["worker/0"]["state"] == "finished", "the worker is done")
-    assert tfprov("plan").endswith("nothing to do\n")
-    assert tfprov("wait") == "worker/0 is done\n"
+def test_a_finished_worker_is_finished_and_not_drift(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY.replace("tasks_per_host: 2", 'command: [python, -c, "pass"]'))
+    local_cluster("up")
+    until(lambda: local_cluster.tasks()["worker/0"]["state"] == "finished", "the worker is done")
+    assert local_cluster("plan").endswith("nothing to do\n")
+    assert local_cluster("wait") == "worker/0 is done\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_run_leaves_nothing_running(tfprov: Local, number: signal.Signals) -> None:
-    tfprov.write(INVENTORY)
-    process = tfprov.start("run", fresh=True)
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
+def test_an_interrupted_run_leaves_nothing_running(local_cluster: Local, number: signal.Signals) -> None:
+    local_cluster.write(INVENTORY)
+    process = local_cluster.start("run", fresh=True)
+    until(lambda: len(local_cluster.pids()) == 3, "the tasks run")
     process.send_signal(number)
     output, _ = process.communicate(timeout=LONG)
     assert process.returncode == 130, output
     assert "Traceback" not in output
-    assert tfprov.processes() == []
+    assert local_cluster.processes() == []
 
 
-def test_the_second_ctrl_c_leaves_at_once(tfprov: Local) -> None:
+def test_the_second_ctrl_c_leaves_at_once(local_cluster: Local) -> None:
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf'); time.sleep(600)"
-    tfprov.write(
+    local_cluster.write(
         INVENTORY.replace(SLEEPER, stubborn).replace("restart: never", "restart: never\n      stop_grace: 120")
     )
-    tfprov("up")
-    until(lambda: tfprov("logs").count("deaf") == 3, "they hear nothing")
-    running = tfprov.pids().values()
-    down = tfprov.start("down", fresh=True)
+    local_cluster("up")
+    until(lambda: local_cluster("logs").count("deaf") == 3, "they hear nothing")
+    running = local_cluster.pids().values()
+    down = local_cluster.start("down", fresh=True)
     assert down.stdout is not None
-    tasks = tfprov.directory / "state/tfprov/clusters/verbs/hosts/localhost/tasks"
+    tasks = local_cluster.directory / "state/tfprov/clusters/verbs/hosts/localhost/tasks"
     until(lambda: [*tasks.glob("*/grace")], "it waits for one to stop")
     down.send_signal(signal.SIGINT)
     assert any("(Ctrl-C again to leave at once)" in line for line in down.stdout)
@@ -148,33 +141,33 @@ def test_the_second_ctrl_c_leaves_at_once(tfprov: Local) -> None:
         os.kill(int(pid), signal.SIGKILL)
 
 
-def test_after_kill_9_down_finds_everything(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    process = tfprov.start("run", fresh=True)
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
+def test_after_kill_9_down_finds_everything(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    process = local_cluster.start("run", fresh=True)
+    until(lambda: len(local_cluster.pids()) == 3, "the tasks run")
     process.kill()
     process.wait()
-    assert len(tfprov.pids()) == 3
-    tfprov("down")
-    assert tfprov.processes() == []
-    assert tfprov("down") == "nothing to do: verbs is not there\n"
+    assert len(local_cluster.pids()) == 3
+    local_cluster("down")
+    assert local_cluster.processes() == []
+    assert local_cluster("down") == "nothing to do: verbs is not there\n"
 
 
-def test_the_second_of_two_ups_says_who_holds_the_cluster(tfprov: Local) -> None:
+def test_the_second_of_two_ups_says_who_holds_the_cluster(local_cluster: Local) -> None:
     slow = INVENTORY.replace("ready: start", "start_timeout: 600")
-    tfprov.write(slow)
-    process = tfprov.start("up")
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
-    output = tfprov("up", "-e", "tfprov.flags.train_steps=1", code=3)
+    local_cluster.write(slow)
+    process = local_cluster.start("up")
+    until(lambda: len(local_cluster.pids()) == 3, "the tasks run")
+    output = local_cluster("up", "-e", "tfprov.flags.train_steps=1", code=3)
     assert "cluster verbs is in use by `tfprov up` of" in output
     assert f"(pid {process.pid}" in output
     process.kill()
     process.wait()
-    tfprov("down")
+    local_cluster("down")
 
 
-def lock_is_free(tfprov: Local) -> bool:
-    with (tfprov.directory / "state/tfprov/clusters/verbs/lock").open() as file:
+def lock_is_free(local_cluster: Local) -> bool:
+    with (local_cluster.directory / "state/tfprov/clusters/verbs/lock").open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -182,102 +175,106 @@ def lock_is_free(tfprov: Local) -> bool:
     return True
 
 
-def test_down_works_while_run_follows_in_another_terminal(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    process = tfprov.start("run")
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
-    until(lambda: lock_is_free(tfprov), "run has started the cluster")
-    tfprov("down")
+def test_down_works_while_run_follows_in_another_terminal(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    process = local_cluster.start("run")
+    until(lambda: len(local_cluster.pids()) == 3, "the tasks run")
+    until(lambda: lock_is_free(local_cluster), "run has started the cluster")
+    local_cluster("down")
     output, _ = process.communicate(timeout=LONG)
     assert process.returncode != 0
-    assert tfprov.processes() == []
+    assert local_cluster.processes() == []
     assert "Traceback" not in output
 
 
-def test_a_port_that_is_taken_is_told_with_its_owner(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
+def test_a_port_that_is_taken_is_told_with_its_owner(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
     with socket.socket() as owner:
-        owner.bind(("127.0.0.1", tfprov.port + 1))
+        owner.bind(("127.0.0.1", local_cluster.port + 1))
         owner.listen()
-        output = tfprov("up", code=1)
-    assert re.search(rf"localhost: port {tfprov.port + 1} for worker/0 is taken by \S+ \(pid {os.getpid()}\)", output)
+        output = local_cluster("up", code=1)
+    assert re.search(
+        rf"localhost: port {local_cluster.port + 1} for worker/0 is taken by \S+ \(pid {os.getpid()}\)", output
+    )
     assert "nothing was left half-started: stopped ps/0" in output
-    assert tfprov.processes() == []
-    assert started(tfprov("up")) == ["ps/0", "worker/0", "worker/1"]
+    assert local_cluster.processes() == []
+    assert started(local_cluster("up")) == ["ps/0", "worker/0", "worker/1"]
 
 
-def test_partial_keeps_what_did_start(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
+def test_partial_keeps_what_did_start(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
     with socket.socket() as owner:
-        owner.bind(("127.0.0.1", tfprov.port + 1))
+        owner.bind(("127.0.0.1", local_cluster.port + 1))
         owner.listen()
-        tfprov("up", "--partial", code=1)
-    assert started(tfprov("up")) == ["worker/0"]
+        local_cluster("up", "--partial", code=1)
+    assert started(local_cluster("up")) == ["worker/0"]
 
 
-def test_a_task_that_left_the_inventory_is_stopped(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    tfprov("up")
-    tfprov.write(INVENTORY.replace("tasks_per_host: 2", "tasks_per_host: 1"))
-    plan = tfprov("plan")
+def test_a_task_that_left_the_inventory_is_stopped(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    local_cluster("up")
+    local_cluster.write(INVENTORY.replace("tasks_per_host: 2", "tasks_per_host: 1"))
+    plan = local_cluster("plan")
     assert re.search(r"(stop|remove) +worker/1 .*\(not in the inventory\)", plan)
-    tfprov("up")
-    assert set(tfprov.tasks()) == {"ps/0", "worker/0"}
+    local_cluster("up")
+    assert set(local_cluster.tasks()) == {"ps/0", "worker/0"}
 
 
-def test_a_host_that_left_the_inventory_is_cleaned_up(tfprov: Local) -> None:
+def test_a_host_that_left_the_inventory_is_cleaned_up(local_cluster: Local) -> None:
     two = INVENTORY.replace(
         "worker: {hosts: {localhost: }", "worker: {hosts: {localhost: , other: {ansible_connection: local}}"
     )
-    tfprov.write(two)
-    tfprov("up")
-    tfprov.write(INVENTORY)
-    assert re.search(r"worker/[23] +on other", tfprov("plan"))
-    tfprov("down")
-    assert tfprov.processes() == []
+    local_cluster.write(two)
+    local_cluster("up")
+    local_cluster.write(INVENTORY)
+    assert re.search(r"worker/[23] +on other", local_cluster("plan"))
+    local_cluster("down")
+    assert local_cluster.processes() == []
 
 
-def test_logs_have_their_task_in_front(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    tfprov("up")
-    until(lambda: tfprov("logs").count("| up") == 3, "every task has printed")
-    assert f"--job_name=worker', '--task_index=1', '--ps_hosts=127.0.0.1:{tfprov.port}'" in tfprov("logs", "worker/1")
-    assert tfprov("logs", "-n", "0") == ""
-    follower = tfprov.start("logs", "-f", "worker/0")
+def test_logs_have_their_task_in_front(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    local_cluster("up")
+    until(lambda: local_cluster("logs").count("| up") == 3, "every task has printed")
+    assert f"--job_name=worker', '--task_index=1', '--ps_hosts=127.0.0.1:{local_cluster.port}'" in local_cluster(
+        "logs", "worker/1"
+    )
+    assert local_cluster("logs", "-n", "0") == ""
+    follower = local_cluster.start("logs", "-f", "worker/0")
     assert follower.stdout is not None
     assert follower.stdout.readline().startswith("worker/0 | up ['--job_name=worker', '--task_index=0'")
-    tfprov("down")
+    local_cluster("down")
     assert rest_of(follower) == ""
 
 
-def test_exec_runs_beside_the_task_with_its_environment_and_exit_code(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    tfprov("up")
-    assert tfprov("exec", "worker/1", "--", "printenv", "TFPROV_TASK") == "worker/1\n"
-    assert '"task": {"index": 1, "type": "worker"}' in tfprov("exec", "worker/1", "--", "printenv", "TF_CONFIG")
-    tfprov("exec", "worker/1", "--", "sh", "-c", "exit 7", code=7)
-    assert "no such command" in tfprov("exec", "worker/1", "--", "no-such-command", code=1)
+def test_exec_runs_beside_the_task_with_its_environment_and_exit_code(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    local_cluster("up")
+    assert local_cluster("exec", "worker/1", "--", "printenv", "TFPROV_TASK") == "worker/1\n"
+    assert '"task": {"index": 1, "type": "worker"}' in local_cluster("exec", "worker/1", "--", "printenv", "TF_CONFIG")
+    local_cluster("exec", "worker/1", "--", "sh", "-c", "exit 7", code=7)
+    assert "no such command" in local_cluster("exec", "worker/1", "--", "no-such-command", code=1)
 
 
-def test_a_playbook_of_the_users_own_is_played(tfprov: Local) -> None:
-    tfprov.write(INVENTORY)
-    book = tfprov.directory / "mine.yml"
+def test_a_playbook_of_the_users_own_is_played(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    book = local_cluster.directory / "mine.yml"
     book.write_text(
         "- hosts: all\n  tasks:\n    - start:\n    - command: echo it runs\n      tags: [talk]\n"
         "    - stop: {remove: true}\n      when: evaluator\n"
     )
-    assert "would start" in tfprov("play", str(book), "--check")
-    assert tfprov.pids() == {}
-    assert "localhost | it runs" in tfprov("play", str(book))
-    assert len(tfprov.pids()) == 3
-    assert tfprov("play", str(book), "-t", "talk") == "localhost | it runs\n"
-    assert tfprov("play", "--show", "up").startswith("# What `tfprov up` does.")
+    assert "would start" in local_cluster("play", str(book), "--check")
+    assert local_cluster.pids() == {}
+    assert "localhost | it runs" in local_cluster("play", str(book))
+    assert len(local_cluster.pids()) == 3
+    assert local_cluster("play", str(book), "-t", "talk") == "localhost | it runs\n"
+    assert local_cluster("play", "--show", "up").startswith("# What `tfprov up` does.")
 
 
-def test_a_failing_task_is_started_again_up_to_its_limit(tfprov: Local) -> None:
+def test_a_failing_task_is_started_again_up_to_its_limit(local_cluster: Local) -> None:
     failing = "import sys, time; print('trying'); time.sleep(2); sys.exit(4)"
     policy = f'command: [python, -c, "{failing}"], restart: on-failure, max_restarts: 2'
-    tfprov.write(INVENTORY.replace("tasks_per_host: 2", policy))
-    output = tfprov("run", code=4)
+    local_cluster.write(INVENTORY.replace("tasks_per_host: 2", policy))
+    output = local_cluster("run", code=4)
     assert "error: worker/0: exited with code 4" in output
     assert output.partition("error:")[0].count("worker/0 | trying") == 3

@@ -35,7 +35,7 @@ class Notes(Quiet):
         self.lines.append((task, line))
 
 
-class Lab:
+class MemoryLab:
     """Two ps on h1, two workers on each of h2 and h3, all of them started."""
 
     def __init__(self, wiring: str = "flags", text: str = INVENTORY) -> None:

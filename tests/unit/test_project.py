@@ -1,9 +1,11 @@
 """What the repository promises about itself."""
 
+import ast
 import re
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,27 @@ def test_the_example_with_the_helper_is_short() -> None:
 
 def test_the_changelog_has_an_entry_for_what_is_coming() -> None:
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text()
+
+
+TESTS = sorted(path for folder in ("unit", "integration") for path in (ROOT / "tests" / folder).rglob("test_*.py"))
+
+
+def test_the_readme_of_the_tests_leads_to_every_file() -> None:
+    named, folder = set[str](), ""
+    for name in re.findall(r"`([\w/]+\.py)`", (ROOT / "tests" / "README.md").read_text()):
+        folder = name.rpartition("/")[0] or folder  # a bare name lies beside the one before it
+        named.add(f"{folder}/{name.rpartition('/')[2]}")
+    files = {str(path.relative_to(ROOT / "tests")) for path in TESTS}
+    assert files - named == set(), "not in tests/README.md"
+    assert {name for name in named if "/test_" in name} - files == set(), "in tests/README.md, and not there"
+
+
+def test_no_test_imports_another_one_and_no_two_have_the_same_name() -> None:
+    names = Counter[str]()
+    for path in TESTS:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert not re.match(r"tests\.(unit|integration)\b", node.module or ""), f"{path}:{node.lineno}"
+            elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                names[node.name] += 1
+    assert {name for name, count in names.items() if count > 1} == set()

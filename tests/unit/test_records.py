@@ -77,7 +77,7 @@ def test_a_record_is_framed_as_tensorflow_frames_it() -> None:
 
 
 @given(RECORDS)
-def test_what_is_written_is_read_back(records: list[bytes]) -> None:
+def test_records_that_are_written_are_read_back(records: list[bytes]) -> None:
     assert read(written(records)) == records
     assert read(written(records), live=True) == records
 

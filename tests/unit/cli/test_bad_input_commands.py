@@ -91,7 +91,7 @@ def test_what_click_refuses_is_one_line_too(line: str, there: Path, capsys: pyte
     assert everything(there) == before
 
 
-def test_there_are_cases() -> None:
+def test_there_are_bad_commands() -> None:
     assert len([*transcript(), *CLICK]) >= 60
 
 

@@ -130,7 +130,7 @@ ACCEPTED: Mapping[str, str] = {
 
 
 @pytest.mark.parametrize("content", ACCEPTED.values(), ids=ACCEPTED)
-def test_what_only_looks_odd_is_accepted(content: str, there: Path) -> None:
+def test_an_inventory_that_only_looks_odd_is_accepted(content: str, there: Path) -> None:
     path = there / "inventory.yml"
     path.write_bytes(content.encode())
     assert place(load(path)[1]).tasks

@@ -67,7 +67,7 @@ def test_a_bad_source_is_told_in_full(
     assert tell(capsys, *shlex.split(case.line)) == Told(2, tuple(case.lines))
 
 
-def test_there_are_cases() -> None:
+def test_there_are_bad_sources() -> None:
     assert len(ALL) >= 100
     assert len({case.name for case in ALL}) == len(ALL)
     for case in ALL:

@@ -21,7 +21,7 @@ worker: {hosts: {h2: }}
 """
 
 
-class Lab:
+class MemoryLab:
     """Two hosts whose commands are noted, and fail as they are told to."""
 
     def __init__(self, directory: Path) -> None:
@@ -44,57 +44,59 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path)
+def memory_lab(tmp_path: Path) -> MemoryLab:
+    return MemoryLab(tmp_path)
 
 
-def test_steps_run_in_their_order_on_the_hosts_of_their_play(lab: Lab) -> None:
-    lab.play("- {hosts: worker, tasks: [command: one, command: two]}\n- {hosts: all, tasks: [command: three]}")
-    assert lab.ran == ["one h2", "two h2", "three h1", "three h2"]
+def test_steps_run_in_their_order_on_the_hosts_of_their_play(memory_lab: MemoryLab) -> None:
+    memory_lab.play("- {hosts: worker, tasks: [command: one, command: two]}\n- {hosts: all, tasks: [command: three]}")
+    assert memory_lab.ran == ["one h2", "two h2", "three h1", "three h2"]
 
 
-def test_a_failure_ends_the_plays_but_not_those_that_are_always_played(lab: Lab) -> None:
+def test_a_failure_ends_the_plays_but_not_those_that_are_always_played(memory_lab: MemoryLab) -> None:
     with pytest.raises(HostError, match="h1: `fail` ended with exit code 1"):
-        lab.play(
+        memory_lab.play(
             "- {hosts: ps, tasks: [command: fail, command: never]}\n- {hosts: ps, tasks: [command: never]}\n"
             "- {hosts: ps, always: true, tasks: [command: fail, command: last]}"
         )
-    assert lab.ran == ["fail h1", "fail h1", "last h1"]
+    assert memory_lab.ran == ["fail h1", "fail h1", "last h1"]
 
 
-def test_the_first_ctrl_c_still_plays_what_is_always_played_and_the_second_leaves_at_once(lab: Lab) -> None:
+def test_the_first_ctrl_c_still_plays_what_is_always_played_and_the_second_leaves_at_once(
+    memory_lab: MemoryLab,
+) -> None:
     always = "- {hosts: ps, always: true, tasks: [command: clean, command: interrupt, command: never]}"
     with pytest.raises(KeyboardInterrupt):
-        lab.play("- {hosts: ps, tasks: [command: interrupt, command: never]}\n" + always)
-    assert lab.ran == ["interrupt h1", "clean h1", "interrupt h1"]
+        memory_lab.play("- {hosts: ps, tasks: [command: interrupt, command: never]}\n" + always)
+    assert memory_lab.ran == ["interrupt h1", "clean h1", "interrupt h1"]
 
 
-def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(lab: Lab) -> None:
-    lab.play(
+def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(memory_lab: MemoryLab) -> None:
+    memory_lab.play(
         "- {hosts: all, when: evaluator, tasks: [command: never]}\n"
         "- {hosts: ps, tasks: [{command: never, when: tensorboard}, {command: one, when: [ps, worker]}]}"
     )
-    assert lab.ran == ["one h1"]
+    assert memory_lab.ran == ["one h1"]
 
 
-def test_tags_choose_plays_and_steps(lab: Lab) -> None:
+def test_tags_choose_plays_and_steps(memory_lab: MemoryLab) -> None:
     book = (
         "- {hosts: ps, tags: a, tasks: [command: one]}\n- {hosts: ps, tasks: [{command: two, tags: b}, command: never]}"
     )
-    lab.play(book, tags=frozenset("ab"))
-    assert lab.ran == ["one h1", "two h1"]
+    memory_lab.play(book, tags=frozenset("ab"))
+    assert memory_lab.ran == ["one h1", "two h1"]
 
 
-def test_a_check_changes_nothing(lab: Lab) -> None:
-    lab.play("- {hosts: all, tasks: [start, command: never, stop: {remove: true}]}", check=True)
-    assert lab.ran == []
-    assert all(host.calls == [] for host in lab.hosts.values())
+def test_a_check_changes_nothing(memory_lab: MemoryLab) -> None:
+    memory_lab.play("- {hosts: all, tasks: [start, command: never, stop: {remove: true}]}", check=True)
+    assert memory_lab.ran == []
+    assert all(host.calls == [] for host in memory_lab.hosts.values())
 
 
-def test_a_pattern_that_matches_nothing_is_told_before_anything_is_done(lab: Lab) -> None:
+def test_a_pattern_that_matches_nothing_is_told_before_anything_is_done(memory_lab: MemoryLab) -> None:
     with pytest.raises(InvalidInput, match=r"book.yml:2:3: error: no host or group matches `nosuch`"):
-        lab.play("- {hosts: all, tasks: [command: never]}\n- {hosts: nosuch, tasks: [command: never]}")
-    assert lab.ran == []
+        memory_lab.play("- {hosts: all, tasks: [command: never]}\n- {hosts: nosuch, tasks: [command: never]}")
+    assert memory_lab.ran == []
 
 
 class Watched(MemoryRuntime):

@@ -53,7 +53,7 @@ class Notes(Quiet):
         self.notes.append(text)
 
 
-class Lab:
+class MemoryLab:
     """A ps on h1 and workers on h2 and h3, of which some may be cut off."""
 
     def __init__(self, directory: Path) -> None:
@@ -87,8 +87,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path)
+def memory_lab(tmp_path: Path) -> MemoryLab:
+    return MemoryLab(tmp_path)
 
 
 # --- several errors --------------------------------------------------------------------------------------------------
@@ -116,41 +116,41 @@ def test_several_errors_are_one(errors: list[TfprovError], text: str, code: int)
     assert isinstance(error, Several) == ("\n" in text)
 
 
-def test_every_host_that_does_not_answer_is_named_and_nothing_is_started_anywhere(lab: Lab) -> None:
-    lab.cut("h1", "h3")
+def test_every_host_that_does_not_answer_is_named_and_nothing_is_started_anywhere(memory_lab: MemoryLab) -> None:
+    memory_lab.cut("h1", "h3")
     with pytest.raises(Several) as caught:
-        lab.verb("up")
+        memory_lab.verb("up")
     lines = str(caught.value).splitlines()
     assert [line.split(":")[0] for line in lines] == ["h1", "h3"]
     assert caught.value.exit_code == 4
-    assert lab.calls() == []
+    assert memory_lab.calls() == []
 
 
-def test_all_actions_that_fail_are_told_in_the_order_of_the_plan(lab: Lab) -> None:
+def test_all_actions_that_fail_are_told_in_the_order_of_the_plan(memory_lab: MemoryLab) -> None:
     for host in ("h2", "h1", "h3"):
-        digest = next(iter(lab.context.artifacts))
-        lab.hosts[host].refuses[f"deliver {digest}"] = "no room"
-    _, outcome = up(lab.context)
+        digest = next(iter(memory_lab.context.artifacts))
+        memory_lab.hosts[host].refuses[f"deliver {digest}"] = "no room"
+    _, outcome = up(memory_lab.context)
     with pytest.raises(Several) as caught:
         outcome.check()
     assert str(caught.value) == "h1: no room\nh2: no room\nh3: no room"
 
 
-def test_a_delivery_that_fails_on_one_host_starts_nothing_anywhere(lab: Lab) -> None:
-    digest = next(iter(lab.context.artifacts))
-    lab.hosts["h3"].refuses[f"deliver {digest}"] = "no room"
+def test_a_delivery_that_fails_on_one_host_starts_nothing_anywhere(memory_lab: MemoryLab) -> None:
+    digest = next(iter(memory_lab.context.artifacts))
+    memory_lab.hosts["h3"].refuses[f"deliver {digest}"] = "no room"
     with pytest.raises(HostError, match="h3: no room"):
-        lab.verb("up")
-    assert not any(call.startswith("start") for call in lab.calls())
+        memory_lab.verb("up")
+    assert not any(call.startswith("start") for call in memory_lab.calls())
 
 
 # --- what goes on without them ---------------------------------------------------------------------------------------
 
 
-def test_status_shows_what_it_knows_and_names_the_host_it_does_not(lab: Lab) -> None:
-    lab.verb("up")
-    lab.cut("h3")
-    found = status(lab.context, time.time())
+def test_status_shows_what_it_knows_and_names_the_host_it_does_not(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    memory_lab.cut("h3")
+    found = status(memory_lab.context, time.time())
     assert {row.task: row.state for row in found.rows} == {
         "ps/0": "running",
         "worker/0": "running",
@@ -162,24 +162,24 @@ def test_status_shows_what_it_knows_and_names_the_host_it_does_not(lab: Lab) -> 
     assert json.loads(json.dumps(found.to_json()))["unreachable"] == {
         "h3": "no answer from 10.0.0.9:22; is it switched on?"
     }
-    outside = status(lab.context.limited(["h1", "h2"]), time.time())
+    outside = status(memory_lab.context.limited(["h1", "h2"]), time.time())
     assert not outside.unreachable
     assert [row.task for row in outside.rows] == ["ps/0", "worker/0"]
 
 
-def test_down_takes_down_what_it_can_reach_and_names_the_rest(lab: Lab) -> None:
-    lab.verb("up")
-    lab.cut("h3")
+def test_down_takes_down_what_it_can_reach_and_names_the_rest(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    memory_lab.cut("h3")
     with pytest.raises(Unreachable, match="h3: no answer"):
-        lab.verb("down")
-    lab.heal()
-    assert lab.running() == ["worker/1"]
-    lab.verb("down")
-    assert lab.running() == []
+        memory_lab.verb("down")
+    memory_lab.heal()
+    assert memory_lab.running() == ["worker/1"]
+    memory_lab.verb("down")
+    assert memory_lab.running() == []
 
 
-def test_down_asks_a_lost_host_once_because_each_try_costs_its_time_limit(lab: Lab) -> None:
-    lab.verb("up")
+def test_down_asks_a_lost_host_once_because_each_try_costs_its_time_limit(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
     asked = []
 
     class Counted(MemoryRuntime):
@@ -187,14 +187,14 @@ def test_down_asks_a_lost_host_once_because_each_try_costs_its_time_limit(lab: L
             asked.append(self.host)
             raise Unreachable(self.host, "no answer")
 
-    context = replace(lab.context, runtimes={**lab.hosts, "h3": Counted("h3")})
+    context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h3": Counted("h3")})
     with pytest.raises(Unreachable):
-        lab.verb("down", context)
+        memory_lab.verb("down", context)
     assert asked == ["h3"]
 
 
-def test_a_host_that_is_lost_while_the_cluster_is_taken_down_keeps_no_other_up(lab: Lab) -> None:
-    lab.verb("up")
+def test_a_host_that_is_lost_while_the_cluster_is_taken_down_keeps_no_other_up(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
 
     class Leaving(MemoryRuntime):
         """Answers until it is asked to stop something."""
@@ -204,45 +204,45 @@ def test_a_host_that_is_lost_while_the_cluster_is_taken_down_keeps_no_other_up(l
             super().stop(task, grace)
 
     leaving = Leaving("h3")
-    leaving.places = lab.hosts["h3"].places
-    lab.hosts["h3"] = leaving
+    leaving.places = memory_lab.hosts["h3"].places
+    memory_lab.hosts["h3"] = leaving
     with pytest.raises(Unreachable, match="h3: connection lost"):
-        lab.verb("down", replace(lab.context, runtimes=lab.hosts))
-    lab.heal()
-    assert lab.running() == ["worker/1"]
+        memory_lab.verb("down", replace(memory_lab.context, runtimes=memory_lab.hosts))
+    memory_lab.heal()
+    assert memory_lab.running() == ["worker/1"]
 
 
-def test_without_the_chief_down_says_what_it_did_not_gather(lab: Lab) -> None:
-    lab.verb("up")
-    lab.cut("h2")
+def test_without_the_chief_down_says_what_it_did_not_gather(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    memory_lab.cut("h2")
     with pytest.raises(Unreachable, match="h2: "):
-        lab.verb("down")
-    assert "nothing to gather: h2 with worker/0 cannot be reached" in lab.report.notes
+        memory_lab.verb("down")
+    assert "nothing to gather: h2 with worker/0 cannot be reached" in memory_lab.report.notes
 
 
 @pytest.mark.parametrize("name", ["up", "run"])
-def test_what_starts_something_never_does_so_without_knowing_every_host(lab: Lab, name: str) -> None:
-    lab.cut("h2")
+def test_what_starts_something_never_does_so_without_knowing_every_host(memory_lab: MemoryLab, name: str) -> None:
+    memory_lab.cut("h2")
     with pytest.raises(Unreachable):
-        lab.verb(name)
+        memory_lab.verb(name)
     with pytest.raises(Unreachable):
-        plan(lab.context, observe(lab.context, tolerant=True))
-    assert not any(call.startswith("start") for call in lab.calls())
+        plan(memory_lab.context, observe(memory_lab.context, tolerant=True))
+    assert not any(call.startswith("start") for call in memory_lab.calls())
 
 
-def test_a_task_is_found_without_asking_the_other_hosts(lab: Lab) -> None:
-    lab.verb("up")
-    lab.cut("h1", "h3")
-    assert locate(lab.context, "worker/0")[1].host == "h2"
+def test_a_task_is_found_without_asking_the_other_hosts(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    memory_lab.cut("h1", "h3")
+    assert locate(memory_lab.context, "worker/0")[1].host == "h2"
     with pytest.raises(Unreachable, match="h3: "):
-        locate(lab.context, "worker/1")
+        locate(memory_lab.context, "worker/1")
 
 
-def test_a_task_that_is_nowhere_is_not_there_unless_nobody_can_know(lab: Lab) -> None:
+def test_a_task_that_is_nowhere_is_not_there_unless_nobody_can_know(memory_lab: MemoryLab) -> None:
     with pytest.raises(Usage, match="worker/0 is not there; start it with `tfprov up`"):
-        locate(lab.context, "worker/0")
+        locate(memory_lab.context, "worker/0")
     with pytest.raises(Usage, match="no task `worker/7` in cluster lab"):
-        locate(lab.context, "worker/7")
+        locate(memory_lab.context, "worker/7")
 
 
 # --- hosts that left, and hosts that are left out --------------------------------------------------------------------
@@ -251,61 +251,63 @@ SMALLER = INVENTORY.replace("h2: , h3: ", "h2: ")
 
 
 @pytest.mark.parametrize("name", ["up", "down"])
-def test_a_lost_host_that_left_the_inventory_is_a_note_and_told_once(lab: Lab, tmp_path: Path, name: str) -> None:
-    lab.verb("up")
-    now = lab.read(SMALLER, tmp_path)
+def test_a_lost_host_that_left_the_inventory_is_a_note_and_told_once(
+    memory_lab: MemoryLab, tmp_path: Path, name: str
+) -> None:
+    memory_lab.verb("up")
+    now = memory_lab.read(SMALLER, tmp_path)
     assert now.left == {"h3"}
-    lab.cut("h3")
-    lab.verb(name, now)
-    told = [note for note in lab.report.notes if note.startswith("h3")]
+    memory_lab.cut("h3")
+    memory_lab.verb(name, now)
+    told = [note for note in memory_lab.report.notes if note.startswith("h3")]
     why = "no answer from 10.0.0.9:22; is it switched on?"
     assert told == [f"h3 left the inventory and cannot be reached: what runs there stays ({why})"]
-    assert lab.running() == (["ps/0", "worker/0"] if name == "up" else [])
+    assert memory_lab.running() == (["ps/0", "worker/0"] if name == "up" else [])
 
 
-def test_a_host_that_left_and_can_be_reached_is_cleaned_up(lab: Lab, tmp_path: Path) -> None:
-    lab.verb("up")
-    lab.verb("down", lab.read(SMALLER, tmp_path))
-    assert lab.running() == []
+def test_a_host_that_left_and_can_be_reached_is_cleaned_up(memory_lab: MemoryLab, tmp_path: Path) -> None:
+    memory_lab.verb("up")
+    memory_lab.verb("down", memory_lab.read(SMALLER, tmp_path))
+    assert memory_lab.running() == []
 
 
-def test_a_host_that_is_left_out_may_be_lost(lab: Lab) -> None:
-    lab.cut("h3")
-    lab.verb("up", lab.context.limited(["h1", "h2"]))
-    assert lab.running() == ["ps/0", "worker/0"]
-    assert [note for note in lab.report.notes if note.startswith("h3")] == [
+def test_a_host_that_is_left_out_may_be_lost(memory_lab: MemoryLab) -> None:
+    memory_lab.cut("h3")
+    memory_lab.verb("up", memory_lab.context.limited(["h1", "h2"]))
+    assert memory_lab.running() == ["ps/0", "worker/0"]
+    assert [note for note in memory_lab.report.notes if note.startswith("h3")] == [
         "h3 is left out and cannot be reached: no answer from 10.0.0.9:22; is it switched on?"
     ]
-    lab.verb("down", lab.context.limited(["h1", "h2"]))
-    assert lab.running() == []
+    memory_lab.verb("down", memory_lab.context.limited(["h1", "h2"]))
+    assert memory_lab.running() == []
 
 
-def test_the_host_of_the_chief_is_needed_even_where_it_is_left_out(lab: Lab) -> None:
-    lab.cut("h2")
+def test_the_host_of_the_chief_is_needed_even_where_it_is_left_out(memory_lab: MemoryLab) -> None:
+    memory_lab.cut("h2")
     with pytest.raises(Unreachable, match="h2: "):
-        lab.verb("up", lab.context.limited(["h1", "h3"]))
-    assert lab.calls() == []
+        memory_lab.verb("up", memory_lab.context.limited(["h1", "h3"]))
+    assert memory_lab.calls() == []
 
 
-def test_a_command_passes_over_what_left(lab: Lab, tmp_path: Path) -> None:
+def test_a_command_passes_over_what_left(memory_lab: MemoryLab, tmp_path: Path) -> None:
     book = tmp_path / "book.yml"
     book.write_text("- {hosts: all, tasks: [command: date]}")
-    lab.cut("h3")
-    play(lab.read(SMALLER, tmp_path), read_playbook(book), Options())
+    memory_lab.cut("h3")
+    play(memory_lab.read(SMALLER, tmp_path), read_playbook(book), Options())
     with pytest.raises(Unreachable, match="h3: "):
-        play(lab.context, read_playbook(book), Options())
+        play(memory_lab.context, read_playbook(book), Options())
 
 
 # --- which error is the last word ------------------------------------------------------------------------------------
 
 
-def test_how_the_training_ended_comes_before_what_goes_wrong_behind_it(lab: Lab) -> None:
-    lab.verb("up")
-    lab.hosts["h2"].exits("worker/0", 7)
-    lab.hosts["h3"].refuses["stop worker/1"] = "will not"
+def test_how_the_training_ended_comes_before_what_goes_wrong_behind_it(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    memory_lab.hosts["h2"].exits("worker/0", 7)
+    memory_lab.hosts["h3"].refuses["stop worker/1"] = "will not"
     with pytest.raises(TaskFailed, match="worker/0: exited with code 7"):
-        play(lab.context, [*_wait_done(), *read_playbook(shipped("playbooks") / "down.yml")], Options("run"))
-    assert "h3: will not" in lab.report.notes
+        play(memory_lab.context, [*_wait_done(), *read_playbook(shipped("playbooks") / "down.yml")], Options("run"))
+    assert "h3: will not" in memory_lab.report.notes
 
 
 def _wait_done() -> list[Play]:
@@ -346,42 +348,46 @@ def test_a_host_that_answers_and_does_not_say_what_runs_is_told_as_that() -> Non
     assert "h2 does not say what runs on it since" in reach.update({}, dead(), 1.0)[0]
 
 
-def moved(lab: Lab, *hosts: str) -> Context:
+def moved(memory_lab: MemoryLab, *hosts: str) -> Context:
     """Have worker/0, which belongs on h2, on some hosts."""
     for host in hosts:
-        lab.hosts[host].puts(Observed("worker/0", host, State.EXITED, {}, run=f"run of {host}"))
-    return lab.context
+        memory_lab.hosts[host].puts(Observed("worker/0", host, State.EXITED, {}, run=f"run of {host}"))
+    return memory_lab.context
 
 
 @pytest.mark.parametrize(
     ("there", "host"), [(["h2"], "h2"), (["h1", "h2", "h3"], "h2"), (["h1", "h3"], "h1"), ([], None)]
 )
-def test_a_task_is_seen_where_it_belongs_or_else_where_it_is(lab: Lab, there: list[str], host: str | None) -> None:
-    context = moved(lab, *there)
+def test_a_task_is_seen_where_it_belongs_or_else_where_it_is(
+    memory_lab: MemoryLab, there: list[str], host: str | None
+) -> None:
+    context = moved(memory_lab, *there)
     found = context.observed("worker/0", observe(context))
     assert (found.host if found is not None else None) == host
 
 
-def test_a_task_that_nobody_wants_is_seen_where_it_is(lab: Lab) -> None:
-    lab.hosts["h3"].puts(Observed("evaluator/0", "h3", State.RUNNING, {}))
-    found = lab.context.observed("evaluator/0", observe(lab.context))
+def test_a_task_that_nobody_wants_is_seen_where_it_is(memory_lab: MemoryLab) -> None:
+    memory_lab.hosts["h3"].puts(Observed("evaluator/0", "h3", State.RUNNING, {}))
+    found = memory_lab.context.observed("evaluator/0", observe(memory_lab.context))
     assert found is not None
     assert found.host == "h3"
 
 
-def recorded(lab: Lab, directory: Path, *others: str) -> Context:
+def recorded(memory_lab: MemoryLab, directory: Path, *others: str) -> Context:
     """Return a context whose hosts, and some others that left the inventory, are noted in its record."""
     for host in others:
-        lab.hosts[host] = MemoryRuntime(host)
-    ways = {host: Connection(host, Position("here"), host, None, None, local=False) for host in lab.hosts}
+        memory_lab.hosts[host] = MemoryRuntime(host)
+    ways = {host: Connection(host, Position("here"), host, None, None, local=False) for host in memory_lab.hosts}
     record = Record(directory)
     record.add({host: ways[host] for host in others})
-    return replace(lab.read(INVENTORY, directory), record=record, ways=ways)
+    return replace(memory_lab.read(INVENTORY, directory), record=record, ways=ways)
 
 
-def test_a_host_is_forgotten_when_nothing_is_left_on_it_after_a_start_and_not_before(lab: Lab, tmp_path: Path) -> None:
-    context = recorded(lab, tmp_path, "h8", "h9")
-    lab.hosts["h8"].puts(Observed("worker/7", "h8", State.EXITED, {}, exit_code=0, run="run-0"))
+def test_a_host_is_forgotten_when_nothing_is_left_on_it_after_a_start_and_not_before(
+    memory_lab: MemoryLab, tmp_path: Path
+) -> None:
+    context = recorded(memory_lab, tmp_path, "h8", "h9")
+    memory_lab.hosts["h8"].puts(Observed("worker/7", "h8", State.EXITED, {}, exit_code=0, run="run-0"))
     assert context.record is not None
     RUN["build"](context, None, False)
     assert set(context.record.read()) == {"h8", "h9"}, "nothing is brought to a host by a build"
@@ -391,8 +397,10 @@ def test_a_host_is_forgotten_when_nothing_is_left_on_it_after_a_start_and_not_be
     assert set(context.record.read()) == {"h1", "h2", "h3"}
 
 
-def test_hosts_are_asked_again_after_a_start_only_where_something_was_removed(lab: Lab, tmp_path: Path) -> None:
-    context = recorded(lab, tmp_path)
+def test_hosts_are_asked_again_after_a_start_only_where_something_was_removed(
+    memory_lab: MemoryLab, tmp_path: Path
+) -> None:
+    context = recorded(memory_lab, tmp_path)
     RUN["build"](context, None, False)
     RUN["deliver"](context, None, False)
     seen, asked = observe(context), []
@@ -401,18 +409,18 @@ def test_hosts_are_asked_again_after_a_start_only_where_something_was_removed(la
         asked.append(host.host)
         return MemoryRuntime.observe(host)
 
-    for host in lab.hosts.values():
+    for host in memory_lab.hosts.values():
         host.observe = partial(observed, host)  # type: ignore[method-assign]
     RUN["start"](replace(context, seen=seen), None, False)
-    assert lab.running() == ["ps/0", "worker/0", "worker/1"]
+    assert memory_lab.running() == ["ps/0", "worker/0", "worker/1"]
     assert asked == ["h1", "h2", "h3"], "by the line above, and by nobody else"
 
 
 @pytest.mark.parametrize("config", [None, Path("/etc/own")])
 def test_ssh_reads_the_users_configuration_unless_the_inventory_names_another(
-    lab: Lab, config: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory_lab: MemoryLab, config: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/trainer")
     Record(tmp_path).add({"h9": Connection("h9", Position("here"), "h9", None, None, local=False, ssh_config=config)})
-    ways = reach(lab.context.inventory, resolve(lab.context.inventory), tmp_path, accept_new=False)
+    ways = reach(memory_lab.context.inventory, resolve(memory_lab.context.inventory), tmp_path, accept_new=False)
     assert ways.over["h9"].target.ssh_config == (config or Path("/home/trainer/.ssh/config"))

@@ -44,7 +44,7 @@ class Notes(Quiet):
         self.notes.append(text)
 
 
-class Lab:
+class MemoryLab:
     def __init__(self, directory: Path) -> None:
         self.hosts: Runtimes = {}
         self.report = Notes()
@@ -71,54 +71,54 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    return Lab(tmp_path)
+def memory_lab(tmp_path: Path) -> MemoryLab:
+    return MemoryLab(tmp_path)
 
 
-def test_a_start_that_fails_on_one_host_leaves_nothing_on_the_others(lab: Lab) -> None:
-    lab.hosts["h3"].refuses["start worker/1"] = "port 2222 for worker/1 is taken by nc (pid 7)"
+def test_a_start_that_fails_on_one_host_leaves_nothing_on_the_others(memory_lab: MemoryLab) -> None:
+    memory_lab.hosts["h3"].refuses["start worker/1"] = "port 2222 for worker/1 is taken by nc (pid 7)"
     with pytest.raises(HostError, match="h3: port 2222 for worker/1 is taken by nc"):
-        lab.up()
-    assert lab.there() == {}
-    assert lab.report.notes == ["nothing was left half-started: stopped ps/0, worker/0"]
+        memory_lab.up()
+    assert memory_lab.there() == {}
+    assert memory_lab.report.notes == ["nothing was left half-started: stopped ps/0, worker/0"]
 
 
 @pytest.mark.parametrize("what", ["too slow", "ended"])
-def test_so_does_one_that_does_not_come_up(lab: Lab, what: str) -> None:
+def test_so_does_one_that_does_not_come_up(memory_lab: MemoryLab, what: str) -> None:
     if what == "too slow":
-        lab.give_up_soon("worker/1")
+        memory_lab.give_up_soon("worker/1")
     else:
-        lab.hosts["h3"].unstartable["worker/1"] = "no such program"
+        memory_lab.hosts["h3"].unstartable["worker/1"] = "no such program"
     with pytest.raises(TaskFailed, match="worker/1: "):
-        lab.up()
-    assert lab.there() == {}
+        memory_lab.up()
+    assert memory_lab.there() == {}
 
 
-def test_partial_keeps_what_did_start(lab: Lab) -> None:
-    lab.hosts["h3"].refuses["start worker/1"] = "no"
+def test_a_partial_start_undoes_nothing_that_did_start(memory_lab: MemoryLab) -> None:
+    memory_lab.hosts["h3"].refuses["start worker/1"] = "no"
     with pytest.raises(HostError):
-        lab.up(partial=True)
-    assert lab.there() == {"ps/0": "running", "worker/0": "running"}
+        memory_lab.up(partial=True)
+    assert memory_lab.there() == {"ps/0": "running", "worker/0": "running"}
 
 
-def test_what_was_there_before_is_stopped_and_keeps_its_files(lab: Lab) -> None:
-    lab.up()
-    lab.hosts["h2"].saves("worker/0", "notes.txt", b"mine")
-    lab.hosts["h3"].refuses["start worker/2"] = "no"
-    more = lab.read(INVENTORY.replace("h3: }", "h3: {tfprov: {tasks_per_host: 2}}}"))
+def test_what_was_there_before_is_stopped_and_keeps_its_files(memory_lab: MemoryLab) -> None:
+    memory_lab.up()
+    memory_lab.hosts["h2"].saves("worker/0", "notes.txt", b"mine")
+    memory_lab.hosts["h3"].refuses["start worker/2"] = "no"
+    more = memory_lab.read(INVENTORY.replace("h3: }", "h3: {tfprov: {tasks_per_host: 2}}}"))
     with pytest.raises(HostError):
-        lab.up(more)
-    assert lab.there() == {"ps/0": "exited", "worker/0": "exited", "worker/1": "exited"}
-    assert "notes.txt" in lab.hosts["h2"].files("worker/0")
+        memory_lab.up(more)
+    assert memory_lab.there() == {"ps/0": "exited", "worker/0": "exited", "worker/1": "exited"}
+    assert "notes.txt" in memory_lab.hosts["h2"].files("worker/0")
 
 
-def test_what_runs_as_it_should_goes_on(lab: Lab) -> None:
-    lab.up()
-    lab.hosts["h3"].exits("worker/1", 3)
-    lab.hosts["h3"].unstartable["worker/1"] = "broken"
+def test_what_runs_as_it_should_goes_on(memory_lab: MemoryLab) -> None:
+    memory_lab.up()
+    memory_lab.hosts["h3"].exits("worker/1", 3)
+    memory_lab.hosts["h3"].unstartable["worker/1"] = "broken"
     with pytest.raises(TaskFailed):
-        lab.up()
-    assert lab.there() == {"ps/0": "running", "worker/0": "running", "worker/1": "exited"}
+        memory_lab.up()
+    assert memory_lab.there() == {"ps/0": "running", "worker/0": "running", "worker/1": "exited"}
 
 
 class Saving(MemoryRuntime):
@@ -131,68 +131,68 @@ class Saving(MemoryRuntime):
 
 
 def test_a_checkpoint_that_is_saved_while_it_is_stopped_stays(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
+    memory_lab = MemoryLab(tmp_path)
     saving = Saving("h2")
-    lab.hosts["h2"] = saving
-    lab.context = lab.read(INVENTORY)
-    lab.give_up_soon("worker/1")
+    memory_lab.hosts["h2"] = saving
+    memory_lab.context = memory_lab.read(INVENTORY)
+    memory_lab.give_up_soon("worker/1")
     with pytest.raises(TaskFailed):
-        lab.up()
-    assert lab.there() == {"worker/0": "exited"}
+        memory_lab.up()
+    assert memory_lab.there() == {"worker/0": "exited"}
     assert set(WHOLE) <= set(saving.files("worker/0"))
-    assert "kept, because of the checkpoints there: worker/0" in lab.report.notes
+    assert "kept, because of the checkpoints there: worker/0" in memory_lab.report.notes
 
 
-def test_what_cannot_be_looked_into_is_kept(lab: Lab) -> None:
+def test_what_cannot_be_looked_into_is_kept(memory_lab: MemoryLab) -> None:
     class Shut(MemoryRuntime):
         def files(self, task: str) -> Mapping[str, File]:
             raise HostError(self.host, "permission denied")
 
-    lab.hosts["h3"] = Shut("h3")
-    lab.context = lab.read(INVENTORY)
-    lab.give_up_soon("worker/1")
+    memory_lab.hosts["h3"] = Shut("h3")
+    memory_lab.context = memory_lab.read(INVENTORY)
+    memory_lab.give_up_soon("worker/1")
     with pytest.raises(TaskFailed):
-        lab.up()
-    assert lab.there() == {"worker/1": "exited"}
+        memory_lab.up()
+    assert memory_lab.there() == {"worker/1": "exited"}
 
 
-def test_what_somebody_else_started_meanwhile_is_theirs(lab: Lab) -> None:
-    before = observe(lab.context)
+def test_what_somebody_else_started_meanwhile_is_theirs(memory_lab: MemoryLab) -> None:
+    before = observe(memory_lab.context)
     for task, host in (("worker/1", "h3"), ("worker/8", "h3")):
-        lab.hosts[host].puts(Observed(task, host, State.RUNNING, {}, id="1"))
-    found = undo("lab", before, observe(lab.context), {("worker/1", "h3")})
+        memory_lab.hosts[host].puts(Observed(task, host, State.RUNNING, {}, id="1"))
+    found = undo("lab", before, observe(memory_lab.context), {("worker/1", "h3")})
     assert [action.id for action in found.actions] == ["stop worker/1 on h3", "remove worker/1 on h3"]
 
 
-def test_a_host_that_is_lost_meanwhile_is_named(lab: Lab) -> None:
+def test_a_host_that_is_lost_meanwhile_is_named(memory_lab: MemoryLab) -> None:
     class Leaving(MemoryRuntime):
         def start(self, *arguments: object) -> None:
             super().start(*arguments)  # type: ignore[arg-type]
             self.trouble = Unreachable(self.host, "connection lost")
             raise self.trouble
 
-    lab.hosts["h3"] = Leaving("h3")
-    lab.context = lab.read(INVENTORY)
+    memory_lab.hosts["h3"] = Leaving("h3")
+    memory_lab.context = memory_lab.read(INVENTORY)
     with pytest.raises(Unreachable, match="h3: connection lost"):
-        lab.up()
-    lab.hosts["h3"].trouble = None
-    assert lab.there() == {"worker/1": "running"}
-    assert "h3 cannot be reached: what was started there stays" in lab.report.notes
+        memory_lab.up()
+    memory_lab.hosts["h3"].trouble = None
+    assert memory_lab.there() == {"worker/1": "running"}
+    assert "h3 cannot be reached: what was started there stays" in memory_lab.report.notes
 
 
-def test_ctrl_c_takes_nothing_back(lab: Lab) -> None:
+def test_ctrl_c_takes_nothing_back(memory_lab: MemoryLab) -> None:
     class Interrupting(MemoryRuntime):
         def start(self, *arguments: object) -> None:
             raise KeyboardInterrupt
 
-    lab.hosts["h3"] = Interrupting("h3")
-    lab.context = lab.read(INVENTORY)
+    memory_lab.hosts["h3"] = Interrupting("h3")
+    memory_lab.context = memory_lab.read(INVENTORY)
     with pytest.raises(KeyboardInterrupt):
-        lab.up()
-    assert lab.there() == {"ps/0": "running", "worker/0": "running"}
+        memory_lab.up()
+    assert memory_lab.there() == {"ps/0": "running", "worker/0": "running"}
 
 
-def test_the_second_ctrl_c_waits_for_nothing(lab: Lab) -> None:
+def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:
     released, finished = threading.Event(), threading.Event()
 
     class Hanging(MemoryRuntime):
@@ -209,24 +209,24 @@ def test_the_second_ctrl_c_waits_for_nothing(lab: Lab) -> None:
     def interrupt() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    lab.hosts["h3"] = Hanging("h3")
-    lab.report = Impatient()
+    memory_lab.hosts["h3"] = Hanging("h3")
+    memory_lab.report = Impatient()
     try:
         with pytest.raises(KeyboardInterrupt):
-            lab.up(lab.read(INVENTORY))
+            memory_lab.up(memory_lab.read(INVENTORY))
         assert not finished.is_set()
-        assert lab.report.notes == ["interrupted: finishing what has begun (Ctrl-C again to leave at once)"]
+        assert memory_lab.report.notes == ["interrupted: finishing what has begun (Ctrl-C again to leave at once)"]
     finally:
         released.set()
 
 
-def test_a_failure_of_another_step_takes_nothing_back(lab: Lab, tmp_path: Path) -> None:
+def test_a_failure_of_another_step_takes_nothing_back(memory_lab: MemoryLab, tmp_path: Path) -> None:
     book = tmp_path / "book.yml"
     book.write_text("- {hosts: all, tasks: [start, command: x]}")
-    lab.hosts["h2"].answer = lambda _argv: (1, "")
+    memory_lab.hosts["h2"].answer = lambda _argv: (1, "")
     with pytest.raises(HostError, match="ended with exit code 1"):
-        play(lab.context, read_playbook(book), Options())
-    assert lab.there() == dict.fromkeys(["ps/0", "worker/0", "worker/1"], "running")
+        play(memory_lab.context, read_playbook(book), Options())
+    assert memory_lab.there() == dict.fromkeys(["ps/0", "worker/0", "worker/1"], "running")
 
 
 # --- laws ------------------------------------------------------------------------------------------------------------

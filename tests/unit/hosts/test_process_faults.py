@@ -228,7 +228,7 @@ def test_a_start_that_was_cut_off_can_be_done_again(bench: ProcessBench) -> None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "running"}', '{"state": "exited", "pid": "x"}'])
-def test_a_damaged_record_stops_nobody(bench: ProcessBench, text: str) -> None:
+def test_a_damaged_state_of_a_task_stops_nobody(bench: ProcessBench, text: str) -> None:
     bench.run_to_end(0)
     (bench.process.task_dir("worker/0").path / "state.json").write_text(text)
     assert bench.see().state in (State.CREATED, State.LOST, State.EXITED)

@@ -20,7 +20,7 @@ def login_shell(line: str, given_input: bytes = b"", shell: str = "sh") -> "subp
 
 @examples(60)
 @given(st.lists(WORDS, max_size=6), st.sampled_from(SHELLS))
-def test_every_argument_arrives_as_it_is(words: list[str], shell: str) -> None:
+def test_a_shell_passes_every_argument_as_it_is(words: list[str], shell: str) -> None:
     done = login_shell(command_line(["printf", "%s\\0", "-", *words]), shell=shell)
     assert done.stdout.split(b"\0")[1:-1] == [word.encode() for word in words]
     assert (done.returncode, done.stderr) == (0, b"")

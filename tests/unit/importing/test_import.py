@@ -390,11 +390,11 @@ def test_kubectls_list_and_json(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("working_directory")
 def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     told = tell(capsys, "import", str(FILES / "reference.yml"), "-o", "new/inventory.yml", "--hosts", "me@a,me@b:2200")
     assert told.code == 0
@@ -408,7 +408,7 @@ def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) ->
     assert printed.out.startswith("# A TensorFlow cluster, imported from reference.yml.\nall:\n")
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("working_directory")
 def test_what_is_there_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("inventory.yml").write_text("mine")
     refused = Told(2, ("error: inventory.yml exists already; choose another file",))
@@ -419,7 +419,7 @@ def test_what_is_there_is_never_overwritten(capsys: pytest.CaptureFixture[str]) 
     assert not Path("nowhere.yml").exists()
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("working_directory")
 @pytest.mark.parametrize(
     ("argv", "said"),
     [

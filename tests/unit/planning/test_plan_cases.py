@@ -49,7 +49,7 @@ def test_no_plan_shows_a_secret(path: Path) -> None:
     assert SECRET not in _text(_read(path))
 
 
-def test_there_are_cases() -> None:
+def test_there_are_plans() -> None:
     assert len(PLANS) >= 25
     assert len(SECRETS) >= 10
 

@@ -223,19 +223,23 @@ def test_what_is_no_yaml_is_never_taken_for_some(broken: str) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_files({"inventory.yml": SMALLEST})
     return tmp_path
 
 
-def test_what_is_rendered_goes_to_stdout_or_to_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_rendered_goes_to_stdout_or_to_a_file(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     printed = tell(capsys, "render", "kubernetes", *SET)
     assert printed.code == 0
     assert tell(capsys, "render", "kubernetes", *SET, "-o", "one.yml").lines == ("wrote one.yml",)
     assert tell(capsys, "render", "kubernetes", *SET, "-o", ".").lines == ("wrote kubernetes.yml",)
-    assert (here / "one.yml").read_text() == (here / "kubernetes.yml").read_text() == printed.out
-    assert sorted(path.name for path in here.iterdir()) == ["inventory.yml", "kubernetes.yml", "one.yml"]
+    assert (
+        (working_directory / "one.yml").read_text() == (working_directory / "kubernetes.yml").read_text() == printed.out
+    )
+    assert sorted(path.name for path in working_directory.iterdir()) == ["inventory.yml", "kubernetes.yml", "one.yml"]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +259,7 @@ def test_what_is_rendered_goes_to_stdout_or_to_a_file(here: Path, capsys: pytest
     ],
     ids=["misspelt", "unknown", "none", "option", "no-place", "two-things", "path-as-key", "no-image"],
 )
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("working_directory")
 def test_what_cannot_be_is_told_in_one_line(
     argv: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -246,7 +246,7 @@ def test_wrong_options(target: str, given: str, said: str) -> None:
 @each
 @examples(15)
 @given(inventory=inventories())
-def test_every_task_is_told_who_it_is(target: str, inventory: str) -> None:
+def test_compose_tells_every_task_who_it_is(target: str, inventory: str) -> None:
     options = [IMAGE, "code=image"] if target == "swarm" else [IMAGE]
     cluster = cluster_of(inventory, target, *options)
     assert_told(inventory, cluster, list(by_service(files_of(inventory, target, *options))))

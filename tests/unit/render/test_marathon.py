@@ -122,7 +122,7 @@ def test_what_marathon_cannot_do() -> None:
 
 @examples(15)
 @given(inventory=inventories())
-def test_every_task_is_told_who_it_is(inventory: str) -> None:
+def test_marathon_tells_every_task_who_it_is(inventory: str) -> None:
     options = [IMAGE, "code=image", "checkpoints=/shared"]
     cluster = cluster_of(inventory, "marathon", *options)
     assert_told(inventory, cluster, list(by_app(files_of(inventory, "marathon", *options))))

@@ -63,7 +63,7 @@ while :; do sleep 0.1 & wait $!; done
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "program.sh").write_text(PROGRAM)
@@ -162,7 +162,7 @@ def test_without_slurm_it_says_how_it_is_started() -> None:
 
 @examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(inventory=inventories())
-def test_every_task_is_told_who_it_is(inventory: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_slurm_tells_every_task_who_it_is(inventory: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     cluster = place(roles_of(inventory))
     directory = tmp_path_factory.mktemp("law")
     files = files_of(inventory, "slurm", f"checkpoints={directory}/shared", "code=image")

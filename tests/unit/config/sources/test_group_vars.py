@@ -261,7 +261,7 @@ def test_a_setting_that_is_wrong_is_told_in_the_file_it_is_in() -> None:
         load(["i.yml"])
 
 
-def test_a_directory_that_leads_back_into_itself() -> None:
+def test_a_directory_of_variables_that_leads_back_into_itself() -> None:
     write_files({"group_vars/all/a.yml": "a: 1\n"})
     Path("group_vars/all/more").symlink_to(".")
     Path("group_vars/all/other").symlink_to("../all")

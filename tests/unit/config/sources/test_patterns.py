@@ -96,7 +96,9 @@ STRICTER = [
 """Patterns of which Ansible takes what it can make out, with a warning; here the rest of them is an error."""
 
 
-def test_a_pattern_selects_the_same_hosts_in_the_same_order(answers: dict[str, Any], fleet: Inventory) -> None:
+def test_a_pattern_and_a_limit_select_the_same_hosts_in_the_same_order(
+    answers: dict[str, Any], fleet: Inventory
+) -> None:
     found = {pattern: selected(fleet, pattern) for pattern in PATTERNS}
     stricter = dict.fromkeys(pattern for pattern in STRICTER if found[pattern] is None)
     assert found == answers["patterns"] | stricter
@@ -145,5 +147,5 @@ def test_a_file_with_an_unknown_host_is_an_error(fleet: Inventory, tmp_path: Pat
         match(fleet, f"@{tmp_path}/x.retry")
 
 
-def test_enough_patterns_are_compared() -> None:
+def test_enough_patterns_and_limits_are_compared() -> None:
     assert len(set(PATTERNS)) >= 150

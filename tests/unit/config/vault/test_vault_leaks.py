@@ -86,7 +86,7 @@ class Sealed:
 
 
 @pytest.fixture
-def tfprov(tmp_path: Path) -> Iterator[Sealed]:
+def sealed(tmp_path: Path) -> Iterator[Sealed]:
     for cluster in local(tmp_path):
         sealed = Sealed(cluster)
         yield sealed
@@ -97,26 +97,26 @@ def tfprov(tmp_path: Path) -> Iterator[Sealed]:
 _WITHOUT = "  children: {ps: {hosts: {localhost: }}, worker: {hosts: {localhost: }}}\n"
 
 
-def test_no_verb_repeats_what_was_encrypted(tfprov: Sealed) -> None:
-    assert "start" in tfprov("plan")
-    assert json.loads(tfprov("plan", "--json"))["actions"]
-    assert "ok" in tfprov("up")
-    assert tfprov("up").endswith("nothing to do\n")
-    tfprov.write('WHOLE: "{{ api }}2"')
-    assert "(env.WHOLE)" in tfprov("plan")
-    tfprov("status", "--json")
-    tfprov("logs")
-    tfprov("down", "--discard")
+def test_no_verb_repeats_what_was_encrypted(sealed: Sealed) -> None:
+    assert "start" in sealed("plan")
+    assert json.loads(sealed("plan", "--json"))["actions"]
+    assert "ok" in sealed("up")
+    assert sealed("up").endswith("nothing to do\n")
+    sealed.write('WHOLE: "{{ api }}2"')
+    assert "(env.WHOLE)" in sealed("plan")
+    sealed("status", "--json")
+    sealed("logs")
+    sealed("down", "--discard")
 
 
-def test_the_inventory_shows_ciphertexts_and_stars(tfprov: Sealed) -> None:
-    shown = json.loads(tfprov("inventory", "list"))["_meta"]["hostvars"]["localhost"]
+def test_the_inventory_shows_ciphertexts_and_stars(sealed: Sealed) -> None:
+    shown = json.loads(sealed("inventory", "list"))["_meta"]["hostvars"]["localhost"]
     assert shown["api"]["__ansible_vault"].startswith("$ANSIBLE_VAULT;1.1;AES256\n")
     assert shown["of_file"] == shown["of_extra"] == "******"
-    assert json.loads(tfprov("inventory", "host", "localhost")) == shown
-    told = tfprov("inventory", "explain", "localhost")
+    assert json.loads(sealed("inventory", "host", "localhost")) == shown
+    told = sealed("inventory", "explain", "localhost")
     assert "tfprov.env.DIRECT" in told
-    told = json.loads(tfprov("inventory", "explain", "localhost", "tfprov.env", "--json"))["settings"]["worker"]
+    told = json.loads(sealed("inventory", "explain", "localhost", "tfprov.env", "--json"))["settings"]["worker"]
     assert {one["value"] for one in told.values()} == {"******"}
     assert told["tfprov.env.WHOLE"]["template"] == "{{ api }}"
 
@@ -132,16 +132,16 @@ WRONG = {
 }
 
 
-def test_a_wrong_value_is_told_without_it(tfprov: Sealed) -> None:
+def test_a_wrong_value_is_told_without_it(sealed: Sealed) -> None:
     for env, said in WRONG.items():
-        tfprov.write(env)
-        assert said in tfprov("plan", code=2), env
+        sealed.write(env)
+        assert said in sealed("plan", code=2), env
 
 
-def test_a_wrong_password_is_told_with_the_line_of_each_value(tfprov: Sealed) -> None:
-    (tfprov.local.directory / "other").write_text("another")
+def test_a_wrong_password_is_told_with_the_line_of_each_value(sealed: Sealed) -> None:
+    (sealed.local.directory / "other").write_text("another")
     said = "no given password decrypts this value; check the password, and that the value is whole"
-    lines = tfprov("plan", code=2, password="other").splitlines()
+    lines = sealed("plan", code=2, password="other").splitlines()
     assert [line for line in lines if line.endswith(said)] == lines
-    assert f"{tfprov.local.inventory}:10:17: error: {said}" in lines
+    assert f"{sealed.local.inventory}:10:17: error: {said}" in lines
     assert f"extra.yml:1:1: error: {said}" in lines

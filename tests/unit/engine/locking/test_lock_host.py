@@ -104,7 +104,9 @@ sys.stdin.read()
 """
 
 
-def test_a_holder_that_is_killed_leaves_nothing_to_unlock(made: Callable[..., HostLock], tmp_path: Path) -> None:
+def test_a_holder_on_a_host_that_is_killed_leaves_nothing_to_unlock(
+    made: Callable[..., HostLock], tmp_path: Path
+) -> None:
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

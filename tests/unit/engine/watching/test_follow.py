@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.followed import INVENTORY, Lab
+from tests.support.followed import INVENTORY, MemoryLab
 from tfprov.engine.context import Context
 from tfprov.engine.watching.follow import follow
 from tfprov.engine.watching.lookout import Lookout
@@ -55,25 +55,25 @@ def test_each_restart_is_told_once_and_none_of_before() -> None:
 
 
 def test_tasks_that_are_started_again_at_the_same_time_end_nothing() -> None:
-    lab = Lab(text=AGAIN)
+    memory_lab = MemoryLab(text=AGAIN)
 
     def fall() -> None:
-        lab.hosts["h1"].exits("ps/0", 1)
-        lab.hosts["h2"].exits("worker/0", 137)
-        lab.hosts["h3"].exits("worker/2", 1)
+        memory_lab.hosts["h1"].exits("ps/0", 1)
+        memory_lab.hosts["h2"].exits("worker/0", 137)
+        memory_lab.hosts["h3"].exits("worker/2", 1)
 
-    context = with_strategy(lab.context, "multi_worker_mirrored")
-    followed(context, fall, lambda: lab.hosts["h2"].exits("worker/0", 0))
-    assert sorted(lab.report.notes) == [
+    context = with_strategy(memory_lab.context, "multi_worker_mirrored")
+    followed(context, fall, lambda: memory_lab.hosts["h2"].exits("worker/0", 0))
+    assert sorted(memory_lab.report.notes) == [
         "ps/0 ended with exit code 1 and was started again (1 of 2)",
         "worker/0 ended with exit code 137 and was started again (1 of 2)",
         "worker/2 ended with exit code 1 and was started again (1 of 2)",
     ]
 
 
-def over_its_limit(lab: Lab, host: str, task: str, code: int) -> None:
+def over_its_limit(memory_lab: MemoryLab, host: str, task: str, code: int) -> None:
     for _ in range(3):
-        lab.hosts[host].exits(task, code)
+        memory_lab.hosts[host].exits(task, code)
 
 
 @pytest.mark.parametrize(
@@ -84,30 +84,30 @@ def over_its_limit(lab: Lab, host: str, task: str, code: int) -> None:
     ],
 )
 def test_who_fails_again_and_again_ends_the_run_with_its_last_lines(host: str, task: str, said: str) -> None:
-    lab = Lab(text=AGAIN)
-    lab.hosts[host].prints(task, *(f"line {n}" for n in range(30)))
+    memory_lab = MemoryLab(text=AGAIN)
+    memory_lab.hosts[host].prints(task, *(f"line {n}" for n in range(30)))
     with pytest.raises(TaskFailed) as caught:
-        followed(lab.context, lambda: over_its_limit(lab, host, task, 5))
+        followed(memory_lab.context, lambda: over_its_limit(memory_lab, host, task, 5))
     assert str(caught.value).splitlines() == [said, *(f"  {task} | line {n}" for n in range(10, 30))]
     assert caught.value.code == (5 if task == "worker/0" else 1)
 
 
 def test_a_worker_over_its_limit_is_told_with_its_last_lines_and_the_others_go_on() -> None:
-    lab = Lab(text=AGAIN)
-    lab.hosts["h3"].prints("worker/3", "the reason")
+    memory_lab = MemoryLab(text=AGAIN)
+    memory_lab.hosts["h3"].prints("worker/3", "the reason")
     followed(
-        lab.context,
-        lambda: over_its_limit(lab, "h3", "worker/3", 4),
-        lambda: lab.hosts["h2"].exits("worker/0", 0),
+        memory_lab.context,
+        lambda: over_its_limit(memory_lab, "h3", "worker/3", 4),
+        lambda: memory_lab.hosts["h2"].exits("worker/0", 0),
     )
-    assert lab.report.notes[-1] == (
+    assert memory_lab.report.notes[-1] == (
         "worker/3: exited with code 4 after 2 restarts\n  worker/3 | the reason\nthe training goes on without worker/3"
     )
 
 
 @pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "in_graph"])
 def test_a_worker_over_its_limit_ends_it_where_every_step_needs_every_worker(strategy: str) -> None:
-    lab = Lab(text=AGAIN)
+    memory_lab = MemoryLab(text=AGAIN)
     with pytest.raises(TaskFailed) as caught:
-        followed(with_strategy(lab.context, strategy), lambda: over_its_limit(lab, "h3", "worker/3", 4))
+        followed(with_strategy(memory_lab.context, strategy), lambda: over_its_limit(memory_lab, "h3", "worker/3", 4))
     assert str(caught.value) == "worker/3: exited with code 4 after 2 restarts: the training cannot go on without it"

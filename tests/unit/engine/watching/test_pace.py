@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.followed import INVENTORY, Lab
+from tests.support.followed import INVENTORY, MemoryLab
 from tfprov.engine.clock import Clock
 from tfprov.engine.observe import observe
 from tfprov.engine.watching.lookout import Lookout
@@ -78,10 +78,10 @@ def test_who_has_been_silent_for_long_is_the_slowest_whatever_it_said_last() -> 
 
 
 def test_status_has_every_tasks_own_speed_the_slowest_and_the_lost_steps() -> None:
-    lab = Lab()
+    memory_lab = MemoryLab()
     for task, rate in (("worker/0", 8.0), ("worker/1", 10.0), ("worker/2", 2.0)):
-        lab.hosts[HOST_OF[task]].saves(task, "progress.json", said(task, rate=rate, resumed=401, lost=448))
-    found = status(lab.context, now=10.0)
+        memory_lab.hosts[HOST_OF[task]].saves(task, "progress.json", said(task, rate=rate, resumed=401, lost=448))
+    found = status(memory_lab.context, now=10.0)
     rates = {row.task: row.pace and row.pace.rate for row in found.rows}
     assert rates == {
         "ps/0": None, "ps/1": None, "worker/0": 8.0, "worker/1": 10.0, "worker/2": 2.0, "worker/3": None
@@ -94,30 +94,30 @@ def test_status_has_every_tasks_own_speed_the_slowest_and_the_lost_steps() -> No
 
 
 def test_what_a_task_said_in_an_earlier_life_is_not_its_speed() -> None:
-    lab = Lab(text=INVENTORY.replace("restart: never", "restart: on-failure"))
-    host = lab.hosts["h2"]
+    memory_lab = MemoryLab(text=INVENTORY.replace("restart: never", "restart: on-failure"))
+    host = memory_lab.hosts["h2"]
     host.saves("worker/0", "progress.json", said("worker/0"))
     host.now = 60.0
     host.exits("worker/0", 1)
-    row = next(row for row in status(lab.context, now=70.0).rows if row.task == "worker/0")
+    row = next(row for row in status(memory_lab.context, now=70.0).rows if row.task == "worker/0")
     assert (row.state, row.restarts, row.pace) == ("running", 1, None)
 
 
 def test_a_task_that_fails_again_and_again_is_shown_with_the_end_of_its_log() -> None:
-    lab = Lab(text=INVENTORY.replace("restart: never", "restart: on-failure, max_restarts: 2"))
-    lab.hosts["h3"].prints("worker/2", *(f"line {n}" for n in range(30)))
+    memory_lab = MemoryLab(text=INVENTORY.replace("restart: never", "restart: on-failure, max_restarts: 2"))
+    memory_lab.hosts["h3"].prints("worker/2", *(f"line {n}" for n in range(30)))
     for _ in range(3):
-        lab.hosts["h3"].exits("worker/2", 4)
-    row = next(row for row in status(lab.context, now=1.0).rows if row.task == "worker/2")
+        memory_lab.hosts["h3"].exits("worker/2", 4)
+    row = next(row for row in status(memory_lab.context, now=1.0).rows if row.task == "worker/2")
     assert (row.state, row.detail) == ("failed", "exited with code 4 after 2 restarts")
     assert row.log == tuple(f"line {n}" for n in range(10, 30))
 
 
 def test_a_lost_host_costs_status_its_own_tasks_only() -> None:
-    lab = Lab()
-    lab.hosts["h2"].saves("worker/0", "progress.json", said("worker/0"))
-    lab.cut("h3")
-    found = status(lab.context, now=10.0)
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].saves("worker/0", "progress.json", said("worker/0"))
+    memory_lab.cut("h3")
+    found = status(memory_lab.context, now=10.0)
     assert set(found.unreachable) == {"h3"}
     assert next(row.pace for row in found.rows if row.task == "worker/0") is not None
 
@@ -168,8 +168,8 @@ def test_the_time_in_which_a_task_could_not_be_read_does_not_count() -> None:
 class Steps:
     """Moves the clock, and the workers on, reading by reading."""
 
-    def __init__(self, lab: Lab, lookout: Lookout) -> None:
-        self.lab, self.lookout = lab, lookout
+    def __init__(self, memory_lab: MemoryLab, lookout: Lookout) -> None:
+        self.lab, self.lookout = memory_lab, lookout
         self.steps = 0
 
     def __call__(self, *moving: str) -> None:
@@ -182,44 +182,44 @@ class Steps:
 
 
 def test_a_straggler_is_named_and_its_stacks_are_taken_once() -> None:
-    lab = Lab()
-    with Lookout(lab.context) as lookout:
-        step = Steps(lab, lookout)
+    memory_lab = MemoryLab()
+    with Lookout(memory_lab.context) as lookout:
+        step = Steps(memory_lab, lookout)
         step(*HOST_OF)
         for _ in range(5):
             step("worker/0", "worker/2", "worker/3")
-        assert lab.report.notes
+        assert memory_lab.report.notes
         for _ in range(3):
             step("worker/0", "worker/2", "worker/3")
-    (note,) = lab.report.notes
+    (note,) = memory_lab.report.notes
     assert note.startswith("worker/1 on h2 has made no step for 30 s while others do (a step takes 0.1 s);")
     assert note.endswith("its stacks are in `tfprov logs worker/1`")
-    assert [call for host in lab.hosts.values() for call in host.calls if "signal" in call] == [
+    assert [call for host in memory_lab.hosts.values() for call in host.calls if "signal" in call] == [
         "signal worker/1 SIGUSR1"
     ]
 
 
 def test_a_program_that_does_not_handle_the_signal_is_named_all_the_same() -> None:
-    lab = Lab()
-    lab.hosts["h2"].handled.clear()
-    with Lookout(lab.context) as lookout:
-        step = Steps(lab, lookout)
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].handled.clear()
+    with Lookout(memory_lab.context) as lookout:
+        step = Steps(memory_lab, lookout)
         step(*HOST_OF)
         for _ in range(4):
             step("worker/0", "worker/2", "worker/3")
-        assert lab.report.notes
-    assert "its program handles no SIGUSR1" in lab.report.notes[0]
+        assert memory_lab.report.notes
+    assert "its program handles no SIGUSR1" in memory_lab.report.notes[0]
 
 
 def test_lost_steps_are_told_once() -> None:
-    lab = Lab()
-    with Lookout(lab.context) as lookout:
-        step = Steps(lab, lookout)
+    memory_lab = MemoryLab()
+    with Lookout(memory_lab.context) as lookout:
+        step = Steps(memory_lab, lookout)
         step("worker/0")
-        lab.hosts["h2"].saves("worker/0", "progress.json", said("worker/0", resumed=401, lost=448))
+        memory_lab.hosts["h2"].saves("worker/0", "progress.json", said("worker/0", resumed=401, lost=448))
         for _ in range(3):
             step()
-    assert lab.report.notes == ["the training went back 448 -> 401"]
+    assert memory_lab.report.notes == ["the training went back 448 -> 401"]
 
 
 def test_a_host_that_does_not_answer_holds_nobody_up() -> None:
@@ -231,11 +231,11 @@ def test_a_host_that_does_not_answer_holds_nobody_up() -> None:
             let_go.wait(600)
             raise Unreachable(self.host, "no answer")
 
-    lab = Lab()
-    context = replace(lab.context, runtimes={**lab.hosts, "h3": Stuck("h3")}, clock=Clock())
+    memory_lab = MemoryLab()
+    context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h3": Stuck("h3")}, clock=Clock())
     with Lookout(context) as lookout:
         for _ in range(5):
-            lookout.look(observe(lab.context))
+            lookout.look(observe(memory_lab.context))
             assert asked.wait(60)
         assert not let_go.is_set(), "it has not answered yet"
     let_go.set()
@@ -254,9 +254,9 @@ PLACED = {
 
 
 def test_the_placement_says_who_holds_what() -> None:
-    lab = Lab()
-    lab.hosts["h2"].saves("worker/0", "placement.json", json.dumps(PLACED).encode())
-    found = placement(lab.context)
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].saves("worker/0", "placement.json", json.dumps(PLACED).encode())
+    found = placement(memory_lab.context)
     assert [(one.name, one.task) for one in found.variables] == [
         ("W", "ps/1"), ("b", "ps/0"), ("global_step", "ps/0"), ("here", "")
     ]  # fmt: skip
@@ -267,9 +267,9 @@ def test_the_placement_says_who_holds_what() -> None:
 
 
 def test_a_model_that_is_not_ready_has_no_placement_and_a_foreign_file_is_none() -> None:
-    lab = Lab()
+    memory_lab = MemoryLab()
     with pytest.raises(TaskFailed, match=r"worker/0: has not written placement\.json yet; its program says"):
-        placement(lab.context)
-    lab.hosts["h2"].saves("worker/0", "placement.json", b'{"else": 1}')
+        placement(memory_lab.context)
+    memory_lab.hosts["h2"].saves("worker/0", "placement.json", b'{"else": 1}')
     with pytest.raises(HostError, match=r"h2: the placement\.json of worker/0 is not one of tfprov's runtime"):
-        placement(lab.context)
+        placement(memory_lab.context)

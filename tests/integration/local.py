@@ -87,12 +87,20 @@ def rest_of(process: AnyProcess, seconds: float = LONG) -> str:
     return rest
 
 
-def until(check: Callable[[], Any], what: str, seconds: float = LONG, pause: float = 0.1) -> Any:
-    """Return the first true answer of `check`, which is asked every `pause` seconds; fails after `seconds`."""
+def until(
+    check: Callable[[], Any], what: str, seconds: float = LONG, pause: float = 0.1, *, of: AnyProcess | None = None
+) -> Any:
+    """Return the first true answer of `check`, which is asked every `pause` seconds; fails after `seconds`.
+
+    What `of` does can come no more once it has ended: that fails at once, with what it printed.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
+        ended = of is not None and of.poll() is not None
         if answer := check():
             return answer
+        if ended:
+            raise AssertionError(f"it ended before: {what}\n{of.communicate()[0] if of else ''}")
         time.sleep(pause)
     raise AssertionError(f"not within {seconds} s: {what}")
 

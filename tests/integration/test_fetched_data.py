@@ -118,7 +118,7 @@ def test_a_fetch_goes_on_where_the_controller_was_killed(here: Local, web: WebSe
     write(here, written(web, {"/train": "train"}))
     web.held = {"/train"}
     first = here.start("up")
-    until(lambda: web.halves, "half of it is there")
+    until(lambda: web.halves, "half of it is there", of=first)
     first.kill()
     first.wait()
     web.held = set()
@@ -131,7 +131,7 @@ def test_ctrl_c_ends_a_fetch_at_once(here: Local, web: WebServer) -> None:
     write(here, written(web, {"/train": "train"}))
     web.held = {"/train"}
     first = here.start("up")
-    until(lambda: web.halves, "half of it is there")
+    until(lambda: web.halves, "half of it is there", of=first)
     first.send_signal(signal.SIGINT)
     printed = first.communicate(timeout=LONG)[0]
     assert first.returncode == 130
@@ -179,8 +179,7 @@ def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_taken_for
         write({"/train": "train"})
         web.held = {"/train"}
         first = remote.start("up")
-        until(lambda: len(web.halves) == 2 or first.poll() is not None, "both hosts have half of the data")
-        assert first.poll() is None, first.communicate()[0]
+        until(lambda: len(web.halves) == 2, "both hosts have half of the data", of=first)
         first.send_signal(signal.SIGINT)
         printed = first.communicate(timeout=LONG)[0]
         assert printed.count("the data was not fetched to its end: interrupted; run this again") >= 2

@@ -119,7 +119,7 @@ def test_a_finished_worker_is_finished_and_not_drift(tfprov: Local) -> None:
 def test_an_interrupted_run_leaves_nothing_running(tfprov: Local, number: signal.Signals) -> None:
     tfprov.write(INVENTORY)
     process = tfprov.start("run", fresh=True)
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
+    until(lambda: len(tfprov.pids()) == 3, "the tasks run", of=process)
     process.send_signal(number)
     output, _ = process.communicate(timeout=LONG)
     assert process.returncode == 130, output
@@ -138,7 +138,7 @@ def test_the_second_ctrl_c_leaves_at_once(tfprov: Local) -> None:
     down = tfprov.start("down", fresh=True)
     assert down.stdout is not None
     tasks = tfprov.directory / "state/tfprov/clusters/verbs/hosts/localhost/tasks"
-    until(lambda: [*tasks.glob("*/grace")], "it waits for one to stop")
+    until(lambda: [*tasks.glob("*/grace")], "it waits for one to stop", of=down)
     down.send_signal(signal.SIGINT)
     assert any("(Ctrl-C again to leave at once)" in line for line in down.stdout)
     down.send_signal(signal.SIGINT)
@@ -150,7 +150,7 @@ def test_the_second_ctrl_c_leaves_at_once(tfprov: Local) -> None:
 def test_after_kill_9_down_finds_everything(tfprov: Local) -> None:
     tfprov.write(INVENTORY)
     process = tfprov.start("run", fresh=True)
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
+    until(lambda: len(tfprov.pids()) == 3, "the tasks run", of=process)
     process.kill()
     process.wait()
     assert len(tfprov.pids()) == 3
@@ -163,7 +163,7 @@ def test_the_second_of_two_ups_says_who_holds_the_cluster(tfprov: Local) -> None
     slow = INVENTORY.replace("ready: start", "start_timeout: 600")
     tfprov.write(slow)
     process = tfprov.start("up")
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
+    until(lambda: len(tfprov.pids()) == 3, "the tasks run", of=process)
     output = tfprov("up", "-e", "tfprov.flags.train_steps=1", code=3)
     assert "cluster verbs is in use by `tfprov up` of" in output
     assert f"(pid {process.pid}" in output
@@ -184,8 +184,8 @@ def lock_is_free(tfprov: Local) -> bool:
 def test_down_works_while_run_follows_in_another_terminal(tfprov: Local) -> None:
     tfprov.write(INVENTORY)
     process = tfprov.start("run")
-    until(lambda: len(tfprov.pids()) == 3, "the tasks run")
-    until(lambda: lock_is_free(tfprov), "run has started the cluster")
+    until(lambda: len(tfprov.pids()) == 3, "the tasks run", of=process)
+    until(lambda: lock_is_free(tfprov), "run has started the cluster", of=process)
     tfprov("down")
     output, _ = process.communicate(timeout=LONG)
     assert process.returncode != 0

@@ -268,7 +268,7 @@ def test_nothing_is_left_of_a_check_that_was_cut_off(three: Cluster, number: sig
     one, two, *_ = three.lab.hosts
     two.drop_from(one, PORT)
     process = three.start("check")
-    until(lambda: all(three.containers()[f"node{n}"] for n in (1, 2, 3)), "the stand-ins to be there")
+    until(lambda: all(three.containers()[f"node{n}"] for n in (1, 2, 3)), "the stand-ins to be there", of=process)
     process.send_signal(number)
     assert process.wait(LONG) == (130 if number is signal.SIGINT else -signal.SIGKILL)
     if number is signal.SIGKILL:

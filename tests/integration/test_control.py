@@ -186,9 +186,9 @@ def test_two_controllers_of_a_cluster_exclude_each_other(three: Cluster, tiny_ar
     (tmp_path / "other").mkdir()
     other = Cluster(three.lab, tmp_path / "other")
     write(other, tiny_archive)
-    write(three, tiny_archive, start_timeout=LONG, command=["sleep", "1000"], flags={}, wiring="tf_config")
+    write(three, tiny_archive, start_timeout=600, command=["sleep", "1000"], flags={}, wiring="tf_config")
     process = three.start("up")
-    until(lambda: sum(map(len, three.containers().values())) == 3, "the tasks run")
+    until(lambda: sum(map(len, three.containers().values())) == 3, "the tasks run", of=process)
     for verb in ("up", "down"):
         (line,) = errors(other(verb, code=3))
         said = (

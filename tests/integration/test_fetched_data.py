@@ -119,7 +119,7 @@ def test_a_fetch_goes_on_where_the_controller_was_killed(local_cluster: Local, w
     write(local_cluster, written(web, {"/train": "train"}))
     web.held = {"/train"}
     first = local_cluster.start("up")
-    until(lambda: web.halves, "half of it is there")
+    until(lambda: web.halves, "half of it is there", of=first)
     first.kill()
     first.wait()
     web.held = set()
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_a_fetch_at_once(local_cluster: Local, web: WebServer) -> No
     write(local_cluster, written(web, {"/train": "train"}))
     web.held = {"/train"}
     first = local_cluster.start("up")
-    until(lambda: web.halves, "half of it is there")
+    until(lambda: web.halves, "half of it is there", of=first)
     first.send_signal(signal.SIGINT)
     printed = first.communicate(timeout=LONG)[0]
     assert first.returncode == 130
@@ -180,8 +180,7 @@ def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_taken_for
         write({"/train": "train"})
         web.held = {"/train"}
         first = remote_cluster.start("up")
-        until(lambda: len(web.halves) == 2 or first.poll() is not None, "both hosts have half of the data")
-        assert first.poll() is None, first.communicate()[0]
+        until(lambda: len(web.halves) == 2, "both hosts have half of the data", of=first)
         first.send_signal(signal.SIGINT)
         printed = first.communicate(timeout=LONG)[0]
         assert printed.count("the data was not fetched to its end: interrupted; run this again") >= 2

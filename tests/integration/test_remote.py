@@ -129,7 +129,7 @@ def test_two_at_once_the_second_is_told_who_is_first(three: Cluster) -> None:
         {**_settings(three), "command": ["sh", "-c", "sleep 600"], "start_timeout": 600},
     )
     first = three.start("up")
-    until(lambda: three.containers()["node1"], "the first has begun")
+    until(lambda: three.containers()["node1"], "the first has begun", of=first)
     printed = three("up", "-e", "tfprov.flags.train_steps=7", code=3)
     assert f"pid {first.pid}" in printed
     assert "`tfprov up`" in printed
@@ -152,8 +152,7 @@ def kill_at(process: AnyProcess, what: str, happened: Callable[[], object] | str
     if isinstance(happened, str):
         assert any(re.match(happened, line) for line in process.stdout or ()), f"never printed: {what}"
     else:
-        until(lambda: happened() or process.poll() is not None, what, pause=0.01)
-        assert happened(), f"it ended before: {what}"
+        until(happened, what, of=process, pause=0.01)
     process.kill()
     process.wait()
 

@@ -113,7 +113,7 @@ def test_a_finished_worker_is_finished_and_not_drift(local_cluster: Local) -> No
 def test_an_interrupted_run_leaves_nothing_running(local_cluster: Local, number: signal.Signals) -> None:
     local_cluster.write(INVENTORY)
     process = local_cluster.start("run", fresh=True)
-    until(lambda: len(local_cluster.pids()) == 3, "the tasks run")
+    until(lambda: len(local_cluster.pids()) == 3, "the tasks run", of=process)
     process.send_signal(number)
     output, _ = process.communicate(timeout=LONG)
     assert process.returncode == 130, output
@@ -132,7 +132,7 @@ def test_the_second_ctrl_c_leaves_at_once(local_cluster: Local) -> None:
     down = local_cluster.start("down", fresh=True)
     assert down.stdout is not None
     tasks = local_cluster.directory / "state/tfprov/clusters/verbs/hosts/localhost/tasks"
-    until(lambda: [*tasks.glob("*/grace")], "it waits for one to stop")
+    until(lambda: [*tasks.glob("*/grace")], "it waits for one to stop", of=down)
     down.send_signal(signal.SIGINT)
     assert any("(Ctrl-C again to leave at once)" in line for line in down.stdout)
     down.send_signal(signal.SIGINT)
@@ -144,7 +144,7 @@ def test_the_second_ctrl_c_leaves_at_once(local_cluster: Local) -> None:
 def test_after_kill_9_down_finds_everything(local_cluster: Local) -> None:
     local_cluster.write(INVENTORY)
     process = local_cluster.start("run", fresh=True)
-    until(lambda: len(local_cluster.pids()) == 3, "the tasks run")
+    until(lambda: len(local_cluster.pids()) == 3, "the tasks run", of=process)
     process.kill()
     process.wait()
     assert len(local_cluster.pids()) == 3
@@ -157,7 +157,7 @@ def test_the_second_of_two_ups_says_who_holds_the_cluster(local_cluster: Local) 
     slow = INVENTORY.replace("ready: start", "start_timeout: 600")
     local_cluster.write(slow)
     process = local_cluster.start("up")
-    until(lambda: len(local_cluster.pids()) == 3, "the tasks run")
+    until(lambda: len(local_cluster.pids()) == 3, "the tasks run", of=process)
     output = local_cluster("up", "-e", "tfprov.flags.train_steps=1", code=3)
     assert "cluster verbs is in use by `tfprov up` of" in output
     assert f"(pid {process.pid}" in output
@@ -178,8 +178,8 @@ def lock_is_free(local_cluster: Local) -> bool:
 def test_down_works_while_run_follows_in_another_terminal(local_cluster: Local) -> None:
     local_cluster.write(INVENTORY)
     process = local_cluster.start("run")
-    until(lambda: len(local_cluster.pids()) == 3, "the tasks run")
-    until(lambda: lock_is_free(local_cluster), "run has started the cluster")
+    until(lambda: len(local_cluster.pids()) == 3, "the tasks run", of=process)
+    until(lambda: lock_is_free(local_cluster), "run has started the cluster", of=process)
     local_cluster("down")
     output, _ = process.communicate(timeout=LONG)
     assert process.returncode != 0

@@ -96,6 +96,7 @@ class Budget:
         self.whole = not (config.option.keyword or config.option.file_or_dir or config.option.maxfail)
         self.begin, self.speed = Usage.now(), 0.0 if self.worker else speed()
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Learn from a worker that has ended how many images it built."""
         self.built += getattr(node, "workeroutput", {}).get(BUILT, 0)

@@ -4,16 +4,29 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.support.warm import AnyProcess
+
 LONG = 600.0
 """Seconds."""
 
 
 def until(
-    check: Callable[[], Any], what: str = "what is waited for", seconds: float = LONG, pause: float = 0.05
+    check: Callable[[], Any],
+    what: str = "what is waited for",
+    seconds: float = LONG,
+    pause: float = 0.05,
+    *,
+    of: AnyProcess | None = None,
 ) -> Any:
-    """Return the first true answer of `check`, which is asked every `pause` seconds; fail after `seconds`."""
+    """Return the first true answer of `check`, which is asked every `pause` seconds; fail after `seconds`.
+
+    Once the process `of` has ended, nothing that it does can happen any more: that fails at once, with what it printed.
+    """
     deadline = time.monotonic() + seconds
-    while not (answer := check()):
+    while True:
+        ended = of is not None and of.poll() is not None
+        if answer := check():
+            return answer
+        assert not ended, f"it ended before: {what}\n{of.communicate()[0] if of else ''}"
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(pause)
-    return answer

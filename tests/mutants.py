@@ -21,9 +21,10 @@ are shown by the integration tests, with real hosts. `hosts`, `runtime` and `cli
 **Which tests.** Each unit test file is run once with `coverage`, to see which test runs which line. This takes as long as
 the unit tests do, is kept in the cache directory (`$XDG_CACHE_HOME/tfprov-mutants`), and is done again for a test file only
 when something has changed that it has read. For a mutant come first those tests that run the changed line, the quickest
-first, and further cases of a test function the later the more there are; then some others of the same files. They end with
-the first failure, or when they have taken `--seconds` of CPU time, by the record. Code that runs at import has no such
-tests: those count that run the lines which use its names, and then those that run anything in its module.
+first, and further cases of a test function the later the more there are; then some others of the same files. Code that runs
+at import has no such tests: those count that run the lines which use its names, then those that run anything in its module,
+and then those of all files that import it. They end with the first failure, or when they have taken `--seconds` of CPU
+time, by the record.
 
 A mutant that no test reaches has survived, as has one that all chosen tests pass; that the whole suite would kill it is
 possible, but then by a test that never ran the line, or by one beyond `--seconds`. One that takes five times the CPU time

@@ -91,9 +91,13 @@ def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) 
             indirect = set(_tests(known, anything))
     seconds = {test: time for one in known.values() for test, time in zip(one.tests, one.seconds, strict=True)}
     files = {test.partition("::")[0] for test in direct | indirect}
+    if mutant.at_import:  # whoever imports the module may read what is changed, by whatever way
+        files |= {file for file, record in known.items() if mutant.path in record.imported}
     nearby = {test for file in files for test in known[file].tests} - direct - indirect
     order = [*_in_order(direct, seconds), *_in_order(indirect - direct, seconds)]
-    return _cut(order, seconds, known, budget) + _cut(_in_order(nearby, seconds), seconds, known, budget / 4)
+    return _cut(order, seconds, known, budget) + _cut(
+        _in_order(nearby, seconds), seconds, known, budget if mutant.at_import else budget / 4
+    )
 
 
 def _cut(order: Sequence[str], seconds: dict[str, float], known: dict[str, Record], budget: float) -> list[list[str]]:

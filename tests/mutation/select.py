@@ -68,6 +68,14 @@ def _tests(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> Itera
         yield from _with_bits(record, mask)
 
 
+def _collected(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Yield the tests of the files that ran one of some lines when their tests were collected: their cases come of it."""
+    lines = list(places)
+    for record in known.values():
+        if any(record.lines.get(path, {}).get(line) == 0 for path, line in lines):
+            yield from record.tests
+
+
 def _in_order(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
     """Return the quickest tests first, and further cases of a function the later the more there are before them."""
     seen: Counter[str] = Counter()
@@ -89,6 +97,8 @@ def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) 
         if not direct | indirect:
             anything = {(mutant.path, line) for one in known.values() for line in one.lines.get(mutant.path, {})}
             indirect = set(_tests(known, anything))
+    else:
+        indirect = set(_collected(known, own))
     seconds = {test: time for one in known.values() for test, time in zip(one.tests, one.seconds, strict=True)}
     files = {test.partition("::")[0] for test in direct | indirect}
     if mutant.at_import:  # whoever imports the module may read what is changed, by whatever way

@@ -21,9 +21,10 @@ are shown by the integration tests, with real hosts. `hosts`, `runtime` and `cli
 **Which tests.** Each unit test file is run once with `coverage`, to see which test runs which line. This takes as long as
 the unit tests do, is kept in the cache directory (`$XDG_CACHE_HOME/tfprov-mutants`), and is done again for a test file only
 when something has changed that it has read. For a mutant come first those tests that run the changed line, the quickest
-first, and further cases of a test function the later the more there are; then some others of the same files. They end with
-the first failure, or when they have taken `--seconds` of CPU time, by the record. Code that runs at import has no such
-tests: those count that run the lines which use its names, and then those that run anything in its module.
+first, and further cases of a test function the later the more there are; then some others of the same files. Code that runs
+at import has no such tests: those count that run the lines which use its names, then those that run anything in its module,
+and then those of all files that import it. They end with the first failure, or when they have taken `--seconds` of CPU
+time, by the record.
 
 A mutant that no test reaches has survived, as has one that all chosen tests pass; that the whole suite would kill it is
 possible, but then by a test that never ran the line, or by one beyond `--seconds`. One that takes five times the CPU time
@@ -106,7 +107,7 @@ PURE = (
 )
 _SLOWER = 5.0
 """How many times the CPU time of the original a mutant may take, and how many seconds more than that."""
-_MORE = 10.0
+_MORE = 5.0
 
 
 class Void(Exception):
@@ -141,6 +142,8 @@ class Run:
     template: Path
     """A copy of the tree; what Python compiles for the control is kept there for all mutants."""
     known: dict[str, Record] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
+    """How long each test takes, by the record."""
     trials: list[Trial] = field(default_factory=list)
 
     def prepare(self, chosen: Sequence[Mutant], seconds: float, pattern: str) -> None:
@@ -150,6 +153,8 @@ class Run:
             raise Void(
                 "\n".join(["the tests fail without a mutant:", *(f"{file}\n{why}" for file, why in failed.items())])
             )
+        for one in self.known.values():
+            self.times |= zip(one.tests, one.seconds, strict=True)
         uses = Uses(self.template)
         for mutant in chosen:
             lists = stages(mutant, self.known, uses, seconds)
@@ -157,10 +162,8 @@ class Run:
 
     def expected(self, names: Sequence[str]) -> float:
         """Return how long tests take, by the record."""
-        files = {name.partition("::")[0] for name in names}
-        times = {file: dict(zip(self.known[file].tests, self.known[file].seconds, strict=True)) for file in files}
-        start = sum(self.known[file].start for file in files)
-        return start + sum(times[name.partition("::")[0]][name] for name in names)
+        start = sum(self.known[file].start for file in {name.partition("::")[0] for name in names})
+        return start + sum(self.times[name] for name in names)
 
     def tests_of(self, names: Sequence[str]) -> set[str]:
         files = {name.partition("::")[0] for name in names} & self.known.keys()
@@ -189,7 +192,10 @@ class Run:
         for file, chosen in sorted(by_file.items(), key=lambda item: -self.expected(item[1])):
             limit = _SLOWER * self.expected(chosen) + _MORE
             self.pool.start(
-                self.template, partial(run_tests, chosen, self.tests_of(chosen)), limit, partial(done, file)
+                self.template,
+                partial(run_tests, chosen, self.tests_of(chosen), dict.fromkeys(chosen, limit)),
+                limit,
+                partial(done, file),
             )
         self.pool.wait()
         if failed:
@@ -239,7 +245,8 @@ class Run:
                 trial.killed = f"a {str(result).partition(chr(10))[0]}"
             self.stage(trial, tree, number + 1)
 
-        self.pool.start(tree, partial(run_tests, names, self.tests_of(names)), limit, done)
+        limits = {name: _SLOWER * self.times[name] + _MORE for name in names}
+        self.pool.start(tree, partial(run_tests, names, self.tests_of(names), limits), limit, done)
 
     def summary(self) -> float:
         """Print who has survived; return how many of a hundred were killed."""

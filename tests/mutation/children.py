@@ -194,6 +194,8 @@ class Choice:
     chosen: list[str]
     known: set[str]
     """All tests of these files: one that is new because of a mutant stands in for those that are gone."""
+    limits: dict[str, float] = field(default_factory=dict)
+    """Seconds of CPU time for each test; one that takes longer ends the process."""
     failed: str = ""
     why: str = ""
     passed: int = 0
@@ -205,6 +207,12 @@ class Choice:
             if item.nodeid not in self.known and item.nodeid.partition("[")[0] in gone:
                 rank[item.nodeid] = len(rank)
         items[:] = sorted((item for item in items if item.nodeid in rank), key=lambda item: rank[item.nodeid])
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        signal.setitimer(signal.ITIMER_PROF, self.limits.get(nodeid, 60.0))
+
+    def pytest_runtest_logfinish(self) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed and not self.failed:
@@ -224,11 +232,11 @@ def pytest_arguments(files: list[str]) -> list[str]:
     return [*plain, "-W", early, f"--basetemp={scratch}/t", *files]
 
 
-def run_tests(chosen: list[str], known: set[str]) -> dict[str, Any]:
+def run_tests(chosen: list[str], known: set[str], limits: dict[str, float]) -> dict[str, Any]:
     """Run tests in the order in which they are listed, until one fails."""
     import pytest  # noqa: PLC0415  the import is in the process already
 
-    choice = Choice(chosen, known)
+    choice = Choice(chosen, known, limits)
     files = list(dict.fromkeys(name.partition("::")[0] for name in chosen))
     code = int(pytest.main(pytest_arguments(files), plugins=[choice]))
     if code not in (0, 5) and not choice.failed:

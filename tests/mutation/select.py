@@ -68,6 +68,14 @@ def _tests(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> Itera
         yield from _with_bits(record, mask)
 
 
+def _collected(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> Iterator[str]:
+    """Yield the tests of the files that ran one of some lines when their tests were collected: their cases come of it."""
+    lines = list(places)
+    for record in known.values():
+        if any(record.lines.get(path, {}).get(line) == 0 for path, line in lines):
+            yield from record.tests
+
+
 def _in_order(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
     """Return the quickest tests first, and further cases of a function the later the more there are before them."""
     seen: Counter[str] = Counter()
@@ -89,11 +97,17 @@ def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) 
         if not direct | indirect:
             anything = {(mutant.path, line) for one in known.values() for line in one.lines.get(mutant.path, {})}
             indirect = set(_tests(known, anything))
+    else:
+        indirect = set(_collected(known, own))
     seconds = {test: time for one in known.values() for test, time in zip(one.tests, one.seconds, strict=True)}
     files = {test.partition("::")[0] for test in direct | indirect}
+    if mutant.at_import:  # whoever imports the module may read what is changed, by whatever way
+        files |= {file for file, record in known.items() if mutant.path in record.imported}
     nearby = {test for file in files for test in known[file].tests} - direct - indirect
     order = [*_in_order(direct, seconds), *_in_order(indirect - direct, seconds)]
-    return _cut(order, seconds, known, budget) + _cut(_in_order(nearby, seconds), seconds, known, budget / 4)
+    return _cut(order, seconds, known, budget) + _cut(
+        _in_order(nearby, seconds), seconds, known, budget if mutant.at_import else budget / 4
+    )
 
 
 def _cut(order: Sequence[str], seconds: dict[str, float], known: dict[str, Record], budget: float) -> list[list[str]]:

@@ -208,3 +208,10 @@ def test_the_flags_cannot_name_a_chief() -> None:
 def test_a_wiring_knows_its_chief_and_its_address(wiring: Wiring, chief: bool, address: str | None) -> None:
     assert wiring.is_chief is chief
     assert wiring.address == address
+
+
+def test_the_names_of_flags_are_the_same_text_in_whatever_order_they_came() -> None:
+    names = {"worker_hosts": "workers", "job_name": "role", "ps_hosts": "servers"}
+    text = '{"job_name": "role", "ps_hosts": "servers", "worker_hosts": "workers"}'
+    assert to_names(names) == to_names(dict(reversed(names.items()))) == text
+    assert from_names(text) == names

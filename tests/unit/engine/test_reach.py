@@ -34,7 +34,7 @@ from tfprov.errors import (
     together,
 )
 from tfprov.hosts.memory import MemoryRuntime
-from tfprov.model.playbook import Play
+from tfprov.model.playbook import Play, Stop
 from tfprov.model.state import HostState, Observed, State
 from tfprov.paths import shipped
 
@@ -424,3 +424,24 @@ def test_ssh_reads_the_users_configuration_unless_the_inventory_names_another(
     Record(tmp_path).add({"h9": Connection("h9", Position("here"), "h9", None, None, local=False, ssh_config=config)})
     ways = reach(memory_lab.context.inventory, resolve(memory_lab.context.inventory), tmp_path, accept_new=False)
     assert ways.over["h9"].target.ssh_config == (config or Path("/home/trainer/.ssh/config"))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "hosts", "stopped"),
+    [
+        ("all", None, ["ps/0", "worker/0", "worker/1"]),
+        ("worker", None, ["worker/0", "worker/1"]),
+        ("worker", ["h1", "h3"], ["worker/1"]),
+        ("worker/1", None, ["worker/1"]),
+        ("chief", None, ["worker/0"]),
+        ("chief", ["h3"], []),
+        ("ps", ["h2"], []),
+    ],
+)
+def test_only_what_is_named_is_stopped_and_only_on_hosts_that_may_be_changed(
+    lab: Lab, tasks: str, hosts: list[str] | None, stopped: list[str]
+) -> None:
+    up(lab.context)
+    context = lab.context if hosts is None else lab.context.limited(hosts)
+    RUN["stop"](context, Stop(tasks=tasks), False)
+    assert [call.removeprefix("stop ") for call in lab.calls() if call.startswith("stop")] == stopped

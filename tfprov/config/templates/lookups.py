@@ -72,8 +72,8 @@ def _file(context: Context, terms: list[str], options: dict[str, Any]) -> Iterat
                 found = file.read(_MAX_BYTES + 1)
             text = found.decode()
         except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else "") or "not UTF-8 text"
-            raise TemplateRuntimeError(f"lookup of the file `{term}`: {reason.lower()}") from None
+            reason = (error.strerror or "").lower() if isinstance(error, OSError) else "not UTF-8 text"
+            raise TemplateRuntimeError(f"lookup of the file `{term}`: {reason}") from None
         if len(found) > _MAX_BYTES:
             raise TemplateRuntimeError(f"lookup of the file `{term}`: larger than {_MAX_BYTES:,} bytes")
         text = text.rstrip() if options.get("rstrip", True) else text

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tests.support.inventories import inventory, roles
 from tfprov.config.settings.resolve import resolve
 from tfprov.errors import InvalidInput, Position, Problem
-from tfprov.model.checks import Wrong, bytes_of
+from tfprov.model.checks import Wrong, bytes_of, one_line
 from tfprov.model.node import Items
 from tfprov.model.parts import Image, MountSetting
 from tfprov.model.reference import reference
@@ -245,3 +245,10 @@ def test_the_models_themselves_take_nothing_for_something_else() -> None:
     for values in wrong:
         with pytest.raises(ValidationError):
             Settings.model_validate({"cluster": "linear", **values})
+
+
+@pytest.mark.parametrize("half", [0xD800, 0xDABC, 0xDFFF])
+def test_half_of_a_character_is_no_word_of_a_command_line(half: int) -> None:
+    with pytest.raises(Wrong, match="must be text that UTF-8 can hold"):
+        one_line(f"a{chr(half)}b")
+    assert one_line("\ud7ff\ue000") == "\ud7ff\ue000", "the characters before the first and behind the last of them"

@@ -225,3 +225,18 @@ def test_a_format_is_refused_before_it_is_computed(text: str) -> None:
 )
 def test_only_the_width_of_a_format_counts(text: str, value: str) -> None:
     assert rendered(f"{{{{ {text} }}}}") == value
+
+
+def test_a_file_is_looked_up_up_to_its_limit(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(b"x" * 1_000_000)
+    assert len(rendered("{{ lookup('file', 'key') }}", inventory_dir=str(tmp_path))) == 1_000_000
+    file.write_bytes(b"x" * 1_000_001)
+    with pytest.raises(InvalidInput, match="lookup of the file `key`: larger than 1,000,000 bytes"):
+        rendered("{{ lookup('file', 'key') }}", inventory_dir=str(tmp_path))
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_width_of_a_million_is_the_last_one(sign: str) -> None:
+    assert rendered(f"{{{{ ('%*d' % ({sign}1000000, 1)) | length }}}}") == 1_000_000
+    assert TOO_LARGE in problem(f"{{{{ ('%*d' % ({sign}1000001, 1)) | length }}}}")

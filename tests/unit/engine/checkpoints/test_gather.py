@@ -17,6 +17,7 @@ from tfprov.engine.checkpoints.verify import Verdict
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
 from tfprov.engine.report import Quiet
+from tfprov.engine.steps import tell
 from tfprov.errors import GatherError, HostError
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Cluster, Task
@@ -362,3 +363,24 @@ def test_a_checkpoint_is_verified_before_it_is_put_in_place(chief: Fixture) -> N
     gathered = gather(chief.context, verify_staged)
     assert [saved.tensors for saved in gathered.new] == [1]
     assert not (chief.target / ".part").exists()
+
+
+def test_what_a_gather_brought_is_told_with_its_files_and_tensors(chief: Fixture) -> None:
+    chief.saves(100)
+    tell(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verdict(1)}))
+    chief.saves(200)
+    tell(chief.context, gather(chief.context, lambda prefixes: {prefixes[-1].name: Verdict(12)}))
+    chief.saves(300)
+    tell(chief.context, gather(chief.context, lambda _: {}))
+    tell(chief.context, gather(chief.context, lambda _: {}))
+    chief.host.saves("worker/0", "events.out.tfevents.1.h1", b"x")
+    tell(chief.context, gather(chief.context, lambda _: {}))
+    told = [note.replace(str(chief.target), "here") for note in chief.report.notes]
+    unread = "TensorFlow is not installed here, so its tensors were not read"
+    assert told == [
+        "gathered into here: model.ckpt-100 (1 tensor read); 2 files, 33 B",
+        "gathered into here: model.ckpt-200 (12 tensors read); 2 files, 33 B",
+        f"gathered into here: model.ckpt-300 ({unread}); 2 files, 33 B",
+        "nothing new to gather: here has model.ckpt-300",
+        "gathered into here: 1 file, 1 B",
+    ]

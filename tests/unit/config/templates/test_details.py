@@ -1,0 +1,158 @@
+"""Filters, tests and names in templates at their limits: what each says when it is called with what it cannot use."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfprov.config.settings.resolve import resolve
+from tfprov.config.sources.groups import read_groups
+from tfprov.config.templates.known import variables as known
+from tfprov.config.templates.rendering import computed
+from tfprov.config.templates.values import Variables
+from tfprov.config.text.yaml import parse
+from tfprov.errors import InvalidInput, Position
+from tfprov.model.node import Mapping, plain
+
+AT = Position("i.yml", 3, 5)
+NAMES = "{l: [b, a, B], m: {x: 1, y: [1, 2]}, pairs: [{key: a, value: 1}, {key: b, value: 2}]}"
+
+
+def rendered(text: str, names: str = NAMES, **special: Any) -> Any:
+    nodes = parse(names, "v.yml")
+    assert isinstance(nodes, Mapping)
+    return plain(computed(text, Variables(nodes, special), AT))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ 'aa' | regex_replace('a', 'b', mandatory_count=3) }}", "`a` matches 2 times, not 3"),
+        ("{{ 'ab' | regex_search('a', 'b') }}", "`b` is no group: write `\\\\1` or `\\\\g<name>`"),
+        (
+            "{{ 'a' | regex_escape('perl') }}",
+            "`perl` is no kind of regular expression here: `python` or `posix_basic`",
+        ),
+        ("{{ 'a' | hash('sha0') }}", "no hash `sha0`: for example `sha256`"),
+        (
+            "{{ 'http://a' | urlsplit('user') }}",
+            "a URL has no `user`: fragment, hostname, netloc, password, path, port, query, scheme, username",
+        ),
+        ("{{ l | dict2items }}", "dict2items wants a mapping"),
+        ("{{ m | items2dict }}", "items2dict wants a list of mappings"),
+        ("{{ l | items2dict }}", "items2dict wants a list of mappings"),
+        ("{{ pairs | items2dict(key_name='name') }}", "items2dict: an entry lacks `name`"),
+        (
+            "{{ m | combine({}, list_merge='both') }}",
+            "combine: no list_merge `both`: replace, keep, append, prepend, append_rp, prepend_rp",
+        ),
+        ("{{ l | combine }}", "combine wants mappings"),
+        ("{{ 'large' | human_to_bytes }}", "`large` is not a size: for example `10M`"),
+        ("{{ '10Mb' | human_to_bytes }}", "`Mb` is not a unit of bytes"),
+        ("{{ '10MB' | human_to_bytes(isbits=true) }}", "`MB` is not a unit of bits"),
+        ("{{ 10 | human_readable(unit='Q') }}", "`Q` is not a unit: one of B, K, M, G, T, P, E, Z, Y"),
+        (
+            "{{ '1' is version('2', '<', strict=true) }}",
+            "`is version` compares loosely here: leave out `strict` and `version_type`",
+        ),
+        (
+            "{{ '1' is version('2', '<', version_type='semver') }}",
+            "`is version` compares loosely here: leave out `strict` and `version_type`",
+        ),
+        ("{{ '' is version('2') }}", "`is version` needs two versions, and one is empty"),
+        ("{{ '1' is version('') }}", "`is version` needs two versions, and one is empty"),
+        (
+            "{{ '1' is version('2', 'newer') }}",
+            "`newer` does not compare versions: use `==`, `!=`, `<`, `<=`, `>` or `>=`",
+        ),
+        ("{{ '1.x' is version('1.2', '<') }}", "`1.x` and `1.2` cannot be compared as versions"),
+    ],
+)
+def test_what_a_filter_or_a_test_cannot_use_is_told(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        rendered(text)
+    [problem] = raised.value.problems
+    assert (problem.at, problem.what, problem.fix) == (AT, f"the template failed: {said}", "correct the expression")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ lookup('env', nowhere) }}", "undefined variable `nowhere`; define it under `vars:` or give it with `-e`"),
+        ("{{ ansible_play_hosts }}", "`ansible_play_hosts` is Ansible's own, and not known here; write the value out"),
+        ("{{ task.name }}", "`task` is not known here; use it in `command`, `flags` or `env`"),
+        ("{{ groups.wroker }}", "no `wroker`"),
+        ("{{ range(1000001) }}", "the template renders to a value of more than 1,000,000 characters or elements"),
+        ("{{ range(10 ** 30) }}", "the template renders to a value of more than 1,000,000 characters or elements"),
+        ("{{ range(10 ** 6) | list }}{{ range(10) | list }}", "more than 1,000,000 characters or elements"),
+        ("{{ ('x' * 500001) | regex_replace('x', 'yy') }}", "more than 1,000,000 characters or elements"),
+        ("{{ ('x' * 1000000 ~ 'y') | regex_search('y') }}", "more than 1,000,000 characters or elements"),
+        ("{{ l | unique(case_sensitive=false, attribute='x.y') | list }}", "no `x` in"),
+    ],
+)
+def test_a_fault_is_told_in_words(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        rendered(text, groups={"worker": ["h1"]})
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ 'aa' | regex_replace('a', 'b', mandatory_count=2) }}", "bb"),
+        ("{{ ('x' * 500000) | regex_replace('x', 'yy') | length }}", 1_000_000),
+        ("{{ ('x' * 999999 ~ 'y') | regex_search('y') }}", "y"),
+        ("{{ 'a-b' | regex_search('(?P<one>a)-(b)', '\\g<one>', '\\2') }}", ["a", "b"]),
+        ("{{ 'A.b' | regex_escape('posix_basic') }}", "A\\.b"),
+        ("{{ pairs | items2dict }}", {"a": 1, "b": 2}),
+        ("{{ [[1], [1], [2]] | unique | list }}", [[1], [2]]),
+        ("{{ 'B' | human_to_bytes(default_unit='B') if false else '3B' | human_to_bytes }}", 3),
+        ("{{ 'ab' is regex('b', match_type='anything') }}", True),
+        ("{{ 'ab' is regex('b', match_type='match') }}", False),
+        ("{{ 5 is uri }}", False),
+        ("{{ 'http://[x' is uri }}", False),
+        ("{{ 'a:b' is uri(schemes=['a']) }}", True),
+        ("{{ 'a:b' is uri(schemes=['b']) }}", False),
+        ("{{ l | string }}", "['b', 'a', 'B']"),
+        ("{{ m | string }}", "{'x': 1, 'y': [1, 2]}"),
+        ("{{ m | tojson }}", '{"x": 1, "y": [1, 2]}'),
+        ("{{ range(3) | map('string') }}", ["0", "1", "2"]),
+        ("{{ range(999999) | list | length }}", 999_999),
+        ("{{ omit | string }}", "omit"),
+        ("{{ 'x' | ansible.builtin.quote }}", "x"),
+    ],
+)
+def test_a_filter_or_a_test_says(text: str, value: Any) -> None:
+    assert rendered(text) == value
+
+
+INVENTORY = """
+all: {vars: {tfprov: {cluster: lab, command: [python]}}}
+ps: {hosts: {gpu1.example.com: }}
+worker: {hosts: {10.0.0.7: , 10.0.0.x: }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "short"), [("gpu1.example.com", "gpu1"), ("10.0.0.7", "10.0.0.7"), ("10.0.0.x", "10")]
+)
+def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(host: str, short: str) -> None:
+    inventory = read_groups(parse(INVENTORY, "i.yml"), "i.yml")
+    resolve(inventory)
+    names = known(inventory, host, inventory.variables(host))
+    assert plain(computed("{{ inventory_hostname_short }}", names, AT)) == short
+    assert plain(computed("{{ 'gpu1.example.com' in hostvars, 'gpu2' in hostvars }}", names, AT)) == [True, False]
+    assert plain(computed("{{ groups.keys() | sort, hostvars | length }}", names, AT)) == [
+        ["all", "ps", "ungrouped", "worker"],
+        3,
+    ]
+
+
+def test_a_lookup_names_the_file_it_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidInput, match="lookup of the file `picture`: not UTF-8 text"):
+        rendered("{{ lookup('file', 'picture') }}", inventory_dir=str(tmp_path))
+    (tmp_path / "text").write_text("  two  \n\n")
+    look = "{{ lookup('file', 'text', %s) }}"
+    assert rendered(look % "lstrip=true", inventory_dir=str(tmp_path)) == "two"
+    assert rendered(look % "rstrip=false", inventory_dir=str(tmp_path)) == "  two  \n\n"

@@ -1,0 +1,230 @@
+"""`tfprov import`, line by line: other tools' units, forms that few files use, and what is told of the rest."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tfprov.errors import InvalidInput, Position
+from tfprov.importing.door import imported
+from tfprov.importing.model import Given, Notes, Said
+from tfprov.importing.values import cpus, docker_memory, kubernetes_memory, quantity, seconds
+
+AT = Position("f.yml", 3, 5)
+TASK = "--task_index=0 --ps_hosts=p0:2222 --worker_hosts=w0:2222"
+
+
+def of(text: str) -> tuple[dict[str, Any], list[str]]:
+    """Return what a file becomes, and what is told of the rest."""
+    found = imported(text.encode(), "f.yml", Path("/home/me"))
+    return yaml.safe_load(found.text)["all"], [str(note) for note in found.notes]
+
+
+def read(function: Callable[[Said, Notes], Given | None], text: str) -> tuple[object, list[str]]:
+    notes = Notes()
+    found = function(Said(text, AT), notes)
+    assert found is None or found.at == AT
+    return found.value if found else None, [note.what for note in notes.all()]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("500m", 0.5), ("2", 2), ("1.5", 1.5), ("3k", 3000), ("3Ki", 3072), ("2M", 2e6), ("2Mi", 2 << 20),
+        ("1G", 1e9), ("1Gi", 1 << 30), ("1T", 1e12), ("1Ti", 1 << 40), ("1Pi", 1 << 50), ("1Ei", 1 << 60),
+    ],
+)  # fmt: skip
+def test_a_quantity_of_kubernetes(text: str, value: float) -> None:
+    assert quantity(Said(text, AT)) == value
+
+
+@pytest.mark.parametrize("text", ["", "1g", "-1", "1e3", "1.Gi", "Gi", "1 Gi"])
+def test_what_is_no_quantity(text: str) -> None:
+    assert quantity(Said(text, AT)) is None
+    assert read(cpus, text) == (None, [f"`{text}` is not carried over: it is no number of CPUs"])
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "value"),
+    [
+        (kubernetes_memory, "4Gi", "4g"), (kubernetes_memory, "1536Mi", "1536m"), (kubernetes_memory, "3Ki", "3k"),
+        (kubernetes_memory, "1000", "1000b"), (kubernetes_memory, "0", "0b"),
+        (docker_memory, "1.5g", "1536m"), (docker_memory, "512M", "512m"), (docker_memory, "2kb", "2k"),
+        (docker_memory, "2 GiB", "2g"), (docker_memory, "1t", "1024g"), (docker_memory, "77", "77b"),
+        (docker_memory, "77b", "77b"), (cpus, "2", 2), (cpus, "1.5", 1.5), (cpus, "250m", 0.25),
+        (seconds, "90", 90), (seconds, "1m30s", 90), (seconds, "2h", 7200), (seconds, "1h1m1s", 3661),
+        (seconds, "5.5s", 5), (seconds, "12345678", 12345678),
+    ],
+)  # fmt: skip
+def test_an_amount_in_other_words(function: Callable[[Said, Notes], Given | None], text: str, value: object) -> None:
+    assert read(function, text) == (value, [])
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "why"),
+    [
+        (docker_memory, "much", "it is no amount of memory"),
+        (kubernetes_memory, "much", "it is no amount of memory"),
+        (seconds, "", "it is no time in whole seconds"),
+        (seconds, "soon", "it is no time in whole seconds"),
+        (seconds, "123456789", "it is no time in whole seconds"),
+    ],
+)
+def test_what_is_no_amount(function: Callable[[Said, Notes], Given | None], text: str, why: str) -> None:
+    assert read(function, text) == (None, [f"`{text}` is not carried over: {why}"])
+
+
+COMPOSE = f"""\
+services:
+  w0:
+    build: ./train
+    command: python x.py --job_name=worker {TASK} --a=$$x --b=${{UNSET}} --c=${{D:-5}}
+    environment: ["A=1", "B", "C=${{X}}", "D=${{Y-7}}"]
+    deploy:
+      placement: {{constraints: ["node.hostname == gpu1", "node.role==manager", "node.labels.x == 1"]}}
+      resources: {{limits: {{memory: 1.5g, cpus: "1.5", pids: 80}}}}
+    gpus: all
+    volumes:
+      - "/srv/d:/data:ro"
+      - "./e:/e:z"
+      - "named:/x"
+      - "/only"
+      - {{type: bind, source: /srv/f, target: /f, read_only: true}}
+      - {{type: bind, source: /srv/g, target: /g}}
+      - {{type: volume, source: named, target: /h}}
+      - {{type: bind, source: /srv/i}}
+  p0:
+    build: {{context: ./ps, dockerfile: D, args: {{A: 1}}}}
+    command: python x.py --job_name=ps {TASK}
+    gpus: [{{count: 2}}]
+"""
+
+
+def test_compose_in_forms_that_few_files_use() -> None:
+    found, told = of(COMPOSE)
+    tfprov = found["vars"]["tfprov"]
+    assert tfprov["image"] == {"build": "/home/me/train"}
+    assert found["children"]["worker"]["vars"]["tfprov"] == {
+        "flags": {"a": "$x", "b": "", "c": 5},
+        "env": {"A": "1", "D": "7"},
+        "mounts": [
+            {"source": "/srv/d", "target": "/data", "read_only": True},
+            {"source": "/home/me/e", "target": "/e", "read_only": False},
+            {"source": "/srv/f", "target": "/f", "read_only": True},
+            {"source": "/srv/g", "target": "/g", "read_only": False},
+        ],
+        "gpus": "all",
+        "memory": "1536m",
+        "cpus": 1.5,
+        "pids": 80,
+    }
+    assert told == [
+        "f.yml:4:14: `$UNSET` is not carried over: it comes from the environment of Compose",
+        "f.yml:5:26: `services.w0.environment.B` is not carried over: it comes from the environment of Compose",
+        "f.yml:5:31: `services.w0.environment.C` is not carried over: it comes from the environment of Compose",
+        "f.yml:7:80: `node.labels.x == 1` is not carried over: say which hosts are in which group",
+        "f.yml:13:9: the storage at /x is not carried over: mount a directory of the host, with `mounts`",
+        "f.yml:14:9: the storage at /only is not carried over: mount a directory of the host, with `mounts`",
+        "f.yml:17:47: the storage at /h is not carried over: mount a directory of the host, with `mounts`",
+        "f.yml:20:12: this image is not carried over: all tasks of a cluster have one",
+        "f.yml:20:49: `services.p0.build.args` is not carried over: write them as `image.build_args`",
+        "f.yml:22:20: gpus: 2 is not carried over: a ps does not use a GPU",
+        "ps: the machines of some tasks are not carried over: all are on this one",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "image"),
+    [
+        ("image: x:1", {"name": "x:1"}),
+        ('image: "${NONE:-x}:2"', {"name": "x:2"}),
+        ("build: sub", {"build": "/home/me/sub"}),
+        ("build: {context: sub}", {"build": "/home/me/sub"}),
+        ("build: {dockerfile: D}", {"build": "/home/me", "dockerfile": "D"}),
+        ("build: {}", {"build": "/home/me"}),
+    ],
+)
+def test_the_image_of_a_service(said: str, image: dict[str, str]) -> None:
+    found, _ = of(
+        f"services: {{w0: {{{said}, command: python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1}}}}"
+    )
+    assert found["vars"]["tfprov"]["image"] == image
+
+
+@pytest.mark.parametrize(
+    ("said", "gpus", "told"),
+    [
+        ("all", "all", []),
+        ("-1", "all", []),
+        ("2", 2, []),
+        ("some", None, ["f.yml:1:33: `some` is not carried over: it is no number of GPUs"]),
+        ("12345", None, ["f.yml:1:33: `12345` is not carried over: it is no number of GPUs"]),
+        ("[{driver: nvidia, count: 3, capabilities: [gpu]}]", 3, []),
+        ("[{capabilities: [gpu]}]", "all", []),
+    ],
+)
+def test_the_gpus_of_a_service(said: str, gpus: object, told: list[str]) -> None:
+    command = "python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1"
+    found, notes = of(f"services: {{w0: {{image: x, gpus: {said}, command: {command}}}}}")
+    assert (found["vars"]["tfprov"].get("gpus"), [note for note in notes if "GPU" in note]) == (gpus, told)
+
+
+def test_a_quote_that_is_not_closed_keeps_a_service_from_being_imported() -> None:
+    with pytest.raises(InvalidInput, match=r"`services.w0.command`: no closing quotation; close the quote"):
+        of('services: {w0: {image: x, command: "python \'x.py"}}')
+
+
+TFJOB = """\
+apiVersion: v1
+kind: Secret
+metadata: {name: s}
+---
+apiVersion: v1
+kind: Gateway
+metadata: {name: g}
+---
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: j}
+spec:
+  tfReplicaSpecs:
+    Odd: {replicas: 1, template: {spec: {containers: [{image: x, command: [a]}]}}}
+    Worker:
+      replicas: 2
+      restartPolicy: OnFailure
+      template:
+        spec:
+          nodeSelector: {kubernetes.io/hostname: gpu7, zone: z}
+          containers:
+            - name: tensorflow
+              image: "x:1"
+              command: [python, x.py]
+              resources: {limits: {memory: 4Gi, cpu: 500m, nvidia.com/gpu: 1}}
+"""
+
+
+def test_kubernetes_objects_that_are_no_tasks_are_told() -> None:
+    found, told = of(TFJOB)
+    assert found == {
+        "vars": {
+            "tfprov": {
+                "cluster": "j",
+                "image": {"name": "x:1"},
+                "wiring": "tf_config",
+                "command": ["python", "x.py"],
+                "memory": "4g",
+                "cpus": 0.5,
+                "gpus": 1,
+            }
+        },
+        "children": {"worker": {"hosts": {"localhost": None}, "vars": {"tfprov": {"tasks_per_host": 2}}}},
+    }
+    secret = "secrets are not copied; put what is needed into `env`, encrypted with ansible-vault"
+    assert told == [
+        f"f.yml:1:1: the Secret `s` is not carried over: {secret}",
+        "f.yml:5:1: the Gateway `g` is not carried over: it runs no task",
+        "f.yml:14:5: the replicas `Odd` are not carried over: no role is like it",
+        "f.yml:20:62: `nodeSelector.zone` is not carried over: say which hosts are in which group",
+    ]

@@ -439,9 +439,9 @@ def test_ssh_reads_the_users_configuration_unless_the_inventory_names_another(
     ],
 )
 def test_only_what_is_named_is_stopped_and_only_on_hosts_that_may_be_changed(
-    lab: Lab, tasks: str, hosts: list[str] | None, stopped: list[str]
+    memory_lab: MemoryLab, tasks: str, hosts: list[str] | None, stopped: list[str]
 ) -> None:
-    up(lab.context)
-    context = lab.context if hosts is None else lab.context.limited(hosts)
+    up(memory_lab.context)
+    context = memory_lab.context if hosts is None else memory_lab.context.limited(hosts)
     RUN["stop"](context, Stop(tasks=tasks), False)
-    assert [call.removeprefix("stop ") for call in lab.calls() if call.startswith("stop")] == stopped
+    assert [call.removeprefix("stop ") for call in memory_lab.calls() if call.startswith("stop")] == stopped

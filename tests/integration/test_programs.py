@@ -15,6 +15,6 @@ pytestmark = pytest.mark.tensorflow
 )
 def test_a_program_imports_all_it_needs_and_ends_well(hosts: Hosts, digits: Path, program: str) -> None:
     alone = hosts.start(PROGRAMS / f"{program}.py", f"--data_dir={digits}", "--train_steps=20", fresh=True)
-    assert alone.wait() == 0
+    alone.ends()
     assert max(whole(alone.folder / "saved")) == 20
     assert "Traceback" not in alone.err

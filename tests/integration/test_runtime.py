@@ -96,7 +96,8 @@ def test_two_workers_learn_and_everything_lies_with_the_chief(hosts: Hosts) -> N
         hosts.task(PROGRAMS / "linear.py", Wiring(job, index, cluster))
         for job, index in (("ps", 0), ("worker", 0), ("worker", 1))
     )
-    assert (chief.wait(), worker.wait()) == (0, 0)
+    chief.ends()
+    worker.ends()
     step, loss, w, b = learned(chief)
     # Asynchronous: the other worker may end one more step after the last one.
     assert 2000 <= step <= 2001
@@ -149,7 +150,7 @@ def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts
     with pytest.raises(subprocess.TimeoutExpired):
         chief.popen.wait(2)
     ps.popen.send_signal(signal.SIGCONT)
-    assert chief.wait() == 143
+    chief.ends(143)
     assert "end" not in chief.out.split()
     match = re.search(r"^tfprov: worker/0 stopped by SIGTERM; saved saved/model.ckpt-(\d+)$", chief.err, re.MULTILINE)
     assert match
@@ -168,15 +169,15 @@ def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts
     assert f"tfprov: worker/0 goes on from saved/model.ckpt-{step}\n" in again.err
     worker.until(has_stepped)
     worker.popen.terminate()
-    assert worker.wait() == 143
+    worker.ends(143)
     assert re.search(r"^tfprov: worker/1 stopped by SIGTERM at step \d+$", worker.err, re.MULTILINE)
     again.popen.send_signal(signal.SIGINT)
-    assert again.wait() == 130
+    again.ends(130)
 
 
 def test_alone_it_learns_and_goes_on_from_the_newest_whole_checkpoint(hosts: Hosts, counter: Path) -> None:
     first = hosts.start(counter, "--train_steps=30", "--save_every_steps=10")
-    assert first.wait() == 0
+    first.ends()
     saved = first.folder / "saved"
     assert max(whole(saved)) == 30
     (saved / "model.ckpt-900.index").write_bytes(b"torn")
@@ -184,20 +185,20 @@ def test_alone_it_learns_and_goes_on_from_the_newest_whole_checkpoint(hosts: Hos
     (saved / "checkpoint").write_text('model_checkpoint_path: "/elsewhere/model.ckpt-900"\n')
 
     second = hosts.start(counter, "--train_steps=50")
-    assert second.wait() == 0
+    second.ends()
     assert "tfprov: worker/0 goes on from saved/model.ckpt-30\n" in second.err
     assert len(second.times("step")) == 20
     assert max(whole(saved)) == 50
     assert not list(saved.glob("*tempstate*"))
 
     third = hosts.start(counter, "--train_steps=50")
-    assert third.wait() == 0
+    third.ends()
     assert third.times("step") == []
 
 
 def test_linear_learns_on_a_single_machine(hosts: Hosts) -> None:
     alone = hosts.start(PROGRAMS / "linear.py", fresh=True)
-    assert alone.wait() == 0
+    alone.ends()
     step, _, w, b = learned(alone)
     assert step == 2000
     assert (round(w, 1), abs(round(b, 1))) == (2.0, 0.0)
@@ -209,7 +210,8 @@ def test_tf_config_with_a_chief_job(hosts: Hosts) -> None:
         hosts.start(PROGRAMS / "linear.py", name=job, environ={"TF_CONFIG": to_tf_config(Wiring(job, 0, cluster))})
         for job in ("ps", "chief", "worker")
     )
-    assert (chief.wait(), worker.wait()) == (0, 0)
+    chief.ends()
+    worker.ends()
     assert learned(chief)[0] >= 2000
     assert max(whole(chief.folder / "saved")) >= 2000
     assert "done:" not in worker.out
@@ -222,7 +224,7 @@ def test_the_textbook_program_runs_unchanged(hosts: Hosts) -> None:
         # Its ps writes to its own disk, and fails where the directory does not exist.
         (hosts.base / f"{each.job}0" / "checkpoints").mkdir(parents=True)
     ps, chief = (hosts.task(program, each, "--train_steps=500", fresh=True) for each in wiring)
-    assert chief.wait() == 0
+    chief.ends()
     # The step may be read before its update or after it, so that one of the two may go by untold.
     assert re.search(r"^step [24]00 loss 0\.0", chief.out, re.MULTILINE)
     assert whole(chief.folder / "checkpoints") == {}
@@ -241,7 +243,8 @@ def test_training_ends_well_after_a_ps_was_killed_and_came_back(hosts: Hosts, co
     ps.wait()
     hosts.task(counter, Wiring("ps", 0, cluster))
     on.touch()
-    assert (chief.wait(), worker.wait()) == (0, 0)
+    chief.ends()
+    worker.ends()
     back = re.search(r"^tfprov: worker/0 goes on from saved/model.ckpt-(\d+)$", chief.err, re.MULTILINE)
     assert back
     assert int(back[1]) >= 20
@@ -256,7 +259,7 @@ def test_a_worker_in_its_last_step_ends_well_when_the_ps_has_left_with_the_chief
     worker.until(lambda process: process.err.count(POLL) > 1)
     chief = hosts.task(counter, Wiring("worker", 0, cluster), *arguments)
     worker.until(has_stepped)
-    assert chief.wait() == 0
+    chief.ends()
     ps.popen.kill()
     assert worker.wait(240) == 0, "it does not wait for a ps for `max_wait_secs`, which are 300"
 
@@ -268,7 +271,8 @@ def test_synchronous_training_ends_for_all(hosts: Hosts, tmp_path: Path) -> None
     cluster = addresses(ps=1, worker=2)
     hosts.task(program, Wiring("ps", 0, cluster))
     chief, worker = (hosts.task(program, Wiring("worker", index, cluster)) for index in range(2))
-    assert (chief.wait(), worker.wait()) == (0, 0)
+    chief.ends()
+    worker.ends()
     assert max(whole(chief.folder / "saved")) >= 100
 
 
@@ -276,13 +280,13 @@ def test_a_worker_without_a_ps_ends_in_one_line(hosts: Hosts, counter: Path) -> 
     cluster = addresses(ps=1, worker=2)
     worker = hosts.task(counter, Wiring("worker", 1, cluster), "--max_wait_secs=1")
     chief = hosts.task(counter, Wiring("worker", 0, cluster))
-    assert worker.wait() == 1
+    worker.ends(1)
     what = f"tfprov: error: worker/1: no session after 1 s: no answer from ps/0 at {cluster['ps'][0]}\n"
     assert worker.err.endswith(what)
     # With nothing to save, the first signal is enough, although TensorFlow waits for the ps.
     chief.until(lambda process: "Scanning workers for devices" in process.err)
     chief.popen.terminate()
-    assert chief.wait() == 143
+    chief.ends(143)
     assert chief.err.endswith("tfprov: ended by SIGTERM\n")
 
 
@@ -292,7 +296,7 @@ def test_a_port_that_is_taken_ends_the_task_in_one_line(hosts: Hosts, counter: P
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         ps = hosts.task(counter, Wiring("ps", 0, {"ps": (address,), "worker": ("127.0.0.1:1",)}))
-        assert ps.wait() == 1
+        ps.ends(1)
     assert f"tfprov: error: ps/0 cannot serve at {address}: " in ps.err
     assert "Traceback" not in ps.err
 

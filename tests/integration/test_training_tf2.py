@@ -85,7 +85,7 @@ class Training:
 
     def macro_f1(self) -> float:
         evaluator = self.running["evaluator0"]
-        assert evaluator.wait(TIME) == 0
+        evaluator.ends()
         match = DONE.search(evaluator.out)
         assert match, evaluator.out
         return float(match[1])
@@ -112,7 +112,7 @@ def read(path: Path) -> Any:
 @pytest.mark.parametrize("strategy", JOBS)
 def test_it_trains_to_quality_and_everything_lies_with_the_chief(training_of: Trained, strategy: str) -> None:
     training = training_of(strategy)
-    assert training.chief.wait(TIME) == 0
+    training.chief.ends()
     assert training.macro_f1() >= QUALITY
     saved = training.saved()
     assert read(saved / "best" / "best.json")["value"] >= QUALITY
@@ -144,7 +144,7 @@ def test_machines_of_one_core_are_enough(hosts: Hosts, digits: Path, strategy: s
         training.start()
     finally:
         os.sched_setaffinity(0, cores)
-    assert training.chief.wait(TIME) == 0
+    training.chief.ends()
     assert max(whole(training.saved())) == 40
 
 
@@ -193,7 +193,7 @@ def test_a_variable_is_split_among_ps_saved_whole_and_read_by_another_number_of_
     training = counter(addresses(ps=2, chief=1, worker=1), "--parameter_server")
     training.chief.until(has_stepped, TIME)
     training.chief.popen.terminate()
-    assert training.chief.wait(TIME) == 143
+    training.chief.ends(143)
     told = re.search(
         r"^tfprov: chief/0 stopped by SIGTERM; saved saved/model.ckpt-(\d+)$", training.chief.err, re.MULTILINE
     )
@@ -211,7 +211,7 @@ def test_a_variable_is_split_among_ps_saved_whole_and_read_by_another_number_of_
         assert training.running[name].wait() == 143
 
     again = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", f"--train_steps={int(told[1]) + 5}")
-    assert again.chief.wait(TIME) == 0
+    again.chief.ends()
     assert again.chief.times("weights") == pytest.approx(weights)
 
 
@@ -220,14 +220,14 @@ def test_a_lost_ps_ends_the_chief_in_one_line(counter: Callable[..., Training]) 
     training.chief.until(has_stepped, TIME)
     assert greets(training.cluster["chief"][0]), "what waits for every task to serve waits for the chief too"
     training.kill("ps0")
-    assert training.chief.wait(TIME) == 1
+    training.chief.ends(1)
     last = training.chief.err.splitlines()[-1]
     assert last.startswith(f"tfprov: error: chief/0: lost ps/0 at {training.cluster['ps'][0]}"), training.chief.err
 
 
 def test_what_a_step_raises_ends_the_chief(counter: Callable[..., Training]) -> None:
     training = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", "--wrong")
-    assert training.chief.wait(TIME) == 1
+    training.chief.ends(1)
     assert "three were promised" in training.chief.err
 
 
@@ -237,5 +237,5 @@ def test_the_same_program_trains_alone(hosts: Hosts, tmp_path: Path, strategy: s
     program.write_text(COUNTER)
     arguments = ["--parameter_server"] if strategy == "parameter_server" else []
     alone = hosts.start(program, "--train_steps=30", *arguments)
-    assert alone.wait() == 0
+    alone.ends()
     assert sorted(whole(alone.folder / "saved")) == [20, 30]

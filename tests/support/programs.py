@@ -47,6 +47,11 @@ class Process:
         except subprocess.TimeoutExpired:
             pytest.fail(f"{self.name} did not end within {seconds} s:\n{self.out[-500:]}\n{self.err[-2000:]}")
 
+    def ends(self, code: int = 0, seconds: float = LONG) -> None:
+        """Wait for its end; fail with what it printed where its exit code is another one."""
+        ended = self.wait(seconds)
+        assert ended == code, f"{self.name} ended with {ended}:\n{self.out[-500:]}\n{self.err[-4000:]}"
+
     def until(self, seen: Callable[["Process"], object], seconds: float = LONG) -> None:
         """Wait for `seen`; fail when the task ends before."""
         deadline = time.monotonic() + seconds

@@ -12,6 +12,7 @@ import hashlib
 import json
 import operator
 import os
+import resource
 import shutil
 import sys
 import time
@@ -46,6 +47,8 @@ class Record:
     """The tests that run each line of each module, as bits; a test that a fixture serves runs what the fixture runs."""
     imported: set[str]
     """The modules that the file imports."""
+    read: set[str]
+    """All files that were read meanwhile, modules among them."""
     failed: str = ""
 
 
@@ -88,9 +91,9 @@ def _hooks(recorder: Recorder) -> object:
             recorder.seconds.append(0.0)
             recorder.fixtures[item.nodeid] = list(item.fixturenames)
             recorder.switch(item.nodeid)
-            began = sum(os.times()[:4])  # with what its child processes took
+            began = _spent()
             result = yield
-            recorder.seconds[-1] = sum(os.times()[:4]) - began
+            recorder.seconds[-1] = _spent() - began
             recorder.switch("")
             return result
 
@@ -105,6 +108,12 @@ def _hooks(recorder: Recorder) -> object:
                 recorder.switch(before)
 
     return Hooks()
+
+
+def _spent() -> float:
+    """Return the seconds of CPU time that this process and its children have taken."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def record(tree: Path, file: str) -> dict[str, Any]:
@@ -252,7 +261,9 @@ def _record(kept: dict[str, Any]) -> Record:
         path: {int(line): masks[number] for line, number in of_file.items()}
         for path, of_file in kept["masks"]["lines"].items()
     }
-    return Record(kept["tests"], kept["seconds"], kept["start"], lines, set(kept["imported"]), kept["failed"])
+    return Record(
+        kept["tests"], kept["seconds"], kept["start"], lines, set(kept["imported"]), set(kept["read"]), kept["failed"]
+    )
 
 
 def records(tree: Path, pool: Pool, say: Any, pattern: str = "*") -> dict[str, Record]:
@@ -277,5 +288,5 @@ def records(tree: Path, pool: Pool, say: Any, pattern: str = "*") -> dict[str, R
             pool.start(tree, partial(record, tree, file), _LIMIT, done)
         pool.wait()
         missing = [file for file in missing if kept[file]["failed"]]
-    empty = {"tests": [], "seconds": [], "start": 0.0, "masks": {"masks": [], "lines": {}}, "imported": []}
+    empty = {"tests": [], "seconds": [], "start": 0.0, "masks": {"masks": [], "lines": {}}, "imported": [], "read": {}}
     return {file: _record(empty | one) for file, one in sorted(kept.items())}

@@ -100,6 +100,8 @@ class Mutant:
     text: str
     lines: tuple[int, int]
     """The first and last line that are run when the mutated code is."""
+    around: tuple[int, int]
+    """The first and last line of the function that the mutated code is in, or of the code itself."""
     at_import: bool
     """Whether the mutated code runs when the module is imported."""
     names: tuple[str, ...] = ()
@@ -147,6 +149,7 @@ class _Scope:
     """Where in the file a node is."""
 
     lines: tuple[int, int] = (0, 0)
+    function: tuple[int, int] | None = None
     at_import: bool = True
     names: tuple[str, ...] = ()
     returns: ast.expr | None = None
@@ -175,7 +178,10 @@ class _Walk:
         number = self.numbers[start, kind]
         self.numbers[start, kind] += 1
         place = (node.lineno, node.col_offset, kind, number)
-        self.found.append(Mutant(self.path, *place, start, end, text, scope.lines, scope.at_import, scope.names))
+        around = scope.function or scope.lines
+        self.found.append(
+            Mutant(self.path, *place, start, end, text, scope.lines, around, scope.at_import, scope.names)
+        )
 
     def put(self, node: ast.expr, new: ast.expr | str, kind: str, scope: _Scope) -> None:
         """Add the mutant that has `new` instead of an expression, which may be within an f-string."""
@@ -248,7 +254,7 @@ class _Walk:
         if node.name == "__repr__":
             return
         called = (node.body[0].lineno, node.end_lineno or node.lineno)
-        inside = replace(scope, lines=called, at_import=False, names=(), returns=node.returns)
+        inside = replace(scope, lines=called, function=called, at_import=False, names=(), returns=node.returns)
         self.arguments(node.decorator_list, [], "", inside)
         for default in (*node.args.defaults, *node.args.kw_defaults):
             if default is not None and not isinstance(default, ast.Constant):

@@ -2,7 +2,7 @@
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.mutation.lines import Record
@@ -10,6 +10,11 @@ from tests.mutation.mutate import Mutant
 
 _FIRST = 2.0
 """Seconds of the first tests: most mutants are killed by these."""
+_EACH, _FILE = 0.003, 0.15
+"""Seconds that each test, and each further file of tests, takes besides."""
+_RARE = 200
+"""Tests that run a line: where there are more, the line says nothing of what a test is about."""
+NOTHING: Mapping[str, float] = {}
 _DEPTH = 3
 """How many steps from a name to those that are computed from it at import."""
 
@@ -76,13 +81,30 @@ def _collected(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> I
             yield from record.tests
 
 
-def _in_order(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
-    """Return the quickest tests first, and further cases of a function the later the more there are before them."""
+def _weights(known: dict[str, Record], mutant: Mutant) -> dict[str, float]:
+    """Return how rare the lines are that each test runs of the function around a mutant.
+
+    Nearly everything that is read runs the head of a check; who runs the line that complains is about the check.
+    """
+    found: dict[str, float] = defaultdict(float)
+    for line in range(mutant.around[0], mutant.around[1] + 1):
+        of_line = list(_tests(known, [(mutant.path, line)]))
+        if 0 < len(of_line) <= _RARE:
+            for test in of_line:
+                found[test] += 1 / len(of_line)
+    return found
+
+
+def _in_order(tests: Iterable[str], seconds: dict[str, float], weights: Mapping[str, float] = NOTHING) -> list[str]:
+    """Return the quickest tests first, and further cases of a function the later the more there are before them.
+
+    What runs rare lines comes before what runs those that all run.
+    """
     seen: Counter[str] = Counter()
     ranked = []
-    for test in sorted(tests, key=lambda name: (seconds[name], name)):
+    for test in sorted(tests, key=lambda name: (-weights.get(name, 0.0), seconds[name], name)):
         function = test.partition("[")[0]
-        ranked.append((seconds[test] * (1 + seen[function]), test))
+        ranked.append(((seconds[test] + _EACH) * (1 + seen[function]) / (weights.get(test, 0.0) + 1 / _RARE), test))
         seen[function] += 1
     return [test for _, test in sorted(ranked)]
 
@@ -92,22 +114,24 @@ def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) 
     own = [(mutant.path, line) for line in range(mutant.lines[0], mutant.lines[1] + 1)]
     direct = set(_tests(known, own))
     indirect: set[str] = set()
+    files: set[str] = set()
     if mutant.at_import:
         indirect = set(_tests(known, uses.of(mutant)))
         if not direct | indirect:
             anything = {(mutant.path, line) for one in known.values() for line in one.lines.get(mutant.path, {})}
             indirect = set(_tests(known, anything))
+        # Whoever imports the module may read what is changed, by whatever way.
+        files = {file for file, record in known.items() if mutant.path in record.imported}
     else:
         indirect = set(_collected(known, own))
+    if not direct | indirect:  # it may be run as a program, which nobody traces
+        files = {file for file, record in known.items() if mutant.path in record.read - record.imported}
     seconds = {test: time for one in known.values() for test, time in zip(one.tests, one.seconds, strict=True)}
-    files = {test.partition("::")[0] for test in direct | indirect}
-    if mutant.at_import:  # whoever imports the module may read what is changed, by whatever way
-        files |= {file for file, record in known.items() if mutant.path in record.imported}
+    files |= {test.partition("::")[0] for test in direct | indirect}
     nearby = {test for file in files for test in known[file].tests} - direct - indirect
-    order = [*_in_order(direct, seconds), *_in_order(indirect - direct, seconds)]
-    return _cut(order, seconds, known, budget) + _cut(
-        _in_order(nearby, seconds), seconds, known, budget if mutant.at_import else budget / 4
-    )
+    order = _in_order(direct, seconds, _weights(known, mutant)) + _in_order(indirect - direct, seconds)
+    more = budget if files and (mutant.at_import or not order) else budget / 4
+    return _cut(order, seconds, known, budget) + _cut(_in_order(nearby, seconds), seconds, known, more)
 
 
 def _cut(order: Sequence[str], seconds: dict[str, float], known: dict[str, Record], budget: float) -> list[list[str]]:
@@ -118,7 +142,7 @@ def _cut(order: Sequence[str], seconds: dict[str, float], known: dict[str, Recor
     spent = 0.0
     for test in order:
         file = test.partition("::")[0]
-        cost = seconds[test] + (0.0 if file in files else known[file].start / 4)
+        cost = seconds[test] + _EACH + (0.0 if file in files else min(_FILE, known[file].start))
         if spent + cost > budget and spent:
             continue
         files.add(file)

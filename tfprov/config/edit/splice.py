@@ -116,7 +116,7 @@ def head_end(document: Document, entry: Entry) -> int:
     value = entry.value
     if value.start == value.inner:
         return _mark(entry)
-    return value.start + len(document.text[value.start : value.inner].split("#")[0].rstrip(" "))
+    return value.start + len(document.text[value.start : value.inner].split("#")[0].rstrip())
 
 
 def _lines_of(document: Document, entry: Entry) -> tuple[int, int]:

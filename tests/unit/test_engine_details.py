@@ -1,0 +1,344 @@
+"""What verbs say and do at their edges, on hosts in memory: nothing there, nothing to do, or something in the way."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.split import INVENTORY, Notes, Split
+from tests.unit.world import Runtimes, up, world
+from tfprov.config.playbooks import read_playbook
+from tfprov.engine.checkpoints import manifest as manifests
+from tfprov.engine.checkpoints.forecast import forecast
+from tfprov.engine.checkpoints.gather import gather
+from tfprov.engine.checkpoints.unsaved import unsaved
+from tfprov.engine.context import Context
+from tfprov.engine.observe import observe, plan
+from tfprov.engine.playbook import Options, play
+from tfprov.engine.prepare import Wishes, prepare
+from tfprov.engine.report import Quiet
+from tfprov.engine.steps import RUN
+from tfprov.engine.watching.follow import follow
+from tfprov.engine.watching.progress import read_progress, tail_of
+from tfprov.engine.watching.status import status
+from tfprov.engine.watching.waiting import wait_serving
+from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreachable, Usage
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.node import Items, Mapping, Scalar, plain, secretly, visible, wrap
+from tfprov.model.playbook import Command
+from tfprov.model.state import Observation, Observed, State, describe_exit
+
+
+class Told(Notes):
+    """Keeps what is told, with the lines of logs and the progress."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.steps: list[int] = []
+
+    def log(self, source: str, line: str) -> None:
+        self.lines.append(f"{source} | {line}")
+
+    def progress(self, progress: Any) -> None:
+        self.steps.append(progress.step)
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Split:
+    made = Split(tmp_path)
+    made.report = Told()
+    made.context = replace(made.context, report=made.report, home=tmp_path)
+    return made
+
+
+def played(split: Split, text: str, **options: Any) -> list[str]:
+    book = split.target.parent / "book.yml"
+    book.write_text(text)
+    play(split.context, read_playbook(book), Options(**options))
+    return split.report.notes
+
+
+# --- states --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (None, "ended"), (0, "exited with code 0"), (3, "exited with code 3"), (129, "killed by SIGHUP (exit code 129)"),
+        (137, "killed by SIGKILL (exit code 137)"), (143, "killed by SIGTERM (exit code 143)"),
+        (139, "killed by SIGSEGV (exit code 139)"), (140, "exited with code 140"),
+    ],
+)  # fmt: skip
+def test_an_exit_code_in_words(code: int | None, text: str) -> None:
+    assert describe_exit(code) == text
+
+
+ONE = Observed("worker/0", "h1", State.EXITED, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "ending", "finished"),
+    [
+        ({"exit_code": 0}, "exited with code 0", True),
+        ({"exit_code": 0, "stopped": True}, "stopped", False),
+        ({"exit_code": 2}, "exited with code 2", False),
+        ({"exit_code": 127, "error": "no program"}, "could not start: no program", False),
+        ({"state": State.LOST}, "gone without an exit code", False),
+        ({"state": State.LOST, "error": "no program"}, "gone without an exit code", False),
+        ({"state": State.CREATED}, "created but never started", False),
+        ({"state": State.RUNNING, "exit_code": 0}, "exited with code 0", False),
+    ],
+)
+def test_how_a_container_ended(changes: dict[str, Any], ending: str, finished: bool) -> None:
+    found = replace(ONE, **changes)
+    assert (found.ending, found.finished) == (ending, finished)
+
+
+def test_every_state_of_a_task_has_its_row(split: Split) -> None:
+    states: dict[str, dict[str, Any]] = {
+        "ps/0": {"state": State.RUNNING, "started_at": 10.0, "id": "7", "restarts": 1},
+        "ps/1": {"state": State.RUNNING, "restarting": True, "last_exit": 3, "restarts": 2},
+        "worker/0": {"exit_code": 0},
+        "worker/1": {"exit_code": 2},
+    }
+    for container in split.context.wanted:
+        task = container.task
+        split.hosts[task.host].puts(replace(ONE, task=task.name, **states[task.name]))
+    split.hosts["w1"].puts(replace(ONE, task="worker/9", stopped=True))
+    rows = {row.task: row for row in status(split.context, now=25.0).rows}
+    assert {name: (row.state, row.detail, row.uptime, row.id) for name, row in rows.items()} == {
+        "ps/0": ("running", "", 15.0, "7"),
+        "ps/1": ("restarting", "ended with exit code 3", None, ""),
+        "worker/0": ("finished", "", None, ""),
+        "worker/1": ("failed", "exited with code 2", None, ""),
+        "worker/9": ("stopped", rows["worker/9"].detail, None, ""),
+    }
+    split.hosts["p0"].trouble = Unreachable("p0", "no answer")
+    rows = {row.task: row for row in status(split.context, now=25.0).rows}
+    assert (rows["ps/0"].state, rows["ps/0"].address) == ("unreachable", "p0:2222")
+
+
+def test_the_container_of_a_task_is_looked_for_on_all_hosts(split: Split) -> None:
+    seen = observe(split.runs().context)
+    found = seen.find("ps/1")
+    assert found is not None
+    assert (found.task, found.host) == ("ps/1", "p1")
+    assert seen.find("ps/2") is None
+    assert Observation({}).find("ps/1") is None
+
+
+# --- steps ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_check_says_what_each_step_would_do(split: Split) -> None:
+    steps = ["start: ", "wait: {for: serving}", "wait: {for: done}", "gather: ", "stop: ", "command: echo a b"]
+    notes = played(split, f"- {{hosts: all, tasks: [{', '.join(steps)}]}}", check=True)
+    assert [note for note in notes if not note.startswith("start: would start")] == [
+        "wait: would wait until serving",
+        "wait: would wait until done",
+        "gather: would gather the chief's new checkpoints",
+        "stop: nothing to do",
+        "command: would run echo a b",
+    ]
+    assert sum(note.startswith("start: would start") for note in notes) == 4
+    split.runs()
+    split.report.notes.clear()
+    notes = played(split, "- {hosts: all, tasks: [stop: {tasks: worker}]}", check=True)
+    assert [" ".join(note.split()) for note in notes] == [
+        "stop: would stop worker/0 on w0 (taking the cluster down)",
+        "stop: would stop worker/1 on w1 (taking the cluster down)",
+    ]
+    assert all(host.calls == [] for host in split.hosts.values())
+
+
+def test_what_a_command_prints_is_told_with_its_host_and_a_failure_ends_it(split: Split) -> None:
+    def answer(argv: Sequence[str]) -> tuple[int, str]:
+        return (3, "one\ntwo\n") if argv[0] == "fail" else (0, "three")
+
+    for host in ("p0", "p1"):
+        split.hosts[host].answer = answer
+    RUN["command"](split.context.limited(["p1"]), Command(argv=["echo"]), False)
+    assert isinstance(split.report, Told)
+    assert split.report.lines == ["p1 | three"]
+    with pytest.raises(HostError, match="p0: `fail` ended with exit code 3"):
+        RUN["command"](split.context, Command(argv=["fail"]), False)
+    assert split.report.lines == ["p1 | three", "p0 | one", "p0 | two"]
+
+
+def test_a_gather_without_a_chief_says_so_and_a_discard_gathers_nothing(split: Split) -> None:
+    RUN["gather"](split.context, None, False)
+    assert split.report.notes == ["nothing to gather: worker/0 is not there"]
+    found = gather(split.context, lambda _: {})
+    assert (found.newest, found.new, found.files) == (None, (), 0)
+    assert split.report.notes == ["nothing to gather: worker/0 is not there"] * 2
+    split.runs().saves_whole(400)
+    RUN["gather"](split.context, None, True)
+    assert not split.target.exists()
+
+
+def test_a_task_that_is_not_there_is_not_waited_for(split: Split) -> None:
+    with pytest.raises(TaskFailed, match=r"^ps/0: is not there on p0; start it with `tfprov up`"):
+        wait_serving(split.context, 5.0)
+
+
+def test_a_training_that_is_not_done_in_time_is_told(split: Split) -> None:
+    with pytest.raises(TaskFailed, match=r"^worker/0: is not done after 0\.01 s$"):
+        follow(split.runs().context, 0.01)
+
+
+# --- checkpoints ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_run_before_is_set_aside_under_a_number_of_its_own(split: Split) -> None:
+    for number in range(4):
+        split.runs(f"run-{number}").saves_whole(400 + number)
+        split.gather()
+    aside = sorted(path.name for path in split.target.parent.glob("split*") if path.is_dir())
+    assert len(aside) == 4
+    runs = {path.name: found.run for name in aside if (found := manifests.read(path := split.target.with_name(name)))}
+    assert sorted(runs.values()) == ["run-0", "run-1", "run-2", "run-3"]
+    assert runs["split"] == "run-3"
+
+
+def test_a_manifest_that_cannot_be_read_saves_nothing(split: Split) -> None:
+    split.runs().saves_whole(400)
+    split.gather()
+    chief = split.context.chief(observe(split.context))
+    assert chief is not None
+    assert unsaved(split.context, chief) is None
+    path = split.target / "manifest.json"
+    path.write_text("[")
+    with pytest.raises(GatherError, match=r"manifest.json cannot be read: .*; move the directory away"):
+        manifests.read(split.target)
+    found = unsaved(split.context, chief)
+    assert found is not None
+    assert found.prefix == "model.ckpt-400"
+
+
+def restarted(split: Split, **changes: Any) -> tuple[Context, Observation]:
+    """Return the context of a cluster whose command was changed, and what is seen of the one before."""
+    text = INVENTORY.replace("textbook.py", "other.py")
+    context = replace(world(text, (), split.hosts), target=split.target, report=split.report, **changes)
+    return context, observe(context)
+
+
+def test_the_forecast_of_a_chief_that_is_stopped_and_saves_once_more(split: Split) -> None:
+    split.runs().saves_whole(400)
+    context, seen = restarted(split)
+    assert forecast(context, plan(context, seen), seen) == (
+        "the training goes on from step 400, or later if it saves when stopped"
+    )
+    ps = plan(context, seen).only(lambda action: action.subject.startswith("ps/"))
+    assert forecast(context, ps, seen) == "the training goes on from step 400"
+    assert forecast(context, ps.only(lambda action: action.kind == "stop"), seen) is None
+
+
+def test_a_gathered_checkpoint_that_cannot_be_read_is_in_the_way_of_a_resume_only(split: Split) -> None:
+    split.runs().saves_whole(400)
+    split.gather()
+    (split.target / "manifest.json").write_text("[")
+    context, seen = restarted(split)
+    assert forecast(context, plan(context, seen), seen) == (
+        "the training goes on from step 400, or later if it saves when stopped"
+    )
+    context, seen = restarted(split, resume=True)
+    with pytest.raises(GatherError, match=r"manifest.json cannot be read"):
+        forecast(context, plan(context, seen), seen)
+
+
+def test_there_is_no_progress_without_a_chief_or_its_host(split: Split) -> None:
+    seen = observe(split.context)
+    assert read_progress(split.context, seen) is None
+    seen = observe(split.runs().context)
+    assert read_progress(split.context, seen) is None
+    split.hosts["w0"].saves("worker/0", "events.out.tfevents.1.w0", b"")
+    assert read_progress(split.context, seen) is None
+    split.hosts["w0"].trouble = HostError("w0", "its engine does not answer")
+    assert read_progress(split.context, seen) is None
+
+
+def test_only_the_end_of_a_file_is_fetched(split: Split) -> None:
+    split.runs()
+    split.hosts["w0"].saves("worker/0", "log", bytes(range(200)))
+    with tail_of(split.hosts["w0"], "worker/0", "log", 200) as file:
+        assert (file.readable(), file.seekable(), file.writable()) == (True, True, False)
+        assert file.seek(-10, io.SEEK_END) == 190
+        assert file.read(4) == bytes(range(190, 194))
+        assert file.seek(2, io.SEEK_CUR) == 196
+        assert file.read(100) == bytes(range(196, 200))
+        assert file.read(1) == b""
+        assert file.seek(-500, io.SEEK_CUR) == 0
+        assert file.read(3) == bytes(range(3))
+    split.hosts["w0"].saves("worker/0", "log", bytes(range(100)))  # it became shorter since it was listed
+    with tail_of(split.hosts["w0"], "worker/0", "log", 200) as file:
+        assert file.read(300) == bytes(range(100))
+
+
+# --- preparing -----------------------------------------------------------------------------------------------------------
+
+
+def test_another_runtime_while_there_are_tasks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    path = Path("inventory.yml")
+    path.write_text("all: {vars: {tfprov: {cluster: lab, command: [python]}}}\nworker: {hosts: {localhost: }}\n")
+    context = prepare(path, (), Quiet(), Wishes())
+    assert set(context.runtimes) == {"localhost"}
+    (context.home / "hosts" / "gone" / "tasks" / "worker-0").mkdir(parents=True)
+    context = prepare(path, (), Quiet(), Wishes(forks=3, resume=True))
+    assert (set(context.runtimes), set(context.left)) == ({"localhost", "gone"}, {"gone"})
+    assert (context.forks, context.resume, context.hosts) == (3, True, None)
+    assert prepare(path, (), Quiet(), Wishes(limit="worker")).hosts == frozenset({"localhost"})
+    image = path.read_text().replace("command:", "image: {name: 'x:1'}, command:")
+    path.write_text(image)
+    with pytest.raises(Usage) as raised:
+        prepare(path, (), Quiet(), Wishes())
+    said = "cluster lab still has tasks under `runtime: process`; take it down with `runtime: process` first"
+    assert str(raised.value) == said
+
+
+# --- nodes ---------------------------------------------------------------------------------------------------------------
+
+
+def test_computed_values_are_nodes_at_one_place_and_secrets_stay_hidden() -> None:
+    at = Position("-e")
+    data = {"a": [1, "x", None, (True,)], 2: {}}
+    node = wrap(data, at)
+    assert isinstance(node, Mapping)
+    assert plain(node) == {"a": [1, "x", None, [True]], "2": {}}
+    assert isinstance(node.entries["a"], Items)
+    assert node.entries["a"].items[0] == Scalar(1, at, "1", quoted=True)
+    assert (node.at, node.keys["2"].data, node.key_at("2")) == (at, 2, at)
+    assert visible(node) == plain(node)
+    secret = secretly(node)
+    assert plain(secret) == plain(node)
+    hidden = visible(secret)
+    assert hidden["a"][0] == hidden["a"][3][0] != 1
+    assert "x" not in str(hidden)
+
+
+def test_a_lost_host_is_named_where_a_task_may_be(split: Split) -> None:
+    split.runs()
+    split.hosts["w0"].trouble = Unreachable("w0", "no answer")
+    seen = observe(split.context, tolerant=True)
+    with pytest.raises(Unreachable, match="w0: no answer"):
+        split.context.runtime_of("worker/0", seen)
+    with pytest.raises(Usage, match="no task `worker/9` in cluster split"):
+        split.context.runtime_of("worker/9", seen)
+    runtime, found = split.context.runtime_of("ps/1", seen)
+    assert isinstance(runtime, MemoryRuntime)
+    assert (runtime.host, found.task) == ("p1", "ps/1")
+
+
+def test_hosts_in_memory_start_what_is_planned(split: Split) -> None:
+    hosts: Runtimes = split.hosts
+    _, outcome = up(split.context)
+    outcome.check()
+    assert {name: host.calls for name, host in hosts.items()} == {
+        "p0": ["start ps/0"], "p1": ["start ps/1"], "w0": ["start worker/0"], "w1": ["start worker/1"],
+    }  # fmt: skip

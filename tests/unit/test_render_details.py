@@ -1,0 +1,248 @@
+"""What a target refuses, and what it says of its own files when it reads them once more."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.rendered import files_of, objects_of, of_kind
+from tests.unit.test_render_base import filled
+from tfprov.errors import InvalidInput, TfprovError, Usage
+from tfprov.planning.text import counted, readable
+from tfprov.render import output
+from tfprov.render.compose_service import size
+from tfprov.render.naming import dns_1123, subdomain
+from tfprov.render.quoting import Unquoted, as_json, inset
+from tfprov.render.target import find_target
+
+INVENTORY = """
+all: {{vars: {{tfprov: {{cluster: lab, image: {{name: "x:1"}}, command: [python, x.py]{settings}}}}}}}
+ps: {{hosts: {{h1: {{ansible_host: 10.0.0.1}}}}}}
+worker: {{hosts: {{h2: {{ansible_host: 10.0.0.2}}, h3: {{ansible_host: 10.0.0.3}}}}}}
+{more}
+"""
+
+
+def inventory(settings: str = "", more: str = "") -> str:
+    return INVENTORY.format(settings=f", {settings}" if settings else "", more=more)
+
+
+def refused(target: str, text: str, *given: str) -> list[str]:
+    with pytest.raises(InvalidInput) as raised:
+        files_of(text, target, *given)
+    return [str(problem) for problem in raised.value.problems]
+
+
+# --- the files, read once more -----------------------------------------------------------------------------------------
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
+APP: dict[str, Any] = {"id": "/lab/ps-0", "cmd": "python", "container": {"docker": {"image": "x:1"}}}
+
+
+REFUSED = [
+    ("kubernetes", f"{POD}---\n{POD}", "two objects are Pod a"),
+    ("kubernetes", "[1]", "a document that is no Kubernetes object"),
+    ("kubernetes", POD.replace("apiVersion: v1\n", ""), "a document that is no Kubernetes object"),
+    ("kubernetes", POD.replace("{name: a}", "{}"), "a document that is no Kubernetes object"),
+    ("kubernetes", POD.replace("{name: a}", "a"), "a document that is no Kubernetes object"),
+    ("kubernetes", POD.replace("Pod", "1"), "a document that is no Kubernetes object"),
+    ("compose", "services: {}\n", "has no services"),
+    ("compose", "volumes: {}\n", "has no services"),
+    ("compose", "[1]\n", "has no services"),
+    ("compose", "services: {a: 1}\n", "the service `a` is none"),
+    ("compose", 'services: {"a b": {image: x, entrypoint: [a]}}\n', "the service `a b` is none"),
+    ("compose", "services: {a: {entrypoint: [a]}}\n", "the service `a` has no `image`"),
+    ("compose", "services: {a: {image: x}}\n", "the service `a` has no `entrypoint`"),
+    ("marathon", json.dumps({"apps": [APP, APP]}), "has two apps with one id"),
+    ("marathon", json.dumps({"apps": [APP | {"cmd": ""}]}), "the app /lab/ps-0 has no image or no command"),
+    (
+        "marathon",
+        json.dumps({"apps": [APP | {"container": {"docker": {"image": ""}}}]}),
+        "the app /lab/ps-0 has no image or no command",
+    ),
+    ("slurm", "#!/bin/sh\n", "must begin with `#!/bin/bash`"),
+    ("slurm", "#!/bin/bash\n" + "#" * (4 << 20), "is longer than the 4 MiB that Slurm takes"),
+    ("swarm", "version: '2'\nservices: {a: {image: x, entrypoint: [a]}}\n", "reads version 3"),
+]
+
+
+@pytest.mark.parametrize(("target", "text", "said"), REFUSED, ids=range(len(REFUSED)))
+def test_a_file_that_its_engine_would_not_take_is_told(target: str, text: str, said: str) -> None:
+    found = find_target(target)
+    (name,) = files_of(inventory(), target, *(("claim=c",) if target == "kubernetes" else ()))
+    with pytest.raises(ValueError, match=f"{re.escape(name)}.*{re.escape(said)}"):
+        found.check({name: text})
+
+
+TAKEN = [
+    ("kubernetes", f"{POD}---\n{POD.replace('a}', 'b}')}---\n{POD.replace('Pod', 'Job')}"),
+    ("compose", "services: {a: {image: x, entrypoint: [a]}, b.c-d_2: {image: x, entrypoint: [a]}}\n"),
+    ("marathon", json.dumps({"apps": [APP, APP | {"id": "/lab/ps-1"}]})),
+    ("slurm", "#!/bin/bash\n" + "#" * ((4 << 20) - 12)),
+]
+
+
+@pytest.mark.parametrize(("target", "text"), TAKEN, ids=range(len(TAKEN)))
+def test_a_file_that_its_engine_takes_is_left_alone(target: str, text: str) -> None:
+    (name,) = files_of(inventory(), target, *(("claim=c",) if target == "kubernetes" else ()))
+    find_target(target).check({name: text})
+
+
+def test_a_fault_of_a_shipped_template_is_tfprovs_and_one_of_the_users_is_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Unquoted, match="`inset` is for what a macro has written"):
+        inset("text", 2)  # type: ignore[arg-type]
+    with pytest.raises(Unquoted, match="a set is no value that can be written"):
+        as_json({1, 2})
+    with pytest.raises(InvalidInput, match="a set is no value that can be written"):
+        filled(tmp_path, "{{ x | json }}", x={1, 2})
+
+
+# --- what cannot be rendered ---------------------------------------------------------------------------------------------
+
+
+def test_two_options_that_say_two_things_are_refused() -> None:
+    for pair in (("claim=a", "storage_class=b"), ("data_claim=a", "data_path=/b")):
+        names = [one.partition("=")[0] for one in pair]
+        with pytest.raises(Usage) as raised:
+            files_of(inventory(), "kubernetes", *pair)
+        assert str(raised.value) == f"`--set {names[0]}` and `--set {names[1]}` say two things; give one of them"
+        for one in pair:
+            files_of(inventory(), "kubernetes", *({one, "claim=c"} if one.startswith("data") else {one}))
+
+
+LOCAL = """
+all: {vars: {tfprov: {cluster: lab, image: {name: "x:1"}, command: [python, x.py], data: {path: %s, to: /sets}}}}
+worker: {hosts: {localhost: }}
+"""
+
+
+def test_data_beside_the_inventory_is_refused_where_no_node_has_it() -> None:
+    [said] = refused("kubernetes", LOCAL % "sets", "claim=c")
+    assert said.partition(": error: ")[0] == "inventory.yml:2:91"
+    assert said.partition(": error: ")[2] == (
+        "`data.path` is on this machine, and not on the cluster's nodes; "
+        "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
+    )
+    for option in ("data_claim=d", "data_path=/d"):
+        files_of(LOCAL % "sets", "kubernetes", "claim=c", option)
+    files_of(LOCAL % "/sets", "kubernetes", "claim=c")
+    for target in ("swarm", "marathon"):
+        [said] = refused(target, LOCAL % "sets")
+        assert "`data.path` must be an absolute path: it is one of " in said
+        assert said.endswith("; for example `path: /data/mnist`")
+        files_of(LOCAL % "/sets", target)
+
+
+def test_readers_of_checkpoints_need_a_place_that_they_share() -> None:
+    text = inventory(more="evaluator: {hosts: {h2: }}\ntensorboard: {hosts: {h2: }}")
+    told = [
+        f"the {role} cannot read the chief's checkpoints with `--set storage=none`; give a size, such as "
+        f"`--set storage=10Gi`, or remove the {role}"
+        for role in ("evaluator", "tensorboard")
+    ]
+    assert [one.partition(" error: ")[2] for one in refused("kubernetes", text, "storage=none")] == told
+    files_of(text, "kubernetes", "storage=10Gi")
+    files_of(text, "kubernetes", "storage=none", "claim=c")
+
+
+def test_data_of_the_nodes_is_mounted_from_there() -> None:
+    text = inventory("data: {path: /sets, to: /data}")
+    [group] = (json.loads(one) for one in files_of(text, "marathon").values())
+    volumes = {app["id"].rpartition("/")[2]: app["container"].get("volumes", []) for app in group["apps"]}
+    assert all(
+        ({"hostPath": "/sets", "containerPath": "/data", "mode": "RO"} in found) == ("worker" in name)
+        for name, found in volumes.items()
+    )
+    pods = of_kind(objects_of(text, "kubernetes", "claim=c", "data_path=/nodes"), "StatefulSet", "Job", "Deployment")
+    assert "/nodes" in json.dumps(pods)
+
+
+def test_slurm_carries_one_code_and_mounts_a_directory_where_it_is() -> None:
+    several = inventory("code: ./a", "gpu: {vars: {tfprov: {code: ./b}}, hosts: {h2: }}")
+    [said] = refused("slurm", several)
+    assert said.endswith(
+        ": error: one script carries one `code`, and the roles have several; give all of them the same"
+    )
+    files_of(several, "slurm", "code=image")
+    text = inventory("mounts: [{source: /a, target: /a}, {source: /a, target: /b}]")
+    [said] = refused("slurm", text, "container=none")
+    assert said.partition(" error: ")[2] == (
+        "`mounts[1]`: without containers a directory is where it is, at /a; give it that `target`, or remove it"
+    )
+    files_of(text, "slurm")
+    for mount in ('{source: "/a,b", target: /a}', '{source: /a, target: "/a:b"}'):
+        [said] = refused("slurm", inventory(f"mounts: [{mount}]"), "container=apptainer")
+        assert said.partition(" error: ")[2] == (
+            "`mounts[0]` has a `:` or `,`, which apptainer takes for the end of a path; choose another path"
+        )
+
+
+def test_several_files_need_a_directory(tmp_path: Path) -> None:
+    there = tmp_path / "file"
+    there.write_text("before")
+    with pytest.raises(Usage) as raised:
+        list(output.write({"a": "1", "b": "2"}, there))
+    assert str(raised.value) == f"{there} is a file, and there are 2 to write; give `-o` a directory"
+    assert there.read_text() == "before"
+    assert list(output.write({"a": "1", "b": "2"}, tmp_path / "new")) == [
+        tmp_path / "new" / "a",
+        tmp_path / "new" / "b",
+    ]
+    assert list(output.write({"a": "1"}, there)) == [there]
+    assert there.read_text() == "1"
+    with pytest.raises(Usage, match="cannot be written: File exists; choose another place with `-o`"):
+        list(output.write({"a": "1"}, there / "below"))
+
+
+# --- words ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (3 << 30, "3g"), (1 << 30, "1g"), ((1 << 30) + (1 << 20), "1025m"), (5 << 20, "5m"), (7 << 10, "7k"),
+        (1025, "1025b"), (1023, "1023b"),
+    ],
+)  # fmt: skip
+def test_an_amount_for_compose_is_in_the_largest_unit_that_says_it_exactly(amount: int, text: str) -> None:
+    assert size(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0, "0 B"), (1, "1 B"), (999, "999 B"), (1000, "1.0 kB"), (1550, "1.6 kB"), (999_900, "999.9 kB"),
+        (1_000_000, "1.0 MB"), (2_500_000_000, "2.5 GB"), (10**12, "1.0 TB"), (5 * 10**15, "5000.0 TB"),
+    ],
+)  # fmt: skip
+def test_an_amount_for_people_has_one_to_three_digits_before_the_point(amount: float, text: str) -> None:
+    assert readable(amount) == text
+
+
+def test_only_one_is_singular() -> None:
+    assert [counted(number, "shard") for number in (0, 1, 2)] == ["0 shards", "1 shard", "2 shards"]
+
+
+@pytest.mark.parametrize("name", ["a", "a-b", "0", "a" * 63])
+def test_a_name_of_an_object(name: str) -> None:
+    assert dns_1123(name) == name
+    assert subdomain(f"{name}.b") == f"{name}.b"
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a_b"])
+def test_what_is_no_name_of_an_object(name: str) -> None:
+    with pytest.raises(ValueError, match="lower-case letters, digits and `-`, at most 63"):
+        dns_1123(name)
+    with pytest.raises(ValueError, match="a name of lower-case letters, digits, `-` and"):
+        subdomain(f"a.{name}")
+
+
+def test_a_name_of_an_object_is_not_too_long() -> None:
+    assert subdomain(".".join(["a" * 61] * 4 + ["abcde"])) != ""
+    with pytest.raises(ValueError, match="a name of lower-case letters"):
+        subdomain(".".join(["a" * 61] * 4 + ["abcdef"]))
+    assert issubclass(InvalidInput, TfprovError)

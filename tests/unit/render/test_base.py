@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.support.door import SMALLEST, tell, write_files
 from tests.support.examples import examples
 from tests.support.paths import ROOT
+from tests.support.render_options import filled
 from tests.support.rendered import files_of, objects_of
 from tfprov.cli.render import render_command
 from tfprov.errors import InvalidInput, Usage
@@ -119,11 +120,6 @@ def test_kubernetes_reads_no_variable_where_a_user_wrote_a_dollar(word: str) -> 
 
 
 # -- templates --------------------------------------------------------------------------------------------------------
-
-
-def filled(directory: Path, template: str, **values: object) -> str:
-    (directory / "kubernetes.yml.j2").write_text(template)
-    return fill({"out": "kubernetes.yml.j2"}, values, directory)["out"]
 
 
 def test_a_template_of_the_users_own_is_used(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.split import INVENTORY, Notes, Split
-from tests.unit.world import Runtimes, up, world
+from tests.support.split import INVENTORY, Notes, Split
+from tests.support.world import Runtimes, up, world
 from tfprov.config.playbooks import read_playbook
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.forecast import forecast

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.rendered import files_of, objects_of, of_kind
-from tests.unit.test_render_base import filled
+from tests.support.render_options import filled
+from tests.support.rendered import files_of, objects_of, of_kind
 from tfprov.errors import InvalidInput, TfprovError, Usage
 from tfprov.planning.text import counted, readable
 from tfprov.render import output

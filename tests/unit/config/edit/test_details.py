@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.door import Told, tell
+from tests.support.door import Told, tell
 from tfprov.config.edit.check import NOT_MADE, caused, written_lines
 from tfprov.config.edit.hosts import groups
 from tfprov.config.edit.text import read_source

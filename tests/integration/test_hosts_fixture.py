@@ -154,7 +154,9 @@ def test_a_host_on_which_something_else_was_changed_is_not_called_reset(lab: Lab
         host.run("sh", "-c", change)
         assert not host.reset(), change
         host.run("sh", "-c", back)
-        assert host.reset(), back
+        assert host.reset(), (
+            f"{back}: {'its disk is another one' if host.engine_answers() else 'its engine does not answer'}"
+        )
     host.disturbed = True
     host.run("sh", "-c", next(iter(CHANGES)))
     lab.restore()

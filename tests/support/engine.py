@@ -141,7 +141,7 @@ class Engine:
 def answers(path: Path) -> bool:
     """Whether an engine listens on the socket at `path`; the SDK's client cannot even be made before one does."""
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(5)
+        probe.settimeout(60)  # one that is not there refuses at once; one on a busy machine takes its time
         try:
             probe.connect(str(path))
             probe.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")

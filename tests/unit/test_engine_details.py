@@ -30,6 +30,7 @@ from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.node import Items, Mapping, Scalar, plain, secretly, visible, wrap
 from tfprov.model.playbook import Command
 from tfprov.model.state import Observation, Observed, State, describe_exit
+from tfprov.wiring import STRATEGY_VARIABLE
 
 
 class Told(Notes):
@@ -342,3 +343,20 @@ def test_hosts_in_memory_start_what_is_planned(split: Split) -> None:
     assert {name: host.calls for name, host in hosts.items()} == {
         "p0": ["start ps/0"], "p1": ["start ps/1"], "w0": ["start worker/0"], "w1": ["start worker/1"],
     }  # fmt: skip
+
+
+def test_the_forecast_of_a_dead_chief_counts_on_the_ps_that_run_on_untouched(split: Split) -> None:
+    split.runs().saves_whole(400)
+    split.hosts["w0"].exits("worker/0", 1)
+    goes_on = "the training goes on from step 400"
+    kept = f"{goes_on}, or later with the model that its ps kept"
+    seen = observe(split.context)
+    assert forecast(split.context, plan(split.context, seen), seen) == kept
+    env = {STRATEGY_VARIABLE: "parameter_server"}
+    alone = replace(split.context, wanted=tuple(replace(one, env=env) for one in split.context.wanted))
+    assert forecast(alone, plan(split.context, seen), seen) == goes_on
+    touched = restarted(split)[0]
+    assert forecast(touched, plan(touched, seen), seen) == goes_on, "all ps are started anew"
+    split.hosts["p1"].exits("ps/1", 1)
+    seen = observe(split.context)
+    assert forecast(split.context, plan(split.context, seen), seen) == goes_on

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.rendered import files_of
+from tfprov.errors import Usage
+from tfprov.render.options import settle
+from tfprov.render.rendering import options_of
+from tfprov.render.target import TARGETS, Target, find_target
 from tfprov.runtime import until
 
 CASES = Path(__file__).parents[1] / "cases" / "render"
@@ -71,6 +75,7 @@ RENDERED = {
     "feed-compose": (FEED, "compose", ()),
     "feed-kubernetes": (FEED, "kubernetes", ("storage=none", "code=image")),
 }
+OPTIONS = "options"
 PROGRAM = "(here stands tfprov/runtime/until.py)"
 """The program that ends with the training is a file of its own, with tests of its own."""
 
@@ -91,13 +96,33 @@ def shown(inventory: str, target: str, options: tuple[str, ...]) -> str:
     return "".join(f"=== {name}\n{text}" for name, text in rendered(inventory, target, options))
 
 
+def options(target: Target) -> Iterator[str]:
+    """Yield what can be set for a target, each with its default and with what is said of something that it cannot be."""
+    known = options_of(target)
+    for name, option in known.items():
+        yield f"{name} = {option.default!r}: {option.help}"
+        try:
+            settle(target.name, known, [f"{name}= \n "])
+        except Usage as error:
+            yield f"  {error}"
+
+
+def all_options() -> str:
+    lines = (line for name in sorted(TARGETS) for line in (f"=== {name}", *options(find_target(name))))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_every_option_is_what_it_was() -> None:
+    assert all_options() == (CASES / f"{OPTIONS}.txt").read_text()
+
+
 @pytest.mark.parametrize("name", RENDERED)
 def test_a_target_renders_what_it_did(name: str) -> None:
     assert shown(*RENDERED[name]) == (CASES / f"{name}.txt").read_text()
 
 
 def test_there_is_no_other_case() -> None:
-    assert {path.stem for path in CASES.iterdir()} == set(RENDERED)
+    assert {path.stem for path in CASES.iterdir()} == {OPTIONS, *RENDERED}
 
 
 def test_the_program_that_ends_with_the_training_is_there_where_somebody_runs_it() -> None:
@@ -110,3 +135,4 @@ if __name__ == "__main__":
     CASES.mkdir(exist_ok=True)
     for case, asked in RENDERED.items():
         (CASES / f"{case}.txt").write_text(shown(*asked))
+    (CASES / f"{OPTIONS}.txt").write_text(all_options())

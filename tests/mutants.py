@@ -185,18 +185,16 @@ class Run:
         say(f"the control: {len(names)} tests in {len(by_file)} files, without a mutant")
         failed: list[str] = []
 
-        def done(file: str, result: Any) -> None:
+        def done(result: Any) -> None:
             if not isinstance(result, dict) or result["failed"]:
-                failed.append(f"{file}: {result}")
+                failed.append(f"{result['failed']}\n{result['why']}" if isinstance(result, dict) else str(result))
 
-        for file, chosen in sorted(by_file.items(), key=lambda item: -self.expected(item[1])):
-            limit = _SLOWER * self.expected(chosen) + _MORE
-            self.pool.start(
-                self.template,
-                partial(run_tests, chosen, self.tests_of(chosen), dict.fromkeys(chosen, limit)),
-                limit,
-                partial(done, file),
-            )
+        ordered = sorted(by_file.values(), key=self.expected)
+        for number in range(min(self.pool.jobs, len(ordered))):
+            part = [name for of_file in ordered[number :: self.pool.jobs] for name in of_file]
+            limit = _SLOWER * self.expected(part) + _MORE
+            work = partial(run_tests, part, self.tests_of(part), dict.fromkeys(part, limit))
+            self.pool.start(self.template, work, limit, done)
         self.pool.wait()
         if failed:
             raise Void("\n".join(["the control fails:", *failed]))

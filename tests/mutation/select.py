@@ -1,6 +1,7 @@
 """Which tests are run for a mutant, and in which order."""
 
 import ast
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,12 +9,14 @@ from pathlib import Path
 from tests.mutation.lines import Record
 from tests.mutation.mutate import Mutant
 
-_FIRST = 2.0
+_FIRST = 1.0
 """Seconds of the first tests: most mutants are killed by these."""
 _EACH, _FILE = 0.003, 0.15
 """Seconds that each test, and each further file of tests, takes besides."""
 _RARE = 200
 """Tests that run a line: where there are more, the line says nothing of what a test is about."""
+_MEANT = 3
+"""Functions of one name: where there are more, the name does not say which of them is called."""
 NOTHING: Mapping[str, float] = {}
 _DEPTH = 3
 """How many steps from a name to those that are computed from it at import."""
@@ -24,10 +27,15 @@ class Uses:
 
     def __init__(self, tree: Path) -> None:
         self.lines: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        self.functions: dict[str, list[tuple[str, int, int]]] = defaultdict(list)
+        """Where the functions and methods of a name are, from their first line to their last."""
+        self.texts: dict[str, list[str]] = {}
         self.given: dict[tuple[str, int], str] = {}
         """The names that a line gives values to at import."""
         for path in sorted((tree / "tfprov").rglob("*.py")):
-            self._read(path.relative_to(tree).as_posix(), ast.parse(path.read_bytes()))
+            name = path.relative_to(tree).as_posix()
+            self.texts[name] = path.read_text().splitlines()
+            self._read(name, ast.parse(path.read_bytes()))
 
     def _read(self, path: str, module: ast.Module) -> None:
         for node in ast.walk(module):
@@ -36,6 +44,8 @@ class Uses:
                     self.lines[name].add((path, node.lineno))
                 case ast.keyword(arg=str() as name):
                     self.lines[name].add((path, node.lineno))
+                case ast.FunctionDef(name=name):
+                    self.functions[name].append((path, node.body[0].lineno, node.end_lineno or node.lineno))
         for statement in module.body:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
             if isinstance(target, ast.Name):
@@ -54,6 +64,16 @@ class Uses:
             } - found
             found |= new
             names = {self.given[place] for place in new if place in self.given}
+        return found
+
+    def around(self, mutant: Mutant) -> set[tuple[str, int]]:
+        """Return the lines of the function that a mutant is in, and of those that are called where it is."""
+        found = {(mutant.path, line) for line in range(mutant.around[0], mutant.around[1] + 1)}
+        text = " ".join(self.texts[mutant.path][mutant.lines[0] - 1 : mutant.lines[1]]) if not mutant.at_import else ""
+        for name in set(re.findall(r"\w+", text)):
+            places = self.functions.get(name, [])
+            for path, first, last in places if len(places) <= _MEANT else []:
+                found |= {(path, line) for line in range(first, last + 1)}
         return found
 
 
@@ -81,14 +101,14 @@ def _collected(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> I
             yield from record.tests
 
 
-def _weights(known: dict[str, Record], mutant: Mutant) -> dict[str, float]:
-    """Return how rare the lines are that each test runs of the function around a mutant.
+def _weights(known: dict[str, Record], places: Iterable[tuple[str, int]]) -> dict[str, float]:
+    """Return how rare the lines are that each test runs of those around a mutant.
 
     Nearly everything that is read runs the head of a check; who runs the line that complains is about the check.
     """
     found: dict[str, float] = defaultdict(float)
-    for line in range(mutant.around[0], mutant.around[1] + 1):
-        of_line = list(_tests(known, [(mutant.path, line)]))
+    for place in places:
+        of_line = list(_tests(known, [place]))
         if 0 < len(of_line) <= _RARE:
             for test in of_line:
                 found[test] += 1 / len(of_line)
@@ -129,7 +149,7 @@ def stages(mutant: Mutant, known: dict[str, Record], uses: Uses, budget: float) 
     seconds = {test: time for one in known.values() for test, time in zip(one.tests, one.seconds, strict=True)}
     files |= {test.partition("::")[0] for test in direct | indirect}
     nearby = {test for file in files for test in known[file].tests} - direct - indirect
-    order = _in_order(direct, seconds, _weights(known, mutant)) + _in_order(indirect - direct, seconds)
+    order = _in_order(direct, seconds, _weights(known, uses.around(mutant))) + _in_order(indirect - direct, seconds)
     more = budget if files and (mutant.at_import or not order) else budget / 4
     return _cut(order, seconds, known, budget) + _cut(_in_order(nearby, seconds), seconds, known, more)
 

@@ -198,3 +198,10 @@ def test_tensorboard_writes_the_same_bytes(tensorboard: Any, records: list[bytes
         writer.write(data)
 
     assert stream.getvalue() == written(records)
+
+
+@pytest.mark.parametrize("length", [2047, 2048, 2049, 2304, 5000])
+def test_long_data_of_all_bytes_has_the_crc_of_its_bytes(length: int) -> None:
+    data = (bytes(range(256)) * 20)[:length]
+    assert crc32c(data) == crc_by_the_bit(data)
+    assert crc32c(data[::-1]) == crc_by_the_bit(data[::-1])

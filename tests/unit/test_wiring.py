@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from tfprov.wiring import (
     FLAGS,
+    FLAGS_VARIABLE,
     OUTSIDE,
+    STRATEGY_VARIABLE,
     Wiring,
     WiringError,
     from_flags,
@@ -215,3 +217,9 @@ def test_the_names_of_flags_are_the_same_text_in_whatever_order_they_came() -> N
     text = '{"job_name": "role", "ps_hosts": "servers", "worker_hosts": "workers"}'
     assert to_names(names) == to_names(dict(reversed(names.items()))) == text
     assert from_names(text) == names
+
+
+def test_what_programs_and_other_versions_read_keeps_its_names() -> None:
+    assert (FLAGS_VARIABLE, STRATEGY_VARIABLE) == ("TFPROV_FLAGS", "TFPROV_STRATEGY")
+    assert FLAGS == ("job_name", "task_index", "ps_hosts", "worker_hosts")
+    assert OUTSIDE == ("evaluator", "tensorboard", "dispatcher", "data_worker")

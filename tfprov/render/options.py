@@ -99,7 +99,9 @@ def image(value: str) -> str:
     try:
         return reference(value)
     except Wrong as error:
-        raise ValueError(str(error).removeprefix("must be ") or "the name of an image in a registry") from None
+        what = str(error)
+        is_form = what.startswith("must be ")
+        raise ValueError(what.removeprefix("must be ") if is_form else "the name of an image in a registry") from None
 
 
 def settle(target: str, options: Mapping[str, Option], given: Sequence[str]) -> Values:

@@ -17,6 +17,7 @@ from tfprov.delivery.holdings import heeded, held, layers_held, tag, tagged, unt
 from tfprov.delivery.layout import Layout
 from tfprov.delivery.recipe import Recipe
 from tfprov.delivery.saved import saved
+from tfprov.delivery.stages import REPOSITORY, remove, tidy
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.engine_errors import engine_errors
 
@@ -261,3 +262,33 @@ def test_when_an_image_was_named_is_told_by_the_engines_clock(facts: dict[str, A
 
 def test_an_image_that_is_not_there_was_never_named() -> None:
     assert tagged(engine(inspect_image=fails(docker.errors.ImageNotFound("no such image"))), "x") == NEVER
+
+
+def test_names_of_the_way_are_taken_away_and_others_stay(tmp_path: Path) -> None:
+    image = loaded(Layout(tmp_path))
+    own = f"127.0.0.1:5000/{REPOSITORY}@sha256:1"
+    digests = [own, "127.0.0.1:5000/train@sha256:1", f"registry.example.com/{REPOSITORY}@sha256:1", own + "2"]
+    gone: list[str] = []
+
+    def there(**facts: Any) -> Any:
+        def inspect(name: str) -> dict[str, Any]:
+            if name not in (image.id, image.manifest.digest):
+                raise docker.errors.ImageNotFound("no such image")
+            return {"Id": "sha256:7", **facts}
+
+        return engine(inspect_image=inspect, remove_image=lambda name, noprune: gone.append(name))
+
+    tidy(there(RepoDigests=digests), image)
+    assert gone == [own, own + "2"]
+    gone.clear()
+    for facts, removed in (
+        ({"RepoTags": ["x:1"]}, []),
+        ({"RepoTags": [], "RepoDigests": None}, ["sha256:7"]),
+        ({"RepoTags": None, "RepoDigests": [own]}, [own, "sha256:7"]),
+    ):
+        remove(there(**facts), image)
+        assert gone == removed
+        gone.clear()
+    missing = engine(inspect_image=fails(docker.errors.ImageNotFound("no such image")))
+    tidy(missing, image)
+    remove(missing, image)

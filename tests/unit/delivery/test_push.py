@@ -342,3 +342,12 @@ def test_what_is_not_understood_is_told_as_it_was_said() -> None:
 def test_a_name_without_a_registry_is_dockers_own() -> None:
     for name in ("python", "team/linear:1"):
         assert "docker login docker.io" in meaning(name, "unauthorized: authentication required")[1]
+
+
+def test_some_room_stays_free_for_what_the_engine_writes_besides() -> None:
+    def free(kibibytes: int) -> tuple[int, str]:
+        return 0, f"Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda 9 1 {kibibytes} 50% /\n"
+
+    check_room("h1", "/", 1024, lambda _: free(8 * 1024 + 1))
+    with pytest.raises(HostError, match=r"h1: no room for the image: it needs 8\.0 MiB, 8\.0 MiB is free in /"):
+        check_room("h1", "/", 1024, lambda _: free(8 * 1024))

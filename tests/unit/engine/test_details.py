@@ -14,6 +14,8 @@ from tfprov.config.playbooks import read_playbook
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import gather
+from tfprov.engine.checkpoints.resume import resuming
+from tfprov.engine.checkpoints.runs import known_run
 from tfprov.engine.checkpoints.unsaved import unsaved
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
@@ -28,8 +30,9 @@ from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreachable, Usage
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.node import Items, Mapping, Scalar, plain, secretly, visible, wrap
-from tfprov.model.playbook import Command
+from tfprov.model.playbook import Command, Stop
 from tfprov.model.state import Observation, Observed, State, describe_exit
+from tfprov.wiring import STRATEGY_VARIABLE
 
 
 class Told(Notes):
@@ -342,3 +345,59 @@ def test_hosts_in_memory_start_what_is_planned(split: Split) -> None:
     assert {name: host.calls for name, host in hosts.items()} == {
         "p0": ["start ps/0"], "p1": ["start ps/1"], "w0": ["start worker/0"], "w1": ["start worker/1"],
     }  # fmt: skip
+
+
+def test_the_forecast_of_a_dead_chief_counts_on_the_ps_that_run_on_untouched(split: Split) -> None:
+    split.runs().saves_whole(400)
+    split.hosts["w0"].exits("worker/0", 1)
+    goes_on = "the training goes on from step 400"
+    kept = f"{goes_on}, or later with the model that its ps kept"
+    seen = observe(split.context)
+    assert forecast(split.context, plan(split.context, seen), seen) == kept
+    env = {STRATEGY_VARIABLE: "parameter_server"}
+    alone = replace(split.context, wanted=tuple(replace(one, env=env) for one in split.context.wanted))
+    assert forecast(alone, plan(split.context, seen), seen) == goes_on
+    touched = restarted(split)[0]
+    assert forecast(touched, plan(touched, seen), seen) == goes_on, "all ps are started anew"
+    split.hosts["p1"].exits("ps/1", 1)
+    seen = observe(split.context)
+    assert forecast(split.context, plan(split.context, seen), seen) == goes_on
+
+
+class Closed(MemoryRuntime):
+    """A host that says what runs there, and not what its tasks have saved."""
+
+    def files(self, task: str) -> Any:
+        raise HostError(self.host, "its disk does not answer")
+
+
+def test_nothing_is_removed_whose_checkpoints_cannot_be_looked_at(tmp_path: Path) -> None:
+    hosts: Runtimes = {"w0": Closed("w0")}
+    split = Split(tmp_path, hosts=hosts).runs()
+    with pytest.raises(HostError, match="w0: its disk does not answer"):
+        RUN["stop"](split.context, Stop(remove=True), False)
+    assert all(host.calls == [] for host in hosts.values())
+    RUN["stop"](split.context, Stop(remove=True), True)
+    assert [container for host in hosts.values() for container in host.observe().containers] == []
+
+
+@pytest.mark.parametrize("saver", ["chief/0", "worker/0"])
+def test_the_run_of_the_ps_is_not_that_of_another_who_saves_in_it(split: Split, saver: str) -> None:
+    split.runs("run-1")
+    for number in range(2):
+        split.hosts[f"w{number}"].exits(f"worker/{number}", 1)
+        split.hosts[f"w{number}"].remove(f"worker/{number}")
+    assert known_run(split.context, observe(split.context)) == "run-1"
+    split.hosts["w1"].puts(replace(ONE, task=saver, run="run-1"))
+    assert known_run(split.context, observe(split.context)) == ""
+    split.hosts["w1"].puts(replace(ONE, task=saver, run="run-0"))
+    assert known_run(split.context, observe(split.context)) == "run-1"
+
+
+def test_what_lies_with_a_ps_is_to_be_gathered_before_a_resume(split: Split) -> None:
+    split.runs(state=State.EXITED).saves(800)
+    context = replace(split.context, resume=True)
+    with pytest.raises(GatherError) as raised:
+        resuming(context, observe(context))
+    said = "worker/0's checkpoint model.ckpt-800, which lies with a ps, is not gathered; run `tfprov gather` first"
+    assert str(raised.value) == said

@@ -14,7 +14,7 @@ from tfprov.config.text.yaml import parse
 from tfprov.engine.observe import observe
 from tfprov.engine.steps import RUN
 from tfprov.errors import HostError
-from tfprov.model.data import DataFile, DataSet
+from tfprov.model.data import DataFile, DataSet, read_by
 from tfprov.model.node import plain
 from tfprov.model.plan import Action
 from tfprov.planning.data import data_path
@@ -178,3 +178,9 @@ def test_only_a_directory_that_lies_there_is_a_path_of_its_host(text: str, path:
     document = {"all": {"vars": {"tfprov": settings}}, "worker": {"hosts": {"h1": None}}}
     found = read_groups(parse(json.dumps(document), "inventory.yml"), "inventory.yml")
     assert [data_path(role) for role in resolve(found)] == [path]
+
+
+def test_a_spec_says_which_data_its_task_reads() -> None:
+    assert read_by({"data": {"fetch": "1", "to": "/x"}}) == "data:1"
+    for spec in ({}, {"data": None}, {"data": "x"}, {"data": {"path": "/x"}}, {"data": {"fetch": None}}):
+        assert read_by(spec) is None

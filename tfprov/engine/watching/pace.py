@@ -74,7 +74,7 @@ def parse(data: bytes, task: str) -> Pace | None:
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{value!r} is not a whole number")
+        raise TypeError(value)
     return value
 
 

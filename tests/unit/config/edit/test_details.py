@@ -114,6 +114,14 @@ def test_a_role_goes_behind_the_others_in_a_file_without_all(capsys: pytest.Capt
     assert Path("i.yml").read_text() == "worker: {hosts: {h2: }}\nps:\n  hosts:\n    h1:\n"
 
 
+@pytest.mark.parametrize("quote", ["'", '"', ""])
+def test_a_host_that_moves_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = BASE + f"    worker:\n      hosts:\n        {quote}h2{quote}:\n"
+    Path("i.yml").write_text(before)
+    assert tell(capsys, "inventory", "move-host", "-i", "i.yml", "h2", "h3").code == 0
+    assert Path("i.yml").read_text() == before.replace("h2", "h3")
+
+
 def ranged(text: str) -> str:
     return BASE + f"    worker:\n      hosts:\n        {text}:\n"
 

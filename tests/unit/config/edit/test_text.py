@@ -53,6 +53,13 @@ def test_an_entry_is_added_like_those_before_it(
 REMOVED = {
     "its own line": ("a: [\n  x, # c\n  y,\n]\n", (0, 0), "a: [\n  y,\n]\n"),
     "the first of a shared line": ("a: [\n  x, y,\n  z\n]\n", (0, 0), "a: [\n  y,\n  z\n]\n"),
+    "the only item behind another dash": ("- - a\n- b\n", (0, 0), "- []\n- b\n"),
+    "the only key behind a dash": ("- a: 1\n- b\n", (0, 0), "- {}\n- b\n"),
+    "the first key behind a dash": ("- a: 1\n  b: 2\n", (0, 0), "- b: 2\n"),
+    "the last key of all": ("a: 1\n", (0,), "{}\n"),
+    "the last item of all": ("- 1\n", (0,), "[]\n"),
+    "the last key of a mapping": ("a:\n  b: 1\nc: 2\n", (0, 0), "a: {}\nc: 2\n"),
+    "the last item of a list": ("a:\n- 1\nc: 2\n", (0, 0), "a: []\nc: 2\n"),
 }
 
 

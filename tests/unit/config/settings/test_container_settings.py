@@ -14,6 +14,7 @@ from tfprov.model.node import Items
 from tfprov.model.parts import Image, MountSetting
 from tfprov.model.reference import reference
 from tfprov.model.settings import Settings
+from tfprov.planning.place import place
 
 FULL = """\
 all:
@@ -252,3 +253,32 @@ def test_half_of_a_character_is_no_word_of_a_command_line(half: int) -> None:
     with pytest.raises(Wrong, match="must be text that UTF-8 can hold"):
         one_line(f"a{chr(half)}b")
     assert one_line("\ud7ff\ue000") == "\ud7ff\ue000", "the characters before the first and behind the last of them"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("args", "command"), ("cmd", "command"), ("count", "tasks_per_host"), ("entrypoint", "command"),
+        ("environment", "env"), ("gpu_count", "gpus"), ("mem_limit", "memory"), ("name", "cluster"),
+        ("replicas", "tasks_per_host"), ("stop_grace_period", "stop_grace"), ("volumes", "mounts"),
+        ("workers", "tasks_per_host"),
+    ],
+)  # fmt: skip
+def test_what_other_tools_call_a_setting_is_known(name: str, meant: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        resolve(read_groups(parse(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n", "i.yml"), "i.yml"))
+    [problem] = [one for one in raised.value.problems if f"`{name}`" in one.what]
+    assert problem.fix == f"did you mean `{meant}`?"
+
+
+SMALL_ONE = "all:\n vars:\n  tfprov:\n   cluster: lab\n   command: [a]\n "
+
+
+def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() -> None:
+    text = (
+        f"{SMALL_ONE}{{}}worker: {{{{hosts: {{{{localhost: }}}}}}}}\ntensorboard: {{{{hosts: {{{{localhost: }}}}}}}}\n"
+    )
+    for said, runtime in (("  restart: never\n", "process"), ("  image: {name: x}\n", "docker")):
+        roles = resolve(read_groups(parse(text.format(said), "i.yml"), "i.yml"))
+        assert {role.values.runtime for role in roles} == {runtime}
+        assert {task.name: task.port for task in place(roles).tasks} == {"worker/0": 2222, "tensorboard/0": 6006}

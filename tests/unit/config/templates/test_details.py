@@ -156,3 +156,17 @@ def test_a_lookup_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     look = "{{ lookup('file', 'text', %s) }}"
     assert rendered(look % "lstrip=true", inventory_dir=str(tmp_path)) == "two"
     assert rendered(look % "rstrip=false", inventory_dir=str(tmp_path)) == "  two  \n\n"
+
+
+def test_what_a_template_computes_is_not_too_deep_and_not_too_large() -> None:
+    def nested(depth: int) -> list[Any]:
+        found: list[Any] = []
+        for _ in range(depth):
+            found = [found]
+        return found
+
+    assert rendered("{{ deep }}", deep=nested(32)) == nested(32)
+    for value in (nested(33), [0] * 100_001):
+        with pytest.raises(InvalidInput, match="a list or mapping that is too large or too deep; make it smaller"):
+            rendered("{{ value }}", value=value)
+    assert len(rendered("{{ large }}", large=[0] * 100_000)) == 100_000

@@ -1,0 +1,138 @@
+"""Every target renders a cluster that uses what there is, and one that uses little, to the files in tests/cases/render.
+
+`python -m tests.unit.test_render_golden` writes them anew, after a change that is meant; what has changed is then to be
+read in the diff, line by line.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.rendered import files_of
+from tfprov.errors import Usage
+from tfprov.render.options import settle
+from tfprov.render.rendering import options_of
+from tfprov.render.target import TARGETS, Target, find_target
+from tfprov.runtime import until
+
+CASES = Path(__file__).parents[1] / "cases" / "render"
+LARGE = """
+all:
+  vars:
+    tfprov:
+      cluster: lab
+      image: {name: "registry.example.com/train:1.0"}
+      command: [python, train.py, "--who={{ task.name }}", "a b", "it's $HOME"]
+      flags: {train_steps: 2000, rate: 0.10, verbose: , name: "{{ cluster_name | default('x') }}"}
+      env: {A: "1", B: "two words", C: "$D"}
+      checkpoints: {dir: /checkpoints}
+      port: 2300
+      memory: 1536m
+      cpus: 1.5
+      mounts: [{source: /scratch, target: /scratch, read_only: false}, {source: /srv/x, target: /srv/x}]
+      data: {path: /srv/digits, to: /data}
+      stop_grace: 45
+      start_timeout: 90
+      max_restarts: 3
+ps: {hosts: {h1: {ansible_host: 10.0.0.1}, h2: {ansible_host: 10.0.0.2}}}
+chief: {hosts: {h3: {ansible_host: 10.0.0.3}}}
+worker:
+  hosts: {h4: {ansible_host: 10.0.0.4}, h5: {ansible_host: 10.0.0.5}}
+  vars: {tfprov: {tasks_per_host: 2, gpus: 1, env: {A: "3"}}}
+evaluator: {hosts: {h3: }}
+tensorboard: {hosts: {h3: }}
+"""
+ALIKE = LARGE.replace(' "--who={{ task.name }}",', "").replace(', gpus: 1, env: {A: "3"}', "")
+"""Of this, all workers have one template, as a TFJob wants it."""
+SMALL = """
+all: {vars: {tfprov: {cluster: small, image: {name: "x:1"}, command: [python, x.py], wiring: tf_config}}}
+worker: {hosts: {h1: {ansible_host: 10.0.0.1}, h2: {ansible_host: 10.0.0.2}}}
+"""
+FEED = """
+all: {vars: {tfprov: {cluster: feed, image: {name: "x:1"}, command: [python, x.py], restart: never}}}
+worker: {hosts: {h1: {ansible_host: 10.0.0.1}}}
+dispatcher: {hosts: {h2: {ansible_host: 10.0.0.2}}}
+data_worker: {hosts: {h2: , h3: {ansible_host: 10.0.0.3}}}
+"""
+KUBE = ("claim=c", "data_path=/nodes/digits", "access=ReadWriteMany", "code=image")
+RENDERED = {
+    "large-compose": (LARGE, "compose", ()),
+    "large-swarm": (LARGE, "swarm", ()),
+    "large-marathon": (LARGE, "marathon", ("checkpoints=/shared",)),
+    "large-slurm": (LARGE, "slurm", ()),
+    "large-kubernetes": (LARGE, "kubernetes", KUBE),
+    "large-jobset": (LARGE, "jobset", KUBE),
+    "large-tfjob": (ALIKE, "kubeflow-tfjob", KUBE),
+    "small-compose": (SMALL, "compose", ()),
+    "small-swarm": (SMALL, "swarm", ()),
+    "small-marathon": (SMALL, "marathon", ()),
+    "small-slurm": (SMALL, "slurm", ("container=none",)),
+    "small-kubernetes": (SMALL, "kubernetes", ("storage=20Gi", "storage_class=fast", "code=image")),
+    "small-jobset": (SMALL, "jobset", ("storage=none", "code=image")),
+    "small-tfjob": (SMALL, "kubeflow-tfjob", ("storage=none", "code=image")),
+    "small-trainer": (SMALL, "kubeflow-trainer", ("code=image",)),
+    "feed-compose": (FEED, "compose", ()),
+    "feed-kubernetes": (FEED, "kubernetes", ("storage=none", "code=image")),
+}
+OPTIONS = "options"
+PROGRAM = "(here stands tfprov/runtime/until.py)"
+"""The program that ends with the training is a file of its own, with tests of its own."""
+
+
+def rendered(inventory: str, target: str, options: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the names of the files and their texts."""
+    program = Path(until.__file__ or "").read_text()
+    for name, text in files_of(inventory, target, *options).items():
+        indented = next((" " * count for count in range(12) if _indented(program, " " * count) in text), None)
+        yield name, text if indented is None else text.replace(_indented(program, indented), f"{indented}{PROGRAM}\n")
+
+
+def _indented(program: str, pad: str) -> str:
+    return "".join(f"{pad}{line}".rstrip() + "\n" for line in program.splitlines())
+
+
+def shown(inventory: str, target: str, options: tuple[str, ...]) -> str:
+    return "".join(f"=== {name}\n{text}" for name, text in rendered(inventory, target, options))
+
+
+def options(target: Target) -> Iterator[str]:
+    """Yield what can be set for a target, each with its default and with what is said of something that it cannot be."""
+    known = options_of(target)
+    for name, option in known.items():
+        yield f"{name} = {option.default!r}: {option.help}"
+        try:
+            settle(target.name, known, [f"{name}= \n "])
+        except Usage as error:
+            yield f"  {error}"
+
+
+def all_options() -> str:
+    lines = (line for name in sorted(TARGETS) for line in (f"=== {name}", *options(find_target(name))))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_every_option_is_what_it_was() -> None:
+    assert all_options() == (CASES / f"{OPTIONS}.txt").read_text()
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_a_target_renders_what_it_did(name: str) -> None:
+    assert shown(*RENDERED[name]) == (CASES / f"{name}.txt").read_text()
+
+
+def test_there_is_no_other_case() -> None:
+    assert {path.stem for path in CASES.iterdir()} == {OPTIONS, *RENDERED}
+
+
+def test_the_program_that_ends_with_the_training_is_there_where_somebody_runs_it() -> None:
+    [text] = files_of(LARGE, "kubernetes", *KUBE).values()
+    assert _indented(Path(until.__file__ or "").read_text(), "    ") in text
+    assert PROGRAM in shown(LARGE, "kubernetes", KUBE)
+
+
+if __name__ == "__main__":
+    CASES.mkdir(exist_ok=True)
+    for case, asked in RENDERED.items():
+        (CASES / f"{case}.txt").write_text(shown(*asked))
+    (CASES / f"{OPTIONS}.txt").write_text(all_options())

@@ -266,7 +266,7 @@ def test_half_of_a_character_is_no_word_of_a_command_line(half: int) -> None:
 )  # fmt: skip
 def test_what_other_tools_call_a_setting_is_known(name: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        resolve(read_groups(parse(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n", "i.yml"), "i.yml"))
+        resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
     [problem] = [one for one in raised.value.problems if f"`{name}`" in one.what]
     assert problem.fix == f"did you mean `{meant}`?"
 
@@ -279,6 +279,6 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
         f"{SMALL_ONE}{{}}worker: {{{{hosts: {{{{localhost: }}}}}}}}\ntensorboard: {{{{hosts: {{{{localhost: }}}}}}}}\n"
     )
     for said, runtime in (("  restart: never\n", "process"), ("  image: {name: x}\n", "docker")):
-        roles = resolve(read_groups(parse(text.format(said), "i.yml"), "i.yml"))
+        roles = resolve(inventory(text.format(said)))
         assert {role.values.runtime for role in roles} == {runtime}
         assert {task.name: task.port for task in place(roles).tasks} == {"worker/0": 2222, "tensorboard/0": 6006}

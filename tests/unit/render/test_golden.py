@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.rendered import files_of
+from tests.support.rendered import files_of
 from tfprov.errors import Usage
 from tfprov.render.options import settle
 from tfprov.render.rendering import options_of
 from tfprov.render.target import TARGETS, Target, find_target
 from tfprov.runtime import until
 
-CASES = Path(__file__).parents[1] / "cases" / "render"
+CASES = Path(__file__).parents[2] / "cases" / "render"
 LARGE = """
 all:
   vars:

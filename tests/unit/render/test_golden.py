@@ -93,7 +93,8 @@ def _indented(program: str, pad: str) -> str:
 
 
 def shown(inventory: str, target: str, options: tuple[str, ...]) -> str:
-    return "".join(f"=== {name}\n{text}" for name, text in rendered(inventory, target, options))
+    text = "".join(f"=== {name}\n{text}" for name, text in rendered(inventory, target, options))
+    return text.replace(str(Path.cwd()), "DIRECTORY")  # which a relative path counts from
 
 
 def options(target: Target) -> Iterator[str]:

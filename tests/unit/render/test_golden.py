@@ -1,6 +1,6 @@
 """Every target renders a cluster that uses what there is, and one that uses little, to the files in tests/cases/render.
 
-`python -m tests.unit.test_render_golden` writes them anew, after a change that is meant; what has changed is then to be
+`python -m tests.unit.render.test_golden` writes them anew, after a change that is meant; what has changed is then to be
 read in the diff, line by line.
 """
 

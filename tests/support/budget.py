@@ -119,7 +119,8 @@ class Budget:
         """Print the figure."""
         if self.worker:
             return
-        note = f" ({self.built} images were built: not compared)" if self.built else ""
+        note = " (tests/budget.json has no figure: not compared)" if self.whole and not FILE.exists() else ""
+        note = f" ({self.built} images were built: not compared)" if self.built else note
         terminalreporter.write_line(f"CPU seconds: {self.seconds:.0f}{note}")
         if self.problem:
             terminalreporter.write_line(f"error: {self.problem}", red=True)

@@ -26,6 +26,9 @@ from tfprov.files import replace
 REPORT = ROOT / "build" / "matrix.xml"
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup")
 
+REQUIRED = {"TFPROV_TESTS_ENGINE": "required", "TFPROV_TESTS_BROWSER": "required"}
+"""A test that is not run here has survived nothing."""
+
 
 @contextlib.contextmanager
 def busy(count: int) -> Iterator[None]:
@@ -41,7 +44,7 @@ def busy(count: int) -> Iterator[None]:
 
 def tests(*arguments: str, **variables: str) -> None:
     """Run pytest; end with its exit code where that is not 0."""
-    done = subprocess.run([*PYTEST, *arguments], cwd=ROOT, env={**os.environ, **variables}, check=False)
+    done = subprocess.run([*PYTEST, *arguments], cwd=ROOT, env={**os.environ, **REQUIRED, **variables}, check=False)
     if done.returncode:
         sys.exit(done.returncode)
 

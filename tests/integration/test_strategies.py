@@ -170,12 +170,6 @@ def test_as_processes(local_cluster: Local, digits: Path, case: Case) -> None:
     assert local_cluster.processes() == []
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The controller's cache: the image is exported into it once for all cases."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def remote_cluster(lab: Lab, images: Images, tmp_path: Path, cache: Path, digits: Path) -> Iterator[Cluster]:
     images.train()  # so that the build below finds every layer made

@@ -7,6 +7,7 @@ second to start and milliseconds to answer, so one process answers all questions
 """
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -68,6 +69,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # of ansible.cli, which expects to be run once in a process
     groups_module.set = Ordered
     init_plugin_loader()
+    gc.disable()  # Ansible's objects are many and stay; a collection in a fork copies all their pages
     for line in sys.stdin:
         question = json.loads(line)
         try:

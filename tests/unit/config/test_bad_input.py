@@ -1,6 +1,6 @@
 """Files that cannot be used: each one in tests/cases begins with the exact lines that the user gets to see."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,13 @@ all:
 """
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what a case that turns out to be good would do away from the user's own clusters."""
-    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path_factory.mktemp("home")))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+            patch.setenv(name, str(tmp_path_factory.mktemp("home")))
+        yield
 
 
 @pytest.fixture

@@ -401,3 +401,18 @@ def test_what_lies_with_a_ps_is_to_be_gathered_before_a_resume(split: Split) -> 
         resuming(context, observe(context))
     said = "worker/0's checkpoint model.ckpt-800, which lies with a ps, is not gathered; run `tfprov gather` first"
     assert str(raised.value) == said
+
+
+def test_the_forecast_of_a_chief_that_is_new_on_its_host(split: Split) -> None:
+    split.runs()
+    moved = INVENTORY.replace("w0: , w1: ", "w9: , w1: ")
+    context = replace(world(moved, (), split.hosts), target=split.target, report=split.report)
+    seen = observe(context)
+    assert forecast(context, plan(context, seen), seen) is None, "nothing was trained that could be lost"
+    split.saves_whole(400)
+    seen = observe(context)
+    assert forecast(context, plan(context, seen), seen) == (
+        "the training starts anew: worker/0 is new on w9; `--resume` would go on from step 400"
+    )
+    resumes = replace(context, resume=True)
+    assert forecast(resumes, plan(resumes, seen), seen) == "the training goes on from step 400 (gathered)"

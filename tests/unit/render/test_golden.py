@@ -72,6 +72,7 @@ RENDERED = {
     "small-jobset": (SMALL, "jobset", ("storage=none", "code=image")),
     "small-tfjob": (SMALL, "kubeflow-tfjob", ("storage=none", "code=image")),
     "small-trainer": (SMALL, "kubeflow-trainer", ("code=image",)),
+    "feed-sets": (FEED, "kubernetes", ("kind=StatefulSet", "storage=none", "code=image")),
     "feed-compose": (FEED, "compose", ()),
     "feed-kubernetes": (FEED, "kubernetes", ("storage=none", "code=image")),
 }

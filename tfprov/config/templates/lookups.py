@@ -31,9 +31,7 @@ def query(context: Context, kind: str, *terms: Any, **options: Any) -> list[Any]
         raise TemplateRuntimeError(f"no lookup `{name}` here: there are {known}")
     options.pop("wantlist", None)
     flat = [term for several in terms for term in (several if isinstance(several, list) else [several])]
-    for term in flat:
-        if isinstance(term, Undefined):
-            str(term)  # raises, and says which
+    # The text of something undefined raises, and says which it is.
     return list(_LOOKUPS[name](context, [str(term) for term in flat], options))
 
 

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.support.inventories import inventory, roles
+from tfprov.config.settings.explain import written
 from tfprov.config.settings.resolve import resolve
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.model.checks import Wrong, bytes_of, one_line
@@ -282,3 +283,14 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
         roles = resolve(inventory(text.format(said)))
         assert {role.values.runtime for role in roles} == {runtime}
         assert {task.name: task.port for task in place(roles).tasks} == {"worker/0": 2222, "tensorboard/0": 6006}
+
+
+@pytest.mark.parametrize(
+    ("example", "text"),
+    [
+        ("x", "x"), ("2", '"2"'), ("0.5", '"0.5"'), ("1.2.3", "1.2.3"), (2, "2"), (True, "true"), (None, "null"),
+        (["a", 1], "[a, 1]"), ({"a": "x", "b": ["1"]}, '{a: x, b: ["1"]}'),
+    ],
+)  # fmt: skip
+def test_an_example_stands_as_it_would_in_the_file(example: Any, text: str) -> None:
+    assert written(example) == text

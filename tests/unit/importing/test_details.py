@@ -228,3 +228,19 @@ def test_kubernetes_objects_that_are_no_tasks_are_told() -> None:
         "f.yml:14:5: the replicas `Odd` are not carried over: no role is like it",
         "f.yml:20:62: `nodeSelector.zone` is not carried over: say which hosts are in which group",
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "restart"),
+    [
+        ("restart: 'no'", "never"), ("restart: always", None), ("restart: unless-stopped", None),
+        ("restart: on-failure", None), ("restart: 'on-failure:5'", None),
+        ("deploy: {restart_policy: {condition: none}}", "never"),
+        ("deploy: {restart_policy: {condition: any}}", None),
+    ],
+)  # fmt: skip
+def test_what_becomes_of_a_restart_policy(said: str, restart: str | None) -> None:
+    command = "python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1"
+    found, told = of(f"services: {{w0: {{image: x, {said}, command: {command}}}}}")
+    assert found["vars"]["tfprov"].get("restart") == restart
+    assert not any("restart" in note for note in told)

@@ -294,3 +294,17 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
 )  # fmt: skip
 def test_an_example_stands_as_it_would_in_the_file(example: Any, text: str) -> None:
     assert written(example) == text
+
+
+def test_templates_that_are_rendered_for_each_task_are_tried_with_all_the_rest() -> None:
+    text = f"{SMALL_ONE}  port: x\n   flags: {{a: '{{{{ nowhere }}}}'}}\nworker: {{hosts: {{localhost: }}}}\n"
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(text))
+    assert [(one.at.line, "nowhere" in one.what) for one in raised.value.problems] == [(6, False), (7, True)]
+
+
+@pytest.mark.parametrize("name", ["stopGrace", "stop-grace", "StopGrace", "stop_grace_period", "stopGracePeriod"])
+def test_a_setting_in_another_notation_is_known(name: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
+    assert [one.fix for one in raised.value.problems] == ["did you mean `stop_grace`?"]

@@ -244,3 +244,131 @@ def test_what_becomes_of_a_restart_policy(said: str, restart: str | None) -> Non
     found, told = of(f"services: {{w0: {{image: x, {said}, command: {command}}}}}")
     assert found["vars"]["tfprov"].get("restart") == restart
     assert not any("restart" in note for note in told)
+
+
+SERVICE = "image: x, command: python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "container_name", "hostname", "init", "networks", "network_mode", "depends_on", "links", "expose", "labels",
+        "stdin_open", "tty", "cap_drop", "security_opt", "logging", "platform", "pull_policy", "working_dir",
+    ],
+)  # fmt: skip
+def test_what_a_service_needs_in_compose_only_is_left_out_without_a_word(key: str) -> None:
+    assert of(f"services: {{w0: {{{SERVICE}, {key}: x}}}}") == of(f"services: {{w0: {{{SERVICE}}}}}")
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("secrets", "secrets are not copied; put what is needed into `env`, encrypted with ansible-vault"),
+        ("env_file", "that file is not read; put what is needed into `env`"),
+        ("ports", "tfprov publishes a task's own port, on the address of its host"),
+        ("healthcheck", "tfprov looks whether a task answers on its port"),
+        ("privileged", "tfprov's containers have no privileges"),
+        ("cap_add", "tfprov's containers have no capabilities"),
+        ("user", "tfprov's containers have the user of their image"),
+        ("extends", "that file is not read"),
+        ("configs", "mount a directory of the host, or put it into `code`"),
+        ("devices", "tfprov gives GPUs only, with `gpus`"),
+        ("profiles", "all services are imported"),
+        ("sysctls", "an inventory has no word for it"),
+    ],
+)
+def test_what_a_service_cannot_bring_along_is_told_with_the_reason(key: str, why: str) -> None:
+    found, told = of(f"services: {{w0: {{{key}: x, {SERVICE}}}}}")
+    assert found == of(f"services: {{w0: {{{SERVICE}}}}}")[0]
+    said = f"`services.w0.{key}` is not carried over: {why}"
+    assert [note.partition(": ")[2] for note in told if f"w0.{key}`" in note] == [said]
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("version: '3'", []), ("networks: {}", []), ("volumes: {}", []), ("x-more: {}", []),
+        ("include: [x]", ["`include` is not carried over: that file is not read"]),
+        ("configs: {}", ["`configs` is not carried over: mount a directory of the host, or put it into `code`"]),
+        ("models: {}", ["`models` is not carried over: an inventory has no word for it"]),
+    ],
+)  # fmt: skip
+def test_what_stands_beside_the_services_of_compose(key: str, told: list[str]) -> None:
+    alone = of(f"services: {{w0: {{{SERVICE}}}}}")
+    found, notes = of(f"{{services: {{w0: {{{SERVICE}}}}}, {key}}}")
+    assert found == alone[0]
+    assert [note.partition(": ")[2] for note in notes if note not in alone[1]] == told
+
+
+POD = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: w, labels: {job: worker}}
+spec:%s
+  template:
+    spec:%s
+      containers:
+        - image: "x:1"
+          command: [python, x.py, --job_name=worker, --task_index=0, "--worker_hosts=w:1"]%s
+"""
+
+
+@pytest.mark.parametrize(
+    ("depth", "keys"),
+    [
+        (0, ("selector", "serviceName", "minReadySeconds", "backoffLimit", "strategy", "updateStrategy")),
+        (0, ("podManagementPolicy", "completionMode", "manualSelector", "revisionHistoryLimit", "suspend")),
+        (1, ("enableServiceLinks", "automountServiceAccountToken", "securityContext")),
+        (1, ("hostname", "subdomain", "schedulerName", "dnsPolicy")),
+        (2, ("name", "imagePullPolicy", "ports", "securityContext", "workingDir", "terminationMessagePolicy")),
+    ],
+)
+def test_what_a_pod_needs_on_kubernetes_only_is_left_out_without_a_word(depth: int, keys: tuple[str, ...]) -> None:
+    pad = "\n" + ("  ", "      ", "          ")[depth]
+    said = "".join(f"{pad}{key}: x" for key in keys)
+    assert of(POD % tuple(said if at == depth else "" for at in range(3))) == of(POD % ("", "", ""))
+
+
+ON_ITS_PORT = "tfprov looks whether a task answers on its port"
+
+
+@pytest.mark.parametrize(
+    ("depth", "key", "told"),
+    [
+        (0, "ttl", "`spec.ttl` is not carried over: an inventory has no word for it"),
+        (
+            1,
+            "imagePullSecrets",
+            "`spec.template.spec.imagePullSecrets` is not carried over: log in to the registry on the hosts, "
+            "or let tfprov deliver the image",
+        ),
+        (2, "envFrom", "`containers[].envFrom` is not carried over: put what is needed into `env`"),
+        (2, "readinessProbe", f"`containers[].readinessProbe` is not carried over: {ON_ITS_PORT}"),
+        (2, "livenessProbe", f"`containers[].livenessProbe` is not carried over: {ON_ITS_PORT}"),
+        (2, "startupProbe", f"`containers[].startupProbe` is not carried over: {ON_ITS_PORT}"),
+    ],
+)
+def test_what_a_pod_cannot_bring_along_is_told_with_the_reason(depth: int, key: str, told: str) -> None:
+    said = "\n" + ("  ", "      ", "          ")[depth] + f"{key}: x"
+    found, notes = of(POD % tuple(said if at == depth else "" for at in range(3)))
+    alone = of(POD % ("", "", ""))
+    assert found == alone[0]
+    assert [note.partition(": ")[2] for note in notes if note not in alone[1]] == [told]
+
+
+def test_a_pod_says_its_task_and_its_node_and_what_it_has_besides() -> None:
+    spec = "\n      nodeName: gpu3\n      terminationGracePeriodSeconds: 40\n      initContainers: [{image: y}]"
+    env = "\n          env: [{name: A, valueFrom: {secretKeyRef: {name: s}}}, {name: B, value: $(A)-$(C)-$$}]"
+    found, told = of(POD % ("", spec, env))
+    assert found["vars"]["tfprov"]["stop_grace"] == 40
+    assert found["vars"]["tfprov"]["env"] == {"B": "$(A)-$(C)-$"}
+    assert list(found["children"]["worker"]["hosts"]) == ["gpu3"]
+    secret = "secrets are not copied; put what is needed into `env`, encrypted with ansible-vault"
+    notes = [note.partition(": ")[2] for note in told]
+    for said in (
+        "a further container is not carried over: a task is one",
+        f"`env.A` is not carried over: its value is not in the file: {secret}",
+        "`$(A)` stays as it is: its value is not in the file",
+        "`$(C)` stays as it is: its value is not in the file",
+    ):
+        assert said in notes

@@ -339,8 +339,10 @@ ON_ITS_PORT = "tfprov looks whether a task answers on its port"
         (
             1,
             "imagePullSecrets",
-            "`spec.template.spec.imagePullSecrets` is not carried over: log in to the registry on the hosts, "
-            "or let tfprov deliver the image",
+            (
+                "`spec.template.spec.imagePullSecrets` is not carried over: log in to the registry on the hosts, "
+                "or let tfprov deliver the image"
+            ),
         ),
         (2, "envFrom", "`containers[].envFrom` is not carried over: put what is needed into `env`"),
         (2, "readinessProbe", f"`containers[].readinessProbe` is not carried over: {ON_ITS_PORT}"),

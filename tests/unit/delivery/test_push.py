@@ -52,6 +52,14 @@ def test_the_whole_archive_is_the_image_again(layout: Layout, tmp_path: Path) ->
     assert load(back, io.BytesIO(archive(layout, image, image.layers)), "x", wanted="tfprov/x:1") == image
 
 
+def test_the_end_of_the_archive_is_what_tar_wants(layout: Layout) -> None:
+    whole = archive(layout, loaded(layout), ())
+    with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as found:
+        last = found.getmembers()[-1]
+    end = last.offset_data + -(-last.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+    assert whole[end:] == bytes(2 * tarfile.BLOCKSIZE)
+
+
 def test_older_engines_find_the_same_in_their_own_words(layout: Layout, tmp_path: Path) -> None:
     image = loaded(layout)
     found = files(archive(layout, image, image.layers))

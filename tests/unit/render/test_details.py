@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from tests.support.render_options import filled
-from tests.support.rendered import files_of, objects_of, of_kind
+from tests.support.rendered import cluster_of, files_of, objects_of, of_kind, roles_of
 from tfprov.errors import InvalidInput, TfprovError, Usage
 from tfprov.planning.text import counted, readable
 from tfprov.render import output
 from tfprov.render.compose_service import size
 from tfprov.render.naming import dns_1123, subdomain
 from tfprov.render.quoting import Unquoted, as_json, inset
+from tfprov.render.rendering import render
+from tfprov.render.slurm_words import DOMAIN, Part, Words
 from tfprov.render.target import find_target
+from tfprov.render.templating import SHIPPED
 
 INVENTORY = """
 all: {{vars: {{tfprov: {{cluster: lab, image: {{name: "x:1"}}, command: [python, x.py]{settings}}}}}}}
@@ -246,3 +249,37 @@ def test_a_name_of_an_object_is_not_too_long() -> None:
     with pytest.raises(ValueError, match="a name of lower-case letters"):
         subdomain(".".join(["a" * 61] * 4 + ["abcdef"]))
     assert issubclass(InvalidInput, TfprovError)
+
+
+def test_a_word_for_slurm_knows_addresses_with_and_without_a_port() -> None:
+    cluster = cluster_of(inventory(), "slurm")
+    words = Words(cluster)
+    rank = {task.name: number for number, task in enumerate(cluster.tasks)}["worker/1"]
+    name = f"worker-1.{DOMAIN}"
+    assert words.word(f"a={name}:2222,{name} ps-7.{DOMAIN}") == (
+        Part("a="),
+        Part(known="endpoint", rank=rank),
+        Part(","),
+        Part(known="host", rank=rank),
+        Part(f" ps-7.{DOMAIN}"),
+    )
+    assert words.word("") == (Part(),)
+
+
+def test_a_fault_that_only_the_whole_file_shows_is_the_templates(tmp_path: Path) -> None:
+    (tmp_path / "compose.yml.j2").write_text("services: {}\n")
+    with pytest.raises(InvalidInput) as raised:
+        render(roles_of(inventory()), find_target("compose"), template_dir=tmp_path)
+    [problem] = raised.value.problems
+    assert (str(problem.at), problem.fix) == (str(tmp_path), "correct the template")
+    assert problem.what.endswith("has no services")
+
+
+def test_where_templates_are_not_is_told() -> None:
+    for directory, said in (
+        ("/no/such", "no directory /no/such"),
+        ("/", "/ has none of compose.yml.j2"),
+    ):
+        with pytest.raises(Usage) as raised:
+            render(roles_of(inventory()), find_target("compose"), template_dir=Path(directory))
+        assert str(raised.value) == f"`--template`: {said}; copy one from {SHIPPED}"

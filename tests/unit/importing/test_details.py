@@ -168,7 +168,8 @@ def test_the_image_of_a_service(said: str, image: dict[str, str]) -> None:
 def test_the_gpus_of_a_service(said: str, gpus: object, told: list[str]) -> None:
     command = "python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1"
     found, notes = of(f"services: {{w0: {{image: x, gpus: {said}, command: {command}}}}}")
-    assert (found["vars"]["tfprov"].get("gpus"), [note for note in notes if "GPU" in note]) == (gpus, told)
+    alone = of(f"services: {{w0: {{image: x, command: {command}}}}}")[1]
+    assert (found["vars"]["tfprov"].get("gpus"), [note for note in notes if note not in alone]) == (gpus, told)
 
 
 def test_a_quote_that_is_not_closed_keeps_a_service_from_being_imported() -> None:
@@ -374,3 +375,55 @@ def test_a_pod_says_its_task_and_its_node_and_what_it_has_besides() -> None:
         "`$(C)` stays as it is: its value is not in the file",
     ):
         assert said in notes
+
+
+@pytest.mark.parametrize(
+    "deploy",
+    [
+        "mode: x", "endpoint_mode: x", "update_config: x", "rollback_config: x", "labels: x",
+        "restart_policy: {delay: 5s, window: 5s}", "placement: {constraints: ['node.role == manager']}",
+    ],
+)  # fmt: skip
+def test_what_only_a_swarm_needs_of_a_service_is_left_out_without_a_word(deploy: str) -> None:
+    assert of(f"services: {{w0: {{{SERVICE}, deploy: {{{deploy}}}}}}}") == of(f"services: {{w0: {{{SERVICE}}}}}")
+
+
+@pytest.mark.parametrize(
+    ("said", "setting", "value"),
+    [
+        ("deploy: {resources: {reservations: {devices: [{driver: x, count: 2, capabilities: [gpu]}]}}}", "gpus", 2),
+        (("deploy: {resources: {reservations: {generic_resources: "
+         "[{discrete_resource_spec: {kind: GPU, value: 3}}]}}}"), "gpus", 3),
+        ("deploy: {resources: {limits: {memory: 2g}}}", "memory", "2g"),
+        ("deploy: {resources: {limits: {cpus: 1.5}}}", "cpus", 1.5),
+        ("deploy: {resources: {limits: {pids: 80}}}", "pids", 80),
+        ("deploy: {restart_policy: {condition: on-failure, max_attempts: 7}}", "max_restarts", 7),
+        ("restart: 'on-failure:1000'", "max_restarts", 1000),
+        ("restart: 'on-failure:1001'", "max_restarts", None),
+        ("restart: 'on-failure:0'", "max_restarts", None),
+        ("mem_limit: 2g", "memory", "2g"), ("cpus: 1.5", "cpus", 1.5), ("stop_grace_period: 1m", "stop_grace", 60),
+        ("pids_limit: 70", "pids", 70), ("gpus: 1024", "gpus", 1024),
+    ],
+)  # fmt: skip
+def test_where_a_limit_of_a_service_is_said(said: str, setting: str, value: object) -> None:
+    found, told = of(f"services: {{w0: {{{SERVICE}, {said}}}}}")
+    assert found["vars"]["tfprov"].get(setting) == value
+    assert told == of(f"services: {{w0: {{{SERVICE}}}}}")[1]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("restart: always", "`always` becomes `on-failure`: what ended well is not started again"),
+        ("restart: unless-stopped", "`unless-stopped` becomes `on-failure`: what ended well is not started again"),
+        ("restart: sometimes", "`sometimes` is not carried over: an inventory has no word for it"),
+        ("deploy: {restart_policy: {condition: any}}",
+         "`always` becomes `on-failure`: what ended well is not started again"),
+        ("deploy: {placement: {constraints: ['node.hostname != a']}}",
+         "`node.hostname != a` is not carried over: say which hosts are in which group"),
+    ],
+)  # fmt: skip
+def test_what_becomes_of_a_service_otherwise_is_told(said: str, told: str) -> None:
+    alone = of(f"services: {{w0: {{{SERVICE}}}}}")[1]
+    notes = of(f"services: {{w0: {{{SERVICE}, {said}}}}}")[1]
+    assert [note.partition(": ")[2] for note in notes if note not in alone] == [told]

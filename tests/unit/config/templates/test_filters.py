@@ -193,6 +193,8 @@ def test_what_is_not_here_is_said_to_be_not_here(answers: dict[str, Any], invent
         ("{{ (['x' * 1000] * 10000) | join }}", "more than 1,000,000"),
         ("{{ ('x' * 1000).join(['y'] * 10000) }}", "more than 1,000,000"),
         ("{{ ('x' * 900000) ~ ('x' * 900000) }}", "more than 1,000,000"),
+        ("{{ ('x' * 900000 + 'x' * 900000) | length }}", "more than 1,000,000"),
+        ("{{ ([1] * 900000 + [1] * 900000) | length }}", "more than 1,000,000"),
         ("{{ l | to_json(indent=10000000) }}", "more than 1,000,000"),
         ("{{ lookup('pipe', 'id') }}", "no lookup `pipe` here: there are `env`, `file`, `vars`"),
         ("{{ lookup('url', 'http://x') }}", "no lookup `url` here"),

@@ -427,3 +427,82 @@ def test_what_becomes_of_a_service_otherwise_is_told(said: str, told: str) -> No
     alone = of(f"services: {{w0: {{{SERVICE}}}}}")[1]
     notes = of(f"services: {{w0: {{{SERVICE}, {said}}}}}")[1]
     assert [note.partition(": ")[2] for note in notes if note not in alone] == [told]
+
+
+GIVE = "give the file as its engine takes it"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: 1", "1:1: error: neither a Compose file nor an object of Kubernetes; give one of these, or a TFJob"),
+        ("services: {}", " error: no task of a TensorFlow cluster in it; give a file whose tasks are told who they are"),
+        ("services: {w0: 1}", f"1:16: error: `services.w0` must be a mapping; {GIVE}"),
+        ("services: 1", f"1:11: error: `services` must be a mapping; {GIVE}"),
+        (f"services: {{w0: {{{SERVICE.partition(', ')[2]}}}}}", f"1:12: error: no image; {GIVE}"),
+        (
+            f"services: {{w0: {{{SERVICE.replace('python x.py ', '')}}}}}",
+            "1:12: error: `w0` has no command, and runs its image's own; write it there",
+        ),
+        (
+            f"services:\n  w0: {{{SERVICE}}}\n  w1: {{{SERVICE}}}",
+            "3:3: error: worker/0 a second time (first on line 2); keep one of them",
+        ),
+        (
+            f"services: {{w0: {{{SERVICE.replace('index=0', 'index=x')}}}}}",
+            "1:12: error: `w0`: --task_index must be a whole number, not 'x'; correct its flags",
+        ),
+        (f"services: {{w0: {{{SERVICE}, pids_limit: many}}}}",
+         "1:114: error: `services.w0.pids_limit` must be a whole number; write one, such as 1"),
+        (f"services: {{w0: {{{SERVICE}, pids_limit: 1234567890}}}}",
+         "1:114: error: `services.w0.pids_limit` must be a whole number; write one, such as 1"),
+        (f"services: {{w0: {{{SERVICE}, mem_limit: [1]}}}}",
+         "1:113: error: `services.w0.mem_limit` must be a single value; write one"),
+        (f"services: {{w0: {{{SERVICE}, volumes: {{a: b}}}}}}",
+         "1:111: error: `services.w0.volumes` must be a list; write one item per line, with dashes"),
+        (f"services: {{w0: {{{SERVICE}, deploy: 1}}}}",
+         f"1:110: error: `services.w0.deploy` must be a mapping; {GIVE}"),
+        ("{% if a %}\nservices: {\n", "1:1: error: a template, not what it renders; render it first"),
+        ("kind: Pod\napiVersion: v1\nmetadata: {name: w}\nspec: {}", f"1:1: error: `w` has no container; {GIVE}"),
+    ],
+)  # fmt: skip
+def test_what_keeps_a_file_from_being_imported_is_told_with_what_to_do(text: str, told: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        of(text)
+    assert [str(problem) for problem in raised.value.problems] == [f"f.yml:{told}"]
+
+
+SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            f"services: {{w0: {{{SERVICE}, environment: {{API_KEY: x, KEYS: /etc/keys, MY_TOKEN: ''}}}}}}",
+            [f"f.yml:1:116: `env.API_KEY` looks like a secret and is not copied: {SECRET_FIX}"],
+        ),
+        (
+            f"services: {{w0: {{{SERVICE}, environment: {{URL: 'http://me:pw@h'}}}}}}",
+            [f"f.yml:1:116: `env.URL` looks like a secret and is not copied: {SECRET_FIX}"],
+        ),
+        (
+            f"services: {{w0: {{{SERVICE}, stop_grace_period: 12345678}}}}",
+            ["f.yml:1:121: stop_grace: 12345678 is not carried over: `stop_grace` must be at most 86400, not 12345678"],
+        ),
+        (
+            f"services: {{other: {{image: y}}, w0: {{{SERVICE}}}}}",
+            ["f.yml:1:12: `other` is not carried over: neither its command line nor TF_CONFIG says that it is a task"],
+        ),
+        (
+            f"services: {{w0: {{{SERVICE}}}, tensorboard: {{image: tb, command: tensorboard --logdir=/x}}}}",
+            ["f.yml:1:124: this image is not carried over: all tasks of a cluster have one"],
+        ),
+        (
+            f"services: {{w0: {{{SERVICE}}}, worker: {{image: x, command: a}}}}",
+            ["f.yml:1:131: worker/0 has another `command` than the first worker, whose own counts for all"],
+        ),
+    ],
+)
+def test_what_of_a_file_is_not_carried_over_is_told(text: str, told: list[str]) -> None:
+    assert of(text)[1] == told

@@ -283,3 +283,79 @@ def test_where_templates_are_not_is_told() -> None:
         with pytest.raises(Usage) as raised:
             render(roles_of(inventory()), find_target("compose"), template_dir=Path(directory))
         assert str(raised.value) == f"`--template`: {said}; copy one from {SHIPPED}"
+
+
+BOARD = "tensorboard: {hosts: {h2: }}"
+NAMED = inventory().replace('{name: "x:1"}', "{archive: /x.tar}")
+FETCHED = inventory(f"data: {{fetch: [{{url: 'http://a/b', sha256: {'ab' * 32}}}], to: /d}}")
+FROM_CLAIM = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
+ALIKE = "say the same for both; programs find who they are in TFPROV_TASK"
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "given", "told"),
+    [
+        ("swarm", inventory().replace('image: {name: "x:1"}, ', ""), (),
+         "2:22: error: no `image`: swarm has to pull it; give `--set image=REGISTRY/NAME:TAG`"),
+        ("kubernetes", NAMED, ("claim=c",),
+         ("2:45: error: `image.archive` is not in a registry: kubernetes has to pull it; "
+         "push the image to one and give `--set image=REGISTRY/NAME:TAG`")),
+        ("swarm", FETCHED, (), ("2:91: error: `data.fetch` is for hosts of tfprov: swarm fetches nothing; "
+         "say where the data is, with `data: {path: …}`")),
+        ("kubernetes", FETCHED, ("claim=c",),
+         f"2:91: error: `data.fetch` is for hosts of tfprov: kubernetes fetches nothing; {FROM_CLAIM}"),
+        ("swarm", inventory("code: ./a"), (),
+         ("2:84: error: swarm does not bring `code` to its tasks; put it into the image, at /code, "
+         "and say `--set code=image`")),
+        *((target, inventory("gpus: all"), given,
+           f"2:84: error: `gpus: all`: {who} counts GPUs; give their number, such as `gpus: 1`")
+          for target, who, given in (
+              ("kubernetes", "Kubernetes", ("claim=c",)), ("swarm", "a swarm", ()), ("marathon", "Mesos", ()),
+              ("slurm", "Slurm", ()),
+          )),
+        ("kubernetes", inventory().replace("cluster: lab", "cluster: 9lab"), ("claim=c",),
+         ("2:23: error: the cluster's name `9lab` begins with a digit, and names of services begin with a letter; "
+         "begin it with a letter")),
+        ("marathon", inventory(more=BOARD), (),
+         ("5:1: error: tensorboard reads the chief's files, and on Mesos each task has a directory of its own; "
+         "give `--set checkpoints=DIR`, a directory that all agents share")),
+        ("kubeflow-tfjob", inventory(), ("storage=10Gi",),
+         ("4:1: error: worker/0 is a worker as the others, and workers on several nodes cannot share that volume; "
+         "give `--set access=ReadWriteMany`, or `--set storage=none`")),
+        ("kubeflow-tfjob", inventory(more="gpu: {vars: {tfprov: {memory: 1g}}, hosts: {h3: }}"), ("storage=none",),
+         ("5:23: error: `memory` is another one for worker/1 than for worker/0, and a TFJob has one template for both; "
+         f"{ALIKE}")),
+        ("marathon", LOCAL % "sets", (),
+         ("2:91: error: `data.path` must be an absolute path: it is one of the agents; "
+         "for example `path: /data/mnist`")),
+        ("swarm", LOCAL % "sets", (),
+         ("2:91: error: `data.path` must be an absolute path: it is one of the swarm's nodes; "
+         "for example `path: /data/mnist`")),
+    ],
+)  # fmt: skip
+def test_what_a_target_refuses_is_told_in_full(target: str, text: str, given: tuple[str, ...], told: str) -> None:
+    assert refused(target, text, *given) == [f"inventory.yml:{told}"]
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "told"),
+    [
+        ("marathon", "port=65535", "`--set port=65535` leaves no ports for 3 tasks; give a lower one"),
+        ("kubernetes", "claim", "`--set claim` says nothing of a value; write `--set name=value`"),
+        ("kubernetes", "tolerations=a b",
+         ("`--set tolerations` must be a taint such as `nvidia.com/gpu:NoSchedule`, not `a b`; "
+         "the taints to run under: `key[=value][:effect]`")),
+        ("kubernetes", "node_selector=x=y z",
+         ("`--set node_selector` must be letters, digits, `-`, `_` and `.`, at most 63, not `x=y z`; "
+         "the labels of the nodes to run on: `key=value`")),
+    ],
+)  # fmt: skip
+def test_an_option_that_cannot_be_used_is_told_in_full(target: str, given: str, told: str) -> None:
+    with pytest.raises(Usage) as raised:
+        files_of(inventory(), target, given)
+    assert str(raised.value) == told
+
+
+def test_the_last_port_of_all_can_be_used() -> None:
+    [group] = (json.loads(text) for text in files_of(inventory(), "marathon", "port=65532").values())
+    assert len(group["apps"]) == 3

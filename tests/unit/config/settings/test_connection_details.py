@@ -40,6 +40,7 @@ WRONG = [
     ("ansible_port", 22.0, f"{PORT} `22.0`", "for example `ansible_port: 22`"),
     ("ansible_timeout", 0, f"{TIME} `0`", "for example `ansible_timeout: 10`"),
     ("ansible_timeout", 3601, f"{TIME} `3601`", "for example `ansible_timeout: 10`"),
+    ("ansible_timeout", "000022", f"{TIME} `000022`", "for example `ansible_timeout: 10`"),
     ("ansible_timeout", False, f"{TIME} `false`", "for example `ansible_timeout: 10`"),
     ("ansible_become", 2, "`ansible_become` must be true or false, not `2`", "for example `ansible_become: true`"),
     (

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tests.support.inventories import inventory, roles
 from tfprov.config.settings.explain import written
 from tfprov.config.settings.resolve import resolve
-from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model import checks
 from tfprov.model.checks import Wrong, bytes_of, one_line
 from tfprov.model.node import Items
@@ -395,7 +395,7 @@ SUM = "take what `sha256sum FILE` prints"
         (checks.sha256, "sha256: " + "AB" * 32,
          f"must be the 64 hex digits alone; write `sha256: {'ab' * 32}`"),
         *((checks.sha256, "a" * digits,
-           f"must be 64 hex digits, not `{checks.shown('a' * digits)}`, which looks like {what}; {SUM}")
+           f"must be 64 hex digits, not `{shown('a' * digits)}`, which looks like {what}; {SUM}")
           for digits, what in ((32, "an MD5 sum"), (40, "a SHA-1 sum"), (56, "a SHA-224 sum"), (96, "a SHA-384 sum"),
                                (128, "a SHA-512 sum"))),
         (checks.sha256, "a" * 33, f"must be 64 hex digits, not `{'a' * 33}`; {SUM}"),

@@ -25,6 +25,20 @@ def test_a_pattern_chooses(pattern: str, hosts: list[str]) -> None:
     [
         ("worker[3]", "`worker[3]` names no host; they go from `[0]` to `[2]`"),
         ("worker[-4]", "`worker[-4]` names no host; they go from `[0]` to `[2]`"),
+        (
+            "~worker(?:x)",
+            (
+                "`~worker(?` is not a regular expression: unexpected end of pattern at position 8; "
+                "put a `,` behind it: elsewhere, a `:` begins another pattern"
+            ),
+        ),
+        (
+            "~wor(",
+            (
+                "`~wor(` is not a regular expression: missing ), unterminated subpattern at position 3; "
+                "correct it, or leave out the `~`"
+            ),
+        ),
         ("wroker", "no host or group matches `wroker`; did you mean `worker`?"),
     ],
 )

@@ -506,3 +506,25 @@ SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
 )
 def test_what_of_a_file_is_not_carried_over_is_told(text: str, told: list[str]) -> None:
     assert of(text)[1] == told
+
+
+def test_what_tfprovs_own_files_say_of_code_data_and_its_own_programs_comes_back() -> None:
+    env = "TFPROV_TASK: worker/0, TFPROV_CLUSTER: lab, TFPROV_DATA_DIR: /data, TFPROV_CHECKPOINT_DIR: /c"
+    volumes = "['/srv/code:/code:ro', '/srv/digits:/data/:ro', '/srv/c:/c', '/srv/x:/x']"
+    serves = (
+        "image: x, command: python -m tfprov.runtime.data_service --port=1, environment: {TFPROV_TASK: dispatcher/0}"
+    )
+    found, told = of(
+        f"services:\n  w0: {{{SERVICE}, environment: {{{env}}}, volumes: {volumes}}}\n  d0: {{{serves}}}\n"
+        "  dw: {image: x, command: python serve.py, environment: {TFPROV_TASK: data_worker/0}}\n"
+    )
+    worker = found["children"]["worker"]["vars"]["tfprov"]
+    assert {name: worker[name] for name in ("code", "data", "mounts", "checkpoints")} == {
+        "code": "/srv/code",
+        "data": {"path": "/srv/digits", "to": "/data"},
+        "mounts": [{"source": "/srv/x", "target": "/x", "read_only": False}],
+        "checkpoints": {"dir": "/c"},
+    }
+    assert "command" not in found["children"]["dispatcher"].get("vars", {}).get("tfprov", {})
+    assert found["children"]["data_worker"]["vars"]["tfprov"]["command"] == ["python", "serve.py"]
+    assert told == []

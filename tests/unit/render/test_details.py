@@ -1,6 +1,7 @@
 """What a target refuses, and what it says of its own files when it reads them once more."""
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ import pytest
 
 from tests.support.render_options import filled
 from tests.support.rendered import cluster_of, files_of, objects_of, of_kind, roles_of
+from tfprov.delivery.code import Code
 from tfprov.errors import InvalidInput, TfprovError, Usage
 from tfprov.planning.text import counted, readable
-from tfprov.render import output
+from tfprov.render import kube_bundle, output
 from tfprov.render.compose_service import size
 from tfprov.render.naming import dns_1123, subdomain
 from tfprov.render.quoting import Unquoted, as_json, inset
@@ -359,3 +361,26 @@ def test_an_option_that_cannot_be_used_is_told_in_full(target: str, given: str, 
 def test_the_last_port_of_all_can_be_used() -> None:
     [group] = (json.loads(text) for text in files_of(inventory(), "marathon", "port=65532").values())
     assert len(group["apps"]) == 3
+
+
+@pytest.mark.parametrize(("size", "fits"), [(899_999, True), (900_000, True), (900_001, False)])
+def test_code_that_a_config_map_cannot_take_is_refused(size: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfprov.render.kube_bundle.size", lambda codes: size)
+    if fits:
+        files_of(inventory("code: ./a"), "kubernetes", "claim=c")
+        return
+    assert refused("kubernetes", inventory("code: ./a"), "claim=c") == [
+        (
+            "inventory.yml:2:84: error: `code` has 900001 bytes when it is packed, and a ConfigMap takes 900000; "
+            "leave out what is no code with a .dockerignore, or put it into the image and say `--set code=image`"
+        )
+    ]
+
+
+def test_what_a_config_map_takes_is_counted_once_for_each_code() -> None:
+    one = Code("a", f"sha256:{1:064}", b"x" * 1000)
+    other = Code("b", f"sha256:{2:064}", random.Random(1).randbytes(1000))
+    alone = kube_bundle.size([])
+    assert alone > 1000, "the runtime is always with it"
+    assert kube_bundle.size([one, one]) == kube_bundle.size([one]) < alone + 100
+    assert alone + 1000 <= kube_bundle.size([other]) < alone + 1100

@@ -192,3 +192,12 @@ def test_a_fault_in_yaml_is_told_where_it_is_with_what_to_do(
     text: str, line: str, there: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert told(text, capsys) == Told(2, (line,))
+
+
+def test_an_import_that_is_no_path_is_told(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (there / "book.yml").write_text('- import_playbook: "a\\0b"\n')
+    line = "book.yml:1:3: error: `a\\x00b` is not a path; correct it"
+    assert tell(capsys, "play", "./book.yml") == Told(2, (line,))
+    (there / "loop.yml").symlink_to("loop.yml")
+    (there / "book.yml").write_text("- import_playbook: loop.yml\n")
+    assert tell(capsys, "play", "./book.yml").code == 2

@@ -143,6 +143,13 @@ def test_a_task_that_ends_badly_is_told_at_once_with_its_last_lines() -> None:
     assert str(error).endswith("worker/3 | line 29")
 
 
+def test_a_task_that_nobody_started_is_told_at_once() -> None:
+    memory_lab = MemoryLab()
+    del memory_lab.hosts["h3"].places["worker/3"]
+    assert str(memory_lab.fails(600)) == "worker/3: is not there on h3; start it with `tfprov up`"
+    assert memory_lab.clock.time < 1
+
+
 def test_a_training_that_is_over_is_waited_for_no_longer() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h3"].silent.add("worker/2")

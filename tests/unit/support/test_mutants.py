@@ -71,9 +71,12 @@ def test_a_source_has_the_mutants_that_are_promised(kind: str, source: str, text
         "if TYPE_CHECKING:\n  import a",
         "def __repr__(self): return f'<{self.a!r}>'",
         "assert a == 1, 'why'",
+        "raise AssertionError",
+        "def f(): raise AssertionError('why')",
         "a = zip(b, c, strict=True)",
         "@dataclass(frozen=True, slots=True)\nclass A: a: int",
         "class A(B, frozen=True): pass",
+        "a = field(default=b, init=False)",
         "import a as b",
     ],
 )

@@ -32,6 +32,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """At the end it counts again: what stays frozen is torn down in another order, with warnings of sockets in use."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Where nothing may be left out, a test that is skipped has failed, whatever it lacks."""

@@ -21,6 +21,8 @@ from tfprov.model.node import Items, Mapping, Node, Scalar
 environment = Sandbox()
 _MAX_ELEMENTS = 100_001
 """Of all lists and mappings in a value: as many as the longest range has."""
+_SINGLE = (str, int, float, date)
+_SERIES = (list, tuple, set, frozenset, SeenItems)
 
 
 def computed(text: str, variables: AbstractMapping[str, Any], at: Position) -> Node:
@@ -99,7 +101,7 @@ class _Computed:
         self.left -= 1
         if depth > MAX_DEPTH or self.left < 0:
             raise self.refused("a list or mapping that is too large or too deep", "make it smaller")
-        if data is None or isinstance(data, str | int | float | date):
+        if data is None or isinstance(data, _SINGLE):
             return Scalar(data, self.at, str(data), quoted=True)
         if isinstance(data, AbstractMapping):
             keys = {str(key): Scalar(key, self.at, str(key), quoted=isinstance(key, str)) for key in data}
@@ -107,7 +109,7 @@ class _Computed:
             return Mapping(entries, self.at, keys)
         if isinstance(data, Iterator):
             data = list(islice(data, self.left + 1))
-        if isinstance(data, list | tuple | set | frozenset | SeenItems):
+        if isinstance(data, _SERIES):
             return Items(tuple(self.node(item, depth + 1) for item in data if item is not OMIT), self.at)
         if isinstance(data, Undefined):
             raise self.undefined(data)

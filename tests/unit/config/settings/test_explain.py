@@ -162,3 +162,8 @@ def test_the_runtime_follows_from_the_image(ask: Ask, image: str, runtime: str) 
     Path("inventory.yml").write_text(INVENTORY.replace("cluster: linear", f"cluster: linear\n      image: {image}"))
     told = lines(ask("node2", "tfprov.runtime"))
     assert told == [f"tfprov.runtime {runtime} default: `docker` where an `image` is given, else `process`"]
+
+
+def test_a_group_without_hosts_is_no_host(ask: Ask) -> None:
+    Path("inventory.yml").write_text(f"{INVENTORY}    spare: {{hosts: {{}}}}\n")
+    assert ask("spare").lines == ("error: no host `spare` in inventory.yml; it is a group without hosts",)

@@ -167,3 +167,11 @@ def test_the_runtime_follows_from_the_image(ask: Ask, image: str, runtime: str) 
 def test_a_group_without_hosts_is_no_host(ask: Ask) -> None:
     Path("inventory.yml").write_text(f"{INVENTORY}    spare: {{hosts: {{}}}}\n")
     assert ask("spare").lines == ("error: no host `spare` in inventory.yml; it is a group without hosts",)
+
+
+def test_what_must_be_said_and_is_not_is_told_as_missing(ask: Ask) -> None:
+    Path("inventory.yml").write_text(INVENTORY.replace("      cluster: linear\n", ""))
+    assert "tfprov.cluster (missing) no default" in lines(ask("node2"))
+    told = json.loads(ask("node2", "--json").out)["settings"]["worker"]["tfprov.cluster"]
+    origin = {"value": None, "origin": "no default"}
+    assert told == {"value": None, "from": origin, "overrides": [], "default": True, "problem": "missing"}

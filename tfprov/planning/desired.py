@@ -36,6 +36,10 @@ class Boxed:
     code: str | None = None
 
 
+def _nowhere(_host: str, key: str) -> str:
+    return f"/data/{key}"
+
+
 def desired(  # noqa: PLR0913  what is known of a cluster, from everywhere
     cluster: Cluster,
     roles: Sequence[RoleSettings],
@@ -43,7 +47,7 @@ def desired(  # noqa: PLR0913  what is known of a cluster, from everywhere
     checkpoint_dir: Callable[[Task], str],
     boxes: Mapping[Place, Boxed] | None = None,
     *,
-    fetched: Fetched | None = None,
+    fetched: Fetched = _nowhere,
 ) -> tuple[Container, ...]:
     """Return the container of every task.
 
@@ -59,7 +63,7 @@ def desired(  # noqa: PLR0913  what is known of a cluster, from everywhere
         role, boxed = settings[place], (boxes or {}).get(place)
         try:
             directory = checkpoint_dir(task)
-            data = data_dir(role, None if boxed else fetched or _nowhere)
+            data = data_dir(role, None if boxed else fetched)
             made = _container(cluster, task, role, code=code.get(place), directory=directory, data=data, boxed=boxed)
             containers.append(made)
         except InvalidInput as error:
@@ -67,10 +71,6 @@ def desired(  # noqa: PLR0913  what is known of a cluster, from everywhere
     if problems:
         raise InvalidInput(problems)
     return tuple(containers)
-
-
-def _nowhere(_host: str, key: str) -> str:
-    return f"/data/{key}"
 
 
 def _container(  # noqa: PLR0913  one task, seen from all sides

@@ -169,6 +169,7 @@ def test_a_link_that_leads_out_of_the_code(link: str, there: Path, capsys: pytes
         ("a: [b, ,]\n", ":1:8: error: a comma or bracket where a value should be; complete the value, or quote it"),
         ("a: {b: [1,\n", ":1:11: error: the file ends within brackets; close them"),
         ("a: {b: [1, \n\n", ":1:11: error: the file ends within brackets; close them"),
+        ("a: [1,", ":1:7: error: the file ends within brackets; close them"),
         ("a: *\n", ":1:5: error: a value that starts with `*` or `&`; quote it"),
         ("a: &\n", ":1:5: error: a value that starts with `*` or `&`; quote it"),
         ('a: "\\uD800"\n', ":1:7: error: half of a UTF-16 pair, which is no character; write the character itself"),

@@ -17,7 +17,7 @@ from tfprov.errors import HostError
 from tfprov.model.data import DataFile, DataSet, read_by
 from tfprov.model.node import plain
 from tfprov.model.plan import Action
-from tfprov.planning.data import data_path
+from tfprov.planning.data import data_dir, data_path
 from tfprov.planning.reconcile import supplies
 
 ONE, TWO = "1" * 64, "2" * 64
@@ -184,3 +184,17 @@ def test_a_spec_says_which_data_its_task_reads() -> None:
     assert read_by({"data": {"fetch": "1", "to": "/x"}}) == "data:1"
     for spec in ({}, {"data": None}, {"data": "x"}, {"data": {"path": "/x"}}, {"data": {"fetch": None}}):
         assert read_by(spec) is None
+
+
+def test_processes_find_what_their_host_has_fetched_and_nothing_where_nothing_is_said() -> None:
+    here = inventory(source("train"), image="address: 127.0.0.1")
+    here = here.replace("h1: {ansible_host: 10.0.0.1}", "localhost: ").replace(
+        "h1: , h2: {ansible_host: 10.0.0.2}", "localhost: "
+    )
+    key = data(("train", ONE)).key
+    ps, worker = world(here).wanted
+    assert (worker.argv[-1], worker.env["TFPROV_DATA_DIR"]) == (f"--data_dir=/data/{key}", f"/data/{key}")
+    assert ps.argv[-1] == f"--data_dir=/data/{key}"
+    (*_, role) = resolve(read_groups(parse(here, "i.yml"), "i.yml"))
+    assert data_dir(role, lambda host, key: f"{host}:{key}") == f"localhost:{key}"
+    assert data_dir(role) == "/srv/digits"

@@ -384,3 +384,18 @@ def test_what_a_config_map_takes_is_counted_once_for_each_code() -> None:
     assert alone > 1000, "the runtime is always with it"
     assert kube_bundle.size([one, one]) == kube_bundle.size([one]) < alone + 100
     assert alone + 1000 <= kube_bundle.size([other]) < alone + 1100
+
+
+def test_on_slurm_only_those_who_compute_see_the_gpus() -> None:
+    (script,) = files_of(inventory(), "slurm", "gpus=2").values()
+    hidden = "export CUDA_VISIBLE_DEVICES=''"
+    assert [hidden in part for part in re.split(r"# (?=ps/0|worker/)", script)[1:]] == [True, False, False]
+
+
+def test_a_tensorboard_alone_needs_nobody_to_end_it() -> None:
+    workers = inventory().replace("ps: {hosts: {h1: {ansible_host: 10.0.0.1}}}\n", "")
+    ends = [
+        bool(of_kind(objects_of(text, "kubernetes", "kind=Job", "claim=c"), "Role"))
+        for text in (workers, workers + BOARD, inventory(), inventory(more=BOARD))
+    ]
+    assert ends == [False, False, True, True], "a ps does not end by itself, and a tensorboard may go on"

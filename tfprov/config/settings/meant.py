@@ -37,7 +37,9 @@ def meant_for(inventory: Inventory, host: str, role: str, written: Mapping) -> M
 def meant_for_others(inventory: Inventory, host: str, role: str, written: Mapping) -> Iterator[Path]:
     """Yield those of the settings in `written` that `role` on `host` does not take."""
     asked = [name for name in _OF_OTHERS.get(role, ()) if name in written.entries]
-    layers = list(inventory.layers(host, role=role)) if asked else []
+    if not asked:
+        return
+    layers = list(inventory.layers(host, role=role))
     for name in asked:
         said = list(_said(layers, role, name))
         if not said and not (name == "code" and any(_said(layers, role, "command"))):

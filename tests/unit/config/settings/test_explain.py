@@ -162,3 +162,23 @@ def test_the_runtime_follows_from_the_image(ask: Ask, image: str, runtime: str) 
     Path("inventory.yml").write_text(INVENTORY.replace("cluster: linear", f"cluster: linear\n      image: {image}"))
     told = lines(ask("node2", "tfprov.runtime"))
     assert told == [f"tfprov.runtime {runtime} default: `docker` where an `image` is given, else `process`"]
+
+
+def test_a_group_without_hosts_is_no_host(ask: Ask) -> None:
+    Path("inventory.yml").write_text(f"{INVENTORY}    spare: {{hosts: {{}}}}\n")
+    assert ask("spare").lines == ("error: no host `spare` in inventory.yml; it is a group without hosts",)
+
+
+def test_what_must_be_said_and_is_not_is_told_as_missing(ask: Ask) -> None:
+    Path("inventory.yml").write_text(INVENTORY.replace("      cluster: linear\n", ""))
+    assert "tfprov.cluster (missing) no default" in lines(ask("node2"))
+    told = json.loads(ask("node2", "--json").out)["settings"]["worker"]["tfprov.cluster"]
+    origin = {"value": None, "origin": "no default"}
+    assert told == {"value": None, "from": origin, "overrides": [], "default": True, "problem": "missing"}
+
+
+def test_what_stands_on_a_command_line_is_shown_whatever_it_is_called(ask: Ask) -> None:
+    Path("inventory.yml").write_text(INVENTORY.replace("lr: 0.10}", "lr: 0.10, password_file: /etc/p}"))
+    told = lines(ask("node2"))
+    assert "tfprov.flags.password_file /etc/p inventory.yml:8:44 (group `all`)" in told
+    assert "secret_sauce ****** inventory.yml:4:5 (group `all`)" in told

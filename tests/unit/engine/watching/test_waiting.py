@@ -263,6 +263,31 @@ def test_a_host_that_fails_to_ask_has_no_answer() -> None:
         assert [probes.answered(probe) for _ in range(2)] == [False, True]
 
 
+def test_nobody_is_asked_any_more_once_the_wait_is_over() -> None:
+    context = replace(MemoryLab().context, clock=Clock())
+    with Probes(context) as probes:
+        pass
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        probes.answered(Probe("h1", context.wanted[0].task))
+
+
+def test_who_does_not_answer_is_asked_ever_more_rarely_down_to_once_a_second() -> None:
+    memory_lab = MemoryLab()
+    hosts = counted(memory_lab)
+    memory_lab.hosts["h1"].silent.add("ps/0")
+    probe = Probe("h1", memory_lab.context.wanted[0].task)
+    with Probes(memory_lab.context) as probes:
+        for _ in range(1000):
+            assert not probes.answered(probe)
+            memory_lab.clock.sleep(0.01)
+        asked = len(hosts["h1"].asked)
+        for _ in range(1000):
+            assert not probes.answered(probe)
+            memory_lab.clock.sleep(0.01)
+    assert 10 < asked < 17
+    assert 8 < len(hosts["h1"].asked) - asked <= 10
+
+
 # --- following -------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ nobody knows how many rows that are: a row too many erases what was printed. So 
 is told not to wrap it should the width have changed meanwhile, and the cursor is never moved up.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import TextIO
 
@@ -37,8 +38,10 @@ class LiveLine:
         self.show(self._text)
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        # Of a terminal that was closed: what is under way is told by a signal, and matters more than this line.
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+            self._stream.flush()
 
 
 def fitting(text: str, cells: int) -> str:

@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := build/peers
 INPUTS := pyproject.toml constraints.txt .ci/venv.sh
+# What mypy knows of each file, by its content: a new clone need not learn it again.
+export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tfprov-tests/mypy
+# Two groups of tests run one test after the other, and wait for containers and tasks: a third process uses that time.
+WORKERS ?= 3
 
 .PHONY: demo test unit lint check matrix bench fuzz mutants schemas clean help
 
@@ -34,7 +38,7 @@ unit: $(VENV)/ready-dev
 test: lint
 	sh .ci/engine.sh
 	sh .ci/browser.sh
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not matrix" --durations=20 $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not matrix" --durations=20 $(ARGS)
 
 # Every long form once, and the suite ten times beside four busy processes: make matrix ARGS="--times 1"
 matrix: $(VENV)/ready-dev

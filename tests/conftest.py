@@ -1,12 +1,19 @@
 """For all tests."""
 
+import gc
 import os
 import signal
+import sys
 from collections.abc import Generator
 
 import pytest
 
 pytest.register_assert_rewrite("tests.support")  # asserts there say as much as those of tests
+
+# Bytecode is kept, whatever is set here: every process that a test starts would compile tfprov again, and every run of
+# the tests the tests themselves.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from tests.support.budget import Budget  # noqa: E402
 
@@ -16,6 +23,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Budget(config), "budget")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # while thousands of tests are collected, of which none is garbage
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: the garbage collector need not look through it again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

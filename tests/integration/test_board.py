@@ -1,27 +1,20 @@
 """TensorBoard for real: the loss of a real training, drawn by a real browser; and the way to it on another host."""
 
-import contextlib
-import json
 import re
-import signal
 import socket
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.images import Images
-from tests.support.local import Local, rest_of
+from tests.support.boards import BOARD, assert_only_reads, board_address, close_board, losses, page_text
+from tests.support.local import Local
 from tests.support.paths import ROOT
-from tests.support.remote import Cluster, cluster, standin, training
+from tests.support.remote import Cluster, cluster, standin
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
-from tests.support.warm import AnyProcess
-from tfprov.hosts import docker_exec
 from tfprov.hosts.docker_labels import container_name
 
 if TYPE_CHECKING:
@@ -30,7 +23,6 @@ if TYPE_CHECKING:
 SCREENSHOT = ROOT / "build" / "screenshots" / "tensorboard-loss.png"
 """What the browser has drawn, for people; of the last time the test was run."""
 
-BOARD = "tensorboard/0"
 POINTS = 8
 """Of the curve, at least."""
 
@@ -51,37 +43,7 @@ all:
 """
 
 
-def address(process: AnyProcess) -> str:
-    """Return the address that `tfprov tensorboard` prints on its first line."""
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    found = re.search(r"^tensorboard/0 on \S+: (http://\S+/) \(Ctrl-C ends this, not the TensorBoard\)$", line)
-    assert found is not None, line + process.stdout.read()
-    return found[1]
-
-
-def ended(process: AnyProcess) -> None:
-    """Press Ctrl-C, which is all there is to say."""
-    process.send_signal(signal.SIGINT)
-    rest = rest_of(process)
-    assert (process.returncode, rest) == (0, "")
-
-
-def fetched(url: str) -> str | None:
-    """Return what a page says; None while it does not say anything."""
-    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=LONG) as answer:
-        text: str = answer.read().decode()
-        return text
-    return None
-
-
 # --- in a browser ----------------------------------------------------------------------------------------------------
-
-
-def losses(url: str) -> list[float]:
-    """Return what TensorBoard has read of the loss so far."""
-    found = fetched(f"{url}data/plugin/scalars/scalars?run=.&tag=loss")
-    return [value for _, _, value in json.loads(found)] if found else []
 
 
 def curve(page: "Page") -> list[tuple[float, float]]:
@@ -116,7 +78,7 @@ def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: 
     local_cluster.write(TRAINED_HERE)
     assert f"{BOARD} serves on 127.0.0.1:" in local_cluster("up")
     process = local_cluster.start("tensorboard")
-    url = address(process)
+    url = board_address(process)
     until(lambda: len(losses(url)) >= POINTS, "it has read the events")
     page.goto(f"{url}?tagFilter=loss#timeseries")
     try:
@@ -128,7 +90,7 @@ def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: 
     assert lefts == sorted(set(lefts))
     assert tops[-1] > tops[0]  # the loss went down
     assert shares(tops) == pytest.approx(shares(losses(url)[: len(drawn)]), abs=0.01)
-    ended(process)
+    close_board(process)
 
 
 # --- on another host -------------------------------------------------------------------------------------------------
@@ -159,22 +121,6 @@ def board_host(remote_cluster: Cluster, tiny_archive: Path) -> Host:
     return board_host
 
 
-def inside(board_host: Host, task: str, *argv: str) -> tuple[int, str]:
-    """Run a program in a task's container, as its user."""
-    said: list[bytes] = []
-    code = docker_exec.run(board_host.client.api, container_name("lab", task), argv, lambda _, data: said.append(data))
-    return code, b"".join(said).decode()
-
-
-def assert_only_reads(board_host: Host) -> None:
-    """The tensorboard has the chief's directory and cannot write there; the chief can."""
-    code, said = inside(board_host, BOARD, "touch", "/checkpoints/mine")
-    assert code == 1, said
-    assert "Read-only file system" in said
-    assert inside(board_host, "worker/0", "touch", "/checkpoints/mine") == (0, "")
-    assert inside(board_host, BOARD, "ls", "/checkpoints/mine")[0] == 0
-
-
 def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(
     remote_cluster: Cluster, board_host: Host
 ) -> None:
@@ -182,10 +128,10 @@ def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((board_host.address, PORT), LONG).close()
     process = remote_cluster.start("tensorboard")
-    url = address(process)
-    text = until(lambda: fetched(f"{url}checkpoint"), "the chief's file is shown")
+    url = board_address(process)
+    text = until(lambda: page_text(f"{url}checkpoint"), "the chief's file is shown")
     assert text.startswith('model_checkpoint_path: "/checkpoints/model.ckpt-')
-    ended(process)
+    close_board(process)
     assert remote_cluster.tasks()[BOARD]["state"] == "running"
     assert "nothing to do" in remote_cluster("up")
 
@@ -202,18 +148,3 @@ def test_what_is_in_the_way_of_another_host_is_one_line(remote_cluster: Cluster,
     )
     board_host.stop()
     assert re.fullmatch(rf"error: {board_host.name}: .*\n", remote_cluster("tensorboard", code=4))
-
-
-@pytest.mark.tensorflow
-def test_the_image_of_a_training_has_a_tensorboard(remote_cluster: Cluster, images: Images) -> None:
-    images.train()  # so that the build below finds every layer made
-    board_host = written(
-        remote_cluster, training(remote_cluster.directory, images.train_arguments(), train_steps=1000000), {}
-    )
-    assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote_cluster("up")
-    assert_only_reads(board_host)
-    process = remote_cluster.start("tensorboard")
-    url = address(process)
-    assert "<title>TensorBoard</title>" in (fetched(url) or "")
-    until(lambda: losses(url), "it has read the events")
-    ended(process)

@@ -236,6 +236,7 @@ def test_a_stack_trains_once_and_its_ps_stays_until_it_is_removed(tools: Tools, 
 
 
 @pytest.mark.tensorflow
+@pytest.mark.matrix
 def test_a_stack_trains(tools: Tools, images: Images, swarm: None) -> None:
     image = with_code(tools, images.train())
     values = {"IMAGE": image, "PROGRAMS": str(PROGRAMS), "HERE": str(tools.directory)}

@@ -60,6 +60,50 @@ with task.session(train_steps=100, hooks=[optimizer.make_session_run_hook(task.i
 """
 """Every step needs the gradients of all workers."""
 
+CANCELLED = """
+import sys
+import tensorflow.compat.v1 as tf
+from tfprov import runtime
+at, where, why = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+due = []
+def once(call):
+    def called(*arguments, **options):
+        values = call(*arguments, **options)
+        if due:
+            raise tf.errors.CancelledError(None, None, due.pop())
+        return values
+    return called
+if where == "step":
+    tf.Session.run = once(tf.Session.run)
+else:
+    make = tf.Session.make_callable
+    tf.Session.make_callable = lambda *arguments, **options: once(make(*arguments, **options))
+task = runtime.join()
+with task.device():
+    step = tf.train.get_or_create_global_step()
+    queue = tf.FIFOQueue(1, [tf.int64])
+    tf.train.add_queue_runner(tf.train.QueueRunner(queue, [queue.enqueue(step)]))
+    train = tf.group(tf.assign_add(step, 1), queue.dequeue())
+taken = 0
+with task.session(train_steps=20, save_every_steps=2) as session:
+    while not session.should_stop():
+        due += [why] if taken == at else []
+        taken += 1
+        session.run(train)
+"""
+"""One step, or one of a queue's thread, is cancelled. The queue holds one, so that the thread has no step to spare."""
+
+LOST = """Graph execution error:
+
+=====================
+CANCELLED: From /job:worker/replica:0/task:1:
+RecvFromRemoteAsync is cancelled.
+\t [[{{node global_step/Read/ReadVariableOp_S19}}]]
+ABORTED: From /job:ps/replica:0/task:0:
+Session handle is not found: 5bbdfa5f28a2b995. Possibly this worker ("/job:ps/replica:0/task:0") just restarted.
+====================="""
+"""What TensorFlow 2.21 says, now and then, of a step whose ps has come back since the last one."""
+
 POLL = "Scanning workers for devices"
 """What TensorFlow prints each time that it looks whether the chief has made the session."""
 
@@ -249,6 +293,30 @@ def test_training_ends_well_after_a_ps_was_killed_and_came_back(hosts: Hosts, co
     assert back
     assert int(back[1]) >= 20
     assert 1000 <= max(whole(chief.folder / "saved")) <= 1001
+
+
+@pytest.mark.parametrize("where", ["step", "queue"])
+def test_a_step_that_is_cancelled_because_a_ps_was_lost_is_recovered_from(
+    hosts: Hosts, tmp_path: Path, where: str
+) -> None:
+    program = tmp_path / "cancelled.py"
+    program.write_text(CANCELLED)
+    alone = hosts.start(program, "7", where, LOST)
+    alone.ends()
+    assert re.search(r"^tfprov: worker/0 goes on from saved/model.ckpt-\d+$", alone.err, re.MULTILINE)
+    assert max(whole(alone.folder / "saved")) == 20
+
+
+@pytest.mark.parametrize("where", ["step", "queue"])
+def test_a_step_that_is_cancelled_for_a_reason_of_its_own_ends_the_training(
+    hosts: Hosts, tmp_path: Path, where: str
+) -> None:
+    program = tmp_path / "cancelled.py"
+    program.write_text(CANCELLED)
+    alone = hosts.start(program, "7", where, "Dequeue operation was cancelled")
+    alone.ends(1)
+    assert "CancelledError: Dequeue operation was cancelled" in alone.err
+    assert "goes on from" not in alone.err
 
 
 def test_a_worker_in_its_last_step_ends_well_when_the_ps_has_left_with_the_chief(hosts: Hosts, counter: Path) -> None:

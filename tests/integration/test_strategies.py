@@ -28,7 +28,7 @@ ENDLESS = 10_000_000
 """Steps, until all have been killed."""
 PAUSE = 0.01
 """Seconds after each of these steps: what matters until then is that it trains, not how fast it heats two cores."""
-MORE = 600
+MORE = 300
 """Steps after that, with which every model has its quality again."""
 LONG = 600
 """Seconds until a test gives up on something: on two idle cores it takes a tenth."""
@@ -51,7 +51,7 @@ class Trained:
 
     def write(self, steps: int, pause: float = 0.0) -> None:
         """Write the inventory with so many `train_steps`, and seconds after each."""
-        flags = {"train_steps": steps, "save_every_steps": 200, "pause": pause}
+        flags = {"train_steps": steps, "save_every_steps": 100, "pause": pause}
         self.settings["all"]["vars"]["tfprov"]["flags"] |= flags
         self.run.inventory.write_text(yaml.safe_dump(self.settings))
 
@@ -86,7 +86,7 @@ class Trained:
                 self.loses(kind)
                 return
             assert back["lost"] > back["resumed"] > 0
-        self.trains_past(max(before, self.step()) + 100)
+        self.trains_past(max(before, self.step()) + 50)
 
     def ends(self) -> float:
         """Let it train a little more, to its end; return the macro-F1 that was measured last."""
@@ -133,7 +133,7 @@ def check(trained: Trained) -> None:
     case, run = trained.case, trained.run
     trained.write(ENDLESS, PAUSE)
     run("up", timeout=LONG)
-    trained.trains_past(400)
+    trained.trains_past(250)
     for kind in KINDS:
         if kind in case.victims:
             trained.loses(kind)
@@ -168,12 +168,6 @@ def test_as_processes(local_cluster: Local, digits: Path, case: Case) -> None:
 
     check(Trained(case, local_cluster, settings, kill, progress, saved))
     assert local_cluster.processes() == []
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The controller's cache: the image is exported into it once for all cases."""
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture

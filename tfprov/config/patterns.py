@@ -98,8 +98,8 @@ def _read(name: str) -> str:
             raise Usage(f"`@{shown(name)}` is larger than {_MAX_BYTES:,} bytes", "name a file with one pattern a line")
         return found.decode()
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else "") or "not UTF-8 text"
-        raise Usage(f"`@{shown(name)}`: {reason.lower()}", "name a file with one pattern a line") from None
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else "not UTF-8 text"
+        raise Usage(f"`@{shown(name)}`: {reason}", "name a file with one pattern a line") from None
 
 
 def _one(inventory: Inventory, word: str) -> list[str]:

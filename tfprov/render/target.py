@@ -88,16 +88,6 @@ class Member:
         """The whole command line."""
         return [*self.program, *self.wiring_flags, *self.flags]
 
-    @property
-    def endpoint(self) -> str:
-        """Where the others reach it: `linear-ps-0:2222`."""
-        return f"{self.address}:{self.port}"
-
-    @property
-    def trains(self) -> bool:
-        """Whether it is a member of the ClusterSpec."""
-        return self.role in ("ps", "chief", "worker")
-
 
 @dataclass(frozen=True)
 class Asked:
@@ -163,10 +153,6 @@ class Rendering:
     def chief(self) -> Member:
         """The member whose end is the end of the training."""
         return next(member for member in self.members if member.is_chief)
-
-    def of(self, *roles: str) -> list[Member]:
-        """Return the members of `roles`, in their order."""
-        return [member for member in self.members if member.role in roles]
 
 
 class Target(Protocol):

@@ -12,6 +12,7 @@ from tfprov.checkpoint import step_of
 from tfprov.runtime.hooks import Ending
 from tfprov.runtime.lazy import graph_api
 from tfprov.runtime.leaving import exit_now, leave
+from tfprov.runtime.lost import guarded, recoverable
 from tfprov.runtime.resume import repair
 
 POLL = 1
@@ -78,7 +79,8 @@ class Creator:
         self.scaffold.finalize()
         while True:
             try:
-                return self._prepare() if self.place.is_chief else self._wait()
+                with recoverable():
+                    return guarded(self._prepare() if self.place.is_chief else self._wait())
             except (errors.UnavailableError, errors.AbortedError):
                 time.sleep(POLL)
 

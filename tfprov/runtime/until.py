@@ -25,6 +25,8 @@ POLL = 10.0
 """Seconds between two looks; up to half as many more, so that a hundred ps do not all ask at once."""
 PATIENCE = 120.0
 """Seconds after which an object that is not there is taken for deleted, and not for one that is yet to come."""
+_JITTER = random.Random()  # noqa: S311  nothing is kept secret with it
+"""Apart from the generator that a program may have seeded for itself."""
 
 
 def ending(answer: object) -> str | None:
@@ -68,7 +70,7 @@ def wait(path: str, api: str = API, account: Path = ACCOUNT, poll: float = POLL,
         if trouble and trouble != said:
             print(f"tfprov: asking for {url}: {trouble}", file=sys.stderr, flush=True)
         said = trouble
-        time.sleep(poll * random.uniform(1.0, 1.5))  # noqa: S311  nothing is kept secret with it
+        time.sleep(poll * _JITTER.uniform(1.0, 1.5))
 
 
 if __name__ == "__main__":

@@ -184,3 +184,27 @@ def test_what_cannot_be_shown_is_one_line(words: list[str], line: str, capsys: p
     told = tell(capsys, "inventory", *words, *given)
     assert (told.code, told.out, len(told.lines)) == (2, "", 1)
     assert told.lines[0].startswith(line)
+
+
+ANSIBLES = (
+    *(f"ansible_{name}" for name in (
+        "async_path", "collection_name", "config_file", "dependent_role_names", "diff_mode", "facts", "forks",
+        "inventory_sources", "limit", "play_batch", "play_hosts", "play_hosts_all", "play_role_names",
+        "playbook_python", "role_name", "role_names", "run_tags", "skip_tags", "verbosity", "version",
+    )),
+    "inventory_dir", "inventory_file", "inventory_hostname", "inventory_hostname_short", "role_name", "role_names",
+    "role_path", "role_uuid", "groups", "group_names", "hostvars", "playbook_dir", "play_hosts",
+)  # fmt: skip
+"""`INTERNAL_STATIC_VARS` of Ansible: it gives these their values itself, and lists none of them."""
+
+
+@pytest.mark.parametrize("form", [["list"], ["list", "--yaml"], ["list", "--export"], ["host", "h"]], ids=" ".join)
+def test_no_variable_is_listed_that_ansible_gives_its_value_itself(
+    form: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = ", ".join(f"{name}: hidden" for name in ANSIBLES)
+    Path("own.yml").write_text(f"all: {{vars: {{{said}, kept: 1}}, hosts: {{h: {{{said}, own: 2}}}}}}\n")
+    told = tell(capsys, "inventory", *form, "-i", "own.yml")
+    assert (told.code, told.lines) == (0, ())
+    assert "own" in told.out
+    assert "hidden" not in told.out

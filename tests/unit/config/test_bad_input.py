@@ -1,6 +1,6 @@
 """Files that cannot be used: each one in tests/cases begins with the exact lines that the user gets to see."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,13 @@ all:
 """
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what a case that turns out to be good would do away from the user's own clusters."""
-    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path_factory.mktemp("home")))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+            patch.setenv(name, str(tmp_path_factory.mktemp("home")))
+        yield
 
 
 @pytest.fixture
@@ -152,3 +154,52 @@ def test_a_link_that_leads_out_of_the_code(link: str, there: Path, capsys: pytes
     what = ":3:31: error: `code`: a link that leads out of the directory: program/secret; "
     assert (found.code, len(found.lines)) == (2, 1)
     assert found.lines[0].startswith(what)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: !x!y z\n", ":1:4: error: a tag that means nothing here; quote a value that starts with `!`"),
+        ("a: | text\n", ":1:6: error: text behind `|` or `>`; start the text on the next line"),
+        ("a: |9x\n b\n", ":1:6: error: text behind `|` or `>`; start the text on the next line"),
+        ("%TAG ! a\n%TAG ! a\n---\na: 1\n", ":2:1: error: a directive that is given twice; remove it"),
+        ("%YAML 3.0\n---\na: 1\n", ":1:1: error: a YAML version that is not 1.1 or 1.2; remove the `%YAML` line"),
+        ("a: - b\n", ":1:4: error: a list that starts behind its key; start it on the next line, or write `[…]`"),
+        ("a: ,\n", ":1:4: error: a comma or bracket where a value should be; complete the value, or quote it"),
+        ("a: [b, ,]\n", ":1:8: error: a comma or bracket where a value should be; complete the value, or quote it"),
+        ("a: {b: [1,\n", ":1:11: error: the file ends within brackets; close them"),
+        ("a: {b: [1, \n\n", ":1:11: error: the file ends within brackets; close them"),
+        ("a: *\n", ":1:5: error: a value that starts with `*` or `&`; quote it"),
+        ("a: &\n", ":1:5: error: a value that starts with `*` or `&`; quote it"),
+        ('a: "\\uD800"\n', ":1:7: error: half of a UTF-16 pair, which is no character; write the character itself"),
+        ("a: 'x\n", ":1:4: error: a quote that is never closed; close it"),
+        ('a: "x\n---\nb: 1\n', ":1:4: error: a quote that is never closed; close it"),
+        ("a: %x\n", ":1:4: error: a value cannot start with `%`; quote it"),
+        ("{a: 1\n", ":1:1: error: a bracket without its `}`, or a comma missing behind it; add `}` or `,`"),
+        ("a: [1}\n", ":1:6: error: a `,` or `]` is missing here; add it, or quote the whole value"),
+        ("a: {x: 1]\n", ":1:9: error: a `,` or `}` is missing here; add it, or quote the whole value"),
+        ("a: 'x' y\n", ":1:8: error: text behind the end of a value; quote the whole value"),
+        ("a: *x\n", ":1:4: error: unknown alias `*x`; define the anchor before its use"),
+        (
+            "a: !<tag:x y\n",
+            ":1:11: error: not valid YAML: did not find the expected `>`; check the indentation and quotes around here",
+        ),
+        (
+            "a: 1\n...\nb: 2\n",
+            ":3:1: error: a line that is indented less than the first; align the names of the groups",
+        ),
+    ],
+)
+def test_a_fault_in_yaml_is_told_where_it_is_with_what_to_do(
+    text: str, line: str, there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(text, capsys) == Told(2, (line,))
+
+
+def test_an_import_that_is_no_path_is_told(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (there / "book.yml").write_text('- import_playbook: "a\\0b"\n')
+    line = "book.yml:1:3: error: `a\\x00b` is not a path; correct it"
+    assert tell(capsys, "play", "./book.yml") == Told(2, (line,))
+    (there / "loop.yml").symlink_to("loop.yml")
+    (there / "book.yml").write_text("- import_playbook: loop.yml\n")
+    assert tell(capsys, "play", "./book.yml").code == 2

@@ -208,29 +208,44 @@ def changed(files: dict[str, Entry], name: str, data: bytes) -> bytes:
 
 
 REFUSED: Sequence[tuple[str, bytes, str]] = (
-    ("nothing", b"", "not a whole archive"),
+    ("nothing", b"", r"not a whole archive \(tar, plain or compressed with gzip, bzip2 or xz\): "),
     ("no tar", b"x" * 2000, "not a whole archive"),
     ("zstd", ZSTD * 100, "not a whole archive .tar, plain or compressed with gzip, bzip2 or xz"),
-    ("a file system", tar({"bin/sh": b""}), "neither index.json nor manifest.json; make it with `docker save`"),
+    (
+        "a file system",
+        tar({"bin/sh": b""}),
+        (
+            r"a\.tar: not an archive of an image: it has neither index\.json nor manifest\.json; "
+            r"make it with `docker save` \(a file system from `docker export` has no command, no environment and no user\)$"
+        ),
+    ),
     ("an absolute name", tar({"/etc/passwd": b""}), "/etc/passwd leads out of the archive"),
     ("a name that climbs", tar({"blobs/../../x": b""}), r"blobs/\.\./\.\./x leads out of the archive"),
-    ("a link", tar({"bin/sh": link("busybox")}), "bin/sh is a link or a device"),
+    ("a link", tar({"bin/sh": link("busybox")}), "bin/sh is a link or a device: not an archive of an image$"),
     ("a hard link", tar({"bin/sh": link("busybox", tarfile.LNKTYPE)}), "is a link or a device"),
     ("a device", tar({"null": link("", tarfile.CHRTYPE)}), "null is a link or a device"),
     ("a layer that links out", tar({f"{0:064}/layer.tar": link("../../etc/shadow")}), "layer.tar.* is a link"),
     ("a name twice", tar([("a", b"1"), ("a", b"2")]), "a is there twice"),
-    ("another layer", changed(ONE, "0/layer.tar", LAYERS[1]), "layer sha256:.* is damaged"),
+    (
+        "another layer",
+        changed(ONE, "0/layer.tar", LAYERS[1]),
+        "layer sha256:.* is damaged: its content has another digest$",
+    ),
     (
         "another config",
         changed(ONE, next(it for it in ONE if len(it) == 69), b"{}"),
-        "is damaged: its content has another",
+        "is damaged: its content has another digest$",
     ),
     ("no images", changed(ONE, "manifest.json", b"[]"), "it holds no image"),
     ("no JSON", changed(ONE, "manifest.json", b"\xff"), "manifest.json is not valid: "),
     ("no list", changed(ONE, "manifest.json", b"{}"), "manifest.json is not valid: "),
     ("deep JSON", changed(ONE, "manifest.json", b"[" * 100_000), "manifest.json is not valid: "),
     ("huge JSON", changed(ONE, "manifest.json", b" " * 5_000_000), "JSON is not valid: it has 5000000 bytes"),
-    ("a missing layer", tar({k: it for k, it in ONE.items() if it is not LAYERS[0]}), "layer.tar.* is missing"),
+    (
+        "a missing layer",
+        tar({k: it for k, it in ONE.items() if it is not LAYERS[0]}),
+        r"a\.tar: the archive is cut off or damaged: .*layer\.tar.* is missing$",
+    ),
 )
 
 
@@ -244,7 +259,9 @@ def test_a_root_file_system_is_given_up_before_it_fills_the_disk(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfprov.delivery.members.MAX_MEMBERS", 9)
-    assert_refused(layout, tar([(f"{number}", b"") for number in range(10)]), "more than 9 files: not an archive of")
+    assert_refused(
+        layout, tar([(f"{number}", b"") for number in range(10)]), "more than 9 files: not an archive of an image$"
+    )
 
 
 def test_layers_and_their_ids_must_be_as_many(layout: Layout) -> None:
@@ -254,7 +271,11 @@ def test_layers_and_their_ids_must_be_as_many(layout: Layout) -> None:
     manifest = files["manifest.json"]
     assert isinstance(manifest, bytes)
     other = manifest.replace(next(it for it in files if len(it) == 69).encode(), path.encode())
-    assert_refused(layout, tar(files | {path: documents[path], "manifest.json": other}), "3 layers, and 2 in its conf")
+    assert_refused(
+        layout,
+        tar(files | {path: documents[path], "manifest.json": other}),
+        "the image has 3 layers, and 2 in its configuration$",
+    )
 
 
 def test_what_is_no_image_for_containers_is_said_to_be_none(layout: Layout) -> None:

@@ -267,7 +267,8 @@ def test_an_image_that_is_not_there_was_never_named() -> None:
 def test_names_of_the_way_are_taken_away_and_others_stay(tmp_path: Path) -> None:
     image = loaded(Layout(tmp_path))
     own = f"127.0.0.1:5000/{REPOSITORY}@sha256:1"
-    digests = [own, "127.0.0.1:5000/train@sha256:1", f"registry.example.com/{REPOSITORY}@sha256:1", own + "2"]
+    near = f"127.0.0.10:5000/{REPOSITORY}@sha256:1"
+    digests = [own, near, "127.0.0.1:5000/train@sha256:1", f"registry.example.com/{REPOSITORY}@sha256:1", own + "2"]
     gone: list[str] = []
 
     def there(**facts: Any) -> Any:

@@ -52,6 +52,14 @@ def test_the_whole_archive_is_the_image_again(layout: Layout, tmp_path: Path) ->
     assert load(back, io.BytesIO(archive(layout, image, image.layers)), "x", wanted="tfprov/x:1") == image
 
 
+def test_the_end_of_the_archive_is_what_tar_wants(layout: Layout) -> None:
+    whole = archive(layout, loaded(layout), ())
+    with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as found:
+        last = found.getmembers()[-1]
+    end = last.offset_data + -(-last.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+    assert whole[end:] == bytes(2 * tarfile.BLOCKSIZE)
+
+
 def test_older_engines_find_the_same_in_their_own_words(layout: Layout, tmp_path: Path) -> None:
     image = loaded(layout)
     found = files(archive(layout, image, image.layers))
@@ -351,3 +359,17 @@ def test_some_room_stays_free_for_what_the_engine_writes_besides() -> None:
     check_room("h1", "/", 1024, lambda _: free(8 * 1024 + 1))
     with pytest.raises(HostError, match=r"h1: no room for the image: it needs 8\.0 MiB, 8\.0 MiB is free in /"):
         check_room("h1", "/", 1024, lambda _: free(8 * 1024))
+
+
+@pytest.mark.parametrize("reference", ["tfprov/x:1", None])
+def test_the_documents_of_an_archive_say_what_both_kinds_of_engines_read(layout: Layout, reference: str | None) -> None:
+    image = loaded(layout)
+    found = files(archive(layout, image, image.layers, reference))
+    notes = {"io.containerd.image.name": "docker.io/tfprov/x:1", "org.opencontainers.image.ref.name": "1"}
+    manifest = {"mediaType": image.manifest.media_type, "digest": image.manifest.digest, "size": image.manifest.size}
+    assert json.loads(found["index.json"]) == {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [{**manifest, **({"annotations": notes} if reference else {})}],
+    }
+    assert json.loads(found["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}

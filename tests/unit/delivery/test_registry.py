@@ -166,3 +166,30 @@ def test_no_path_leads_out(registry: Registry, target: str) -> None:
 @given(st.text())
 def test_any_other_target_is_unknown(registry: Registry, text: str) -> None:
     assert ask(registry, f"/v2/{text}").status == (404 if text else 200)
+
+
+@pytest.mark.parametrize(
+    ("line", "asked", "told"),
+    [
+        ("DELETE /v2/", "", "UNSUPPORTED: this registry is read-only"),
+        ("GET /v2/other/manifests/latest", "", "NAME_UNKNOWN: no such repository"),
+        ("GET /v2/tfprov/nothing/manifests/latest", "", "NAME_UNKNOWN: no such repository"),
+        ("GET /v2/tfprov/linear/manifests/old", "", "MANIFEST_UNKNOWN: no such manifest"),
+        (f"GET /v2/tfprov/linear/blobs/sha256:{0:064}", "", "BLOB_UNKNOWN: no such blob"),
+        ("GET /v2/tfprov/linear/blobs/CONFIG", "bytes=9999999-", "RANGE_INVALID: not within the blob"),
+    ],
+)
+def test_what_it_does_not_have_is_told_in_full(
+    registry: Registry, image: Image, line: str, asked: str, told: str
+) -> None:
+    method, target = line.split()
+    response = ask(registry, target.replace("CONFIG", image.config.digest), method, range=asked)
+    (error,) = json.loads(response.body)["errors"]
+    assert f"{error['code']}: {error['message']}" == told
+
+
+def test_a_range_of_what_it_had_before_is_not_taken_for_one_of_what_it_has(registry: Registry, image: Image) -> None:
+    target = f"/v2/tfprov/linear/blobs/{image.config.digest}"
+    assert ask(registry, target, range="bytes=0-3", if_range='"of before"').status == 200
+    etag = ask(registry, target).headers["ETag"]
+    assert ask(registry, target, range="bytes=0-3", if_range=etag).status == 206

@@ -16,6 +16,7 @@ from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.resume import resuming
 from tfprov.engine.checkpoints.runs import known_run
+from tfprov.engine.checkpoints.shards import explain_torn
 from tfprov.engine.checkpoints.unsaved import unsaved
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
@@ -401,3 +402,57 @@ def test_what_lies_with_a_ps_is_to_be_gathered_before_a_resume(split: Split) -> 
         resuming(context, observe(context))
     said = "worker/0's checkpoint model.ckpt-800, which lies with a ps, is not gathered; run `tfprov gather` first"
     assert str(raised.value) == said
+
+
+def test_the_forecast_of_a_chief_that_is_new_on_its_host(split: Split) -> None:
+    split.runs()
+    moved = INVENTORY.replace("w0: , w1: ", "w9: , w1: ")
+    context = replace(world(moved, (), split.hosts), target=split.target, report=split.report)
+    seen = observe(context)
+    assert forecast(context, plan(context, seen), seen) is None, "nothing was trained that could be lost"
+    split.saves_whole(400)
+    seen = observe(context)
+    assert forecast(context, plan(context, seen), seen) == (
+        "the training starts anew: worker/0 is new on w9; `--resume` would go on from step 400"
+    )
+    resumes = replace(context, resume=True)
+    assert forecast(resumes, plan(resumes, seen), seen) == "the training goes on from step 400 (gathered)"
+
+
+def test_what_was_not_gathered_is_kept_and_told_with_both_ways_out(split: Split) -> None:
+    split.runs(state=State.EXITED).saves_whole(400)
+    with pytest.raises(GatherError) as raised:
+        RUN["stop"](split.context, Stop(remove=True), False)
+    assert str(raised.value) == (
+        "worker/0 on w0 was kept: its checkpoint model.ckpt-400 is not gathered; "
+        "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
+    )
+    assert [one.task for one in observe(split.context).containers()] == ["worker/0"]
+    RUN["stop"](split.context, Stop(remove=True), True)
+    assert list(observe(split.context).containers()) == []
+
+
+def test_a_task_that_moves_is_told_where_it_should_be_and_else_where_it_is(split: Split) -> None:
+    split.runs()
+    assert split.context.container("worker/9") is None
+    wanted = split.context.container("worker/1")
+    assert wanted is not None
+    assert wanted.task.name == "worker/1"
+    split.hosts["p0"].puts(replace(ONE, task="worker/1"))
+    split.hosts["p1"].puts(replace(ONE, task="worker/9"))
+    seen = observe(split.context)
+    found = {task: split.context.observed(task, seen) for task in ("worker/1", "worker/9", "worker/8")}
+    assert {task: one and one.host for task, one in found.items()} == {
+        "worker/1": "w1", "worker/9": "p1", "worker/8": None,
+    }  # fmt: skip
+
+
+def test_a_chief_whose_checkpoint_lies_with_a_ps_is_told_both_ways_out(split: Split) -> None:
+    split.runs(state=State.EXITED).saves(400)
+    context = split.context
+    chief = context.chief(observe(context))
+    assert chief is not None
+    assert explain_torn(context, observe(context)) == (
+        "worker/0: its checkpoint model.ckpt-400 lies with ps/0, where it cannot restore it; gather it and start with "
+        "`--resume`, or save with tfprov.runtime, or with a Saver(sharded=False) on the chief"
+    )

@@ -10,6 +10,7 @@ import pytest
 from tests.support.world import world
 from tfprov.config.playbooks import read_playbook
 from tfprov.engine.context import Context
+from tfprov.engine.locking.lock import Lock
 from tfprov.engine.playbook import Options, play
 from tfprov.errors import HostError, InvalidInput, TfprovError
 from tfprov.hosts.memory import MemoryRuntime
@@ -97,6 +98,30 @@ def test_a_pattern_that_matches_nothing_is_told_before_anything_is_done(memory_l
     with pytest.raises(InvalidInput, match=r"book.yml:2:3: error: no host or group matches `nosuch`"):
         memory_lab.play("- {hosts: all, tasks: [command: never]}\n- {hosts: nosuch, tasks: [command: never]}")
     assert memory_lab.ran == []
+
+
+class Noted(Lock):
+    """Notes whether it need not be had on a host that is out of reach, each time it is taken."""
+
+    tolerant: list[bool]
+
+    def take(self, *, tolerant: bool = False) -> None:
+        self.tolerant.append(tolerant)
+        super().take(tolerant=tolerant)
+
+
+def test_what_was_started_is_taken_back_also_when_the_host_of_the_lock_is_lost(
+    memory_lab: MemoryLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfprov.engine.playbook.Lock", Noted)
+    Noted.tolerant = []
+    memory_lab.hosts["h2"].refuses["start worker/0"] = "its disk is full"
+    with pytest.raises(HostError, match="its disk is full"):
+        memory_lab.play("- {hosts: all, tasks: [start]}")
+    assert Noted.tolerant == [False, True]
+    Noted.tolerant = []
+    memory_lab.play("- {hosts: ps, always: true, tasks: [command: clean]}")
+    assert Noted.tolerant == [True]
 
 
 class Watched(MemoryRuntime):

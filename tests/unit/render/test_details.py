@@ -1,6 +1,7 @@
 """What a target refuses, and what it says of its own files when it reads them once more."""
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,18 @@ from typing import Any
 import pytest
 
 from tests.support.render_options import filled
-from tests.support.rendered import files_of, objects_of, of_kind
+from tests.support.rendered import cluster_of, files_of, objects_of, of_kind, roles_of
+from tfprov.delivery.code import Code
 from tfprov.errors import InvalidInput, TfprovError, Usage
 from tfprov.planning.text import counted, readable
-from tfprov.render import output
+from tfprov.render import kube_bundle, output
 from tfprov.render.compose_service import size
 from tfprov.render.naming import dns_1123, subdomain
 from tfprov.render.quoting import Unquoted, as_json, inset
+from tfprov.render.rendering import render
+from tfprov.render.slurm_words import DOMAIN, Part, Words
 from tfprov.render.target import find_target
+from tfprov.render.templating import SHIPPED
 
 INVENTORY = """
 all: {{vars: {{tfprov: {{cluster: lab, image: {{name: "x:1"}}, command: [python, x.py]{settings}}}}}}}
@@ -246,3 +251,136 @@ def test_a_name_of_an_object_is_not_too_long() -> None:
     with pytest.raises(ValueError, match="a name of lower-case letters"):
         subdomain(".".join(["a" * 61] * 4 + ["abcdef"]))
     assert issubclass(InvalidInput, TfprovError)
+
+
+def test_a_word_for_slurm_knows_addresses_with_and_without_a_port() -> None:
+    cluster = cluster_of(inventory(), "slurm")
+    words = Words(cluster)
+    rank = {task.name: number for number, task in enumerate(cluster.tasks)}["worker/1"]
+    name = f"worker-1.{DOMAIN}"
+    assert words.word(f"a={name}:2222,{name} ps-7.{DOMAIN}") == (
+        Part("a="),
+        Part(known="endpoint", rank=rank),
+        Part(","),
+        Part(known="host", rank=rank),
+        Part(f" ps-7.{DOMAIN}"),
+    )
+    assert words.word("") == (Part(),)
+
+
+def test_a_fault_that_only_the_whole_file_shows_is_the_templates(tmp_path: Path) -> None:
+    (tmp_path / "compose.yml.j2").write_text("services: {}\n")
+    with pytest.raises(InvalidInput) as raised:
+        render(roles_of(inventory()), find_target("compose"), template_dir=tmp_path)
+    [problem] = raised.value.problems
+    assert (str(problem.at), problem.fix) == (str(tmp_path), "correct the template")
+    assert problem.what.endswith("has no services")
+
+
+def test_where_templates_are_not_is_told() -> None:
+    for directory, said in (
+        ("/no/such", "no directory /no/such"),
+        ("/", "/ has none of compose.yml.j2"),
+    ):
+        with pytest.raises(Usage) as raised:
+            render(roles_of(inventory()), find_target("compose"), template_dir=Path(directory))
+        assert str(raised.value) == f"`--template`: {said}; copy one from {SHIPPED}"
+
+
+BOARD = "tensorboard: {hosts: {h2: }}"
+NAMED = inventory().replace('{name: "x:1"}', "{archive: /x.tar}")
+FETCHED = inventory(f"data: {{fetch: [{{url: 'http://a/b', sha256: {'ab' * 32}}}], to: /d}}")
+FROM_CLAIM = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
+ALIKE = "say the same for both; programs find who they are in TFPROV_TASK"
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "given", "told"),
+    [
+        ("swarm", inventory().replace('image: {name: "x:1"}, ', ""), (),
+         "2:22: error: no `image`: swarm has to pull it; give `--set image=REGISTRY/NAME:TAG`"),
+        ("kubernetes", NAMED, ("claim=c",),
+         ("2:45: error: `image.archive` is not in a registry: kubernetes has to pull it; "
+         "push the image to one and give `--set image=REGISTRY/NAME:TAG`")),
+        ("swarm", FETCHED, (), ("2:91: error: `data.fetch` is for hosts of tfprov: swarm fetches nothing; "
+         "say where the data is, with `data: {path: …}`")),
+        ("kubernetes", FETCHED, ("claim=c",),
+         f"2:91: error: `data.fetch` is for hosts of tfprov: kubernetes fetches nothing; {FROM_CLAIM}"),
+        ("swarm", inventory("code: ./a"), (),
+         ("2:84: error: swarm does not bring `code` to its tasks; put it into the image, at /code, "
+         "and say `--set code=image`")),
+        *((target, inventory("gpus: all"), given,
+           f"2:84: error: `gpus: all`: {who} counts GPUs; give their number, such as `gpus: 1`")
+          for target, who, given in (
+              ("kubernetes", "Kubernetes", ("claim=c",)), ("swarm", "a swarm", ()), ("marathon", "Mesos", ()),
+              ("slurm", "Slurm", ()),
+          )),
+        ("kubernetes", inventory().replace("cluster: lab", "cluster: 9lab"), ("claim=c",),
+         ("2:23: error: the cluster's name `9lab` begins with a digit, and names of services begin with a letter; "
+         "begin it with a letter")),
+        ("marathon", inventory(more=BOARD), (),
+         ("5:1: error: tensorboard reads the chief's files, and on Mesos each task has a directory of its own; "
+         "give `--set checkpoints=DIR`, a directory that all agents share")),
+        ("kubeflow-tfjob", inventory(), ("storage=10Gi",),
+         ("4:1: error: worker/0 is a worker as the others, and workers on several nodes cannot share that volume; "
+         "give `--set access=ReadWriteMany`, or `--set storage=none`")),
+        ("kubeflow-tfjob", inventory(more="gpu: {vars: {tfprov: {memory: 1g}}, hosts: {h3: }}"), ("storage=none",),
+         ("5:23: error: `memory` is another one for worker/1 than for worker/0, and a TFJob has one template for both; "
+         f"{ALIKE}")),
+        ("marathon", LOCAL % "sets", (),
+         ("2:91: error: `data.path` must be an absolute path: it is one of the agents; "
+         "for example `path: /data/mnist`")),
+        ("swarm", LOCAL % "sets", (),
+         ("2:91: error: `data.path` must be an absolute path: it is one of the swarm's nodes; "
+         "for example `path: /data/mnist`")),
+    ],
+)  # fmt: skip
+def test_what_a_target_refuses_is_told_in_full(target: str, text: str, given: tuple[str, ...], told: str) -> None:
+    assert refused(target, text, *given) == [f"inventory.yml:{told}"]
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "told"),
+    [
+        ("marathon", "port=65535", "`--set port=65535` leaves no ports for 3 tasks; give a lower one"),
+        ("kubernetes", "claim", "`--set claim` says nothing of a value; write `--set name=value`"),
+        ("kubernetes", "tolerations=a b",
+         ("`--set tolerations` must be a taint such as `nvidia.com/gpu:NoSchedule`, not `a b`; "
+         "the taints to run under: `key[=value][:effect]`")),
+        ("kubernetes", "node_selector=x=y z",
+         ("`--set node_selector` must be letters, digits, `-`, `_` and `.`, at most 63, not `x=y z`; "
+         "the labels of the nodes to run on: `key=value`")),
+    ],
+)  # fmt: skip
+def test_an_option_that_cannot_be_used_is_told_in_full(target: str, given: str, told: str) -> None:
+    with pytest.raises(Usage) as raised:
+        files_of(inventory(), target, given)
+    assert str(raised.value) == told
+
+
+def test_the_last_port_of_all_can_be_used() -> None:
+    [group] = (json.loads(text) for text in files_of(inventory(), "marathon", "port=65532").values())
+    assert len(group["apps"]) == 3
+
+
+@pytest.mark.parametrize(("size", "fits"), [(899_999, True), (900_000, True), (900_001, False)])
+def test_code_that_a_config_map_cannot_take_is_refused(size: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tfprov.render.kube_bundle.size", lambda codes: size)
+    if fits:
+        files_of(inventory("code: ./a"), "kubernetes", "claim=c")
+        return
+    assert refused("kubernetes", inventory("code: ./a"), "claim=c") == [
+        (
+            "inventory.yml:2:84: error: `code` has 900001 bytes when it is packed, and a ConfigMap takes 900000; "
+            "leave out what is no code with a .dockerignore, or put it into the image and say `--set code=image`"
+        )
+    ]
+
+
+def test_what_a_config_map_takes_is_counted_once_for_each_code() -> None:
+    one = Code("a", f"sha256:{1:064}", b"x" * 1000)
+    other = Code("b", f"sha256:{2:064}", random.Random(1).randbytes(1000))
+    alone = kube_bundle.size([])
+    assert alone > 1000, "the runtime is always with it"
+    assert kube_bundle.size([one, one]) == kube_bundle.size([one]) < alone + 100
+    assert alone + 1000 <= kube_bundle.size([other]) < alone + 1100

@@ -72,6 +72,7 @@ RENDERED = {
     "small-jobset": (SMALL, "jobset", ("storage=none", "code=image")),
     "small-tfjob": (SMALL, "kubeflow-tfjob", ("storage=none", "code=image")),
     "small-trainer": (SMALL, "kubeflow-trainer", ("code=image",)),
+    "feed-sets": (FEED, "kubernetes", ("kind=StatefulSet", "storage=none", "code=image")),
     "feed-compose": (FEED, "compose", ()),
     "feed-kubernetes": (FEED, "kubernetes", ("storage=none", "code=image")),
 }
@@ -98,7 +99,8 @@ def shown(inventory: str, target: str, options: tuple[str, ...]) -> str:
 
 
 def options(target: Target) -> Iterator[str]:
-    """Yield what can be set for a target, each with its default and with what is said of something that it cannot be."""
+    """Yield what a target is, and what can be set for it, each with its default and what is said of what it cannot be."""
+    yield target.title
     known = options_of(target)
     for name, option in known.items():
         yield f"{name} = {option.default!r}: {option.help}"

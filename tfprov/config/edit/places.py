@@ -23,9 +23,9 @@ class Files:
     `others` are those that cannot: INI, scripts, and what is encrypted as a whole.
     """
 
-    inventories: tuple[Source, ...] = ()
-    beside: tuple[Source, ...] = ()
-    others: tuple[str, ...] = ()
+    inventories: tuple[Source, ...]
+    beside: tuple[Source, ...]
+    others: tuple[str, ...]
 
     def with_source(self, source: Source) -> "Files":
         """Return the same files, of which one has changed."""

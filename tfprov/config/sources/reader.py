@@ -67,7 +67,7 @@ class Sources:
         if not names:
             self.builder.report(at, f"`{shown(source)}` names no host", "for example `-i host1,host2`")
         for name in names:
-            key = Scalar(name, at, name, quoted=True)
+            key = Scalar(name, at, name)
             if "[" in name and not name.startswith("["):
                 self.builder.report(at, f"a range in a list of hosts: `{shown(name)}`", "write it into a file")
             else:

@@ -29,11 +29,8 @@ def query(context: Context, kind: str, *terms: Any, **options: Any) -> list[Any]
     if name not in _LOOKUPS:
         known = ", ".join(f"`{one}`" for one in _LOOKUPS)
         raise TemplateRuntimeError(f"no lookup `{name}` here: there are {known}")
-    options.pop("wantlist", None)
     flat = [term for several in terms for term in (several if isinstance(several, list) else [several])]
-    for term in flat:
-        if isinstance(term, Undefined):
-            str(term)  # raises, and says which
+    # The text of something undefined raises, and says which it is.
     return list(_LOOKUPS[name](context, [str(term) for term in flat], options))
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tfprov.engine.context import Context
@@ -56,10 +56,10 @@ class Status:
     cluster: str
     chief: str
     rows: tuple[Row, ...]
-    progress: Progress | None = None
-    slowest: Slowest | None = None
-    went_back: StepBack | None = None
-    unreachable: Mapping[str, HostError] = field(default_factory=dict)
+    progress: Progress | None
+    slowest: Slowest | None
+    went_back: StepBack | None
+    unreachable: Mapping[str, HostError]
 
     @property
     def examples_rate(self) -> float | None:

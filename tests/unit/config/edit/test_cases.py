@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def check_edit(before: bytes, there: list[str], back: list[str], capsys: pytest.
 def assert_only_what_was_meant(before: bytes, after: bytes, argv: list[str], *, alias: bool) -> None:
     """Look with another parser than the one that the edit used, and at the lines that are no YAML."""
     assert comments(before) <= comments(after)
-    old, new = (dict(flattened(loaded(data))) for data in (before, after))
+    old, new = values(before), values(after)
     named = set(re.split(r"[^\w-]+", " ".join(argv)))
     changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
     assert changed
@@ -111,6 +112,11 @@ def assert_only_what_was_meant(before: bytes, after: bytes, argv: list[str], *, 
 
 def comments(data: bytes) -> set[str]:
     return {line.strip() for line in BREAK.split(data.decode("utf-8-sig")) if line.lstrip().startswith("#")}
+
+
+@lru_cache(maxsize=2)  # most edits of a file have the same bytes before them
+def values(data: bytes) -> dict[str, str]:
+    return dict(flattened(loaded(data)))
 
 
 def loaded(data: bytes) -> Any:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.inventories import roles
 from tfprov.config.settings.ansible_values import READERS, check_key_file, expanded
 from tfprov.config.settings.ssh_args import SshArgs
+from tfprov.errors import InvalidInput
 from tfprov.model.checks import Wrong
 
 VALUES = [
@@ -40,6 +42,7 @@ WRONG = [
     ("ansible_port", 22.0, f"{PORT} `22.0`", "for example `ansible_port: 22`"),
     ("ansible_timeout", 0, f"{TIME} `0`", "for example `ansible_timeout: 10`"),
     ("ansible_timeout", 3601, f"{TIME} `3601`", "for example `ansible_timeout: 10`"),
+    ("ansible_timeout", "000022", f"{TIME} `000022`", "for example `ansible_timeout: 10`"),
     ("ansible_timeout", False, f"{TIME} `false`", "for example `ansible_timeout: 10`"),
     ("ansible_become", 2, "`ansible_become` must be true or false, not `2`", "for example `ansible_become: true`"),
     (
@@ -169,3 +172,53 @@ REFUSED = [
 @pytest.mark.parametrize(("text", "what", "fix"), REFUSED, ids=range(len(REFUSED)))
 def test_arguments_of_ssh_that_are_refused(text: str, what: str, fix: str) -> None:
     assert read("-l me", text, "-p 7") == ({"user": "me", "port": 7}, [(what, fix)])
+
+
+def told(variables: str) -> list[str]:
+    """Return what is said of the variables of a host."""
+    text = (
+        "all: {vars: {tfprov: {cluster: lab, image: {name: x}, command: [x]}}}\n"
+        f"worker: {{hosts: {{h1: {{ansible_host: 10.0.0.1, {variables}}}}}}}\n"
+    )
+    with pytest.raises(InvalidInput) as raised:
+        roles(text)
+    return [f"{problem.what}; {problem.fix}" for problem in raised.value.problems]
+
+
+KEY_FIX = "write the key to a file, and name that as `ansible_ssh_private_key_file`"
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        *((f"{name}: x", f"`{name}` is not supported; {KEY_FIX}")
+          for name in ("ansible_private_key", "ansible_ssh_private_key")),
+        *((f"{name}: x", f"`{name}` is not supported; give the key to the agent with ssh-add")
+          for name in ("ansible_private_key_passphrase", "ansible_ssh_private_key_passphrase")),
+        ("ansible_become: true, ansible_become_method: su",
+         "`ansible_become_method: su` is not supported; use `sudo`"),
+        ("ansible_become: true, ansible_become_user: me",
+         "`ansible_become_user: me` is not supported; use `root`, or remove it"),
+        ("ansible_ssh_args: bastion",
+         "`ansible_ssh_args` holds a word that belongs to no option; quote what has blanks in it"),
+        ("ansible_usr: x", "unknown variable `ansible_usr`; did you mean `ansible_user`?"),
+    ],
+)  # fmt: skip
+def test_a_variable_without_which_nobody_gets_in_is_told(variables: str, said: str) -> None:
+    assert told(variables) == [said]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        "ansible_scp_extra_args: x", "ansible_sftp_extra_args: x", "ansible_python_interpreter: x", "own: x",
+        "ansible_become: true, ansible_become_method: ansible.builtin.sudo", "ansible_become_method: su",
+        "ansible_become: true, ansible_become_method: sudo, ansible_become_user: root", "ansible_become_user: me",
+    ],
+)  # fmt: skip
+def test_a_variable_that_changes_nothing_about_the_way_is_no_fault(variables: str) -> None:
+    (role,) = roles(
+        "all: {vars: {tfprov: {cluster: lab, image: {name: x}, command: [x]}}}\n"
+        f"worker: {{hosts: {{h1: {{ansible_host: 10.0.0.1, {variables}}}}}}}\n"
+    )
+    assert role.address == "10.0.0.1"

@@ -1,14 +1,16 @@
 """What an inventory says about containers, read in full; and what is sensible although it looks odd."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from tests.support.inventories import inventory, roles
+from tfprov.config.settings.explain import written
 from tfprov.config.settings.resolve import resolve
-from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.model import checks
 from tfprov.model.checks import Wrong, bytes_of, one_line
 from tfprov.model.node import Items
 from tfprov.model.parts import Image, MountSetting
@@ -282,3 +284,155 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
         roles = resolve(inventory(text.format(said)))
         assert {role.values.runtime for role in roles} == {runtime}
         assert {task.name: task.port for task in place(roles).tasks} == {"worker/0": 2222, "tensorboard/0": 6006}
+
+
+@pytest.mark.parametrize(
+    ("example", "text"),
+    [
+        ("x", "x"), ("2", '"2"'), ("0.5", '"0.5"'), ("1.2.3", "1.2.3"), (2, "2"), (True, "true"), (None, "null"),
+        (["a", 1], "[a, 1]"), ({"a": "x", "b": ["1"]}, '{a: x, b: ["1"]}'),
+    ],
+)  # fmt: skip
+def test_an_example_stands_as_it_would_in_the_file(example: Any, text: str) -> None:
+    assert written(example) == text
+
+
+def test_templates_that_are_rendered_for_each_task_are_tried_with_all_the_rest() -> None:
+    text = f"{SMALL_ONE}  port: x\n   flags: {{a: '{{{{ nowhere }}}}'}}\nworker: {{hosts: {{localhost: }}}}\n"
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(text))
+    assert [(one.at.line, "nowhere" in one.what) for one in raised.value.problems] == [(6, False), (7, True)]
+
+
+@pytest.mark.parametrize("name", ["stopGrace", "stop-grace", "StopGrace", "stop_grace_period", "stopGracePeriod"])
+def test_a_setting_in_another_notation_is_known(name: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
+    assert [one.fix for one in raised.value.problems] == ["did you mean `stop_grace`?"]
+
+
+OF_THE_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "sys")
+OF_ALL = ("home", "media", "mnt", "opt", "root", "run", "srv", "tmp", "usr", "var")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/", "//", "/.", *(f"/{name}" for name in (*OF_THE_SYSTEM, *OF_ALL)), *(f"/{name}/x" for name in OF_THE_SYSTEM),
+        *(f"//./{name}/." for name in OF_ALL),
+    ],
+)  # fmt: skip
+def test_nothing_goes_into_a_directory_that_is_the_systems_own(name: str) -> None:
+    with pytest.raises(Wrong) as raised:
+        checks.absolute_apart(name)
+    assert str(raised.value) == f"must not be the system's own directory `{name}`"
+
+
+@pytest.mark.parametrize("name", [*(f"/{name}/x" for name in OF_ALL), "/x", "/binary", "/x/etc"])
+def test_a_directory_of_its_own_may_be_below_one_that_all_share(name: str) -> None:
+    assert checks.absolute_apart(name) == name
+
+
+@pytest.mark.parametrize(
+    ("check", "value"),
+    [
+        (checks.memory, "6m"), (checks.memory, "6291456b"), (checks.memory, "1048576g"), (checks.gpus, 0),
+        (checks.gpus, 1024), (checks.gpus, "all"), (checks.wrong_address, "a" * 253), (checks.file_name, "é" * 100),
+        (checks.file_name, "a" * 200), (checks.path, "~"), (checks.path, "~/x"), (checks.path, "x~"),
+        (checks.data, "x/../y"), (checks.data, "/x"), (checks.web_address, "https://h:65535/a%20b?c#d"),
+        (checks.web_address, "http://[::1]:1"), (checks.sha256, "ab" * 32), (checks.ip_v4, "0.0.0.0"),
+        (checks.ip_v4, "127.0.0.1"), (checks.dockerfile, "a/b"), (checks.host_directory, "/a/..b"),
+        (checks.whole_number, 2.0), (checks.with_unit, "4"), (checks.wiring, "flags"), (checks.wiring, {}),
+    ],
+)  # fmt: skip
+def test_a_value_at_the_limit_of_its_setting_is_taken(check: Callable[[Any], object], value: object) -> None:
+    assert check(value) in (value, None)
+
+
+SUM = "take what `sha256sum FILE` prints"
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "said"),
+    [
+        (checks.memory, "6291455b", "must be at least 6m, not `6291455b`; "),
+        (checks.memory, "1048577g", "must be at most 1048576g, not `1048577g`; "),
+        (checks.memory, "4", "must be a number and one of the units b, k, m and g, not `4`; "),
+        (checks.with_unit, 4, "must be a number and one of the units b, k, m and g, not `4`; "),
+        (checks.gpus, 1025, "must be `all` or a number from 0 to 1024, not `1025`; "),
+        (checks.gpus, -1, "must be `all` or a number from 0 to 1024, not `-1`; "),
+        (checks.gpus, True, "must be `all` or a number from 0 to 1024, not `true`; "),
+        (checks.gpus, "1", 'must be `all` or a number from 0 to 1024, not the text "1"; '),
+        (checks.gpus, [], "must be `all` or a number from 0 to 1024, not a list; "),
+        (checks.gpus, {}, "must be `all` or a number from 0 to 1024, not a mapping; "),
+        (checks.gpus, None, "must be `all` or a number from 0 to 1024, not nothing; "),
+        (checks.gpus, "", "must be `all` or a number from 0 to 1024, not an empty text; "),
+        (checks.address, "a" * 254, f"must be a host name or an IPv4 address, not `{'a' * 57}...`; "),
+        (checks.address, "300.1.1.1", "must be a host name or an IPv4 address, not `300.1.1.1`; "),
+        (checks.address, "0.0.0.0", "must be an address that other hosts can reach, not `0.0.0.0`; "),
+        (checks.address, "224.0.0.1", "must be an address that other hosts can reach, not `224.0.0.1`; "),
+        (checks.address, "240.0.0.1", "must be an address that other hosts can reach, not `240.0.0.1`; "),
+        (checks.ip_v4, "h1", "must be an IPv4 address of the host, not `h1`; "),
+        (checks.ip_v4, "224.0.0.1", "must be an address that a host can have, not `224.0.0.1`; "),
+        (checks.ip_v4, "240.0.0.1", "must be an address that a host can have, not `240.0.0.1`; "),
+        (checks.file_name, "é" * 100 + "a", "must not be longer than 200 bytes; "),
+        (checks.file_name, ".a", "must be a name that does not begin with a dot, not `.a`; "),
+        (checks.file_name, " ", "must be a name that does not begin with a dot, not ` `; "),
+        (checks.file_name, "a/b", "must be a name without `/`, not `a/b`; "),
+        (checks.file_name, "a\tb", "must be printable; "),
+        (checks.path, "~x/y", "must not begin with another user's home directory, as in `~x/y`; "),
+        (checks.path, " ", "must not be empty; "),
+        (checks.data, "/.", "must not be the whole file system; "),
+        (checks.data, "/a/../b", "must not contain `..`; "),
+        (checks.absolute_apart, "/a/../b", "must not contain `..`; "),
+        (checks.absolute_apart, "a", "must be an absolute path, not `a`; "),
+        (checks.host_directory, "a", "must be an absolute path, not `a`; "),
+        (checks.host_directory, "/a/..", "must not contain `..`; "),
+        (checks.dockerfile, "/a", "must be a path inside the directory that `build` names, not `/a`; "),
+        (checks.dockerfile, "~/a", "must be a path inside the directory that `build` names, not `~/a`; "),
+        (checks.dockerfile, "a/../b", "must be a path inside the directory that `build` names, not `a/../b`; "),
+        (checks.dockerfile, " ", "must not be empty; "),
+        (checks.sha256, "sha256: " + "AB" * 32,
+         f"must be the 64 hex digits alone; write `sha256: {'ab' * 32}`"),
+        *((checks.sha256, "a" * digits,
+           f"must be 64 hex digits, not `{shown('a' * digits)}`, which looks like {what}; {SUM}")
+          for digits, what in ((32, "an MD5 sum"), (40, "a SHA-1 sum"), (56, "a SHA-224 sum"), (96, "a SHA-384 sum"),
+                               (128, "a SHA-512 sum"))),
+        (checks.sha256, "a" * 33, f"must be 64 hex digits, not `{'a' * 33}`; {SUM}"),
+        (checks.sha256, "x" * 32, f"must be 64 hex digits, not `{'x' * 32}`; {SUM}"),
+        (checks.web_address, "http://me:pw@h/x",
+         "must not hold a user or a password; give a `url` that needs none: an inventory is no safe"),
+        (checks.web_address, "ftp://h", "must begin with http:// or https://, not `ftp://h`; "),
+        (checks.web_address, "http://h/a b",
+         "must be plain ASCII without blanks; write other characters as %XX, such as %20 for a blank"),
+        (checks.web_address, "http://h/é",
+         "must be plain ASCII without blanks; write other characters as %XX, such as %20 for a blank"),
+        (checks.web_address, "http://", "must name a host, and a port that can be, not `http://`; "),
+        (checks.web_address, "http://h:0", "must name a host, and a port that can be, not `http://h:0`; "),
+        (checks.web_address, "http://h:65536", "must name a host, and a port that can be, not `http://h:65536`; "),
+        (checks.no_short_data, "https://h/x",
+         "must be a mapping, not `https://h/x`; write `data: {fetch: [{url: …, sha256: …}]}`"),
+        (checks.no_short_data, "/x", "must be a mapping, not `/x`; write `data: {path: /x}`"),
+        (checks.no_short_source, "http://h", "must be a mapping, not `http://h`; write `{url: http://h, sha256: …}`"),
+        (checks.no_short_list, "x", "must be a list, not `x`; write `fetch: [{url: …, sha256: …}]`"),
+        (checks.no_short_list, {}, "must be a list, not a mapping; write `fetch: [{url: …, sha256: …}]`"),
+        (checks.no_short_image, "x:1", "must be a mapping, not `x:1`; write `image: {name: x:1}`"),
+        (checks.no_short_image, "./x", "must be a mapping, not `./x`; write `image: {build: ./x}`"),
+        (checks.no_short_mount, "/a:/b", ("must be a mapping, not `/a:/b`; "
+         "write `{source: /a, target: /b, read_only: false}`")),
+        (checks.no_short_mount, "/a:/b:ro", "must be a mapping, not `/a:/b:ro`; write `{source: /a, target: /b}`"),
+        (checks.wiring, "both", "must be `flags`, `tf_config` or a mapping, not `both`; "),
+        (checks.wiring, None, "must be `flags`, `tf_config` or a mapping, not nothing; "),
+        (checks.whole_number, 2.5, "must be a whole number, not 2.5; "),
+        (checks.program, [" "], "must begin with a program; "),
+        (checks.one_line, "a\0", "must not hold a null byte; remove it"),
+        (checks.one_line, "a\rb", "must be one line; remove the line break"),
+        (checks.one_line, "\ud800", "must be text that UTF-8 can hold; "),
+    ],
+)  # fmt: skip
+def test_a_value_that_a_setting_cannot_have_is_told_in_full(
+    check: Callable[[Any], object], value: object, said: str
+) -> None:
+    with pytest.raises(Wrong) as raised:
+        check(value)
+    assert f"{raised.value}; {raised.value.fix}" == said

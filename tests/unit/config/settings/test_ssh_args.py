@@ -106,3 +106,73 @@ def test_whatever_stands_there_is_understood_or_refused(words: list[str], betwee
     for refused in args.refused:
         assert str(refused)
         assert refused.fix
+
+
+OPTIONS_WITHOUT_MEANING = (
+    "BatchMode", "Compression", "ControlMaster", "ControlPath", "ControlPersist", "ForwardAgent", "ForwardX11", "LogLevel",
+    "RequestTTY", "ServerAliveCountMax", "ServerAliveInterval", "TCPKeepAlive",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", [*(f"-o {name}=x" for name in OPTIONS_WITHOUT_MEANING), *(f"-{letter}" for letter in "CqvxTaA")]
+)
+def test_what_changes_nothing_about_the_way_is_passed_over(text: str) -> None:
+    assert read(text, "-p 2201") == SshArgs(port=2201)
+
+
+@pytest.mark.parametrize("letter", "BbcDEeIiLlmOoPpQRSWwJF")
+def test_the_value_of_a_letter_is_the_next_word(letter: str) -> None:
+    said = [str(refused) for refused in read(f"-{letter} - -p 2201").refused]
+    assert "holds a word that belongs to no option" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "fix"),
+    [
+        ("-J 'x", "holds a quote that is never closed", "close it"),
+        ("bastion", "holds a word that belongs to no option", "quote what has blanks in it"),
+        ("-", "holds a word that belongs to no option", "quote what has blanks in it"),
+        ("--", "holds a word that belongs to no option", "quote what has blanks in it"),
+        ("-4", "has the option `-4`, which is not supported here", "put it into ~/.ssh/config"),
+        ("-L 1:h:2", "has the option `-L`, which is not supported here", "put it into ~/.ssh/config"),
+        ("-o Ciphers=x", "has the option `Ciphers`, which is not supported here", "put it into ~/.ssh/config"),
+        ("-o =x", "has the option `-o`, which is not supported here", "put it into ~/.ssh/config"),
+        ("-p", "gives no value for `Port`", "add one, or remove it"),
+        ("-o Port=' '", "gives no value for `Port`", "add one, or remove it"),
+        ("-p 0", "has the port `0`", "give one from 1 to 65535"),
+        ("-p 65536", "has the port `65536`", "give one from 1 to 65535"),
+        ("-p 2x", "has the port `2x`", "give one from 1 to 65535"),
+        ("-J a,b@", "has the gateway `a,b@`", "write `[user@]host[:port]`"),
+        ("-F /no/such", "names the file `/no/such`, which does not exist", "correct the path behind `-F`"),
+        ("-o UserKnownHostsFile=/dev/null", "has UserKnownHostsFile=/dev/null, which remembers nobody",
+         "remove it, or name a file"),
+        ("-o UserKnownHostsFile=None", "has UserKnownHostsFile=None, which remembers nobody",
+         "remove it, or name a file"),
+        ("-o StrictHostKeyChecking=off", "has StrictHostKeyChecking=off, which trusts whoever answers",
+         "use `StrictHostKeyChecking=accept-new`"),
+        ("-o StrictHostKeyChecking=x", "has StrictHostKeyChecking=x", "use `StrictHostKeyChecking=accept-new`"),
+        ("-o ConnectTimeout=0", "has ConnectTimeout=0", "give a number of seconds from 1 to 3600"),
+        ("-o ConnectTimeout=3601", "has ConnectTimeout=3601", "give a number of seconds from 1 to 3600"),
+        ("-o ConnectTimeout=1s", "has ConnectTimeout=1s", "give a number of seconds from 1 to 3600"),
+    ],
+)  # fmt: skip
+def test_an_argument_that_cannot_be_used_is_told_with_what_to_do(text: str, said: str, fix: str) -> None:
+    assert [(str(refused), refused.fix) for refused in read(text).refused] == [(said, fix)]
+
+
+def test_ports_and_times_at_their_limits_are_taken() -> None:
+    assert (read("-p 1").port, read("-p 65535").port) == (1, 65535)
+    assert (read("-o ConnectTimeout=1").timeout, read("-o ConnectTimeout=3600").timeout) == (1.0, 3600.0)
+
+
+@pytest.mark.parametrize(
+    "gateway", ["ssh://me@bastion:22/", "[2001:db8::7]:2200", "me@10.0.0.1", "a,b:7,ssh://c", "NONE"]
+)
+def test_a_gateway_may_be_written_in_each_of_sshs_ways(gateway: str) -> None:
+    assert read(f"-J {gateway}") == SshArgs(proxy_jump=gateway)
+
+
+@pytest.mark.parametrize("gateway", ["-x", "a b", "a:123456", "me@", "a/b", "[x]", "a,"])
+def test_what_is_no_gateway_is_refused(gateway: str) -> None:
+    assert [str(refused) for refused in read(f"-J '{gateway}'").refused] == [f"has the gateway `{gateway}`"]

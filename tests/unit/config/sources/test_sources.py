@@ -241,3 +241,20 @@ def test_a_directory_that_was_not_meant() -> None:
 
 def test_a_null_byte_in_a_source() -> None:
     assert len(told("a\0b.yml")) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(PermissionError(13, "Permission denied"), "permission denied"), (OSError("Gone"), "gone")]
+)
+def test_a_directory_that_cannot_be_read_is_told(
+    error: OSError, reason: str, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (there / "inv").mkdir()
+
+    def refuses(path: object) -> list[bytes]:
+        raise error
+
+    monkeypatch.setattr(os, "listdir", refuses)
+    with pytest.raises(InvalidInput) as raised:
+        read("inv")
+    assert [str(one) for one in raised.value.problems] == [f"inv: error: {reason}; give a readable directory"]

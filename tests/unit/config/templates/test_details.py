@@ -126,6 +126,82 @@ def test_a_filter_or_a_test_says(text: str, value: Any) -> None:
     assert rendered(text) == value
 
 
+ANSIBLES = (
+    "ansible_check_mode", "ansible_config_file", "ansible_facts", "ansible_forks", "ansible_inventory_sources",
+    "ansible_limit", "ansible_play_batch", "ansible_play_hosts", "ansible_play_hosts_all", "ansible_play_name",
+    "ansible_playbook_python", "ansible_version", "item", "now", "play_hosts", "playbook_dir", "role_name", "role_path",
+    "undef", "vars", "ansible_default_ipv4", "ansible_default_ipv6", "ansible_distribution_version",
+    "ansible_processor_cores", "ansible_memtotal_mb", "ansible_hostname", "ansible_fqdn", "ansible_nodename",
+    "ansible_os_family", "ansible_kernel",
+)  # fmt: skip
+MISSING_FILTERS = (
+    "fileglob", "from_yaml_all", "ipaddr", "password_hash", "rekey_on_member", "strftime", "subelements", "to_datetime",
+    "unvault", "vault", "win_basename", "win_dirname", "win_splitdrive", "comment", "json_query",
+)  # fmt: skip
+
+
+def complaint(text: str, names: str = NAMES, **special: Any) -> str:
+    with pytest.raises(InvalidInput) as raised:
+        rendered(text, names, **special)
+    (problem,) = raised.value.problems
+    return f"{problem.what}; {problem.fix}"
+
+
+@pytest.mark.parametrize("name", ANSIBLES)
+def test_a_name_that_only_ansible_gives_a_value_to_is_told_as_such(name: str) -> None:
+    said = f"`{name}` is Ansible's own, and not known here; write the value out, or give it with `-e`"
+    assert complaint(f"{{{{ {name} }}}}") == said
+
+
+@pytest.mark.parametrize("name", MISSING_FILTERS)
+def test_a_filter_that_is_not_here_although_ansible_has_it_is_told_as_such(name: str) -> None:
+    fix = "compute the value elsewhere, and give it with `-e` or as a variable"
+    assert complaint(f"{{{{ l | {name} }}}}") == f"no filter `{name}` here; {fix}"
+    assert complaint(f"{{{{ l | ansible.builtin.{name} }}}}") == f"no filter `ansible.builtin.{name}` here; {fix}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ m.q }}", "no `q` in the mapping; correct the name or the number"),
+        ("{{ {'a': 1}.q }}", "no `q` in the mapping; correct the name or the number"),
+        ("{{ groups.wroker }}", "no `wroker` in the mapping; correct the name or the number"),
+        ("{{ l[7] }}", "no `7` in the list; correct the name or the number"),
+        ("{{ [1][7] }}", "no `7` in the list; correct the name or the number"),
+        ("{{ 'text'[7] }}", "no `7` in the text; correct the name or the number"),
+        ("{{ (5).q }}", "no `q` in the number; correct the name or the number"),
+        ("{{ lists }}", "undefined variable `lists`; define it under `vars:` or give it with `-e`"),
+        ("{{ pair }}", "undefined variable `pair`; did you mean `pairs`?"),
+        ("{{ l | jion(',') }}", "no filter named `jion`; did you mean `join`?"),
+        ("{{ l | zzzz }}", "no filter named `zzzz`; use one of Jinja2's or Ansible's own filters"),
+        ("{{ l is zzzz }}", "no test named `zzzz`; use one of Jinja2's or Ansible's own tests"),
+        ("{{ l is definde }}", "no test named `definde`; did you mean `defined`?"),
+        ("{{ 'x }}", "a quote in a template that is never closed; close it"),
+        ("{{ l", "a template that is never closed; close `{{` with `}}`, and `{%` with `%}`"),
+        ("{% if l %}", "a template that is never closed; close `{{` with `}}`, and `{%` with `%}`"),
+        ("{# l", "a template that is never closed; close `{{` with `}}`, and `{%` with `%}`"),
+        ("{{ l + }}", "not a valid template: unexpected `end of print statement`; check the braces and quotes"),
+        ("{{ 9 | bool }}", "the template failed: `9` is neither true nor false; correct the expression"),
+        ("{{ l.__class__ }}", ("the template sandbox forbids this: access to attribute `__class__` of `SeenItems` object "
+         "is unsafe; use plain variables and filters")),
+        ("{{ range(1000001) }}", ("the template renders to a value of more than 1,000,000 characters or elements; "
+         "make it smaller")),
+        ("{{ omit }}", "the template renders to `omit`, which is no value; write `default('')`"),
+        ("{{ l.append }}", "no `append` in the list; correct the name or the number"),
+        ("{{ l | random }}", ("the template failed: chance would make another plan of every run: "
+         "give `seed=inventory_hostname`; correct the expression")),
+    ],
+)  # fmt: skip
+def test_a_fault_of_a_template_is_told_in_full(text: str, said: str) -> None:
+    assert complaint(text, groups={"worker": ["h1"]}) == said
+
+
+@pytest.mark.parametrize("how", ["center", "ljust", "rjust", "zfill", "expandtabs"])
+def test_no_text_is_padded_to_more_than_a_million_characters(how: str) -> None:
+    assert len(rendered(f"{{{{ '\t'.{how}(1000000) }}}}")) == 1_000_000
+    assert "more than 1,000,000 characters" in complaint(f"{{{{ '\t'.{how}(1000001) }}}}")
+
+
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python]}}}
 ps: {hosts: {gpu1.example.com: }}

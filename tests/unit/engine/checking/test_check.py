@@ -488,3 +488,124 @@ def test_a_single_machine_is_called_by_its_name() -> None:
 
 def test_the_words_of_an_error_of_delivery_are_without_its_host() -> None:
     assert lost("h1", HostError("h1", "what", "fix")).what == "what"
+
+
+# -- what is said of a host and what to do about it, in full ----------------------------------------------------------
+
+PRUNE = "free some there, for example with `docker system prune`"
+GPUS = replace(ENGINE, gives_gpus=True)
+NOT_OURS = there("tfprov-linear-ps-0")
+
+
+@pytest.mark.parametrize(
+    ("check", "wanted", "engine", "system", "told"),
+    [
+        ("engine", (), replace(ENGINE, driver="vfs"), SYSTEM,
+         "Docker 24.0.7 (API 1.43), vfs; set it up with overlay2: vfs copies every layer whole, for every container"),
+        ("disk", (), ENGINE, replace(SYSTEM, free=GIB - 1), f"only 1024.0 MiB free in /var/lib/docker; {PRUNE}"),
+        ("disk", (), BARE, replace(SYSTEM, free=3 * GIB - 1),
+         f"only 3.0 GiB free in /var/lib/docker; an image with TensorFlow takes 2 to 3 GiB: {PRUNE}"),
+        ("disk", (), ENGINE, replace(SYSTEM, free=None), "not checked: the host does not say how much there is"),
+        ("memory", (container(PS, memory=1),), replace(ENGINE, limits_memory=False), SYSTEM,
+         "its kernel limits no memory: `memory` has no effect; boot it with `cgroup_enable=memory`"),
+        ("memory", (container(PS, memory=17 * GIB),), ENGINE, SYSTEM,
+         ("16.0 GiB in all, and ps/0 may use 17.0 GiB; "
+         "lower `memory`: without it, the kernel ends tasks before their limit is reached")),
+        ("memory", (container(PS, memory=16 * GIB),), ENGINE, SYSTEM, "16.0 GiB in all"),
+        ("cpus", (container(PS, cpus=1.0),), replace(ENGINE, limits_cpus=False), SYSTEM,
+         "its kernel limits no CPUs, and the engine refuses `cpus`; remove `cpus` for this host"),
+        ("cpus", (container(PS, cpus=2.0), container(WORKER, cpus=2.0)), ENGINE, SYSTEM, "4 in all"),
+        ("cpus", (container(PS, cpus=2.0), container(WORKER, cpus=2.5)), ENGINE, SYSTEM,
+         "4 in all, and ps/0, worker/0 may use 4.5; lower `cpus`, or use fewer tasks"),
+        ("cpus", (container(PS, cpus=5.0), container(WORKER, cpus=6.0)), ENGINE, SYSTEM,
+         "4 in all, and ps/0 asks for 5, worker/0 asks for 6; lower `cpus`"),
+        ("gpus", (container(PS, gpus=1), container(WORKER, gpus=1)), ENGINE, SYSTEM,
+         ("ps/0, worker/0 asks for GPUs, and its engine can give none; "
+         "install the NVIDIA driver and nvidia-container-toolkit there, or unset `gpus`")),
+        ("gpus", (container(PS, gpus=3),), GPUS, replace(SYSTEM, gpus=2),
+         "it has 2, and a task asks for 3; lower `gpus`"),
+        ("gpus", (container(PS, gpus=1), container(WORKER, gpus=2)), GPUS, replace(SYSTEM, gpus=2),
+         ("ps/0, worker/0 get the same GPUs: an engine gives every container the first ones; "
+         "use one task a host, or set TF_FORCE_GPU_ALLOW_GROWTH=true in `env`")),
+        ("gpus", (container(PS, gpus=1),), GPUS, SYSTEM, "its engine can give GPUs"),
+        ("address", (), ENGINE, replace(SYSTEM, addresses=None),
+         "not checked: neither `ip` nor /proc says which addresses it has"),
+        ("address", (), ENGINE, replace(SYSTEM, addresses=("127.0.0.1",)),
+         "it has no address 10.0.0.11, only the loopback; set `bind` to the one that leads to it, or correct `address`"),
+        ("containers", (), replace(ENGINE, containers=(NOT_OURS,)), SYSTEM,
+         ("the container tfprov-linear-ps-0 (0123456789ab) is not ours, and ps/0 will be called so; "
+         "rename it, or choose another `cluster`")),
+        ("containers", (), replace(ENGINE, containers=(there("x", cluster="linear", task="worker/1"),)), SYSTEM,
+         "worker/1 runs here and is not wanted here: `tfprov up` removes it"),
+        ("image", (), BARE, SYSTEM, "not there yet; `tfprov image deliver` brings it, or `tfprov check --deliver`"),
+        ("cpu", (), ENGINE, System("amd64", frozenset({"sse"})),
+         ("amd64 without AVX: TensorFlow's wheels end with `Illegal instruction`; "
+         "use another host (or CPU type of the virtual machine), or a TensorFlow built without AVX")),
+        ("cpu", (), ENGINE, System("amd64"), "amd64; whether it has AVX was not checked: there is no /proc/cpuinfo"),
+        ("cpu", (), ENGINE, System(), "not checked: the host does not say what it is"),
+    ],
+)  # fmt: skip
+def test_a_finding_is_told_in_full(
+    check: str, wanted: tuple[Container, ...], engine: EngineFacts, system: System, told: str
+) -> None:
+    assert [words for _, words in judged(check, *wanted, engine=engine, system=system)] == [told]
+
+
+def test_what_is_not_checked_and_what_is_scarce_on_this_machine_is_told_in_full() -> None:
+    nothing = System("x86_64", frozenset({"avx"}))
+    assert [str(it) for it in local(nothing, "/home", lambda *_: None, ())][1:] == [
+        "not checked: the host does not say how much there is",
+        "not checked: the host does not say how much there is",
+        "not checked: neither `ss` nor /proc says who listens",
+    ]
+    little = replace(SYSTEM, free=GIB - 1, memory=GIB - 1)
+    assert [str(it) for it in local(little, "/home", lambda *_: None, [("127.0.0.1", 2222)])][1:] == [
+        "only 1024.0 MiB free in /home; free some: checkpoints are saved there",
+        "only 1024.0 MiB free; end other programs, or use fewer tasks",
+        "2222 free",
+    ]
+    enough = replace(SYSTEM, free=GIB, memory=GIB, listeners=(Listener("*", 2222, "nc (pid 1)"),))
+    assert [str(it) for it in local(enough, "/home", lambda *_: None, [("127.0.0.1", 2222)])][1:] == [
+        "1.0 GiB free in /home",
+        "1.0 GiB free",
+        "127.0.0.1:2222 is taken by nc (pid 1); stop it, or choose another `port`",
+    ]
+    only_containers = judged("ports", container(PS), system=replace(SYSTEM, listeners=None))
+    assert only_containers[1][1] == "only checked against containers: neither `ss` nor /proc says who else listens"
+    late = clock(Clock(-60.0, 0.1))
+    assert late.fix == "set it there, for example with `timedatectl set-ntp true`"
+
+
+def test_hosts_of_another_kind_are_told_what_to_do_about_it() -> None:
+    platforms = dict.fromkeys("abcde", "linux/amd64") | {"f": "linux/arm64"}
+    assert str(architectures(platforms, [], pulled=False)["f"]) == (
+        "linux/arm64, and a, b, c and 2 more are linux/amd64; take the host out of the cluster, or use others like it"
+    )
+    assert str(architectures(platforms, [], pulled=True)["f"]) == (
+        "linux/arm64, and a, b, c and 2 more are linux/amd64; the image must be for both"
+    )
+    assert architectures({}, ["linux/amd64"], pulled=False) == {}
+    three = dict.fromkeys("abc", "linux/amd64") | {"f": "linux/arm64"}
+    assert architectures(three, [], pulled=False)["f"].what == "linux/arm64, and a, b, c are linux/amd64"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "what", "fix"),
+    [
+        ("refused", "refused", "open port 2222 on h1, or correct `address` of h1"),
+        ("no answer", "no answer", "a firewall drops it: open port 2222 on h1; or correct `address` of h1"),
+        ("no route", "no route to host", ("correct `address` of h1, or look at the network; "
+         "a firewall may say so, too: open port 2222 on h1")),
+        ("no address", "no address found from inside a container", "use an IPv4 address as `address` of h1"),
+        ("closed", "closed at once", "look at the engine of h1: the port does not lead to its container"),
+        ("silent", "connected, and nothing comes back", "look at the MTU of the network that leads to h1"),
+        ("other", "something else answers there", "correct `address` of h1"),
+        (NOT_FROM_HOST, "nothing serves there", "open port 2222 on h1, or correct `address` of h1"),
+        ("error: [Errno 1] x", "[Errno 1] x", "correct `address` of h1"),
+    ],
+)  # fmt: skip
+def test_what_is_to_be_done_about_a_way_that_does_not_lead_there(outcome: str, what: str, fix: str) -> None:
+    assert judge_cell(Cell("h2", PS, outcome)) == failed("network", f"ps/0 at 10.0.0.11:2222: {what}", fix)
+    own = judge_cell(Cell("h1", PS, outcome))
+    assert own is not None
+    assert own.fix == fix.replace("open port 2222 on h1", "let its own containers (docker0) in at port 2222")

@@ -384,3 +384,107 @@ def test_what_a_gather_brought_is_told_with_its_files_and_tensors(chief: Fixture
         "nothing new to gather: here has model.ckpt-300",
         "gathered into here: 1 file, 1 B",
     ]
+
+
+# --- what is told, in full ----------------------------------------------------------------------------------------------
+
+REMEDY = "save with tfprov.runtime, or with a Saver(sharded=False) on the chief"
+WHOLE_OF_9 = ("model.ckpt-9.index", "model.ckpt-9.data-00000-of-00001")
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ((), "lacks model.ckpt-9.index, all its shards"),
+        (("model.ckpt-9.index",), "lacks model.ckpt-9.data-?????-of-?????"),
+        (("model.ckpt-9.data-00000-of-00001",), "lacks model.ckpt-9.index"),
+        ((*WHOLE_OF_9, "model.ckpt-9.data-00001-of-00002"), "is torn: shards of 1 and of 2"),
+        ((*WHOLE_OF_9, "model.ckpt-9.data-00003-of-00001"), "is torn: shard 3 of only 1"),
+    ],
+)
+def test_what_is_amiss_with_the_newest_checkpoint_is_told_with_the_remedy(
+    chief: Fixture, there: Sequence[str], said: str
+) -> None:
+    for name in there:
+        chief.host.saves("worker/0", name, b"x")
+    chief.host.saves("worker/0", "checkpoint", b'model_checkpoint_path: "model.ckpt-9"\n')
+    told = f"worker/0's checkpoint model.ckpt-9 {said}; {REMEDY}"
+    with pytest.raises(GatherError) as raised:
+        chief.gather()
+    assert str(raised.value) == told
+    for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"):
+        chief.host.saves("worker/0", name, b"x")
+    assert chief.gather() == ["model.ckpt-5"]
+    assert chief.report.notes == [told]
+
+
+def test_trainings_that_were_moved_aside_are_counted_and_told(chief: Fixture) -> None:
+    chief.saves(200)
+    chief.gather()
+    for number, step in ((1, 50), (2, 70)):
+        chief.new_run(f"run-{number + 1}")
+        chief.saves(step)
+        chief.gather()
+    assert chief.report.notes == [
+        f"{chief.target} held an earlier run (step 200): it is now {chief.target}.1",
+        f"{chief.target} held an earlier run (step 50): it is now {chief.target}.2",
+    ]
+    assert {path.name for path in chief.target.parent.iterdir()} == {"linear", "linear.1", "linear.2"}
+
+
+def test_a_damaged_checkpoint_is_told_with_what_was_gathered_instead(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.saves(200)
+    damaged = {"model.ckpt-200": Verdict(0, "checksum does not match")}
+    said = "worker/0's checkpoint model.ckpt-200 is damaged: checksum does not match"
+    with pytest.raises(GatherError) as raised:
+        chief.gather(damaged)
+    assert str(raised.value) == f"{said}; the newest whole one was gathered"
+    assert chief.report.notes == [said]
+    with pytest.raises(GatherError) as raised:
+        chief.gather(damaged)
+    assert str(raised.value) == f"{said}; nothing was gathered"
+
+
+def test_a_chief_that_is_not_there_has_nothing_to_gather(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.gather()
+    chief.host.places.clear()
+    gathered = gather(chief.context, lambda _: {})
+    assert (gathered.directory, gathered.new, gathered.files) == (chief.target, (), 0)
+    assert gathered.newest is not None
+    assert gathered.newest.step == 100
+    assert chief.report.notes == ["nothing to gather: worker/0 is not there"]
+
+
+def test_why_a_directory_is_not_gathered_into_is_told_in_full(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.gather()
+    manifest = chief.target / "manifest.json"
+    text = manifest.read_text()
+    for content, said in (
+        (text.replace('"linear"', '"other"'), f"{chief.target} holds checkpoints of cluster other, not linear"),
+        ("{", f"{manifest} cannot be read: Expecting property name enclosed in double quotes"),
+    ):
+        manifest.write_text(content)
+        with pytest.raises(GatherError) as raised:
+            chief.gather()
+        assert str(raised.value).startswith(said)
+        fix = "set another `checkpoints.to`" if content != "{" else "move the directory away"
+        assert str(raised.value).endswith(f"; {fix}")
+    manifest.unlink()
+    with pytest.raises(GatherError) as raised:
+        chief.gather()
+    what = f"{chief.target} holds files that no gather put there"
+    assert str(raised.value) == f"{what}; move it away, or set `checkpoints.to`"
+
+
+def test_a_file_that_becomes_shorter_is_told_by_its_name(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, Cut("h1"))
+    chief.saves(100)
+    with pytest.raises(GatherError) as raised:
+        chief.gather()
+    assert str(raised.value) == (
+        "worker/0's checkpoint model.ckpt-100 could not be copied: "
+        "h1: model.ckpt-100.data-00000-of-00001 became shorter while it was copied"
+    )

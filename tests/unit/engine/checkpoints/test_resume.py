@@ -407,3 +407,53 @@ def test_a_ps_that_starts_anew_does_not_say_which_run_it_is(tmp_path: Path) -> N
     outdated = replace(next(one for one in seen if one.task == "ps/0"), spec={"command": "another"})
     split.hosts["p0"].puts(outdated)
     assert known_run(split.context, observe(split.context)) == ""
+
+
+# --- what is told, in full ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (longer, "is damaged: it has 6 bytes, and had 5 when it was gathered"),
+        (changed, "is damaged: it has another sha256 than when it was gathered"),
+        (Path.unlink, "cannot be read: No such file or directory"),
+    ],
+)
+def test_what_is_wrong_with_a_gathered_file_is_told_with_what_to_do(
+    tmp_path: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    gathered(tmp_path)
+    path = tmp_path / "split" / "model.ckpt-400.index"
+    damage(path)
+    with pytest.raises(GatherError) as raised:
+        up(resumed(tmp_path).context)
+    assert str(raised.value) == f"{path} {said}; put a copy of it back, or start without `--resume`"
+
+
+def test_why_nothing_can_be_resumed_is_told_with_what_to_do(tmp_path: Path) -> None:
+    split = resumed(tmp_path)
+    with pytest.raises(Usage) as raised:
+        up(split.context)
+    assert str(raised.value) == (
+        f"nothing to resume from: {split.target} has no checkpoint; "
+        "start without `--resume`, or set `checkpoints.to` to where one was gathered"
+    )
+    gathered(tmp_path)
+    manifest = split.target / "manifest.json"
+    data = json.loads(manifest.read_text())
+    del data["files"]["model.ckpt-400.index"]
+    manifest.write_text(json.dumps(data))
+    with pytest.raises(GatherError) as gone:
+        up(split.context)
+    assert str(gone.value) == f"{split.target}: its manifest does not have all files of model.ckpt-400"
+
+
+def test_a_chief_of_another_training_says_what_it_goes_on_from(tmp_path: Path) -> None:
+    gathered(tmp_path)
+    split = resumed(tmp_path).runs("run-2", state=State.EXITED)
+    split.saves_whole(100)
+    started(split)
+    assert split.report.notes == [
+        f"worker/0 goes on from model.ckpt-100, which it has from another training than {split.target}"
+    ]

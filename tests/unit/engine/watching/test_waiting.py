@@ -158,6 +158,13 @@ def test_a_task_that_ends_badly_is_told_at_once_with_its_last_lines() -> None:
     assert str(error).endswith("worker/3 | line 29")
 
 
+def test_a_task_that_nobody_started_is_told_at_once() -> None:
+    memory_lab = MemoryLab()
+    del memory_lab.hosts["h3"].places["worker/3"]
+    assert str(memory_lab.fails(600)) == "worker/3: is not there on h3; start it with `tfprov up`"
+    assert memory_lab.clock.time < 1
+
+
 def test_a_training_that_is_over_is_waited_for_no_longer() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h3"].silent.add("worker/2")
@@ -183,6 +190,34 @@ def test_a_host_that_stays_lost_ends_it_with_its_own_error() -> None:
     with pytest.raises(Unreachable, match="h3: no answer"):
         wait_serving(memory_lab.context, 60, patience=30)
     assert 30 <= memory_lab.clock.time < 35
+
+
+def test_a_start_bears_half_a_minute_without_a_host_and_a_training_five() -> None:
+    lost_at_once = MemoryLab()
+    lost_at_once.cut("h3")
+    with pytest.raises(Unreachable):
+        wait_serving(lost_at_once.context, 6000)
+    assert 30 < lost_at_once.clock.time <= 30.5
+    lost_meanwhile = MemoryLab()
+    lost_meanwhile.cut("h2")
+    with pytest.raises(Unreachable):
+        follow(lost_meanwhile.context, 6000, with_logs=False)
+    assert 300 < lost_meanwhile.clock.time <= 301
+
+
+def test_one_looks_again_soon_and_then_twice_a_second() -> None:
+    memory_lab, slept = MemoryLab(), []
+    memory_lab.hosts["h3"].silent.add("worker/3")
+    sleep = memory_lab.clock.sleep
+
+    def noted(seconds: float) -> None:
+        slept.append(round(seconds, 4))
+        sleep(seconds)
+
+    memory_lab.clock.sleep = noted  # type: ignore[method-assign]
+    memory_lab.fails(timeout=4)
+    assert slept[:4] == [0.1, 0.12, 0.144, 0.1728]
+    assert slept[-2:] == [0.5, 0.5]
 
 
 def test_a_task_that_served_and_has_gone_since_ends_the_start() -> None:

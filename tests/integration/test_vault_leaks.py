@@ -1,13 +1,12 @@
 """What was encrypted stands nowhere: in nothing that any verb prints, and in no file but those of a task's own."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import python
 from tests.support.local import Local, local
 from tests.support.vaults import encrypted, value
 
@@ -57,14 +56,11 @@ class Sealed:
 
     def __call__(self, *words: str, code: int = 0, password: str = "password") -> str:
         options = ["-i", str(self.local.inventory), "-e", "@extra.yml", "--vault-password-file", password, "-vv"]
-        done = subprocess.run(
-            [sys.executable, "-m", "tfprov", *words, *options],
-            env=self.local.env, cwd=self.local.directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, timeout=600, check=False,
-        )  # fmt: skip
-        self.printed.append(done.stdout)
-        assert done.returncode == code, done.stdout
-        return done.stdout
+        done = python("-m", "tfprov", *words, *options, env=self.local.env, cwd=self.local.directory)
+        told = done.stdout + done.stderr
+        self.printed.append(told)
+        assert done.returncode == code, told
+        return told
 
     def check(self) -> None:
         """Look through all that was printed, and all files that tfprov wrote."""

@@ -1,0 +1,62 @@
+"""A TensorBoard of a cluster, for tests: its address, what it has read, and what its container may do."""
+
+import contextlib
+import json
+import re
+import signal
+import urllib.request
+
+from tests.support.local import rest_of
+from tests.support.testhost import Host
+from tests.support.waiting import LONG
+from tests.support.warm import AnyProcess
+from tfprov.hosts import docker_exec
+from tfprov.hosts.docker_labels import container_name
+
+BOARD = "tensorboard/0"
+
+
+def board_address(process: AnyProcess) -> str:
+    """Return the address that `tfprov tensorboard` prints on its first line."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    match = re.search(r"^tensorboard/0 on \S+: (http://\S+/) \(Ctrl-C ends this, not the TensorBoard\)$", line)
+    assert match is not None, line + process.stdout.read()
+    return match[1]
+
+
+def close_board(process: AnyProcess) -> None:
+    """Press Ctrl-C; the verb ends with 0 and prints nothing more."""
+    process.send_signal(signal.SIGINT)
+    rest = rest_of(process)
+    assert (process.returncode, rest) == (0, "")
+
+
+def page_text(url: str) -> str | None:
+    """Return the text of a page; None while nothing answers there."""
+    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=LONG) as answer:
+        text: str = answer.read().decode()
+        return text
+    return None
+
+
+def losses(url: str) -> list[float]:
+    """Return what TensorBoard has read of the loss so far."""
+    answer = page_text(f"{url}data/plugin/scalars/scalars?run=.&tag=loss")
+    return [value for _, _, value in json.loads(answer)] if answer else []
+
+
+def _inside(host: Host, task: str, *argv: str) -> tuple[int, str]:
+    """Run a program in a task's container, as its user; return its exit code and output."""
+    output: list[bytes] = []
+    code = docker_exec.run(host.client.api, container_name("lab", task), argv, lambda _, data: output.append(data))
+    return code, b"".join(output).decode()
+
+
+def assert_only_reads(host: Host) -> None:
+    """On `host` the tensorboard has the directory of the chief, worker/0, and cannot write there; the chief can."""
+    code, output = _inside(host, BOARD, "touch", "/checkpoints/mine")
+    assert code == 1, output
+    assert "Read-only file system" in output
+    assert _inside(host, "worker/0", "touch", "/checkpoints/mine") == (0, "")
+    assert _inside(host, BOARD, "ls", "/checkpoints/mine")[0] == 0

@@ -14,7 +14,7 @@ import click
 
 from tfprov import __version__
 from tfprov.cli.lazy import LazyGroup
-from tfprov.errors import HUNG_UP, INTERRUPTED, HangUp, Several, TfprovError, masked
+from tfprov.errors import HUNG_UP, INTERRUPTED, HangUp, InvalidInput, Several, TfprovError, masked
 
 VERBS = {
     "init": ("project", "Write a commented inventory and a program to start from."),
@@ -85,9 +85,9 @@ def run(argv: list[str]) -> int:
     except click.ClickException as error:
         return _fail(_one_line(error), 2)
     except Several as error:
-        return max(_fail(str(one), error.exit_code) for one in error.errors)
+        return max(_fail(_line(one), error.exit_code) for one in error.errors)
     except TfprovError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(_line(error), error.exit_code)
     except BrokenPipeError:  # `tfprov logs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -99,7 +99,7 @@ def run(argv: list[str]) -> int:
 def _interrupted(error: BaseException) -> int:
     if isinstance(error, HangUp):
         what = "the terminal was closed: what runs goes on"
-        return _fail(f"{what}; `tfprov status` shows it and `tfprov wait` follows it", HUNG_UP)
+        return _fail(f"error: {what}; `tfprov status` shows it and `tfprov wait` follows it", HUNG_UP)
     if isinstance(error, KeyboardInterrupt):  # click has ended its line otherwise
         print("interrupted", file=sys.stderr)
     return INTERRUPTED
@@ -124,9 +124,13 @@ def _one_line(error: click.ClickException) -> str:
     return f"error: {message}"
 
 
+def _line(error: TfprovError) -> str:
+    """Return an error as it is printed: problems of files have their places in front."""
+    return str(error) if isinstance(error, InvalidInput) else f"error: {error}"
+
+
 def _fail(message: str, code: int) -> int:
     with contextlib.suppress(OSError):  # of a terminal that was closed
         sys.stdout.flush()
-        text = message if ": error: " in message or message.startswith("error: ") else f"error: {message}"
-        print(text, file=sys.stderr)
+        print(message, file=sys.stderr)
     return code

@@ -22,6 +22,15 @@ LONGEST = 60
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
+HUNG_UP = 129
+"""Exit code after the terminal was closed: 128 + SIGHUP."""
+
+
+class HangUp(BaseException):
+    """The terminal was closed: tfprov ends at once, and what it has started goes on.
+
+    No Ctrl-C, and nothing that a step or a play may take for one: who closes a laptop does not want the training to end.
+    """
 
 
 _HIDDEN: set[str] = set()

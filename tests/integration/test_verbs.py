@@ -2,9 +2,12 @@
 
 import fcntl
 import os
+import pty
 import re
 import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -109,7 +112,7 @@ def test_a_finished_worker_is_finished_and_not_drift(local_cluster: Local) -> No
     assert local_cluster("wait") == "worker/0 is done\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing_running(local_cluster: Local, number: signal.Signals) -> None:
     local_cluster.write(INVENTORY)
     process = local_cluster.start("run", fresh=True)
@@ -117,8 +120,42 @@ def test_an_interrupted_run_leaves_nothing_running(local_cluster: Local, number:
     process.send_signal(number)
     output, _ = process.communicate(timeout=LONG)
     assert process.returncode == 130, output
+    assert "interrupted: Ctrl-C again leaves at once" in output
     assert "Traceback" not in output
     assert local_cluster.processes() == []
+
+
+def test_a_terminal_that_is_closed_leaves_the_training_running(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    master, slave = pty.openpty()
+    # A session with the terminal as its own, as a shell in a window: the kernel sends it SIGHUP when the window goes.
+    own = "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    argv = [sys.executable, "-c", own + "os.execv(sys.argv[1], sys.argv[1:])", *local_cluster.command("run")]
+    process = subprocess.Popen(
+        argv, stdin=slave, stdout=slave, stderr=slave, env=local_cluster.env, cwd=local_cluster.directory
+    )
+    os.close(slave)
+    until(lambda: len(local_cluster.pids()) == 3 and lock_is_free(local_cluster), "run follows the training")
+    running = local_cluster.pids()
+    os.close(master)
+    assert process.wait(LONG) == 129
+    assert local_cluster.pids() == running
+    assert local_cluster("plan").endswith("nothing to do\n")
+    local_cluster("down")
+    assert local_cluster.processes() == []
+
+
+def test_a_hang_up_says_how_to_come_back(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    process = local_cluster.start("run", fresh=True)
+    until(lambda: len(local_cluster.pids()) == 3 and lock_is_free(local_cluster), "run follows", of=process)
+    process.send_signal(signal.SIGHUP)
+    output, _ = process.communicate(timeout=LONG)
+    assert process.returncode == 129
+    assert output.endswith(
+        "error: the terminal was closed: what runs goes on; `tfprov status` shows it and `tfprov wait` follows it\n"
+    )
+    assert len(local_cluster.pids()) == 3
 
 
 def test_the_second_ctrl_c_leaves_at_once(local_cluster: Local) -> None:
@@ -136,7 +173,10 @@ def test_the_second_ctrl_c_leaves_at_once(local_cluster: Local) -> None:
     down.send_signal(signal.SIGINT)
     assert any("(Ctrl-C again to leave at once)" in line for line in down.stdout)
     down.send_signal(signal.SIGINT)
-    assert down.wait(LONG) == 130
+    rest = rest_of(down)
+    assert down.returncode == 130
+    what = "left at once: ps/0, worker/0, worker/1 may still run"
+    assert f"{what}; `tfprov status` shows them, `tfprov down` gathers and ends them\n" in rest
     for pid in running:  # so that the fixture need not wait for them either
         os.kill(int(pid), signal.SIGKILL)
 

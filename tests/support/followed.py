@@ -25,11 +25,16 @@ class Notes(Quiet):
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.lines: list[tuple[str, str]] = []
+        self.awaited: list[str] = []
         self.when_told: Callable[[], object] = lambda: None
 
     def note(self, text: str) -> None:
         self.notes.append(text)
         self.when_told()
+
+    def awaiting(self, what: str) -> None:
+        if [what] != self.awaited[-1:]:
+            self.awaited.append(what)
 
     def log(self, task: str, line: str) -> None:
         self.lines.append((task, line))

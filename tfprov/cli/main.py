@@ -14,7 +14,7 @@ import click
 
 from tfprov import __version__
 from tfprov.cli.lazy import LazyGroup
-from tfprov.errors import INTERRUPTED, Several, TfprovError, masked
+from tfprov.errors import HUNG_UP, INTERRUPTED, HangUp, InvalidInput, Several, TfprovError, masked
 
 VERBS = {
     "init": ("project", "Write a commented inventory and a program to start from."),
@@ -48,10 +48,11 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     # Nothing that is imported is garbage, and to look for it again and again is a tenth of a short command's time.
     gc.disable()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has said that nothing is to come of it
+        signal.signal(signal.SIGHUP, _hang_up)
     code = run(sys.argv[1:])
-    if code == INTERRUPTED:  # threads that read logs, or wait for a host, must not hold the user up
+    if code in (INTERRUPTED, HUNG_UP):  # threads that read logs, or wait for a host, must not hold the user up
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):
                 stream.flush()
@@ -64,6 +65,12 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def _hang_up(number: int, frame: FrameType | None) -> NoReturn:
+    """Leave everything as it is; a second one would only get into the way of that."""
+    signal.signal(number, signal.SIG_IGN)
+    raise HangUp
+
+
 def run(argv: list[str]) -> int:
     """Run one command line, and return its exit code."""
     try:
@@ -71,24 +78,31 @@ def run(argv: list[str]) -> int:
         sys.stdout.flush()
     except click.exceptions.Exit as end:
         return end.exit_code
-    except (click.Abort, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt):  # click has ended its line otherwise
-            print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+    except (click.Abort, KeyboardInterrupt, HangUp) as error:
+        return _interrupted(error)
     except click.exceptions.NoArgsIsHelpError as error:
         return _fail(f"error: no verb; see `{error.ctx.command_path if error.ctx else 'tfprov'} --help`", 2)
     except click.ClickException as error:
         return _fail(_one_line(error), 2)
     except Several as error:
-        return max(_fail(str(one), error.exit_code) for one in error.errors)
+        return max(_fail(_line(one), error.exit_code) for one in error.errors)
     except TfprovError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(_line(error), error.exit_code)
     except BrokenPipeError:  # `tfprov logs | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         return _unforeseen(error, whole="-vv" in argv)
     return code if isinstance(code, int) else 0
+
+
+def _interrupted(error: BaseException) -> int:
+    if isinstance(error, HangUp):
+        what = "the terminal was closed: what runs goes on"
+        return _fail(f"error: {what}; `tfprov status` shows it and `tfprov wait` follows it", HUNG_UP)
+    if isinstance(error, KeyboardInterrupt):  # click has ended its line otherwise
+        print("interrupted", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _unforeseen(error: Exception, *, whole: bool) -> int:
@@ -110,7 +124,13 @@ def _one_line(error: click.ClickException) -> str:
     return f"error: {message}"
 
 
+def _line(error: TfprovError) -> str:
+    """Return an error as it is printed: problems of files have their places in front."""
+    return str(error) if isinstance(error, InvalidInput) else f"error: {error}"
+
+
 def _fail(message: str, code: int) -> int:
-    sys.stdout.flush()
-    print(message if ": error: " in message or message.startswith("error: ") else f"error: {message}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # of a terminal that was closed
+        sys.stdout.flush()
+        print(message, file=sys.stderr)
     return code

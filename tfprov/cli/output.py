@@ -1,111 +1,121 @@
 """How tfprov looks: colour and a live line on a terminal, plain lines in a pipe."""
 
+import os
 import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TextIO
 
+from tfprov.cli.under_way import MOVES, UnderWay, progress_line
 from tfprov.events import Progress
 from tfprov.model.plan import Action
 from tfprov.planning.reconcile import noun
 from tfprov.planning.text import readable
 
+if TYPE_CHECKING:
+    from tfprov.cli.live import LiveLine
+
 _COLOURS = ("36", "33", "35", "32", "34", "96", "93", "95")
 """ANSI colours of the tasks' prefixes, in turn."""
 _PLAIN_PROGRESS = 5.0
 """Seconds between two lines of progress in a pipe."""
-
-
-_MOVES = {"deliver": "sent", "fetch": "fetched"}
-"""Actions that move bytes, and what is said of the bytes."""
-_SHOWN = 1_000_000
-"""Bytes between two looks of the live line at what was sent."""
+_REDRAW = 0.5
+"""Seconds after which the live line is drawn anew: it shows how long something takes."""
 
 
 class Printer:
-    """A Reporter that writes to the standard output; `live` shows what is under way on a last line that changes."""
+    """A Reporter that writes to `out`, by default the standard output.
 
-    def __init__(self, *, live: bool | None = None, colour: bool | None = None) -> None:
-        terminal = sys.stdout.isatty()
+    `live` shows what is under way on a last line that changes: by default on a terminal. `now` returns seconds; only
+    differences count.
+    """
+
+    def __init__(
+        self,
+        *,
+        live: bool | None = None,
+        colour: bool | None = None,
+        out: TextIO | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.out = out or sys.stdout
+        terminal = self.out.isatty()
         self.live = terminal if live is None else live
         self.colour = terminal if colour is None else colour
+        self.now = now
         self.lock = threading.RLock()
-        self.running: dict[str, Action] = {}
-        self.sent: dict[str, tuple[int, int]] = {}
+        self.under_way = UnderWay()
         self.prefixes: dict[str, str] = {}
         self.width = 0
         self.last: Progress | None = None
-        self.told_at = 0.0
-        self.line: Any = None
+        self.progress_at = 0.0
+        self.line: LiveLine | None = None
+        self._left = threading.Event()
 
     # -- the live line ------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> "Printer":
         if self.live:
-            from rich.console import Console  # noqa: PLC0415  slow, and not needed in a pipe
+            from tfprov.cli.live import LiveLine  # noqa: PLC0415  what measures text is not needed in a pipe
 
-            self.line = Console(highlight=False).status("", spinner="dots")
+            self.line = LiveLine(self.out, lambda: os.get_terminal_size(self.out.fileno()).columns)
+            threading.Thread(target=self._redraw, name="tfprov-live", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._left.set()
         with self.lock:
-            self.clear()
+            if self.line is not None:
+                self.line.show("")
             self.line = None
 
-    def clear(self) -> None:
-        """Take the live line away."""
-        if self.line is not None:
-            self.line.stop()
+    def _redraw(self) -> None:
+        while not self._left.wait(_REDRAW):
+            self.show()
 
     def show(self) -> None:
         """Show what is under way on the live line."""
-        if self.line is None:
-            return
-        text = ", ".join(self.under_way(action) for action in self.running.values()) or (
-            progress_line(self.last) if self.last else ""
-        )
-        if text:
-            self.line.update(text)
-            self.line.start()
-        else:
-            self.line.stop()
-
-    def under_way(self, action: Action) -> str:
-        """Return what is being done, with how far it is."""
-        sent, total = self.sent.get(action.host, (0, 0)) if action.kind in _MOVES else (0, 0)
-        share = f" {100 * sent // total}% of {readable(total)}" if total else ""
-        return describe(action) + share
+        with self.lock:
+            if self.line is not None:
+                self.line.show(self.under_way.text(self.now()))
 
     def print(self, text: str) -> None:
         """Write one line above the live one."""
         with self.lock:
             if self.line is not None:
-                self.line.stop()
-            sys.stdout.write(f"{text}\n")
-            sys.stdout.flush()
-            self.show()
+                self.line.print(text)
+            else:
+                self.out.write(f"{text}\n")
+                self.out.flush()
 
     # -- Reporter -----------------------------------------------------------------------------------------------------
+
+    def planned(self, actions: Sequence[Action]) -> None:
+        """See Reporter."""
+        with self.lock:
+            self.under_way.plan(actions)
 
     def started(self, action: Action) -> None:
         """See Reporter."""
         with self.lock:
-            self.running[describe(action)] = action
+            self.under_way.begin(action, self.now())
             self.show()
 
     def done(self, action: Action) -> None:
         """See Reporter."""
         with self.lock:
-            self.running.pop(describe(action), None)
-            sent, _ = self.sent.pop(action.host, (0, 0)) if action.kind in _MOVES else (0, 0)
-            size = f" ({readable(sent)} {_MOVES[action.kind]})" if sent else ""
+            sent = self.under_way.end(action)
+            size = f" ({readable(sent)} {MOVES[action.kind]})" if sent else ""
             self.print(f"{self.paint('ok', '32')}       {describe(action)}{size}")
+            self.show()
 
     def failed(self, action: Action, error: Exception) -> None:
         """See Reporter."""
         with self.lock:
-            self.running.pop(describe(action), None)
+            self.under_way.end(action)
             self.print(f"{self.paint('failed', '31')}   {describe(action)}: {error}")
+            self.show()
 
     def skipped(self, action: Action) -> None:
         """See Reporter."""
@@ -119,24 +129,27 @@ class Printer:
         """See Reporter."""
         self.print(f"{self.prefix(task)} {printable(line)}")
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: Progress, steps: int | None) -> None:
         """See Reporter."""
         with self.lock:
             changed = self.last is None or progress != self.last
             self.last = progress
+            self.under_way.training = progress, steps
             if self.line is not None:
                 self.show()
-            elif changed and time.monotonic() - self.told_at >= _PLAIN_PROGRESS:
-                self.told_at = time.monotonic()
-                self.print(progress_line(progress))
+            elif changed and self.now() - self.progress_at >= _PLAIN_PROGRESS:
+                self.progress_at = self.now()
+                self.print(progress_line(progress, steps))
 
-    def transferred(self, host: str, sent: int, total: int) -> None:
+    def transferred(self, name: str, sent: int, total: int) -> None:
+        """See Reporter; the line is drawn when it is time for that."""
+        with self.lock:
+            self.under_way.moved(name, sent, total, self.now())
+
+    def awaiting(self, what: str) -> None:
         """See Reporter."""
         with self.lock:
-            before, _ = self.sent.get(host, (0, 0))
-            self.sent[host] = sent, total
-            if sent // _SHOWN != before // _SHOWN or sent == total:
-                self.show()
+            self.under_way.await_(what, self.now())
 
     # -- words --------------------------------------------------------------------------------------------------------
 
@@ -160,28 +173,9 @@ def describe(action: Action) -> str:
     """Return an action in words: `start ps/0 on localhost`."""
     if action.kind == "build":
         return f"build {noun(action.subject)}"
-    if action.kind in _MOVES:
+    if action.kind in MOVES:
         return f"{action.kind} {noun(action.subject)} to {action.host}"
     return f"{action.kind} {action.subject} on {action.host}"
-
-
-def progress_line(progress: Progress) -> str:
-    """Return the chief's progress in one line."""
-    speed = f"  {progress.steps_per_second:.1f} steps/s" if progress.steps_per_second is not None else ""
-    loss = f"  loss {progress.loss:.6g}" if progress.loss is not None else ""
-    return f"step {progress.step}{speed}{loss}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time span in its two largest units."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days}d {hours}h"
-    if hours:
-        return f"{hours}h {minutes}m"
-    return f"{minutes}m {rest}s" if minutes else f"{rest}s"
 
 
 def printable(line: str) -> str:

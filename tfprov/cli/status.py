@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from tfprov.cli.options import change_options, context_of, json_option
-from tfprov.cli.output import duration, printable, progress_line, table
+from tfprov.cli.output import printable, table
+from tfprov.cli.under_way import duration, progress_line
 from tfprov.engine.context import Context
 from tfprov.engine.report import Quiet
 from tfprov.engine.watching.pace import Slowest

@@ -27,7 +27,10 @@ from tfprov.model.playbook import (
     Play,
     Step,
 )
+from tfprov.paths import shipped
 
+SHIPPED = ("up.yml", "run.yml", "down.yml")
+"""Playbooks that can be imported by name, where no file of that name lies beside the one that imports it."""
 _FIRST = "start each play with `- name:`"
 _TEXTS = {"name": "`name: train`", "hosts": "`hosts: all`", IMPORT: f"`{IMPORT}: up.yml`"}
 
@@ -72,6 +75,8 @@ class _Reader:
         path = self.path.parent / name
         if not name or self.circular(path, name, at):
             return
+        if name in SHIPPED and not path.exists():
+            path = shipped("playbooks") / name
         try:
             data = read_bytes(path, at, fix="a relative path counts from this file", name=f"`{shown(name)}` ")
             yield from _plays(path, parse(data, str(path), start_from=_FIRST), self.seen)

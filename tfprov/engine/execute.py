@@ -49,6 +49,7 @@ def execute(context: Context, plan: Plan, run: str) -> Outcome:
     The first Ctrl-C lets running actions finish, starts no more, and is raised at the end; the second is raised at once.
     """
     outcome = Outcome()
+    context.report.planned(plan.actions)
     waiting = _chief_after_ps(plan, context.cluster.chief.name) if context.resume else list(plan.actions)
     with _pool(context.forks) as pool:
         interrupted = _carry_out(context, waiting, run, outcome, pool)

@@ -14,6 +14,9 @@ from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage,
 from tfprov.model.playbook import Play, Step, WaitFor
 from tfprov.model.state import Observation
 
+_NAMED = 5
+"""Tasks that are named when many may still run."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -43,10 +46,21 @@ def play(context: Context, plays: Iterable[Play], options: Options) -> None:
         for one in plays:
             if not errors or one.always:
                 errors.extend(player.play(one))
+    except KeyboardInterrupt:
+        context.report.note(_left(context))
+        raise
     finally:
         player.lock.free()
     if errors:
         raise _verdict(context, errors)
+
+
+def _left(context: Context) -> str:
+    """Say what goes on when nobody waits for it; nobody asks the hosts any more, so it is what may run there."""
+    names = [container.task.name for container in context.wanted]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    what = f"left at once: {', '.join(names[:_NAMED])}{more} may still run"
+    return f"{what}; `tfprov status` shows them, `tfprov down` gathers and ends them"
 
 
 def _verdict(context: Context, errors: Sequence[BaseException]) -> BaseException:
@@ -104,6 +118,7 @@ class _Player:
             if self.interrupted or isinstance(error, AtOnce):
                 raise error
             self.interrupted = True
+            self.context.report.note("interrupted: Ctrl-C again leaves at once")
         return error
 
     def see_to_the_lock(self, context: Context, step: Step) -> None:

@@ -1,5 +1,6 @@
 """How the engine tells what it does; the command line decides how that looks."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tfprov.events import Progress
@@ -8,6 +9,9 @@ from tfprov.model.plan import Action
 
 class Reporter(Protocol):
     """Receives what happens, from several threads at once."""
+
+    def planned(self, actions: Sequence[Action]) -> None:
+        """These actions are to be carried out."""
 
     def started(self, action: Action) -> None:
         """An action begins."""
@@ -27,15 +31,24 @@ class Reporter(Protocol):
     def log(self, task: str, line: str) -> None:
         """A task printed a line."""
 
-    def progress(self, progress: Progress) -> None:
-        """The chief got further."""
+    def progress(self, progress: Progress, steps: int | None) -> None:
+        """The chief got further, of so many `steps` in all; None where nobody knows."""
 
-    def transferred(self, host: str, sent: int, total: int) -> None:
-        """So many bytes of `total` have come to `host` since a delivery or a fetch began; 0 where nobody knows how many."""
+    def transferred(self, name: str, sent: int, total: int) -> None:
+        """Of what is named so many bytes of `total` have come; 0 where nobody knows how many there are.
+
+        In a delivery or a fetch it is the host that they come to, since that began.
+        """
+
+    def awaiting(self, what: str) -> None:
+        """This is waited for now, or brought here; empty for nothing."""
 
 
 class Quiet:
     """A Reporter that tells nobody."""
+
+    def planned(self, actions: Sequence[Action]) -> None:
+        """See Reporter."""
 
     def started(self, action: Action) -> None:
         """See Reporter."""
@@ -55,8 +68,11 @@ class Quiet:
     def log(self, task: str, line: str) -> None:
         """See Reporter."""
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: Progress, steps: int | None) -> None:
         """See Reporter."""
 
-    def transferred(self, host: str, sent: int, total: int) -> None:
+    def transferred(self, name: str, sent: int, total: int) -> None:
+        """See Reporter."""
+
+    def awaiting(self, what: str) -> None:
         """See Reporter."""

@@ -15,6 +15,8 @@ label_value = matching(_LABEL_VALUE, "letters, digits, `-`, `_` and `.`, at most
 
 ONE_NODE = "ReadWriteOnce"
 """The access of a volume that the pods of one node share."""
+ANY_NODE = "ReadWriteMany"
+"""The access of a volume that pods share wherever they are."""
 
 
 def _storage(value: str) -> str:
@@ -33,7 +35,7 @@ _ALL = (
         "access",
         ONE_NODE,
         "`ReadWriteOnce`: who reads checkpoints runs on the chief's node; `ReadWriteMany`: anywhere, ps and workers too",
-        choice(ONE_NODE, "ReadWriteMany"),
+        choice(ONE_NODE, ANY_NODE),
     ),
     Option("claim", "", "a PersistentVolumeClaim that is there already, for checkpoints", subdomain),
     Option("data_claim", "", "a PersistentVolumeClaim that is there already, with the data", subdomain),
@@ -65,5 +67,9 @@ _ALL = (
 
 
 def with_common(*own: Option) -> Mapping[str, Option]:
-    """Return the options of a target: its `own`, and those that all targets on Kubernetes share."""
-    return {option.name: option for option in (*own, *_ALL)}
+    """Return the options of a target: its `own`, and those that all targets on Kubernetes share.
+
+    An option of its own takes the place of a shared one.
+    """
+    mine = {option.name: option for option in own}
+    return mine | {option.name: option for option in _ALL if option.name not in mine}

@@ -8,18 +8,19 @@ from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Task
 from tfprov.render.kube import KubeTarget
 from tfprov.render.kube_bundle import Bundle
-from tfprov.render.kube_options import with_common
+from tfprov.render.kube_options import ANY_NODE, ONE_NODE, with_common
 from tfprov.render.kube_pod import Pod, watcher
 from tfprov.render.kube_setting import Setting, labels
 from tfprov.render.kube_wiring import Wiring
 from tfprov.render.naming import long_name
-from tfprov.render.options import Option, choice, whole
+from tfprov.render.options import Option, Values, choice, whole
 from tfprov.render.target import Asked, Member, Rendering
 
 REPLICAS = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
 """What a TFJob calls the jobs that it can run."""
 INDEX = "TFPROV_INDEX"
 """The variable with the number that the operator gives a pod."""
+_AUTO = "auto"
 _OPERATOR = "training.kubeflow.org"
 _OWN = ("TF_CONFIG", "TFPROV_TASK")
 """Variables that differ between the tasks of a job."""
@@ -115,11 +116,16 @@ class TFJob(KubeTarget):
         """Yield also a volume that not all workers can have."""
         yield from super().problems(asked)
         settings, chief = asked.settings, asked.cluster.chief
-        alike = [task for task in asked.cluster.tasks if task.job == chief.job]
         lasting = settings["claim"] or settings["storage"] != "none"
-        if len(alike) > 1 and lasting and settings["access"] != "ReadWriteMany":
+        if _chief_has_others_beside_it(asked) and lasting and settings["access"] == ONE_NODE:
             what = f"{chief.name} is a worker as the others, and workers on several nodes cannot share that volume"
             yield Problem(asked.role(chief).group, what, "give `--set access=ReadWriteMany`, or `--set storage=none`")
+
+    def settled(self, asked: Asked) -> Values:
+        """Return the values of the options, with a volume that all who have to can mount."""
+        if asked.settings["access"] != _AUTO:
+            return asked.settings
+        return {**asked.settings, "access": ANY_NODE if _chief_has_others_beside_it(asked) else ONE_NODE}
 
     def setting(self, rendering: Rendering, bundle: Bundle | None) -> Setting:
         """Return what all pods have in common."""
@@ -175,10 +181,22 @@ def _common(member: Member) -> dict[str, str]:
     return {name: value for name, value in member.env.items() if name not in _OWN}
 
 
+def _chief_has_others_beside_it(asked: Asked) -> bool:
+    """Whether the chief shares its template, and with it its volume, with others."""
+    return sum(task.job == asked.cluster.chief.job for task in asked.cluster.tasks) > 1
+
+
 TARGET = TFJob(
     name="kubeflow-tfjob",
     title="Kubeflow's training operator: a TFJob",
     options=with_common(
+        Option(
+            "access",
+            _AUTO,
+            "how nodes share the volume; `auto`: `ReadWriteMany` where worker 0 is the chief and not the only worker, "
+            "since all of them mount it then, and else `ReadWriteOnce`",
+            choice(_AUTO, ONE_NODE, ANY_NODE),
+        ),
         Option(
             "clean",
             "Running",

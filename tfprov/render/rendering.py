@@ -1,6 +1,7 @@
 """The door of this package: what an inventory says, as the files of a target."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tfprov.config.settings.role_settings import RoleSettings
@@ -50,6 +51,8 @@ def render(
     problems = [*unfit(asked, target), *target.problems(asked)]
     if problems:
         raise InvalidInput(problems)
+    settings = target.settled(asked)
+    asked = replace(asked, settings=settings)
     ready = members(asked)
     rendering = Rendering(asked.cluster, ready, settings, roles[0].values.strategy, asked)
     values = {

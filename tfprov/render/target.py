@@ -182,6 +182,9 @@ class Target(Protocol):
     def problems(self, asked: Asked) -> Iterator[Problem]:
         """Yield what this target cannot do of what was asked, each at the line that asks for it."""
 
+    def settled(self, asked: Asked) -> Values:
+        """Return the values of the options, with those that follow from the cluster where nothing was said."""
+
     def values(self, rendering: Rendering) -> Mapping[str, object]:
         """Return what the templates can use besides `cluster`, `name`, `members`, `chief` and `settings`."""
 
@@ -203,6 +206,10 @@ class BaseTarget:
     def adapted(self, role: RoleSettings, settings: Values) -> RoleSettings:
         """Return what was said: the paths are those of a container."""
         return role
+
+    def settled(self, asked: Asked) -> Values:
+        """Return what was said: nothing follows from the cluster."""
+        return asked.settings
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return the name of a service of the task's own: `linear-ps-0`."""

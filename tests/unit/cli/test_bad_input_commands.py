@@ -123,7 +123,7 @@ def test_an_inventory_that_the_environment_names(
 
 def test_a_directory_without_an_inventory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir("folder")
-    line = "inventory.yml: error: no such file; check the path given with -i"
+    line = "inventory.yml: error: no such file; write one with `tfprov init`, or give its path with -i"
     assert tell(capsys, "plan") == Told(2, (line,))
 
 

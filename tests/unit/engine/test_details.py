@@ -47,7 +47,7 @@ class Told(Notes):
     def log(self, source: str, line: str) -> None:
         self.lines.append(f"{source} | {line}")
 
-    def progress(self, progress: Any) -> None:
+    def progress(self, progress: Any, steps: int | None) -> None:
         self.steps.append(progress.step)
 
 

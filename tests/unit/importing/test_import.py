@@ -179,7 +179,7 @@ ROUND = {
 @pytest.mark.parametrize("target", ["compose", "swarm", "kubernetes", "kubeflow-tfjob"])
 @pytest.mark.parametrize("how", ROUND)
 def test_what_was_rendered_comes_back(target: str, how: str, tmp_path: Path) -> None:
-    given = {"kubernetes": ["access=ReadWriteMany"], "kubeflow-tfjob": ["access=ReadWriteMany"]}.get(target, [])
+    given = {"kubernetes": ["access=ReadWriteMany"]}.get(target, [])
     (tmp_path / "was.yml").write_text(ROUND[how])
     was = place(load(tmp_path / "was.yml")[1])
     (text,) = files_of(ROUND[how], target, *given).values()

@@ -321,7 +321,7 @@ ALIKE = "say the same for both; programs find who they are in TFPROV_TASK"
         ("marathon", inventory(more=BOARD), (),
          ("5:1: error: tensorboard reads the chief's files, and on Mesos each task has a directory of its own; "
          "give `--set checkpoints=DIR`, a directory that all agents share")),
-        ("kubeflow-tfjob", inventory(), ("storage=10Gi",),
+        ("kubeflow-tfjob", inventory(), ("storage=10Gi", "access=ReadWriteOnce"),
          ("4:1: error: worker/0 is a worker as the others, and workers on several nodes cannot share that volume; "
          "give `--set access=ReadWriteMany`, or `--set storage=none`")),
         ("kubeflow-tfjob", inventory(more="gpu: {vars: {tfprov: {memory: 1g}}, hosts: {h3: }}"), ("storage=none",),

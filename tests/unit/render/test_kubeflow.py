@@ -93,8 +93,12 @@ def test_flags_find_the_index_in_the_label_that_the_operator_sets() -> None:
 
 def test_workers_that_share_a_template_need_a_volume_that_all_can_have() -> None:
     with pytest.raises(InvalidInput, match=r"inventory.yml:11:5: error: worker/0 is a worker as the others"):
-        files_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN)
-    spec = tfjob(BY_FLAGS, "access=ReadWriteMany")["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+        files_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN, "access=ReadWriteOnce")
+    (claim,) = of_kind(objects_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN), "PersistentVolumeClaim")
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"], "by default it is one"
+    (claim,) = of_kind(objects_of(CLUSTER, "kubeflow-tfjob", *GIVEN), "PersistentVolumeClaim")
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"], "a chief of its own mounts it alone"
+    spec = tfjob(BY_FLAGS)["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
     (mount,) = (one for one in spec["containers"][0]["volumeMounts"] if one["name"] == "checkpoints")
     assert mount["subPathExpr"] == "worker-$(TFPROV_INDEX)"
 

@@ -13,6 +13,7 @@ Place = tuple[int, int]
 BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 """What ends a line in YAML 1.1."""
 
+_STUCK = re.compile(r"\s*(?:- )?([A-Za-z_][\w.-]*):(?![\s/])")
 _UNCLOSED = ("unexpected end of stream", "unexpected document indicator")
 _HINTS = {
     "unknown escape": ("`\\` and a character that mean nothing in double quotes", "use single quotes, or write `\\\\`"),
@@ -51,7 +52,7 @@ def _explain(problem: str, lines: list[str], place: Place, begun: Place) -> tupl
     if "cannot start any token" in problem:
         return place, *_character(line[place[1] : place[1] + 1])
     if "mapping values are not allowed" in problem:
-        return place, *_second_value(before)
+        return _stuck_colon(lines, place) or (place, *_second_value(before))
     if "<document start>" in problem:
         return place, *(_misfit(before, "") if before.strip() else _after_the_end(lines))
     if "expected key" in problem or "expected '-'" in problem:
@@ -91,6 +92,16 @@ def _character(found: str) -> tuple[str, str]:
     if found == "\t":
         return "a tab in the indentation", "indent with spaces"
     return f"a value cannot start with {'a backtick' if found == '`' else f'`{shown(found)}`'}", "quote it"
+
+
+def _stuck_colon(lines: list[str], place: Place) -> tuple[Place, str, str] | None:
+    """Explain `name:value` on the line above: for YAML a text, which goes on on the next line."""
+    above = place[0] - 1
+    match = _STUCK.match(_line(lines, (above, 0))) if above >= 0 else None
+    if match is None or re.search(r":\s", _line(lines, place)[: place[1]]):
+        return None
+    what = f"`{shown(match[1])}:` without a space behind its colon"
+    return (above, match.end(1)), what, f"write `{shown(match[1])}: value`"
 
 
 def _second_value(before: str) -> tuple[str, str]:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
+from functools import partial
 from pathlib import Path
 
 from tfprov.checkpoint import checkpoint_state, checkpoints, parse_state, relative
@@ -67,12 +68,14 @@ def gather(
         context.report.note(f"nothing to gather: {chief} is not there")
         return Gathered(target, before.newest if before else None)
     work = _Gather(context, found, lambda: seen or observe(context))
+    context.report.awaiting(f"gathering from {chief}")
     try:
         return work.run(before, verify)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise GatherError(f"{target}: {error.strerror}{where}", "what was gathered before is untouched") from None
     finally:
+        context.report.awaiting("")
         work.clean()
 
 
@@ -93,7 +96,7 @@ class _Gather:
         self.context, self.observed, self.look = context, chief, look
         self.chief = chief.task
         self.target = context.target
-        self.staging = Staging(self.target / ".part")
+        self.staging = Staging(self.target / ".part", partial(context.report.transferred, self.chief))
         self.damaged = ""
 
     def run(self, before: Manifest | None, verify: Verify) -> Gathered:
@@ -180,6 +183,8 @@ class _Gather:
     def accept(self, fetched: Sequence[Whole], verify: Verify) -> list[Saved]:
         """Verify what is staged and move the good ones into place; a damaged one is left out and told."""
         prefixes = [self.staging.directory / one.checkpoint.prefix for one in fetched]
+        if prefixes:
+            self.context.report.awaiting(f"reading every tensor of {prefixes[-1].name}")
         verdicts = verify(prefixes) if prefixes else {}
         saved = []
         for one in fetched:

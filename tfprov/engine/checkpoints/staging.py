@@ -3,7 +3,7 @@
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tfprov.engine.checkpoints.manifest import Entry
@@ -15,25 +15,29 @@ _CHUNK = 1024 * 1024
 
 
 class Staging:
-    """Files copied below `directory`; `entries` describes each, and `trouble` says why the last one failed."""
+    """Files copied below `directory`; `entries` describes each, and `trouble` says why the last one failed.
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    `moved` is called with the bytes that were copied of the files of one fetch, and with how many these have.
+    """
+
+    def __init__(self, directory: Path, moved: Callable[[int, int], None]) -> None:
+        self.directory, self._moved = directory, moved
         self.entries: dict[str, Entry] = {}
         self.copied = self.size = 0
         self.trouble = ""
 
     def fetch(self, files: Mapping[str, Place]) -> bool:
         """Copy each of `files` from where it lies; False when one of them cannot be had."""
+        whole, begin = sum(source.files[name].size for name, source in files.items()), self.size
         try:
             for name, source in files.items():
-                self._copy(name, source)
+                self._copy(name, source, lambda copied: self._moved(self.size - begin + copied, whole))
         except HostError as error:
             self.trouble = str(error)
             return False
         return True
 
-    def _copy(self, name: str, source: Place) -> None:
+    def _copy(self, name: str, source: Place, moved: Callable[[int], None]) -> None:
         """Copy as much of a file as was listed: an event file that grows meanwhile is complete up to there."""
         to, expected = self.directory / name, source.files[name]
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -43,6 +47,7 @@ class Staging:
                 sink.write(chunk)
                 digest.update(chunk)
                 left -= len(chunk)
+                moved(expected.size - left)
             sink.flush()
             os.fsync(sink.fileno())
         if left:

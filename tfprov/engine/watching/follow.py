@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tfprov.engine.context import Context
 from tfprov.engine.watching.logs import logs
 from tfprov.engine.watching.lookout import Lookout
-from tfprov.engine.watching.progress import read_progress
+from tfprov.engine.watching.progress import read_progress, train_steps
 from tfprov.engine.watching.waiting import ended, failure
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import TaskFailed, TfprovError
@@ -51,10 +51,14 @@ def follow(
         lookout or Lookout(context) as looking,
     ):
         training = _Training(context, watch, looking, patience)
-        while not training.look():
-            if deadline is not None and context.clock.now() > deadline:
-                raise TaskFailed(context.cluster.chief.name, f"is not done after {timeout:g} s")
-            context.clock.sleep(_LOOK)
+        context.report.awaiting(f"waiting for the first step of {context.cluster.chief.name}")
+        try:
+            while not training.look():
+                if deadline is not None and context.clock.now() > deadline:
+                    raise TaskFailed(context.cluster.chief.name, f"is not done after {timeout:g} s")
+                context.clock.sleep(_LOOK)
+        finally:
+            context.report.awaiting("")
     training.tell_progress()
 
 
@@ -117,7 +121,9 @@ class _Training:
         """Say how far the chief has got."""
         progress = read_progress(self.context, self.seen)
         if progress is not None:
-            self.context.report.progress(progress)
+            chief = self.context.container(self.context.cluster.chief.name)
+            self.context.report.awaiting("")
+            self.context.report.progress(progress, train_steps(chief.argv) if chief is not None else None)
 
 
 def _without(observed: Observed, lost: str, error: TaskFailed) -> TaskFailed:

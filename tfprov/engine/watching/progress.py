@@ -1,7 +1,8 @@
 """How far the chief has got, from the end of the event file it writes."""
 
 import io
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO, cast
 
@@ -13,6 +14,7 @@ from tfprov.model.state import Observation
 
 _MOST = 2 * 1024 * 1024
 """Bytes looked at: this is asked all the time, perhaps over a slow line; 64 KiB do for most files."""
+_STEPS = re.compile(r"--?(?:train_steps|training_steps|max_steps|num_steps)=(\d{1,18})")
 _SLACK = 1024 * 1024
 """Bytes that a file may grow by, between its listing and its reading."""
 
@@ -32,6 +34,15 @@ def read_progress(context: Context, seen: Observation, files: Mapping[str, File]
     except HostError:  # a file that is removed between the listing and the reading
         return None
     return None
+
+
+def train_steps(argv: Sequence[str]) -> int | None:
+    """Return how many steps a task is told to train, by the flags that TensorFlow's own examples use; None for none.
+
+    The last one counts, as it does for argparse and absl.
+    """
+    numbers = [match[1] for word in argv if (match := _STEPS.fullmatch(word))]
+    return int(numbers[-1]) if numbers else None
 
 
 def tail_of(runtime: Runtime, task: str, name: str, size: int) -> BinaryIO:

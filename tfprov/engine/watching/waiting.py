@@ -13,6 +13,8 @@ from tfprov.planning.text import counted
 
 _FIRST, _LAST, _GROWTH = 0.1, 0.5, 1.2
 """Seconds between two looks: short ones for tasks that start in a moment, and half of one for those that import much."""
+_NAMED = 3
+"""Tasks that are named when many are waited for."""
 LOG_LINES = 20
 """Lines of a failed task's log that come with its failure."""
 PATIENCE = 30.0
@@ -30,14 +32,18 @@ def wait_serving(context: Context, timeout: float | None = None, *, patience: fl
     begin = clock.now()
     with Watch(context) as watch, Probes(context) as probes:
         start = _Start(context, probes)
-        for pause in _pauses():
-            seen = watch.look()
-            for host in start.hosts():
-                watch.check(host, patience)
-            if start.is_over(seen):
-                return
-            start.check_time(seen, clock.now() - begin, timeout)
-            clock.sleep(pause)
+        try:
+            for pause in _pauses():
+                seen = watch.look()
+                for host in start.hosts():
+                    watch.check(host, patience)
+                if start.is_over(seen):
+                    return
+                start.check_time(seen, clock.now() - begin, timeout)
+                context.report.awaiting(start.awaited(seen))
+                clock.sleep(pause)
+        finally:
+            context.report.awaiting("")
 
 
 def _pauses() -> Iterator[float]:
@@ -105,6 +111,15 @@ class _Start:
         wanted = peers(self.context, container, seen)
         return [probe for probe in wanted if probe.task.name not in self.served or not self.probes.answered(probe)]
 
+    def awaited(self, seen: Observation) -> str:
+        """Return what is waited for: tasks that do not serve yet, or a worker that does not reach a peer."""
+        if names := [c.task.name for c in self.pending if c.task.name not in self.served]:
+            return f"waiting for {_listed(names)} to import TensorFlow and serve"
+        for container in self.pending:
+            if lacks := self.unjoined(container, seen):
+                return f"waiting for {container.task.name} to reach {_listed([probe.task.name for probe in lacks])}"
+        return ""
+
     def check_time(self, seen: Observation, seconds: float, timeout: float | None) -> None:
         """Raise TaskFailed for the first task that is not up after its time, and a ps before a worker that needs it."""
         late = [c for c in self.pending if seconds > (timeout or c.start_timeout)]
@@ -121,6 +136,11 @@ class _Start:
             peer = unserved[0]
             return TaskFailed(peer.name, too_slow(peer, (), seconds, log), last_log(self.context, peer.name, peer.host))
         return TaskFailed(task.name, too_slow(task, lacks, seconds, log), log)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def failure(context: Context, observed: Observed, seen: Observation) -> TaskFailed:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.event_files import event
 from tests.support.split import Split
 from tfprov.engine.observe import observe
-from tfprov.engine.watching.progress import read_progress, tail_of
+from tfprov.engine.watching.progress import read_progress, tail_of, train_steps
 from tfprov.events import Progress, progress
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.records import write_record
@@ -116,3 +116,19 @@ def test_the_end_of_a_file_reads_like_the_file(split: Split) -> None:
     for start in (0, 1, 5000, len(data) - 1):
         assert file.seek(start) == start
         assert file.read(len(data) - start) == data[start:]
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        (["python", "a.py", "--train_steps=2000", "--batch_size=64"], 2000),
+        (["a.py", "-max_steps=20", "--max_steps=30"], 30),
+        (["a.py", "--train_steps=many"], None),
+        (["a.py", "--train_steps", "2000"], None),
+        (["a.py", "--my_train_steps=5"], None),
+        (["a.py", f"--num_steps={'9' * 30}"], None),
+        ([], None),
+    ],
+)
+def test_the_steps_of_a_training_are_read_from_its_flags(words: list[str], steps: int | None) -> None:
+    assert train_steps(words) == steps

@@ -88,6 +88,21 @@ def test_nobody_is_asked_for_a_ps_that_does_not_serve_at_all() -> None:
     assert not {"ps/1"} & {*hosts["h2"].asked, *hosts["h3"].asked}
 
 
+def test_what_is_waited_for_is_told_while_it_is() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h1"].silent |= {"ps/0", "ps/1"}
+    memory_lab.hosts["h3"].silent |= {"worker/2", "worker/3"}
+    memory_lab.fails()
+    names = "ps/0, ps/1, worker/2 and 1 more"
+    assert memory_lab.report.awaited[-2:] == [f"waiting for {names} to import TensorFlow and serve", ""]
+    memory_lab.report.awaited.clear()
+    for host in memory_lab.hosts.values():
+        host.silent.clear()
+    memory_lab.hosts["h3"].walled.add("ps/1")
+    memory_lab.fails()
+    assert memory_lab.report.awaited[-2:] == ["waiting for worker/2 to reach ps/1", ""]
+
+
 def test_a_peer_that_cannot_be_reached_is_named_with_its_address() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h3"].walled.add("ps/1")
@@ -298,6 +313,13 @@ def test_following_goes_on_while_a_host_is_lost_and_ends_with_the_chief() -> Non
     follow(memory_lab.context, 60, with_logs=False)
     (note,) = memory_lab.report.notes
     assert re.fullmatch(r"h3 cannot be reached since \d\d:\d\d:\d\d: no answer", note)
+
+
+def test_the_first_step_is_waited_for_until_the_chief_has_done_one() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].exits("worker/0")
+    follow(memory_lab.context)
+    assert memory_lab.report.awaited == ["waiting for the first step of worker/0", ""]
 
 
 def test_what_no_restart_can_mend_is_told_with_the_chiefs_end() -> None:

@@ -30,12 +30,16 @@ FAILED = pytest.StashKey[bool]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """There is one engine and one lab: all who use them run one after the other, in one of pytest's processes.
+    """There is one lab: all who use it run one after the other, in one of pytest's processes.
 
-    So do, in another one, those that train without it: ten TensorFlows at once on two cores take minutes to be imported.
+    So do those that use the engine alone, and those that train without it: ten TensorFlows at once on two cores take
+    minutes to be imported.
     """
     for item in items:
-        if "private_engine" in getattr(item, "fixturenames", ()):
+        names = getattr(item, "fixturenames", ())
+        if "_lab" in names:
+            item.add_marker(pytest.mark.xdist_group("lab"))
+        elif "private_engine" in names:
             item.add_marker(pytest.mark.xdist_group("engine"))
         elif item.get_closest_marker("tensorflow") and item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.xdist_group("tensorflow"))
@@ -91,11 +95,14 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def private_engine() -> Iterator[Engine]:
-    """A Docker engine of the tests' own; the test is reported as not run on a machine that cannot have one."""
+def private_engine(testrun_uid: str) -> Iterator[Engine]:
+    """A Docker engine of the tests' own, which all of pytest's processes share.
+
+    The test is reported as not run on a machine that cannot have one.
+    """
     if reason := engines.unavailable():
         _not_run(reason, "TFPROV_TESTS_ENGINE")
-    yield from engines.running(engines.cache_home())
+    yield from engines.running(engines.cache_home(), testrun_uid)
 
 
 @pytest.fixture(scope="session")

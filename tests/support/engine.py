@@ -15,6 +15,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import IO
 
@@ -45,7 +46,11 @@ def unavailable() -> str | None:
 
 
 class Engine:
-    """One dockerd over `store`. Only one can use a store at a time: a second session waits for the first."""
+    """One dockerd over `store`. Only one can use a store at a time: a second session waits for the first.
+
+    The processes of one session share the engine: the first of them starts it, and at its end waits for the others before
+    it stops it. Each holds a lock meanwhile, of which the kernel knows when its process was killed.
+    """
 
     def __init__(self, store: Path) -> None:
         self.store = store
@@ -58,6 +63,7 @@ class Engine:
         self.socket = self.run / "docker.sock"
         self.url = f"unix://{self.socket}"
         self._lock: IO[str] | None = None
+        self._users: IO[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._client: docker.DockerClient | None = None
 
@@ -67,10 +73,24 @@ class Engine:
         assert self._client, "the engine was not started"
         return self._client
 
-    def start(self) -> None:
-        """Start it, and remove what an earlier session left in the store; images stay."""
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process has started it, and not another one of the session."""
+        return self._lock is not None
+
+    def start(self, session: str = "") -> None:
+        """Start it, and remove what an earlier session left in the store; images stay.
+
+        Where a process of the same `session` has started it already, that one is used; "" is a session of its own.
+        """
         self.store.mkdir(parents=True, exist_ok=True)
-        self._lock = _locked(self.store / "lock")
+        deadline = time.monotonic() + 900
+        while not self._locked():
+            if session and self._joined(session):
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"another session has been using {self.store} for 15 minutes")
+            time.sleep(0.2)
         self._remove_leftovers()
         self.run.mkdir(mode=0o700)
         # An engine of this machine has its settings in /etc/docker; they are not ours.
@@ -80,9 +100,45 @@ class Engine:
             self._process = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         (self.run / "pid").write_text(str(self._process.pid))
         self._wait()
-        self._client = docker.DockerClient(base_url=self.url, timeout=600)
+        self._client = self._connected()
         self.network.let_in()
         self.clean()
+        self._users = self._user()
+        (self.run / "subnet").write_text(str(self.network.subnet))
+        (self.run / "session").write_text(session)
+
+    def _locked(self) -> bool:
+        """Lock the store, unless another process has; the lock dies with its holder."""
+        lock = (self.store / "lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            return False
+        self._lock = lock
+        return True
+
+    def _joined(self, session: str) -> bool:
+        """Use the engine that another process of the session has started, if it is up and not about to be stopped."""
+        users = self._user()
+        try:
+            if (self.run / "session").read_text() == session and answers(self.socket):
+                self.network = Network(self.run.name, IPv4Network((self.run / "subnet").read_text()))
+                self._client, self._users = self._connected(), users
+                return True
+        except OSError:  # it is not up yet, or is gone
+            pass
+        users.close()
+        return False
+
+    def _user(self) -> IO[str]:
+        """Return a file that is locked as long as this process uses the engine; whoever stops it locks it alone."""
+        users = (self.store / "users").open("a")
+        fcntl.flock(users, fcntl.LOCK_SH)
+        return users
+
+    def _connected(self) -> docker.DockerClient:
+        return docker.DockerClient(base_url=self.url, timeout=600)
 
     def _command(self) -> list[str]:
         # Whoever dies takes the next one along: this process, unshare, and with its first process the whole namespace.
@@ -113,7 +169,15 @@ class Engine:
         self.client.networks.prune()
 
     def stop(self) -> None:
-        """Stop it, by its process id, with whatever still runs in it."""
+        """Stop it, by its process id, with whatever still runs in it: once nobody else of the session uses it."""
+        if not self.is_ours:
+            if self._client:
+                self._client.close()
+            if self._users:
+                self._users.close()
+            return
+        if self._users:
+            fcntl.flock(self._users, fcntl.LOCK_EX)
         try:
             if self._client:
                 with contextlib.suppress(docker.errors.APIError):
@@ -123,8 +187,10 @@ class Engine:
             if self._process:
                 _end(self._process)
         finally:
+            self._remove_leftovers()
+            if self._users:
+                self._users.close()
             if self._lock:
-                self._remove_leftovers()
                 self._lock.close()
 
     def _remove_leftovers(self) -> None:
@@ -148,22 +214,6 @@ def answers(path: Path) -> bool:
             return b" 200 " in probe.recv(64)
         except OSError:
             return False
-
-
-def _locked(path: Path) -> IO[str]:
-    """Open `path` and lock it, waiting for an earlier session to end; the lock dies with its holder."""
-    lock = path.open("w")
-    deadline = time.monotonic() + 900
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() > deadline:
-                lock.close()
-                raise RuntimeError(f"another session has been using {path.parent} for 15 minutes") from None
-            time.sleep(0.5)
-        else:
-            return lock
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -205,11 +255,11 @@ def _remove_groups(top: Path) -> None:
         time.sleep(0.1)
 
 
-def running(store: Path) -> Iterator[Engine]:
+def running(store: Path, session: str = "") -> Iterator[Engine]:
     """Yield an engine that is stopped afterwards: for a fixture."""
     engine = Engine(store)
     try:
-        engine.start()
+        engine.start(session)
         yield engine
     finally:
         engine.stop()

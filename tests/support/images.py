@@ -4,6 +4,7 @@ Each is named `tfprov-test/NAME:KEY`, where the key is a hash of all it is made 
 once, they stay in the engine's store; those of earlier keys are removed.
 """
 
+import fcntl
 import hashlib
 import io
 import os
@@ -85,7 +86,8 @@ class Images:
         self.engine, self.directory = engine, directory
         self.built = 0
         self._archives: dict[str, Path] = {}
-        self._remove({tag for image in engine.client.images.list() for tag in image.tags if not _is_ours(tag)})
+        if engine.is_ours:  # what others of this session are building is not left over
+            self._remove({tag for image in engine.client.images.list() for tag in image.tags if not _is_ours(tag)})
 
     def base(self) -> str:
         """Debian, minimal, with Python: 124 MB; 45 s for the first time."""
@@ -146,12 +148,14 @@ class Images:
 
     def _once(self, name: str, parts: list[str], make: Callable[[str], None]) -> str:
         tag = f"{REPOSITORY}/{name}:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
-        if not self.engine.client.images.list(name=tag):
-            make(tag)
-            self.built += 1
-            # Nobody asks for an old key again.
-            named = self.engine.client.images.list(name=f"{REPOSITORY}/{name}")
-            self._remove({old for image in named for old in image.tags} - {tag})
+        with (self.engine.store / "building").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self.engine.client.images.list(name=tag):
+                make(tag)
+                self.built += 1
+                # Nobody asks for an old key again.
+                named = self.engine.client.images.list(name=f"{REPOSITORY}/{name}")
+                self._remove({old for image in named for old in image.tags} - {tag})
         return tag
 
     def _remove(self, tags: set[str]) -> None:

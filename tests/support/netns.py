@@ -28,13 +28,13 @@ with socket.socket(fileno=int(sys.argv[1])) as to:
 class Network:
     """The namespace `name`, which is also the name of the device outside: 15 characters at most.
 
-    `subnet` is a /16 that collides with no route of this machine. Its first /24 is for the engine's own bridge, its
-    last /30 for the two devices; the rest is for the networks of tests.
+    `subnet` is a /16, by default one that collides with no route of this machine. Its first /24 is for the engine's own
+    bridge, its last /30 for the two devices; the rest is for the networks of tests.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, subnet: IPv4Network | None = None) -> None:
         self.name = name
-        self.subnet = free_subnet()
+        self.subnet = subnet or free_subnet()
         self.outside, self.inside = self.subnet[-3], self.subnet[-2]
         self.mtu = outward_mtu()
 

@@ -1,5 +1,6 @@
 """Ports on the loopback for what the tests start, and start again."""
 
+import atexit
 import socket
 from dataclasses import dataclass
 from functools import cache
@@ -60,7 +61,9 @@ def _is_free(port: int) -> bool:
 
 @cache
 def _ours() -> Range:
-    return lock_range()
+    ours = lock_range()
+    atexit.register(ours.lock.close)
+    return ours
 
 
 def free_ports(count: int) -> int:

@@ -114,11 +114,9 @@ class UnderWay:
 
     def await_(self, what: str, now: float) -> None:
         """What is waited for from now on; empty for nothing."""
-        if not what:
-            self.awaited = None
-            self.transfers.pop("", None)
-        elif self.awaited is None or self.awaited[0] != what:
-            self.awaited = what, now
+        if self.awaited is None or self.awaited[0] != what:
+            self.awaited = (what, now) if what else None
+            self.transfers.pop("", None)  # those bytes were of what was waited for before
 
     def text(self, now: float) -> str:
         """Return the line; empty where nothing is under way."""

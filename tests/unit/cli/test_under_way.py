@@ -66,7 +66,9 @@ def test_what_is_waited_for_is_told_with_its_time_until_it_is_there() -> None:
     under_way.moved("worker/0", 1_000_000, 4_000_000, 80)
     under_way.moved("worker/0", 2_000_000, 4_000_000, 82)
     assert under_way.text(82) == "gathering from worker/0 · 50% of 4.0 MB · 500.0 kB/s · ETA 4s · 2s"
-    under_way.await_("", 83)
+    under_way.await_("reading every tensor of model.ckpt-7", 82)
+    assert under_way.text(85) == "reading every tensor of model.ckpt-7 · 3s", "these bytes are there"
+    under_way.await_("", 85)
     assert under_way.text(83) == "step 1"
 
 

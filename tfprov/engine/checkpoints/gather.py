@@ -186,6 +186,7 @@ class _Gather:
         if prefixes:
             self.context.report.awaiting(f"reading every tensor of {prefixes[-1].name}")
         verdicts = verify(prefixes) if prefixes else {}
+        self.context.report.awaiting(f"gathering from {self.chief}")
         saved = []
         for one in fetched:
             checkpoint = one.checkpoint

@@ -71,7 +71,9 @@ class Explainer:
             return f"`{name}` {limits['error']}", getattr(limits["error"], "fix", "") or self.example(path)
         if kind == "literal_error":
             expected = limits["expected"].replace("'", "`")
-            return f"`{name}` must be {expected}, not {said(value)}", self.example(path)
+            close = _close(value, re.findall("`([^`]+)`", expected), {}) if isinstance(value, str) else []
+            fix = f"did you mean `{close[0]}`?" if close else self.example(path)
+            return f"`{name}` must be {expected}, not {said(value)}", fix
         for limit in limits.keys() & _LIMITS.keys():
             return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:.10g}, not {shown(value)}", self.example(path)
         if kind == "too_short":

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TextIO
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 _ERASE = "\r\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
@@ -25,30 +25,28 @@ class LiveLine:
 
     def show(self, text: str) -> None:
         """Show `text` in place of what the line has shown; empty for no line."""
-        if text:
-            # The last column stays free: a terminal that has written there may wrap all the same.
-            self._write(f"\r{_NO_WRAP}{fitting(text, self._columns() - 1)}\x1b[K{_WRAP}")
-        elif self._text:
-            self._write(_ERASE)
+        # A terminal that was closed has no width and takes no text; that it was is told by a signal.
+        with contextlib.suppress(OSError):
+            if text:
+                # The last column stays free: a terminal that has written there may wrap all the same.
+                self._write(f"\r{_NO_WRAP}{fitting(text, self._columns() - 1)}\x1b[K{_WRAP}")
+            elif self._text:
+                self._write(_ERASE)
         self._text = text
 
     def print(self, text: str) -> None:
         """Write `text` and a line end above the line."""
-        self._write(f"{_ERASE if self._text else ''}{text}\n")
+        with contextlib.suppress(OSError):
+            self._write(f"{_ERASE if self._text else ''}{text}\n")
         self.show(self._text)
 
     def _write(self, text: str) -> None:
-        # Of a terminal that was closed: what is under way is told by a signal, and matters more than this line.
-        with contextlib.suppress(OSError):
-            self._stream.write(text)
-            self._stream.flush()
+        self._stream.write(text)
+        self._stream.flush()
 
 
 def fitting(text: str, cells: int) -> str:
     """Return as much of `text` as fits into so many cells of a terminal, with an ellipsis where something is cut."""
     if cell_len(text) <= cells:
         return text
-    kept = text
-    while kept and cell_len(kept) > cells - 1:
-        kept = kept[:-1]
-    return kept + _CUT if cells > 0 else ""
+    return set_cell_size(text, cells - len(_CUT)) + _CUT if cells > 0 else ""

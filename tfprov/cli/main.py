@@ -130,7 +130,8 @@ def _line(error: TfprovError) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    with contextlib.suppress(OSError):  # of a terminal that was closed
+    with contextlib.suppress(OSError):  # a terminal that was closed, or a pipe that nobody reads any more
         sys.stdout.flush()
+    with contextlib.suppress(OSError):
         print(message, file=sys.stderr)
     return code

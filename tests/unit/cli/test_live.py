@@ -2,11 +2,12 @@
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.support.terminal import terminal
-from tfprov.cli.live import fitting
+from tfprov.cli.live import LiveLine, fitting
 from tfprov.cli.output import Printer
 from tfprov.errors import TfprovError
 from tfprov.model.plan import Action
@@ -93,10 +94,22 @@ def test_the_line_never_takes_a_second_row_and_output_goes_above_it() -> None:
         ("step 12", 6, "step …"),
         ("模型模型", 8, "模型模型"),
         ("模型模型", 7, "模型模…"),
-        ("模型模型", 6, "模型…"),
+        ("模型模型", 6, "模型 …"),
         ("step", 0, ""),
         ("step", 1, "…"),
     ],
 )
 def test_a_text_is_cut_to_cells_of_the_terminal(text: str, cells: int, expected: str) -> None:
     assert fitting(text, cells) == expected
+
+
+def test_a_terminal_that_was_closed_ends_nothing(tmp_path: Path) -> None:
+    def columns() -> int:
+        raise OSError(5, "Input/output error")
+
+    with (tmp_path / "out").open("w") as out:
+        line = LiveLine(out, columns)
+        line.print("a")
+        line.show("b")
+        line.print("c")
+        line.show("")

@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+INVENTORY = "inventory.yml"
+"""The inventory that is read where none is named."""
+
 
 def state_home() -> Path:
     """Return the directory of running clusters and locks: $XDG_STATE_HOME/tfprov."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tfprov.errors import TaskFailed
+from tfprov.paths import INVENTORY
 
 if TYPE_CHECKING:  # what only reads an inventory needs none of the machinery that acts on one
     from tfprov.cli.output import Printer
@@ -18,7 +19,6 @@ if TYPE_CHECKING:  # what only reads an inventory needs none of the machinery th
     from tfprov.model.inventory import Inventory
 
 F = TypeVar("F", bound=Callable[..., Any])
-DEFAULT = "inventory.yml"
 
 
 def source_options(command: F) -> F:
@@ -47,7 +47,7 @@ def source_options(command: F) -> F:
             "--inventory",
             "sources",
             multiple=True,
-            show_default=f"$TFPROV_INVENTORY, else {DEFAULT}",
+            show_default=f"$TFPROV_INVENTORY, else {INVENTORY}",
             metavar="SOURCE",
             help="The inventory: a file, a directory, a script, or `host1,host2`. Several are merged.",
         ),
@@ -93,9 +93,9 @@ partial_option = click.option("--partial", is_flag=True, help="Keep what did sta
 
 def sources_of(options: dict[str, Any]) -> Sequence[str]:
     """Return the sources of the inventory that a verb's options name, or those that are meant without."""
-    sources: Sequence[str] = options["sources"] or (os.environ.get("TFPROV_INVENTORY") or DEFAULT,)
+    sources: Sequence[str] = options["sources"] or (os.environ.get("TFPROV_INVENTORY") or INVENTORY,)
     if not all(source.strip() for source in sources):
-        raise click.UsageError(f"`-i` names no file; for example `-i {DEFAULT}`")
+        raise click.UsageError(f"`-i` names no file; for example `-i {INVENTORY}`")
     return sources
 
 

@@ -48,7 +48,6 @@ class Printer:
         self.under_way = UnderWay()
         self.prefixes: dict[str, str] = {}
         self.width = 0
-        self.last: Progress | None = None
         self.progress_at = 0.0
         self.line: LiveLine | None = None
         self._left = threading.Event()
@@ -132,8 +131,7 @@ class Printer:
     def progress(self, progress: Progress, steps: int | None) -> None:
         """See Reporter."""
         with self.lock:
-            changed = self.last is None or progress != self.last
-            self.last = progress
+            changed = self.under_way.training != (progress, steps)
             self.under_way.training = progress, steps
             if self.line is not None:
                 self.show()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tfprov.events import Progress
 from tfprov.model.plan import Action
-from tfprov.planning.text import readable
+from tfprov.planning.text import listed, readable
 
 _DOING = {
     "build": "building",
@@ -144,9 +144,7 @@ class UnderWay:
 def _names(kind: str, actions: list[Action]) -> str:
     """Return what the actions are about: the hosts of what moves, the tasks of the rest."""
     names = list(dict.fromkeys(action.host if kind in MOVES else action.subject for action in actions))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    to = " to " if kind in MOVES else " "
-    return f"{to}{', '.join(names[:_NAMED])}{more}"
+    return f"{' to ' if kind in MOVES else ' '}{listed(names, _NAMED)}"
 
 
 def _elapsed(begin: float, now: float) -> str:

@@ -29,8 +29,6 @@ from tfprov.model.playbook import (
 )
 from tfprov.paths import shipped
 
-SHIPPED = ("up.yml", "run.yml", "down.yml")
-"""Playbooks that can be imported by name, where no file of that name lies beside the one that imports it."""
 _FIRST = "start each play with `- name:`"
 _TEXTS = {"name": "`name: train`", "hosts": "`hosts: all`", IMPORT: f"`{IMPORT}: up.yml`"}
 
@@ -75,7 +73,7 @@ class _Reader:
         path = self.path.parent / name
         if not name or self.circular(path, name, at):
             return
-        if name in SHIPPED and not path.exists():
+        if name in {ours.name for ours in shipped("playbooks").glob("*.yml")} and not path.exists():
             path = shipped("playbooks") / name
         try:
             data = read_bytes(path, at, fix="a relative path counts from this file", name=f"`{shown(name)}` ")

@@ -13,6 +13,7 @@ from tfprov.engine.undo import take_back
 from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, together
 from tfprov.model.playbook import Play, Step, WaitFor
 from tfprov.model.state import Observation
+from tfprov.planning.text import listed
 
 _NAMED = 5
 """Tasks that are named when many may still run."""
@@ -58,8 +59,7 @@ def play(context: Context, plays: Iterable[Play], options: Options) -> None:
 def _left(context: Context) -> str:
     """Say what goes on when nobody waits for it; nobody asks the hosts any more, so it is what may run there."""
     names = [container.task.name for container in context.wanted]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    what = f"left at once: {', '.join(names[:_NAMED])}{more} may still run"
+    what = f"left at once: {listed(names, _NAMED)} may still run"
     return f"{what}; `tfprov status` shows them, `tfprov down` gathers and ends them"
 
 

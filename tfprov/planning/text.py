@@ -62,6 +62,12 @@ def readable(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Return at most so many names, and how many there are besides: `ps/0, worker/0 and 3 more`."""
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: `1 tensor`, `3 tensors`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -13,13 +13,12 @@ from tfprov.config.text.yaml import MAX_BYTES, decoded, read_bytes
 from tfprov.config.vault.opening import Vault
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import Scalar
+from tfprov.paths import INVENTORY
 
 _IGNORED = re.compile(
     r"^\.|^(?:host_vars|group_vars|vars_plugins)$|(?:~|\.(?:pyc|pyo|swp|bak|rpm|md|txt|rst|orig|cfg|retry))$"
 )
 """Names in a directory of sources that are none, to Ansible and so to us."""
-DEFAULT = "inventory.yml"
-"""What is read where no inventory is named."""
 _NEW = "write one with `tfprov init`, or give its path with -i"
 MAX_FILES = 1000
 """In a directory of sources: one that was not meant should be told before all of it is read."""
@@ -113,7 +112,7 @@ class Sources:
 
     def _file(self, path: str, *, alone: bool) -> None:
         at = Position(path)
-        data = read_bytes(Path(path), at, fix=_NEW if path == DEFAULT else "check the path given with -i")
+        data = read_bytes(Path(path), at, fix=_NEW if path == INVENTORY else "check the path given with -i")
         kind = kind_of(path, data)
         if kind is Kind.SCRIPT:
             from tfprov.config.sources.scripts import add_script  # noqa: PLC0415  most inventories are one YAML file

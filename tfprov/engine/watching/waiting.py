@@ -9,7 +9,7 @@ from tfprov.engine.watching.probes import Probe, Probes
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import HostError, TaskFailed
 from tfprov.model.state import Container, Observation, Observed, State
-from tfprov.planning.text import counted
+from tfprov.planning.text import counted, listed
 
 _FIRST, _LAST, _GROWTH = 0.1, 0.5, 1.2
 """Seconds between two looks: short ones for tasks that start in a moment, and half of one for those that import much."""
@@ -114,10 +114,11 @@ class _Start:
     def awaited(self, seen: Observation) -> str:
         """Return what is waited for: tasks that do not serve yet, or a worker that does not reach a peer."""
         if names := [c.task.name for c in self.pending if c.task.name not in self.served]:
-            return f"waiting for {_listed(names)} to import TensorFlow and serve"
+            return f"waiting for {listed(names, _NAMED)} to import TensorFlow and serve"
         for container in self.pending:
             if lacks := self.unjoined(container, seen):
-                return f"waiting for {container.task.name} to reach {_listed([probe.task.name for probe in lacks])}"
+                unreached = listed([probe.task.name for probe in lacks], _NAMED)
+                return f"waiting for {container.task.name} to reach {unreached}"
         return ""
 
     def check_time(self, seen: Observation, seconds: float, timeout: float | None) -> None:
@@ -136,11 +137,6 @@ class _Start:
             peer = unserved[0]
             return TaskFailed(peer.name, too_slow(peer, (), seconds, log), last_log(self.context, peer.name, peer.host))
         return TaskFailed(task.name, too_slow(task, lacks, seconds, log), log)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def failure(context: Context, observed: Observed, seen: Observation) -> TaskFailed:

@@ -1,7 +1,9 @@
 """Fixtures that need a Docker engine or a browser, and what they do for a test that failed."""
 
+import contextlib
 import os
 import re
+import shutil
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +20,17 @@ from tests.support.local import Local, local
 from tests.support.paths import PROGRAMS, ROOT
 from tests.support.programs import Hosts
 from tests.support.testhosts import Lab
+from tfprov.delivery.layout import Layout
+from tfprov.errors import Locked
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 FAILURES = ROOT / "build" / "failures"
 """Where logs and `inspect` output of failed tests are kept: a directory each, named as the test."""
+
+KEPT_IMAGES = 4
+"""Names of images that stay in the cache of trainings: the base, and the last that were put on it."""
 
 FAILED = pytest.StashKey[bool]()
 
@@ -137,6 +144,23 @@ def python_archive(images: Images) -> Path:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The controller's cache, for all tests that are not about it: every image is put together once."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def train_cache(images: Images) -> Iterator[Path]:
+    """The controller's cache for trainings with the image of `images/train`, as a user has one: it outlives the session.
+
+    Of the 1.1 GB nothing is exported from the engine again while the image is the same. What a session puts on top goes.
+    """
+    directory = engines.cache_home() / "exports" / images.train().rpartition(":")[2]
+    for other in directory.parent.glob("*"):
+        if other != directory:
+            shutil.rmtree(other)
+    directory.mkdir(parents=True, exist_ok=True)
+    yield directory
+    shutil.rmtree(directory / "tfprov" / "code", ignore_errors=True)
+    with contextlib.suppress(Locked):  # another session uses it, and will
+        Layout(directory / "tfprov" / "images").prune(keep=KEPT_IMAGES)
 
 
 @pytest.fixture(scope="session")

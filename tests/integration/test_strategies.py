@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.strategies import ALWAYS, CASES, KINDS, QUALITY, README, Case, replaced
+from tests.support.boards import assert_only_reads, board_address, close_board, losses, page_text
 from tests.support.images import Images
 from tests.support.local import Local
 from tests.support.paths import PROGRAMS, ROOT
@@ -32,6 +33,8 @@ MORE = 300
 """Steps after that, with which every model has its quality again."""
 LONG = 600
 """Seconds until a test gives up on something: on two idle cores it takes a tenth."""
+SHOWN = "digits-async"
+"""The case that has a TensorBoard on its hosts, and is trained on from what was gathered."""
 LOOK = 0.5
 """Seconds between two looks."""
 
@@ -51,7 +54,7 @@ class Trained:
 
     def write(self, steps: int, pause: float = 0.0) -> None:
         """Write the inventory with so many `train_steps`, and seconds after each."""
-        flags = {"train_steps": steps, "save_every_steps": 100, "pause": pause}
+        flags = {"train_steps": steps, "save_every_steps": 200, "pause": pause}
         self.settings["all"]["vars"]["tfprov"]["flags"] |= flags
         self.run.inventory.write_text(yaml.safe_dump(self.settings))
 
@@ -128,21 +131,20 @@ def shipped(case: Case) -> dict[str, Any]:
     return found
 
 
-def check(trained: Trained) -> None:
+def check(trained: Trained, while_it_trains: Callable[[], None] = lambda: None) -> None:
     """Train as the case says, and see all that is promised."""
     case, run = trained.case, trained.run
     trained.write(ENDLESS, PAUSE)
     run("up", timeout=LONG)
     trained.trains_past(250)
+    while_it_trains()
     for kind in KINDS:
         if kind in case.victims:
             trained.loses(kind)
     assert trained.ends() >= QUALITY
     assert trained.saved() == {case.chief}
     run("gather")
-    gathered = run.directory / "checkpoints" / case.name
-    manifest = json.loads((gathered / "manifest.json").read_text())
-    assert manifest["checkpoints"][-1]["tensors"] > 0, "every tensor was read"
+    assert newest(run.directory / "checkpoints" / case.name)["tensors"] > 0, "every tensor was read"
     assert run("status", "--placement")
     run("down")
 
@@ -171,12 +173,11 @@ def test_as_processes(local_cluster: Local, digits: Path, case: Case) -> None:
 
 
 @pytest.fixture
-def remote_cluster(lab: Lab, images: Images, tmp_path: Path, cache: Path, digits: Path) -> Iterator[Cluster]:
-    images.train()  # so that the build below finds every layer made
+def remote_cluster(lab: Lab, images: Images, tmp_path: Path, train_cache: Path, digits: Path) -> Iterator[Cluster]:
     for host in lab.hosts:
         host.put("/srv/digits", {path.name: path.read_bytes() for path in digits.iterdir()})
     for made in cluster(lab, tmp_path):
-        made.env["XDG_CACHE_HOME"] = str(cache)
+        made.env["XDG_CACHE_HOME"] = str(train_cache)
         yield made
 
 
@@ -186,6 +187,45 @@ def remote_cluster(lab: Lab, images: Images, tmp_path: Path, cache: Path, digits
     [pytest.param(case, id=case.name, marks=() if case.name in ALWAYS else pytest.mark.matrix) for case in CASES],
 )
 def test_on_separate_hosts(remote_cluster: Cluster, images: Images, case: Case) -> None:
+    trained = on_hosts(remote_cluster, images, case)
+    if case.name == SHOWN:
+        show_and_continue(trained, remote_cluster)
+    else:
+        check(trained)
+    assert not any(remote_cluster.containers().values())
+
+
+def show_and_continue(trained: Trained, run: Cluster) -> None:
+    """A TensorBoard beside the chief shows the loss, and new containers train on from what was gathered."""
+    chief = run.lab.hosts[1]
+    trained.settings["all"]["children"]["tensorboard"] = {"hosts": {chief.name: chief.variables()}}
+
+    def loss_is_shown() -> None:
+        assert_only_reads(chief, trained.case.name)
+        process = run.start("tensorboard")
+        url = board_address(process)
+        assert "<title>TensorBoard</title>" in (page_text(url) or "")
+        until(lambda: losses(url), "the TensorBoard has read the events")
+        close_board(process)
+
+    check(trained, loss_is_shown)
+    assert not any(run.containers().values())
+    gathered = run.directory / "checkpoints" / trained.case.name
+    step = newest(gathered)["step"]
+    trained.write(step + 50)
+    output = run("run", "--resume", timeout=LONG)
+    assert f"the training goes on from step {step} (gathered)" in output
+    assert newest(gathered)["step"] >= step + 50
+
+
+def newest(directory: Path) -> dict[str, Any]:
+    """Return the manifest's entry of the newest checkpoint in `directory`."""
+    entry: dict[str, Any] = json.loads((directory / "manifest.json").read_text())["checkpoints"][-1]
+    return entry
+
+
+def on_hosts(remote_cluster: Cluster, images: Images, case: Case) -> Trained:
+    """Return the cluster of a case with each kind of task on hosts of its own."""
     one, two, three, four = remote_cluster.lab.hosts
     settings = shipped(case)
     own, children = settings["all"]["vars"]["tfprov"], settings["all"]["children"]
@@ -217,8 +257,7 @@ def test_on_separate_hosts(remote_cluster: Cluster, images: Images, case: Case) 
             found |= set(re.findall(rf"/tfprov-{case.name}-(\w+-\d+)-checkpoints/", names))
         return {name.replace("-", "/") for name in found}
 
-    check(Trained(case, remote_cluster, settings, kill, progress, saved))
-    assert not any(remote_cluster.containers().values())
+    return Trained(case, remote_cluster, settings, kill, progress, saved)
 
 
 def test_the_readme_has_the_table_of_these_cases() -> None:

@@ -48,7 +48,7 @@ def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(l
 
 
 def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(local_cluster: Local) -> None:
-    local_cluster.write(INVENTORY.replace("1500", "1000000"))
+    local_cluster.write(INVENTORY.replace("1500", "1000000, pause: 0.003"))
     local_cluster("up")
     progress = until(
         lambda: (p := local_cluster.progress()) and p["step"] > 300 and p["loss"] is not None and p, "progress"
@@ -72,7 +72,7 @@ def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(loc
 
 
 def test_a_killed_chief_goes_on_where_its_ps_is(local_cluster: Local) -> None:
-    local_cluster.write(INVENTORY.replace("1500", "1000000"))
+    local_cluster.write(INVENTORY.replace("1500", "1000000, pause: 0.003"))
     local_cluster("up")
     until(lambda: (p := local_cluster.progress()) and p["step"] > 500, "500 steps")
     os.kill(int(local_cluster.pids()["worker/0"]), signal.SIGKILL)

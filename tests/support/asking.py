@@ -1,14 +1,22 @@
 """The tests' side of `oracle.py`: starts it, asks it, ends it."""
 
+import contextlib
+import hashlib
 import json
+import os
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 
+DAY = 24 * 3600
 _ORACLE = Path(__file__).with_name("oracle.py")
 
 
@@ -33,20 +41,15 @@ def work_as_in(home: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 class Ansible:
-    """ansible-core in a process of its own, working in `home`, an empty directory; its warnings go to a file there."""
+    """ansible-core in a process of its own, working in `home`, an empty directory; its warnings go to a file there.
+
+    The process starts with the first question: where every answer is remembered, there is none.
+    """
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._said = (home / "ansible.log").open("w")
-        self._process = subprocess.Popen(
-            [sys.executable, str(_ORACLE)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            text=True,
-            cwd=home,
-            env=environment(home),
-        )
+        self._stack = contextlib.ExitStack()
+        self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -54,16 +57,69 @@ class Ansible:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.communicate()
-        self._said.close()
+        if self._process is not None:
+            self._process.communicate()
+        self._stack.close()
+
+    def _start(self) -> subprocess.Popen[str]:
+        self._process = subprocess.Popen(
+            [sys.executable, str(_ORACLE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stack.enter_context(self._log.open("w")),
+            text=True,
+            cwd=self.home,
+            env=environment(self.home),
+        )
+        self.ask("commands", arguments=["-i", "h,"], actions=[["--list"]])  # it never forgets the `-e` of the first
+        return self._process
+
+    @property
+    def _log(self) -> Path:
+        return self.home / "ansible.log"
 
     def ask(self, question: str, **details: Any) -> Any:
         """Return Ansible's answer to `question`, a function of `oracle.py`."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps({"ask": question, **details}), file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        assert line, f"Ansible is gone: {Path(self._said.name).read_text()[-3000:]}"
-        found = json.loads(line)
-        assert "answer" in found, found["failed"]
-        return found["answer"]
+        process = self._process or self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print(json.dumps({"ask": question, **details}), file=process.stdin, flush=True)
+        line = process.stdout.readline()
+        assert line, f"Ansible ended: {self._log.read_text()[-3000:]}"
+        answer = json.loads(line)
+        assert "answer" in answer, answer["failed"]
+        return answer["answer"]
+
+
+class Answers:
+    """Answers to questions about `inputs`, a directory, kept between sessions while no file of it changes.
+
+    They are Ansible's own: another version of it, of `oracle.py` or of any input is another key. `ours` holds them.
+    """
+
+    def __init__(self, inputs: Path, ours: Path) -> None:
+        key = hashlib.sha256(f"{metadata.version('ansible-core')} {sys.version}".encode() + _ORACLE.read_bytes())
+        for path in sorted(inputs.rglob("*")):
+            content = path.read_bytes() if path.is_file() else b""
+            key.update(f"{path.relative_to(inputs)} {path.stat().st_mode:o} {len(content)}\n".encode() + content)
+        self.directory = ours / key.hexdigest()[:16]
+
+    def get(self, question: list[str], ask: Callable[[], Any]) -> Any:
+        """Return the answer to `question`; where it is not known, `ask` for it."""
+        path = self.directory / f"{hashlib.sha256(json.dumps(question).encode()).hexdigest()[:16]}.json"
+        with contextlib.suppress(FileNotFoundError):
+            return json.loads(path.read_text())
+        answer = ask()
+        if not self.directory.exists():
+            self._forget_old()
+            self.directory.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(f".{os.getpid()}")
+        beside.write_text(json.dumps(answer))
+        beside.replace(path)
+        return answer
+
+    def _forget_old(self) -> None:
+        """Remove what was kept of other inputs, but for that of the last day: other work trees may use it."""
+        for other in self.directory.parent.glob("*"):
+            if time.time() - other.stat().st_mtime > DAY:
+                shutil.rmtree(other, ignore_errors=True)

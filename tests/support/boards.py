@@ -46,17 +46,17 @@ def losses(url: str) -> list[float]:
     return [value for _, _, value in json.loads(answer)] if answer else []
 
 
-def _inside(host: Host, task: str, *argv: str) -> tuple[int, str]:
+def _inside(host: Host, cluster: str, task: str, *argv: str) -> tuple[int, str]:
     """Run a program in a task's container, as its user; return its exit code and output."""
     output: list[bytes] = []
-    code = docker_exec.run(host.client.api, container_name("lab", task), argv, lambda _, data: output.append(data))
+    code = docker_exec.run(host.client.api, container_name(cluster, task), argv, lambda _, data: output.append(data))
     return code, b"".join(output).decode()
 
 
-def assert_only_reads(host: Host) -> None:
-    """On `host` the tensorboard has the directory of the chief, worker/0, and cannot write there; the chief can."""
-    code, output = _inside(host, BOARD, "touch", "/checkpoints/mine")
+def assert_only_reads(host: Host, cluster: str = "lab") -> None:
+    """On `host` the tensorboard of `cluster` has the directory of its chief, worker/0, and cannot write there."""
+    code, output = _inside(host, cluster, BOARD, "touch", "/checkpoints/mine")
     assert code == 1, output
     assert "Read-only file system" in output
-    assert _inside(host, "worker/0", "touch", "/checkpoints/mine") == (0, "")
-    assert _inside(host, BOARD, "ls", "/checkpoints/mine")[0] == 0
+    assert _inside(host, cluster, "worker/0", "touch", "/checkpoints/mine") == (0, "")
+    assert _inside(host, cluster, BOARD, "ls", "/checkpoints/mine")[0] == 0

@@ -94,7 +94,7 @@ class Budget:
         self.built = 0
         # A part of the suite has no budget, and neither has a run that a failure has cut short.
         self.whole = not (config.option.keyword or config.option.file_or_dir or config.option.maxfail)
-        self.begin, self.speed = Usage.now(), 0.0 if self.worker else speed()
+        self.begin, self.speed = Usage.now(), speed() if self.whole and not self.worker else 0.0
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:

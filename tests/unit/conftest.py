@@ -19,5 +19,4 @@ settings.load_profile("matrix" if MATRIX else "quick")
 def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
     """Ansible's own code, imported once for all tests of the group `parity`."""
     with Ansible(tmp_path_factory.mktemp("home")) as asked:
-        asked.ask("commands", arguments=["-i", "h,"], actions=[["--list"]])  # it never forgets the `-e` of the first
         yield asked

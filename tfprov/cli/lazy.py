@@ -21,6 +21,7 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, table: Table, noun: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.table, self.noun = table, noun
+        self._imported: dict[str, click.Command] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order in which a user meets them."""
@@ -30,6 +31,11 @@ class LazyGroup(click.Group):
         """Return the command called `name`."""
         if name not in self.table:
             return None
+        if name not in self._imported:  # its help is completed once
+            self._imported[name] = self._import(name)
+        return self._imported[name]
+
+    def _import(self, name: str) -> click.Command:
         module = importlib.import_module(f"tfprov.cli.{self.table[name][0]}")
         command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
         command.help = self.table[name][1] + ("\n\n" + inspect.cleandoc(command.help) if command.help else "")

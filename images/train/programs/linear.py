@@ -4,6 +4,7 @@ On its last line the chief prints what it learned: `done: step=2000 loss=0.0101 
 """
 
 import argparse
+import time
 
 import tensorflow.compat.v1 as tf
 
@@ -17,6 +18,7 @@ def flags() -> argparse.Namespace:
     parser.add_argument("--learning_rate", type=float, default=0.05)
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--save_every_steps", type=int, default=500)
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds after each step: to watch, or to leave the cores")
     return parser.parse_known_args()[0]
 
 
@@ -45,6 +47,7 @@ def main() -> None:
     ) as session:
         while not session.should_stop():
             session.run(train)
+            time.sleep(options.pause)
         if task.is_chief:
             learned = session.run([step, loss, w, b])
     if task.is_chief:

@@ -47,7 +47,6 @@ pytestmark = pytest.mark.xdist_group("show")
 @pytest.fixture(scope="module")
 def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
     with Ansible(tmp_path_factory.mktemp("home")) as asked:
-        asked.ask("commands", arguments=["-i", "h,"], actions=[["--list"]])  # it never forgets the `-e` of the first
         yield asked
 
 

@@ -22,7 +22,7 @@ from tfprov.model.state import State
 from tfprov.planning.reconcile import differences, teardown
 from tfprov.wiring import FEEDERS, from_flags, from_names, from_tf_config
 
-laws = examples(100)
+laws = examples(60)
 
 
 def kept(context: Context) -> list[str]:

@@ -160,7 +160,7 @@ def test_without_slurm_it_says_how_it_is_started() -> None:
     assert (done.returncode, done.stderr) == (2, "submit this script: sbatch job.sbatch\n")
 
 
-@examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(inventory=inventories())
 def test_slurm_tells_every_task_who_it_is(inventory: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     cluster = place(roles_of(inventory))

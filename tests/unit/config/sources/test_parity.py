@@ -4,6 +4,7 @@ A case is a file or a directory, given with `-i`; where `args.txt` lies in the d
 with `HERE` for the directory.
 """
 
+import functools
 import json
 import os
 import shlex
@@ -15,14 +16,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.asking import Ansible, environment, work_as_in
+from tests.support.asking import Ansible, Answers, environment, work_as_in
 from tests.support.door import tell
+from tests.support.engine import cache_home
 from tests.support.paths import CASES
 
 DIRECTORY = CASES / "inventory"
 INVENTORIES = sorted(path.name for path in DIRECTORY.iterdir())
 HOSTS = 6
 """Of so many hosts of a case each is asked for by itself; those of the others are in the list."""
+KEPT = cache_home() / "ansible"
 NOTHING_IN_THEM = ("empty_all.yml", "ini_empty.ini")
 
 pytestmark = pytest.mark.xdist_group("parity")
@@ -42,6 +45,11 @@ def options(case: str) -> list[str]:
     return [word.replace("HERE", str(path)) for word in shlex.split(arguments.read_text())]
 
 
+@functools.cache
+def kept() -> Answers:
+    return Answers(DIRECTORY, KEPT)
+
+
 def ours(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Return what `tfprov inventory ARGUMENTS` prints."""
     told = tell(capsys, "inventory", *arguments)
@@ -51,7 +59,8 @@ def ours(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def theirs(ansible: Ansible, case: str, *actions: list[str]) -> list[str]:
     """Return what `ansible-inventory` prints for each action; it must have understood every source."""
-    answers = ansible.ask("commands", arguments=options(case), actions=list(actions))
+    words = [case, *map(shlex.join, actions)]
+    answers = kept().get(words, lambda: ansible.ask("commands", arguments=options(case), actions=list(actions)))
     assert [code for code, _ in answers] == [0] * len(actions), answers
     return [text for _, text in answers]
 
@@ -108,18 +117,23 @@ COMMANDS = (
 
 def test_the_oracle_prints_what_the_command_prints(ansible: Ansible) -> None:
     """The questions are answered by Ansible's code in a process that stays; here it is asked from the shell, too."""
-    command = Path(sys.executable).with_name("ansible-inventory")
     for case, form in COMMANDS:
         (expected,) = theirs(ansible, case, form.split())
-        done = subprocess.run(
-            [sys.executable, command, *options(case), *form.split()],
-            capture_output=True,
-            text=True,
-            env=environment(ansible.home),
-            cwd=ansible.home,
-            check=True,
-        )
-        assert (case, done.stdout) == (case, expected)
+        printed = kept().get(["shell", case, form], functools.partial(shell_output, ansible.home, case, form))
+        assert (case, printed) == (case, expected)
+
+
+def shell_output(home: Path, case: str, form: str) -> str:
+    command = Path(sys.executable).with_name("ansible-inventory")
+    done = subprocess.run(
+        [sys.executable, command, *options(case), *form.split()],
+        capture_output=True,
+        text=True,
+        env=environment(home),
+        cwd=home,
+        check=True,
+    )
+    return done.stdout
 
 
 def test_there_are_enough_cases_and_scripts_can_be_run() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.event_files import event
+from tests.support.event_files import event, sized
 from tests.support.split import Split
 from tfprov.engine.observe import observe
 from tfprov.engine.watching.progress import read_progress, tail_of, train_steps
@@ -18,9 +18,9 @@ EVENTS = "events.out.tfevents.1.w0"
 
 
 def event_file(steps: int, filler: int, values: Mapping[str, float | bytes] | None) -> bytes:
-    """Return an event file with `filler` bytes of something else in front of every step."""
+    """Return an event file with `filler` bytes in a field that nothing reads in front of every step."""
     stream, between = io.BytesIO(), io.BytesIO()
-    write_record(between, bytes(filler))
+    write_record(between, sized(15, bytes(filler)))
     write_record(stream, event(1.0, 0))
     for step in range(1, steps + 1):
         stream.write(between.getvalue())
@@ -69,7 +69,7 @@ def test_of_a_file_of_50_megabytes_little_is_moved_and_the_same_is_said(split: S
     assert moved < 1_000_000
 
 
-@pytest.mark.parametrize("steps", [1, 2, 40, 400, 2000])
+@pytest.mark.parametrize("steps", [1, 2, 40, 1000])
 @pytest.mark.parametrize("filler", [0, 700, 9000])
 def test_whatever_the_size_the_same_is_said_as_of_the_whole_file(split: Split, steps: int, filler: int) -> None:
     data = event_file(steps, filler, {"other": 1.0})

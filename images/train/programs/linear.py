@@ -18,7 +18,9 @@ def flags() -> argparse.Namespace:
     parser.add_argument("--learning_rate", type=float, default=0.05)
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--save_every_steps", type=int, default=500)
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds after each step: to watch, or to leave the cores")
+    parser.add_argument(
+        "--pause", type=float, default=0.0, help="seconds after each step: to watch, or to leave the cores"
+    )
     return parser.parse_known_args()[0]
 
 

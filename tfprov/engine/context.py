@@ -54,6 +54,10 @@ class Context:
     ways: Mapping[str, Connection] = field(default_factory=dict)
     resume: bool = False
     """Whether a training that starts goes on from the newest gathered checkpoint."""
+    saves: bool = True
+    """Whether the program is expected to save checkpoints (`checkpoints: none` says that it is not)."""
+    followed: bool = False
+    """Whether the training was followed to its end by the same play, which then answers for a missing checkpoint."""
     tolerant: bool = False
     """Whether to work with the hosts that can be reached: taking down what is there must not wait for one that is not."""
     seen: Observation | None = None

@@ -120,6 +120,7 @@ def _as_processes(given: Given) -> Context:
         artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},
         home=home,
         target=target_of(cluster, roles),
+        saves=chief_of(cluster, roles).values.saves,
         report=given.report,
         forks=given.wishes.forks,
         hosts=given.limit,
@@ -130,8 +131,12 @@ def _as_processes(given: Given) -> Context:
 
 def target_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> Path:
     """Return where gathered checkpoints go: as the chief's settings say."""
-    chief = next(role for role in roles if (role.role, role.host) == (cluster.chief.role, cluster.chief.host))
-    return beside_file(chief, "checkpoints", "to") / cluster.name
+    return beside_file(chief_of(cluster, roles), "checkpoints", "to") / cluster.name
+
+
+def chief_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> RoleSettings:
+    """Return the settings of the chief's role on its host."""
+    return next(role for role in roles if (role.role, role.host) == (cluster.chief.role, cluster.chief.host))
 
 
 def _limit(inventory: Inventory, pattern: str | None) -> frozenset[str] | None:

@@ -123,7 +123,8 @@ def what_a_task_wrote_elsewhere_is_listed_and_can_be_read(bench: Bench) -> None:
         bench.write("worker/0", path, data)
     bench.runtime.stop("worker/0", 0)
     (path, found), *others = bench.runtime.outside.models("worker/0").items()
-    assert (path.lstrip("/"), found.size, found.lasting, others) == ("out/model.keras", 7, False, [])
+    assert path in ("out/model.keras", "/code/out/model.keras"), "a container's own layer has absolute paths"
+    assert (found.size, found.lasting, others) == (7, False, [])
     for top, expected in (("out/", {"model.keras": b"weights", "log/notes.txt": b"text"}), (path, {"": b"weights"})):
         tree = bench.runtime.outside.tree("worker/0", top)
         assert tree.path == path[: len(tree.path)]

@@ -102,6 +102,10 @@ def test_a_ps_is_stopped_when_the_chief_is_done(local_cluster: Local) -> None:
     assert "worker/0 | trained" in output
     assert re.search(r"ok +stop ps/0", output)
     assert local_cluster.processes() == []
+    kept = re.search(r"^logs are kept in (.*)$", output, re.MULTILINE)
+    assert kept
+    lines = local_cluster("logs", "worker/0").splitlines()
+    assert lines == [f"not there any more; kept in {kept[1]}:", "worker/0 | trained"]
 
 
 def test_a_model_that_was_saved_elsewhere_is_kept_until_it_is_brought(local_cluster: Local) -> None:

@@ -11,6 +11,7 @@ from tfprov.config.settings.resolve import RoleSettings
 from tfprov.config.vault.opening import Vault
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode, fetched
+from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import DEFAULT_FORKS, Context
 from tfprov.engine.packing import all_problems, check_data, pack_all
 from tfprov.engine.record import Record
@@ -120,6 +121,8 @@ def _as_processes(given: Given) -> Context:
         artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},
         home=home,
         target=target_of(cluster, roles),
+        roles=roles,
+        logs=target_of(cluster, roles) / LOGS,
         saves=chief_of(cluster, roles).values.saves,
         report=given.report,
         forks=given.wishes.forks,

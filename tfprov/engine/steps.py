@@ -12,6 +12,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.observe import observe, plan
 from tfprov.engine.watching.follow import follow
+from tfprov.engine.watching.kept_logs import KeptLogs
 from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import GatherError, HostError, TfprovError, together
 from tfprov.model.plan import Plan
@@ -152,8 +153,12 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     kept = {*held, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
     whole = teardown(context.cluster.name, seen, chosen, remove=arguments.remove)
     part = whole.only(lambda action: action.kind != "remove" or (action.subject, action.host) not in kept)
-    errors = [*execute(context, part, "").failed.values()]
+    logs = KeptLogs(context, seen)
+    errors = [*execute(replace(context, before_remove=logs.keep), part, "").failed.values()]
     if arguments.remove:
+        for place in kept:
+            logs.keep(*place)
+        logs.tell()
         errors += clean(context, seen)
     fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
     errors += [

@@ -87,12 +87,18 @@ def read(directory: Path) -> Manifest | None:
         data = json.loads((directory / NAME).read_text())
         return _decoded(data)
     except FileNotFoundError:
-        if directory.is_dir() and any(not path.name.endswith(".part") for path in directory.iterdir()):
+        if directory.is_dir() and any(
+            path.name != LOGS and not path.name.endswith(".part") for path in directory.iterdir()
+        ):
             fix = "move it away, or set `checkpoints.to`"
             raise GatherError(f"{directory} holds files that no gather put there", fix) from None
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GatherError(f"{directory / NAME} cannot be read: {error}", "move the directory away") from None
+
+
+def _is_foreign(path: Path) -> bool:
+    return path.name != LOGS and not path.name.endswith(".part")
 
 
 def aside(directory: Path, number: int) -> Path:

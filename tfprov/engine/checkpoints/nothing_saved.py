@@ -94,8 +94,10 @@ def nothing_saved(
     if chief is None or not chosen(chief) or not context.saves:
         return None
     runtime, kept = context.runtimes[chief.host], gathered_of(context, chief.run)
-    listing = runtime.files(chief.task)
-    if (kept is not None and _is_gathered(kept)) or any(checkpoints(_names(listing))):
+    if kept is not None and _is_gathered(kept):
+        return None
+    listing = runtime.files(chief.task)  # of a stopped container it takes as long as to read all of it
+    if any(checkpoints(_names(listing))):
         return None
     here = [name for name in model_files(listing) if kept is None or kept.has_changed(name, listing[name])]
     written = runtime.outside.models(chief.task)

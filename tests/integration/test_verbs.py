@@ -97,11 +97,26 @@ def test_run_ends_with_the_chiefs_exit_code_and_its_last_lines(local_cluster: Lo
 
 def test_a_ps_is_stopped_when_the_chief_is_done(local_cluster: Local) -> None:
     done = "import time; time.sleep(1); print('trained')"
-    local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{done}"]'))
+    local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'checkpoints: none, command: [python, -c, "{done}"]'))
     output = local_cluster("run")
     assert "worker/0 | trained" in output
     assert re.search(r"ok +stop ps/0", output)
     assert local_cluster.processes() == []
+    kept = re.search(r"^logs are kept in (.*)$", output, re.MULTILINE)
+    assert kept
+    lines = local_cluster("logs", "worker/0").splitlines()
+    assert lines == [f"not there any more; kept in {kept[1]}:", "worker/0 | trained"]
+
+
+def test_a_model_that_was_saved_elsewhere_is_kept_until_it_is_brought(local_cluster: Local) -> None:
+    saving = "import pathlib; pathlib.Path('my.keras').write_text('weights')"
+    local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{saving}"]'))
+    assert "bring it with `tfprov gather --path my.keras`" in local_cluster("run", code=1)
+    assert local_cluster.tasks()["worker/0"]["state"] == "finished"
+    assert "brought to" in local_cluster("gather", "--path", "my.keras")
+    assert (local_cluster.directory / "checkpoints" / "verbs" / "my.keras").read_text() == "weights"
+    local_cluster("down")
+    assert local_cluster("down") == "nothing to do: verbs is not there\n"
 
 
 def test_a_finished_worker_is_finished_and_not_drift(local_cluster: Local) -> None:

@@ -60,6 +60,7 @@ all:
   vars:
     tfprov:
       cluster: watching
+      checkpoints: none
       code: ./code
       command: [python, training.py]
       ready: start

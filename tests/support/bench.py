@@ -68,6 +68,10 @@ class Bench(ABC):
         """Put a file into a task's checkpoint directory."""
 
     @abstractmethod
+    def write(self, task: str, path: str, data: bytes) -> None:
+        """Put a file into a task's working directory."""
+
+    @abstractmethod
     def start_answering(self) -> Container:
         """Start a task that serves at its port."""
 
@@ -91,6 +95,9 @@ class MemoryBench(Bench):
 
     def save(self, task: str, name: str, data: bytes) -> None:
         self.memory.saves(task, name, data)
+
+    def write(self, task: str, path: str, data: bytes) -> None:
+        self.memory.writes(task, path, data)
 
     def start_unstartable(self) -> None:
         self.memory.unstartable["worker/0"] = "No such file or directory: no-such-program"
@@ -120,6 +127,11 @@ class ProcessBench(Bench):
         path = Path(self.process.checkpoint_dir(task)) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
+
+    def write(self, task: str, path: str, data: bytes) -> None:
+        to = self.process.task_dir(task).work / path
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(data)
 
     def start_unstartable(self) -> None:
         self.start(container(argv=["no-such-program"]))

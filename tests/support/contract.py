@@ -114,6 +114,27 @@ def to_open_what_is_not_there_is_an_error_of_the_host(bench: Bench) -> None:
         bench.runtime.open("worker/0", "missing")
 
 
+def what_a_task_wrote_elsewhere_is_listed_and_can_be_read(bench: Bench) -> None:
+    """What a task wrote outside of its checkpoint directory is listed where it looks like a model, and can be read."""
+    assert bench.runtime.outside.models("worker/0") == {}
+    bench.start(container())
+    files = {"out/model.keras": b"weights", "out/log/notes.txt": b"text", "notes.txt": b"", ".cache/a.h5": b"h5"}
+    for path, data in files.items():
+        bench.write("worker/0", path, data)
+    bench.runtime.stop("worker/0", 0)
+    (path, found), *others = bench.runtime.outside.models("worker/0").items()
+    assert path in ("out/model.keras", "/code/out/model.keras"), "a container's own layer has absolute paths"
+    assert (found.size, found.lasting, others) == (7, False, [])
+    for top, expected in (("out/", {"model.keras": b"weights", "log/notes.txt": b"text"}), (path, {"": b"weights"})):
+        tree = bench.runtime.outside.tree("worker/0", top)
+        assert tree.path == path[: len(tree.path)]
+        assert {name: content.read() for name, _, content in tree.files} == expected
+    read = next(file for _, file, _ in bench.runtime.outside.tree("worker/0", path).files)
+    assert (read.size, read.modified) == (found.size, found.modified), "a file is known again once it was brought"
+    with pytest.raises(HostError, match=r"h: no such file.*missing"):
+        list(bench.runtime.outside.tree("worker/0", "missing").files)
+
+
 def a_command_gives_its_exit_code_and_all_it_prints(bench: Bench) -> None:
     """A command gives its exit code and all it prints."""
     bench.answers(["sh", "-c", "echo out; echo err >&2; exit 4"], 4, "out\nerr\n")
@@ -195,6 +216,7 @@ LAWS: tuple[Callable[[Bench], None], ...] = (
     tasks_do_not_touch_each_other,
     the_files_of_a_task_can_be_listed_and_read,
     to_open_what_is_not_there_is_an_error_of_the_host,
+    what_a_task_wrote_elsewhere_is_listed_and_can_be_read,
     a_command_gives_its_exit_code_and_all_it_prints,
     a_command_beside_a_task_gives_its_exit_code,
 )

@@ -3,6 +3,7 @@
 import io
 import socket
 import tarfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,13 +58,19 @@ class DockerBench(Bench):
         self.becomes(State.EXITED)
 
     def save(self, task: str, name: str, data: bytes) -> None:
+        self._put(task, "/checkpoints", name, data, 0.0)
+
+    def write(self, task: str, path: str, data: bytes) -> None:
+        self._put(task, self.inspect(task)["Config"]["WorkingDir"] or "/", path, data, time.time())
+
+    def _put(self, task: str, directory: str, name: str, data: bytes, modified: float) -> None:
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             info = tarfile.TarInfo(name)
-            info.size = len(data)
+            info.size, info.mtime = len(data), modified
             archive.addfile(info, io.BytesIO(data))
         found = self.client.containers.list(all=True, filters={"label": f"tfprov.task={task}"})
-        assert found[0].put_archive("/checkpoints", buffer.getvalue())
+        assert found[0].put_archive(directory, buffer.getvalue())
 
     def start_unstartable(self) -> None:
         self.start(container(argv=["no-such-program"]))

@@ -16,6 +16,7 @@ from tfprov.engine.artifacts import PackedCode, fetched
 from tfprov.engine.context import Context
 from tfprov.engine.execute import Outcome, current_run, execute
 from tfprov.engine.observe import observe, plan
+from tfprov.engine.prepare import chief_of
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Task
 from tfprov.model.node import Node
@@ -79,6 +80,7 @@ def world(
         artifacts={made.code.digest: made for made in [*packages, *images]},
         home=Path("/nowhere"),
         target=Path("/nowhere"),
+        saves=chief_of(cluster, roles).values.saves,
         clock=ManualClock(),
     )
 

@@ -17,25 +17,32 @@ from tfprov.cli.options import (
 )
 from tfprov.cli.output import Printer
 from tfprov.config.playbooks import read_playbook
+from tfprov.engine.checkpoints.bring import bring, check_path
 from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import check_target, gather
+from tfprov.engine.checkpoints.nothing_saved import nothing_saved
 from tfprov.engine.context import Context
 from tfprov.engine.locking.lock import Lock
 from tfprov.engine.observe import locate, missing, observe, plan
 from tfprov.engine.playbook import Options, play
-from tfprov.engine.steps import clean, tell
+from tfprov.engine.steps import clean, tell, tell_brought
 from tfprov.errors import Usage, together
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation
 from tfprov.paths import shipped
 from tfprov.planning.text import NOTHING, lines, summary
 
+_discard_option = click.option(
+    "--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back."
+)
+
 
 @click.command("run")
+@_discard_option
 @partial_option
 @resume_option
 @change_options
-def run_command(partial: bool, **options: Any) -> None:
+def run_command(partial: bool, discard: bool, **options: Any) -> None:
     """Ctrl-C takes the cluster down too, after the chief has saved."""
     with Printer() as printer:
         context = context_of(options, printer, everywhere=True)
@@ -43,11 +50,11 @@ def run_command(partial: bool, **options: Any) -> None:
         seen = observe(context)
         tell_plan(context, printer, plan(context, seen), seen)
         with exit_code_of_training():
-            play_ours(context, printer, Options("run", partial=partial))
+            play_ours(context, printer, Options("run", partial=partial, discard=discard))
 
 
 @click.command("down")
-@click.option("--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back.")
+@_discard_option
 @change_options
 def down_command(discard: bool, **options: Any) -> None:
     """What holds a checkpoint that could not be gathered is stopped, but kept; so is what cannot be reached."""
@@ -73,18 +80,31 @@ def _clean(context: Context, seen: Observation) -> None:
 
 
 @click.command("gather")
+@click.option("--path", metavar="PATH", help="Bring this file or directory of the chief instead, as it is.")
 @inventory_options
-def gather_command(**options: Any) -> None:
-    """A second gather copies nothing. Nothing that was gathered is ever replaced by something older."""
+def gather_command(path: str | None, **options: Any) -> None:
+    """A second gather copies nothing. Nothing that was gathered is ever replaced by something older.
+
+    PATH is for a program that saves elsewhere than in TFPROV_CHECKPOINT_DIR. A relative one counts from the chief's working
+    directory; in a container it may be anywhere.
+    """
     with Printer() as printer:
+        if path is not None:
+            check_path(path)
         context = context_of(options, printer)
         locate(context, context.cluster.chief.name)
+        if path is not None:
+            with Lock(context, "gather", tolerant=True):
+                tell_brought(context, bring(context, path))
+            return
         with Lock(context, "gather", tolerant=True):
             seen = observe(context, tolerant=True)
             gathered = gather(context, context.verify, seen)
             tell(context, gathered)
             if gathered.newest is None:
                 printer.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
+                if (nothing := nothing_saved(context, seen)) is not None and nothing.elsewhere:
+                    printer.note(nothing.hint())
 
 
 @click.command("play")

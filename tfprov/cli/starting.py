@@ -130,7 +130,7 @@ def _settings(wanted: Wanted) -> Sequence[str]:
         if example
         else ("# flags: {train_steps: 2000}", "and what stands here, as --train_steps=2000"),
         ('env: {TF_CPP_MIN_LOG_LEVEL: "2", TF_ENABLE_ONEDNN_OPTS: "0"}', "a quiet log"),
-        ("checkpoints: {to: ./checkpoints}", f"what the chief saves is gathered into ./checkpoints/{wanted.cluster}"),
+        ("checkpoints: {to: ./checkpoints}", f"TFPROV_CHECKPOINT_DIR goes to ./checkpoints/{wanted.cluster}"),
     ]
     return [_commented(*line) for line in lines if line]
 

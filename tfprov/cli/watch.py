@@ -7,12 +7,14 @@ import click
 
 from tfprov.cli.options import change_options, context_of, exit_code_of_training, inventory_options
 from tfprov.cli.output import Printer
+from tfprov.engine.context import Context
 from tfprov.engine.observe import locate, needs, observe
 from tfprov.engine.watching.follow import follow
+from tfprov.engine.watching.kept_logs import Kept, kept_logs, lines_of
 from tfprov.engine.watching.logs import log_lines
 from tfprov.engine.watching.waiting import wait_serving
-from tfprov.errors import together
-from tfprov.model.state import Observation
+from tfprov.errors import Usage, together
+from tfprov.model.state import Observation, Observed
 
 
 @click.command("wait")
@@ -40,12 +42,20 @@ def wait_command(condition: str, timeout: float | None, **options: Any) -> None:
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines of each task.")
 @inventory_options
 def logs_command(tasks: Sequence[str], follows: bool, tail: int | None, **options: Any) -> None:
-    """All tasks, or only those named, such as `worker/1`. Each line has its task in front."""
+    """All tasks, or only those named, such as `worker/1`. Each line has its task in front.
+
+    Of tasks that were removed it is what was kept beside the gathered checkpoints.
+    """
     with Printer() as printer:
         context = context_of(options, printer)
         seen = Observation({}) if tasks else observe(context, tolerant=True)
-        found = [locate(context, task)[1] for task in tasks] or seen.containers()
-        printer.align([observed.task for observed in found])
+        found, gone = _named(context, tasks) if tasks else _all(context, seen)
+        printer.align([*(observed.task for observed in found), *(task for _, files in gone for task in files)])
+        for directory, files in gone:
+            printer.note(f"not there any more; kept in {directory}:")
+            for task, path in files.items():
+                for line in lines_of(path, tail):
+                    printer.log(task, line)
         if follows:
             for task, line in log_lines(context, found, tail=tail):
                 printer.log(task, line)
@@ -55,6 +65,29 @@ def logs_command(tasks: Sequence[str], follows: bool, tail: int | None, **option
                     printer.log(observed.task, line)
         if lost := [error for host, error in seen.unreachable.items() if needs(context, host)]:
             raise together(lost)
+
+
+def _named(context: Context, tasks: Sequence[str]) -> tuple[list[Observed], list[Kept]]:
+    """Return the containers of `tasks`, and the kept logs of those that are not there any more."""
+    found, gone = [], []
+    for task in tasks:
+        try:
+            found.append(locate(context, task)[1])
+        except Usage:
+            if (kept := kept_logs(context.logs, task)) is None:
+                raise
+            gone.append(kept)
+    return found, gone
+
+
+def _all(context: Context, seen: Observation) -> tuple[list[Observed], list[Kept]]:
+    """Return every container, and the kept logs of their run, or of the last run where there is none."""
+    found, kept = seen.containers(), kept_logs(context.logs)
+    if kept is None or seen.unreachable or (found and kept[0].name not in {one.run for one in found}):
+        return found, []
+    there = {one.task for one in found}
+    files = {task: path for task, path in kept[1].items() if task not in there}
+    return found, [(kept[0], files)] if files else []
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -1,11 +1,12 @@
 """What every verb works with: the wanted cluster, the way to its hosts, and where things are kept."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfprov.config.settings.connection import Connection
+from tfprov.config.settings.role_settings import RoleSettings
 from tfprov.engine.artifacts import Artifact, Fetched, Ready
 from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.clock import Clock
@@ -54,6 +55,16 @@ class Context:
     ways: Mapping[str, Connection] = field(default_factory=dict)
     resume: bool = False
     """Whether a training that starts goes on from the newest gathered checkpoint."""
+    roles: tuple[RoleSettings, ...] = ()
+    """The settings of every role on every host, to be kept with the logs."""
+    logs: Path | None = None
+    """Where the logs of tasks are kept when they are removed; None for nowhere."""
+    before_remove: Callable[[str, str], None] | None = None
+    """What is done with a task on a host just before it is removed."""
+    saves: bool = True
+    """Whether the program is expected to save checkpoints (`checkpoints: none` says that it is not)."""
+    followed: bool = False
+    """Whether the training was followed to its end by the same play, which then answers for a missing checkpoint."""
     tolerant: bool = False
     """Whether to work with the hosts that can be reached: taking down what is there must not wait for one that is not."""
     seen: Observation | None = None

@@ -7,9 +7,10 @@ from tfprov.delivery.code import Code
 from tfprov.delivery.store import CodeStore
 from tfprov.engine import fleet
 from tfprov.engine.artifacts import fetched
+from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import Context
 from tfprov.engine.packing import all_problems, check_data, pack_all
-from tfprov.engine.prepare import Given, target_of
+from tfprov.engine.prepare import Given, chief_of, target_of
 from tfprov.engine.reach import Reach
 from tfprov.engine.record import Record
 from tfprov.engine.supply import Supplier
@@ -50,6 +51,9 @@ def docked(given: Given, reach: Reach) -> Context:
         artifacts=stock.artifacts,
         home=home,
         target=target_of(cluster, roles),
+        roles=roles,
+        logs=target_of(cluster, roles) / LOGS,
+        saves=chief_of(cluster, roles).values.saves,
         report=given.report,
         forks=wishes.forks,
         hosts=given.limit,

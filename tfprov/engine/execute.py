@@ -161,6 +161,8 @@ def _stop(context: Context, action: Action, _run: str) -> None:
 
 
 def _remove(context: Context, action: Action, _run: str) -> None:
+    if context.before_remove is not None:
+        context.before_remove(action.subject, action.host)
     context.runtimes[action.host].remove(action.subject)
 
 

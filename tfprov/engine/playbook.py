@@ -86,6 +86,7 @@ class _Player:
     options: Options
     lock: Lock
     interrupted: bool = False
+    followed: bool = False
 
     def play(self, one: Play) -> Iterator[BaseException]:
         """Run the steps of a play and yield what went wrong: at most one error, or all of them in an `always` play."""
@@ -102,7 +103,8 @@ class _Player:
                     before = observe(context)
                     self.run(replace(context, seen=before), step)
                 else:
-                    self.run(context, step)
+                    self.run(replace(context, followed=self.followed), step)
+                self.followed = self.followed or _follows(step)
             except (TfprovError, KeyboardInterrupt) as error:
                 yield self.noted(error)
                 if before is not None and isinstance(error, TfprovError) and _starts(step):
@@ -148,6 +150,10 @@ class _Player:
 
 def _starts(step: Step) -> bool:
     return step.module == "start" or (isinstance(step.arguments, WaitFor) and step.arguments.condition == "serving")
+
+
+def _follows(step: Step) -> bool:
+    return isinstance(step.arguments, WaitFor) and step.arguments.condition == "done"
 
 
 def _hosts(context: Context, one: Play) -> Context:

@@ -11,6 +11,7 @@ from tfprov.config.settings.resolve import RoleSettings
 from tfprov.config.vault.opening import Vault
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode, fetched
+from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import DEFAULT_FORKS, Context
 from tfprov.engine.packing import all_problems, check_data, pack_all
 from tfprov.engine.record import Record
@@ -120,6 +121,9 @@ def _as_processes(given: Given) -> Context:
         artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},
         home=home,
         target=target_of(cluster, roles),
+        roles=roles,
+        logs=target_of(cluster, roles) / LOGS,
+        saves=chief_of(cluster, roles).values.saves,
         report=given.report,
         forks=given.wishes.forks,
         hosts=given.limit,
@@ -130,8 +134,12 @@ def _as_processes(given: Given) -> Context:
 
 def target_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> Path:
     """Return where gathered checkpoints go: as the chief's settings say."""
-    chief = next(role for role in roles if (role.role, role.host) == (cluster.chief.role, cluster.chief.host))
-    return beside_file(chief, "checkpoints", "to") / cluster.name
+    return beside_file(chief_of(cluster, roles), "checkpoints", "to") / cluster.name
+
+
+def chief_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> RoleSettings:
+    """Return the settings of the chief's role on its host."""
+    return next(role for role in roles if (role.role, role.host) == (cluster.chief.role, cluster.chief.host))
 
 
 def _limit(inventory: Inventory, pattern: str | None) -> frozenset[str] | None:

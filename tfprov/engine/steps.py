@@ -4,17 +4,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tfprov.engine.checkpoints.bring import Brought
 from tfprov.engine.checkpoints.gather import Gathered, gather
-from tfprov.engine.checkpoints.holders import holders, savers, unsaved_among
+from tfprov.engine.checkpoints.holders import Place, holders, savers, unsaved_among
+from tfprov.engine.checkpoints.nothing_saved import NothingSaved, nothing_saved
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.observe import observe, plan
 from tfprov.engine.watching.follow import follow
+from tfprov.engine.watching.kept_logs import KeptLogs
 from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import GatherError, HostError, TfprovError, together
 from tfprov.model.plan import Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor
-from tfprov.model.state import Observation, Observed
+from tfprov.model.state import Observation, Observed, State
 from tfprov.planning.reconcile import teardown
 from tfprov.planning.text import counted, lines, readable
 
@@ -27,6 +30,8 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
     def run(context: Context, _arguments: Any, _discard: bool) -> None:
         seen = context.seen or observe(context)
         part = _part(context, seen, module)
+        if module == "start":
+            _check_chief(context, part, seen)
         if module == "start" and _save_what_goes(context, part, seen):
             seen = observe(context)
             part = _part(context, seen, module)
@@ -38,6 +43,17 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
             context.forget_empty(_afterwards(context, part, seen))
 
     return run
+
+
+def _check_chief(context: Context, part: Plan, seen: Observation) -> None:
+    """GatherError when a chief that has ended would be replaced, and a model that was not brought with it."""
+    chief = context.chief(seen)
+    if chief is None or chief.state is State.RUNNING:
+        return
+    if any((action.subject, action.host) == (chief.task, chief.host) for action in part.actions):
+        nothing = nothing_saved(context, seen)
+        if nothing is not None and nothing.holds_model:
+            raise nothing.kept()
 
 
 def _afterwards(context: Context, part: Plan, seen: Observation) -> Observation:
@@ -105,32 +121,62 @@ def tell(context: Context, gathered: Gathered) -> None:
         context.report.note(f"nothing new to gather: {gathered.directory} has {gathered.newest.prefix}")
 
 
+def tell_brought(context: Context, brought: Brought) -> None:
+    """Say what was brought from elsewhere than the checkpoint directory."""
+    what = f"{counted(brought.files, 'file')}, {readable(brought.size)}"
+    context.report.note(f"brought to {brought.at}: {what}, as it is: nothing was verified")
+
+
 def _stop(context: Context, arguments: Stop, discard: bool) -> None:
-    errors = _stop_all(context, arguments, discard)
+    errors, nothing = _stop_all(context, arguments, discard)
     if context.tolerant and any(isinstance(error, HostError) for error in errors):
         # A host that is lost meanwhile must not keep the others up: once more, without it.
-        errors = _stop_all(context, arguments, discard)
+        errors, again = _stop_all(context, arguments, discard)
+        nothing = again or nothing
+    if nothing is not None:
+        errors = [*errors, *_without_checkpoint(context, nothing)]
     if errors:
         raise together(errors)
 
 
-def _stop_all(context: Context, arguments: Stop, discard: bool) -> list[TfprovError]:
-    """Stop, and remove, what can be; return what went wrong."""
+def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[TfprovError], NothingSaved | None]:
+    """Stop, and remove, what can be; return what went wrong, and what there is of a chief that saved nothing."""
     seen, chosen = observe(context), _chosen(context, arguments)
+    held: dict[Place, tuple[Observed, str]] = {}
+    nothing: NothingSaved | None = None
     try:
-        held = unsaved_among(context, seen, chosen) if arguments.remove and not discard else {}
+        if arguments.remove and not discard:
+            held = unsaved_among(context, seen, chosen)
+            nothing = nothing_saved(context, seen, chosen)
     except HostError as error:
-        return [error]
+        return [error], None
+    kept = {*held, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
     whole = teardown(context.cluster.name, seen, chosen, remove=arguments.remove)
-    part = whole.only(lambda action: action.kind != "remove" or (action.subject, action.host) not in held)
-    errors = [*execute(context, part, "").failed.values()]
+    part = whole.only(lambda action: action.kind != "remove" or (action.subject, action.host) not in kept)
+    logs = KeptLogs(context, seen)
+    errors = [*execute(replace(context, before_remove=logs.keep), part, "").failed.values()]
     if arguments.remove:
+        for place in kept:
+            logs.keep(*place)
+        logs.tell()
         errors += clean(context, seen)
     fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
-    return errors + [
+    errors += [
         GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", fix)
         for holder, prefix in held.values()
     ]
+    return errors, nothing
+
+
+def _without_checkpoint(context: Context, nothing: NothingSaved) -> list[GatherError]:
+    """Return the error that the chief's end without a checkpoint is, or say what there is to say about it."""
+    if nothing.holds_model:
+        return [nothing.kept()]
+    if nothing.chief.finished and context.followed:
+        return [nothing.ended()]
+    if nothing.has_trained:
+        context.report.note(str(nothing.ended()))
+    return []
 
 
 def clean(context: Context, seen: Observation) -> list[HostError]:

@@ -1,11 +1,13 @@
 """All or nothing: a start that failed leaves what was there before, and nothing of its own that is half a cluster."""
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace as with_fields
 
 from tfprov.checkpoint import checkpoints
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan
+from tfprov.engine.watching.kept_logs import KeptLogs
 from tfprov.errors import HostError
 from tfprov.model.plan import Action, Plan
 from tfprov.model.state import Observation, Observed, State
@@ -47,12 +49,15 @@ def take_back(context: Context, before: Observation) -> None:
     """
     started = {_place(action) for action in plan(context, before).actions if action.kind == "start"}
     after = observe(context, tolerant=True)
+    logs = KeptLogs(context, after)
+    context = with_fields(context, before_remove=logs.keep)
     whole = undo(context.cluster.name, before, after, started)
     stops = execute(context, whole.only(lambda action: action.kind == "stop"), "")
     running = {place for place in _places(whole, "stop") if place not in map(_place, stops.done)}
     held = {place for place in _places(whole, "remove") if place not in running and _holds(context, place)}
     execute(context, whole.only(lambda a: a.kind == "remove" and _place(a) not in running | held), "")
     context.forget_empty(observe(context, tolerant=True))
+    logs.tell()
     if stops.done:
         context.report.note(f"nothing was left half-started: stopped {_names(map(_place, stops.done))}")
     if held:

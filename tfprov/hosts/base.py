@@ -23,12 +23,51 @@ class File:
     modified: float
 
 
+@dataclass(frozen=True)
+class Written(File):
+    """A file that a task wrote elsewhere; `lasting` says that it stays on the host when the task is removed."""
+
+    lasting: bool
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A file or directory of a task, by its normal `path`, as `Outside.models` writes paths.
+
+    `files` yields each regular file below it with its path relative to it, empty for a file itself, and its content, to
+    be read before the next one.
+    """
+
+    path: str
+    files: Iterator[tuple[str, File, BinaryIO]]
+
+
+class Outside(Protocol):
+    """What a task has outside of its checkpoint directory. Every method raises HostError, or Unreachable."""
+
+    def models(self, task: str) -> Mapping[str, Written]:
+        """Return the files that look like parts of a model, and that the task has written since it was made.
+
+        They are named by their path: relative to the working directory, or absolute.
+        """
+
+    def tree(self, task: str, path: str) -> Tree:
+        """Open a file or directory of the task; a relative `path` counts from its working directory. Links are left out.
+
+        Raises when it is not there. Reading its files, too, raises HostError when the host is lost meanwhile.
+        """
+
+
 class Runtime(Protocol):
     """Runs the tasks of one cluster on one host. Every method raises HostError, or Unreachable, and nothing else."""
 
     @property
     def host(self) -> str:
         """The host's name in the inventory."""
+
+    @property
+    def outside(self) -> Outside:
+        """What tasks have written outside of their checkpoint directories."""
 
     def observe(self) -> HostState:
         """Return what is there now."""

@@ -14,6 +14,7 @@ from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
 from tfprov.hosts.base import NOTHING, File
 from tfprov.hosts.docker_exits import Exits
 from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation, volume_name
+from tfprov.hosts.docker_outside import DockerOutside
 from tfprov.hosts.docker_state import observed
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.fetching import Telling, lacking
@@ -56,6 +57,7 @@ class DockerRuntime:
         self._serves, self._run, self._codes = serves, run, codes
         self._mute: set[str] = set()
         self._exits = Exits(engine)
+        self.outside = DockerOutside(engine, self._find)
 
     def checkpoint_dir(self, task: str) -> str:
         """See Runtime."""

@@ -10,6 +10,7 @@ import tarfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
 from typing import IO, Any, BinaryIO, cast
 
 import docker
@@ -52,6 +53,8 @@ _TAIL = '[ -f "$1" ] && [ ! -L "$1" ] || exit 66; exec tail -c "$2" "$1"'
 """Prints the end of a regular file; wherever there is a shell, there is `tail`."""
 _END = 1024
 """Zero bytes that end an archive; one without them was cut off."""
+_SPECIAL = 0x8F280000
+"""The bits of Go's os.FileMode of which a regular file has none."""
 _REST = 64 * 1024
 """Bytes that are read for nothing, so that a connection can be used again."""
 
@@ -132,6 +135,36 @@ def read(engine: Engine, container: str, path: str) -> BinaryIO:
             raise HostError(engine.host, f"{path} is not a regular file")
         stack.pop_all()
     return cast(BinaryIO, io.BufferedReader(_Member(engine.host, path, chunks, content)))
+
+
+def tree(engine: Engine, container: str, path: str) -> Iterator[tuple[str, File, BinaryIO]]:
+    """Yield the regular files of a directory, or the one file at `path`, as `Tree.files` does; all come as one archive."""
+    top = path.rpartition("/")[2]
+    with _Chunks(engine, _archive(engine, container, path)) as chunks, _damage(engine.host, path):
+        with tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
+            for member in archive:
+                if member.islnk():  # its content came with another name, which is gone by now
+                    raise HostError(engine.host, f"{member.name} is a second name of a file", "copy it to a file alone")
+                if (content := archive.extractfile(member) if member.isreg() else None) is not None:
+                    name = member.name.removeprefix(top).lstrip("/")
+                    file = File(member.size, float(int(member.mtime)))
+                    yield name, file, io.BufferedReader(_Member(engine.host, path, chunks, content, whole=False))
+        if not chunks.ended(archive.offset):
+            raise HostError(engine.host, f"{path} was not sent to its end", "run this again")
+
+
+def stat(engine: Engine, container: str, path: str) -> File | None:
+    """Return the size and time of a file of a container; None where no regular file lies at `path`."""
+    with engine.errors():
+        try:
+            chunks, status = engine.api.get_archive(container, cast(str, os.fsencode(path)))
+        except docker.errors.NotFound:
+            return None
+        close: Callable[[], None] = getattr(chunks, "close", lambda: None)
+        close()
+    if status["mode"] & _SPECIAL:
+        return None
+    return File(status["size"], float(int(datetime.fromisoformat(status["mtime"]).timestamp())))
 
 
 def _is_text(path: str) -> bool:
@@ -224,10 +257,10 @@ class _Chunks(io.RawIOBase):
 
 
 class _Member(io.RawIOBase):
-    """The one file in an archive; reading it raises nothing but HostError."""
+    """A file in an archive; reading it raises nothing but HostError. It lets go of the archive where it is all of it."""
 
-    def __init__(self, host: str, path: str, chunks: _Chunks, content: IO[bytes]) -> None:
-        self._host, self._path, self._chunks, self._content = host, path, chunks, content
+    def __init__(self, host: str, path: str, chunks: _Chunks, content: IO[bytes], *, whole: bool = True) -> None:
+        self._host, self._path, self._chunks, self._content, self._whole = host, path, chunks, content, whole
 
     def readable(self) -> bool:
         """It is."""
@@ -242,5 +275,6 @@ class _Member(io.RawIOBase):
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._chunks.close()
+        if self._whole:
+            self._chunks.close()
         super().close()

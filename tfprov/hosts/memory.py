@@ -9,13 +9,15 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from posixpath import normpath
 from typing import BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import NOTHING, File
+from tfprov.hosts.base import NOTHING, File, Tree, Written
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet, read_by
+from tfprov.model.model_files import lies_in, model_files
 from tfprov.model.state import Container, HostState, Observed, State
 
 _TERMINATED = 143
@@ -30,6 +32,8 @@ class Place:
     container: Container | None = None
     files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
+    written: dict[str, tuple[bytes, float]] = field(default_factory=dict)
+    """The files outside of the checkpoint directory; those with an absolute path stay when the task is removed."""
 
 
 class MemoryRuntime:
@@ -58,6 +62,7 @@ class MemoryRuntime:
         self.codes: dict[str, bytes] = {}
         self.data: set[str] = set()
         self.places: dict[str, Place] = {}
+        self.outside = self
         self._started = 0
 
     # -- Runtime ------------------------------------------------------------------------------------------------------
@@ -108,7 +113,7 @@ class MemoryRuntime:
                 observed, state=State.EXITED, id="", exit_code=127, started_at=None, finished_at=self.now, error=reason
             )
         place = self.places.setdefault(task.name, Place(observed))
-        place.observed, place.container = observed, container
+        place.observed, place.container, place.written = observed, container, {}
         place.files.update(restored)
 
     def _read(self, path: Path) -> bytes:
@@ -174,6 +179,26 @@ class MemoryRuntime:
             raise HostError(self.host, f"no such file: {self.checkpoint_dir(task)}/{name}")
         return io.BytesIO(place.files[name][0])
 
+    def models(self, task: str) -> Mapping[str, Written]:
+        """See Outside."""
+        self._check_trouble()
+        written = self.places[task].written if task in self.places else {}
+        return {
+            name: Written(len(written[name][0]), written[name][1], lasting=name.startswith("/"))
+            for name in model_files(written)
+        }
+
+    def tree(self, task: str, path: str) -> Tree:
+        """See Outside."""
+        self._check_trouble()
+        written, top = self.places[task].written, normpath(path)
+        below = sorted(name for name in written if lies_in(name, top))
+        if not below:
+            raise HostError(self.host, f"no such file or directory: {path}")
+        files = ((name, *written[name]) for name in below)
+        cut = 0 if top == "." else len(top) + 1
+        return Tree(top, ((name[cut:], File(len(data), at), io.BytesIO(data)) for name, data, at in files))
+
     def tail(self, task: str, name: str, size: int) -> bytes:
         """See Runtime."""
         with self.open(task, name) as file:
@@ -234,6 +259,10 @@ class MemoryRuntime:
     def saves(self, task: str, name: str, data: bytes) -> None:
         """Write a file into the task's checkpoint directory."""
         self.places[task].files[name] = data, self.now
+
+    def writes(self, task: str, path: str, data: bytes) -> None:
+        """Write a file elsewhere: into the task's working directory, or to an absolute path, where it stays."""
+        self.places[task].written[path] = data, self.now
 
     def prints(self, task: str, *lines: str) -> None:
         """Add lines to the task's log."""

@@ -10,10 +10,9 @@ import stat
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import wraps
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from tfprov.errors import HostError
 from tfprov.files import bring
@@ -22,34 +21,20 @@ from tfprov.hosts.fetching import Telling, lacking
 from tfprov.hosts.logfile import follow as followed
 from tfprov.hosts.logfile import last_lines
 from tfprov.hosts.order import RUN, order
+from tfprov.hosts.os_errors import mapped
 from tfprov.hosts.process_data import DataDirs
+from tfprov.hosts.process_outside import ProcessOutside
 from tfprov.hosts.processes import has_group, is_alive, port_owner, signal_group, signal_handlers, until
 from tfprov.hosts.taskdir import TaskDir, complete
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet, read_by
 from tfprov.model.state import Container, HostState, Observed, State
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
 _FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 """Python 3.11.2, which Debian 12 has, knows no filters yet. Code is packed by us, without links that lead out."""
 
 _SETTLE = 10.0
 """Seconds beyond its grace that a supervisor gets to record an end before it is called stuck."""
-
-
-def _mapped(method: Method) -> Method:
-    """Turn the operating system's errors into one line that names the host."""
-
-    @wraps(method)
-    def call(self: "ProcessRuntime", *args: Any, **kwargs: Any) -> Any:
-        try:
-            return method(self, *args, **kwargs)
-        except OSError as error:
-            where = f": {error.filename}" if error.filename else ""
-            raise HostError(self.host, f"{error.strerror or error}{where}") from error
-
-    return call  # type: ignore[return-value]
 
 
 class ProcessRuntime:
@@ -59,6 +44,7 @@ class ProcessRuntime:
         self.host = host
         self.root = root
         self.data = DataDirs(host, root / "data")
+        self.outside = ProcessOutside(host, self.task_dir)
 
     def task_dir(self, task: str) -> TaskDir:
         """Return the directory of the task called `task`."""
@@ -68,7 +54,7 @@ class ProcessRuntime:
         """See Runtime."""
         return str(self.task_dir(task).checkpoints)
 
-    @_mapped
+    @mapped
     def observe(self) -> HostState:
         """See Runtime."""
         found = [self._observed(TaskDir(path)) for path in complete(self.root / "tasks")]
@@ -101,7 +87,7 @@ class ProcessRuntime:
             error=facts.get("error", "") if state is State.EXITED else "",
         )
 
-    @_mapped
+    @mapped
     def deliver(self, digest: str, archive: bytes) -> None:
         """See Runtime."""
         final = self.root / "code" / digest.removeprefix("sha256:")
@@ -114,18 +100,18 @@ class ProcessRuntime:
             files.extractall(beside, **_FILTER)  # noqa: S202  see there
         beside.rename(final)
 
-    @_mapped
+    @mapped
     def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
         """See Runtime."""
         self.data.fetch(data, telling)
 
-    @_mapped
+    @mapped
     def tidy(self, keep: Collection[str]) -> int:
         """See Runtime."""
         found = (read_by(self._observed(TaskDir(path)).spec) for path in complete(self.root / "tasks"))
         return self.data.tidy(keep, [data for data in found if data])
 
-    @_mapped
+    @mapped
     def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
         """See Runtime."""
         task, directory = container.task, self.task_dir(container.task.name)
@@ -163,7 +149,7 @@ class ProcessRuntime:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise HostError(self.host, f"{task} could not be started: {reason}")
 
-    @_mapped
+    @mapped
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""
         directory = self.task_dir(task)
@@ -196,7 +182,7 @@ class ProcessRuntime:
             until(lambda: not runs(), _SETTLE)
         directory.write("state.json", facts | {"state": "exited", "exit_code": None, "stopped": True})
 
-    @_mapped
+    @mapped
     def signal(self, task: str, name: str) -> bool:
         """See Runtime."""
         number = signal.Signals[name]
@@ -205,7 +191,7 @@ class ProcessRuntime:
             raise HostError(self.host, f"{task} does not run")
         return signal_handlers(facts["pid"], number)
 
-    @_mapped
+    @mapped
     def remove(self, task: str) -> None:
         """See Runtime."""
         directory = self.task_dir(task).path
@@ -217,7 +203,7 @@ class ProcessRuntime:
             directory.rename(beside)
             shutil.rmtree(beside)
 
-    @_mapped
+    @mapped
     def clean(self, keep: Collection[str] = ()) -> None:
         """See Runtime."""
         self.tidy(keep)
@@ -228,7 +214,7 @@ class ProcessRuntime:
             with contextlib.suppress(OSError):  # not empty: data that the next start wants
                 self.root.rmdir()
 
-    @_mapped
+    @mapped
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
         base = str(self.task_dir(task).checkpoints)
@@ -244,12 +230,12 @@ class ProcessRuntime:
                     found[path[len(base) + 1 :]] = File(status.st_size, status.st_mtime)
         return found
 
-    @_mapped
+    @mapped
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
         return (self.task_dir(task).checkpoints / name).open("rb")
 
-    @_mapped
+    @mapped
     def tail(self, task: str, name: str, size: int) -> bytes:
         """See Runtime."""
         with self.open(task, name) as file:
@@ -257,7 +243,7 @@ class ProcessRuntime:
             start = file.seek(max(0, end - size))
             return file.read(end - start)
 
-    @_mapped
+    @mapped
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
         """See Runtime."""
         directory = self.task_dir(task)
@@ -271,13 +257,13 @@ class ProcessRuntime:
             probe.settimeout(1.0)
             return probe.connect_ex((task.address, task.port)) == 0
 
-    @_mapped
+    @mapped
     def command(self, argv: Sequence[str]) -> tuple[int, str]:
         """See Runtime."""
         done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
         return done.returncode, (done.stdout + done.stderr).decode("utf-8", errors="replace")
 
-    @_mapped
+    @mapped
     def execute(self, task: str, argv: Sequence[str]) -> int:
         """See Runtime."""
         directory = self.task_dir(task)

@@ -184,6 +184,15 @@ def wiring(value: Any) -> Any:
     return value
 
 
+def no_checkpoints(value: Any) -> bool:
+    """Whether the setting `checkpoints` is the word `none`; any other word is no mapping."""
+    if isinstance(value, str) and value.strip() and value != "none":
+        raise Wrong(
+            f"must be `none` or a mapping, not {said_text(value)}", f"write `checkpoints: {{to: {shown(value)}}}`"
+        )
+    return bool(value == "none")
+
+
 def no_short_data(value: Any) -> Any:
     """Say how data is written out."""
     if not isinstance(value, str) or not value.strip():

@@ -71,6 +71,10 @@ class Checkpoints(Strict):
     )
 
 
+class NoCheckpoints(Checkpoints):
+    """`checkpoints: none`: the program saves nothing that has to be brought back."""
+
+
 class Image(Strict):
     """What containers are made from: exactly one of `build`, `name` and `archive`, which config checks with its line."""
 

@@ -17,6 +17,7 @@ from tfprov.model.parts import (
     Image,
     Line,
     MountSetting,
+    NoCheckpoints,
     PathText,
     Renamed,
     Strict,
@@ -24,10 +25,19 @@ from tfprov.model.parts import (
 )
 from tfprov.wiring import FLAGS
 
+
+def _checkpoints(value: Any) -> Any:
+    """Return the mapping that stands for the word `none`, and all else as it is."""
+    return NoCheckpoints() if checks.no_checkpoints(value) else value
+
+
 Wiring = Annotated[
     Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[Renamed, Tag("mapping")],
     Discriminator(lambda value: "mapping" if isinstance(value, dict | Renamed) else "word"),
     BeforeValidator(checks.wiring),
+]
+CheckpointSetting = Annotated[
+    Checkpoints, BeforeValidator(_checkpoints, json_schema_input_type=Literal["none"] | Checkpoints)
 ]
 Strategy = Literal["between_graph", "in_graph", "parameter_server", "multi_worker_mirrored", "single"]
 BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_worker_mirrored")
@@ -104,9 +114,11 @@ class Settings(Strict):
         description="Environment variables of the task; values are text, so quote what YAML takes for something else.",
         examples=[{"TF_CPP_MIN_LOG_LEVEL": "2"}],
     )
-    checkpoints: Checkpoints = Field(
+    checkpoints: CheckpointSetting = Field(
         default_factory=Checkpoints,
-        description="Where checkpoints are saved and gathered.",
+        description="Where checkpoints are saved and gathered. `none` for a program that saves nothing: without it, a "
+        "`run` that ends without a checkpoint ends with exit code 1. What is saved is gathered either way. Default: the "
+        "defaults of `dir` and `to`.",
         examples=[{"to": "./checkpoints"}],
     )
     data: Annotated[Data | None, BeforeValidator(checks.no_short_data)] = Field(
@@ -195,6 +207,11 @@ class Settings(Strict):
     def by_flags(self) -> bool:
         """Whether the command line tells a task who it is."""
         return self.wiring != "tf_config" and self.strategy != "single"
+
+    @property
+    def saves(self) -> bool:
+        """Whether the program is expected to save checkpoints."""
+        return not isinstance(self.checkpoints, NoCheckpoints)
 
     @property
     def flag_names(self) -> Mapping[str, str]:

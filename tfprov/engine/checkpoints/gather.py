@@ -25,11 +25,13 @@ from tfprov.engine.observe import observe
 from tfprov.engine.watching.pace import FILE as PROGRESS
 from tfprov.errors import GatherError
 from tfprov.files import replace, sync
+from tfprov.model.model_files import model_files
 from tfprov.model.state import Observation, Observed
 
 _TRIES = 3
 """Listings taken before giving up: the chief removes old checkpoints while they are copied."""
-_STATE = "checkpoint"
+STATE = "checkpoint"
+"""TensorFlow's file that names the newest checkpoint."""
 _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
 """Reads every tensor of the checkpoints at these prefixes; an empty answer where nobody can."""
@@ -37,7 +39,7 @@ _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
 def _together(names: Sequence[str]) -> list[list[str]]:
     """Group what is true only as a whole: a folder with a `checkpoint` file of its own; all else is on its own."""
-    kept = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == _STATE}
+    kept = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == STATE}
     groups = [[name for name in names if name.rpartition("/")[0] == folder] for folder in sorted(kept)]
     return [*([name] for name in names if name.rpartition("/")[0] not in kept), *groups]
 
@@ -106,10 +108,11 @@ class _Gather:
         new, found = self.fetch_new(kept, found)
         others = self.others(found, kept)
         foreign = before is not None and kept is None
-        if not new and (not others or foreign):  # an earlier run's checkpoints give way to checkpoints only
+        # An earlier run's checkpoints give way to checkpoints, and to other models, only.
+        if not new and not (model_files(others) if foreign else others):
             return Gathered(self.target, before.newest if before else None)
         if foreign and before is not None:
-            self.set_aside(before)
+            set_aside(self.context, before, self.staging.directory)
         after = kept or Manifest(self.context.cluster.name, self.observed.run)
         if (
             kept is None
@@ -128,7 +131,7 @@ class _Gather:
         An evaluator keeps the best one in a folder below, and may have replaced it while it was copied: then what was
         gathered before stays, and the next gather brings the new one.
         """
-        state = next((name for name in names if name.rpartition("/")[2] == _STATE), None)
+        state = next((name for name in names if name.rpartition("/")[2] == STATE), None)
         if state is None:
             return True
         folder = state.rpartition("/")[0]
@@ -220,27 +223,11 @@ class _Gather:
             name
             for name, file in sorted(listing.items())
             if name not in parts
-            and name not in (_STATE, manifests.NAME, PROGRESS)
+            and name not in (STATE, manifests.NAME, PROGRESS)
             and not _LEFTOVER.search(name)
             and _is_plain(name)
             and (kept is None or kept.has_changed(name, file))
         ]
-
-    def set_aside(self, before: Manifest) -> None:
-        """Keep an earlier run's checkpoints under a name of their own: step 2000 of two runs is not the same."""
-        number = 1
-        while (aside := manifests.aside(self.target, number)).exists():
-            number += 1
-        beside = self.target.with_name(f".{self.target.name}.part")
-        shutil.rmtree(beside, ignore_errors=True)
-        if self.staging.directory.exists():
-            self.staging.directory.rename(beside)
-        self.target.rename(aside)
-        self.target.mkdir()
-        if beside.exists():
-            beside.rename(self.staging.directory)
-        step = f" (step {before.newest.step})" if before.newest else ""
-        self.context.report.note(f"{self.target} held an earlier run{step}: it is now {aside}")
 
     def finish(self, kept: Manifest, saved: Sequence[Saved]) -> Gathered:
         known = {old.prefix: old for old in kept.checkpoints} | {new.prefix: new for new in saved}
@@ -254,12 +241,32 @@ class _Gather:
         )
         if after.newest is not None:
             state = checkpoint_state(after.newest.prefix, [one.prefix for one in after.checkpoints])
-            replace(self.target / _STATE, state.encode())
+            replace(self.target / STATE, state.encode())
         after.write(self.target)
         sync(self.target)
         if self.damaged:
             raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
         return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
+
+
+def set_aside(context: Context, before: Manifest, staged: Path) -> None:
+    """Keep an earlier run's checkpoints under a name of their own: step 2000 of two runs is not the same.
+
+    `staged` is where this run's files were copied to, below the directory that is renamed; it is there again afterwards.
+    """
+    number, target = 1, context.target
+    while (aside := manifests.aside(target, number)).exists():
+        number += 1
+    beside = target.with_name(f".{target.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    if staged.exists():
+        staged.rename(beside)
+    target.rename(aside)
+    target.mkdir()
+    if beside.exists():
+        beside.rename(staged)
+    step = f" (step {before.newest.step})" if before.newest else ""
+    context.report.note(f"{target} held an earlier run{step}: it is now {aside}")
 
 
 def _lacks(prefix: str, found: Survey) -> str:

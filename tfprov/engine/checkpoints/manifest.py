@@ -12,6 +12,8 @@ from tfprov.files import replace
 from tfprov.hosts.base import File
 
 NAME = "manifest.json"
+LOGS = "logs"
+"""The directory in which the logs of runs are kept; a program may have one of that name as well."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The gathered checkpoints of one run of one cluster, by ascending step, and all files beside them."""
+    """The gathered checkpoints of one run of one cluster, by ascending step, and all files beside them.
+
+    `paths` are the files and directories that were brought from elsewhere, by their names here: where each comes from.
+    """
 
     cluster: str
     run: str
     checkpoints: tuple[Saved, ...] = ()
     files: Mapping[str, Entry] = field(default_factory=dict)
+    paths: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def newest(self) -> Saved | None:
@@ -67,6 +73,7 @@ class Manifest:
             "run": self.run,
             "checkpoints": [vars(saved) for saved in self.checkpoints],
             "files": {name: vars(entry) for name, entry in sorted(self.files.items())},
+            **({"paths": dict(sorted(self.paths.items()))} if self.paths else {}),
         }
         replace(directory / NAME, json.dumps(data, indent=1).encode())
 
@@ -80,12 +87,18 @@ def read(directory: Path) -> Manifest | None:
         data = json.loads((directory / NAME).read_text())
         return _decoded(data)
     except FileNotFoundError:
-        if directory.is_dir() and any(not path.name.endswith(".part") for path in directory.iterdir()):
+        if directory.is_dir() and any(
+            path.name != LOGS and not path.name.endswith(".part") for path in directory.iterdir()
+        ):
             fix = "move it away, or set `checkpoints.to`"
             raise GatherError(f"{directory} holds files that no gather put there", fix) from None
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GatherError(f"{directory / NAME} cannot be read: {error}", "move the directory away") from None
+
+
+def _is_foreign(path: Path) -> bool:
+    return path.name != LOGS and not path.name.endswith(".part")
 
 
 def aside(directory: Path, number: int) -> Path:
@@ -99,4 +112,5 @@ def _decoded(data: Mapping[str, Any]) -> Manifest:
         run=data["run"],
         checkpoints=tuple(Saved(**saved) for saved in data["checkpoints"]),
         files={name: Entry(**entry) for name, entry in data["files"].items()},
+        paths=dict(data.get("paths", {})),
     )

@@ -5,10 +5,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from tfprov.engine.checkpoints.manifest import Entry
 from tfprov.engine.checkpoints.shards import Place
 from tfprov.errors import HostError
+from tfprov.hosts.base import File
 
 _CHUNK = 1024 * 1024
 """Bytes copied at a time."""
@@ -39,22 +41,30 @@ class Staging:
 
     def _copy(self, name: str, source: Place, moved: Callable[[int], None]) -> None:
         """Copy as much of a file as was listed: an event file that grows meanwhile is complete up to there."""
-        to, expected = self.directory / name, source.files[name]
+        with source.runtime.open(source.task, name) as stream:
+            self._write(source.runtime.host, name, source.files[name], stream, moved)
+
+    def take(self, name: str, host: str, file: File, stream: BinaryIO) -> None:
+        """Copy one file of `host` that is open already; HostError when it is shorter than it should be."""
+        self._write(host, name, file, stream, lambda copied: self._moved(self.size + copied, 0))
+
+    def _write(self, host: str, name: str, file: File, stream: BinaryIO, moved: Callable[[int], None]) -> None:
+        to = self.directory / name
         to.parent.mkdir(parents=True, exist_ok=True)
-        digest, left = hashlib.sha256(), expected.size
-        with source.runtime.open(source.task, name) as stream, to.open("wb") as sink:
+        digest, left = hashlib.sha256(), file.size
+        with to.open("wb") as sink:
             while left and (chunk := stream.read(min(_CHUNK, left))):
                 sink.write(chunk)
                 digest.update(chunk)
                 left -= len(chunk)
-                moved(expected.size - left)
+                moved(file.size - left)
             sink.flush()
             os.fsync(sink.fileno())
         if left:
-            raise HostError(source.runtime.host, f"{name} became shorter while it was copied")
-        self.entries[name] = Entry(digest.hexdigest(), expected.size, expected.modified)
+            raise HostError(host, f"{name} became shorter while it was copied")
+        self.entries[name] = Entry(digest.hexdigest(), file.size, file.modified)
         self.copied += 1
-        self.size += expected.size
+        self.size += file.size
 
     def place(self, names: Iterable[str], target: Path) -> None:
         """Move copied files to where they belong, below `target`."""

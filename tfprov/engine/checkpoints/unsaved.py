@@ -27,7 +27,7 @@ def unsaved(context: Context, found: Observed, seen: Observation | None = None) 
     One that may be whole, and cannot be taken as it lies, counts as well: nobody removes it by mistake.
     """
     look = survey(context, found, lambda: seen or observe(context))
-    kept = _kept(context, found.run)
+    kept = gathered_of(context, found.run)
     new = [one for one in look.whole if is_new(one, kept)]
     doubtful = [prefix for prefix in look.doubtful if kept is None or step_of(prefix) > kept.step]
     prefixes = [*doubtful, *(one.checkpoint.prefix for one in new)]
@@ -37,7 +37,7 @@ def unsaved(context: Context, found: Observed, seen: Observation | None = None) 
     return Unsaved(newest, found, _holders(look, doubtful, new))
 
 
-def _kept(context: Context, run: str) -> Manifest | None:
+def gathered_of(context: Context, run: str) -> Manifest | None:
     """Return what was gathered of a run; another run may have taken its place, and then it was set aside."""
     number, directory = 0, context.target
     while number == 0 or directory.exists():

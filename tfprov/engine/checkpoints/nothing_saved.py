@@ -1,0 +1,143 @@
+"""A chief of whose run no checkpoint was gathered: what it has written elsewhere, and what is lost with it."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tfprov.checkpoint import checkpoints
+from tfprov.engine.checkpoints.holders import Place
+from tfprov.engine.checkpoints.manifest import Manifest
+from tfprov.engine.checkpoints.unsaved import gathered_of
+from tfprov.engine.context import Context
+from tfprov.errors import GatherError
+from tfprov.hosts.base import File
+from tfprov.model.model_files import lies_in, model_files, models
+from tfprov.model.state import Observation, Observed
+from tfprov.planning.text import listed
+
+_NAMED = 3
+"""Models that are named in one line."""
+_DISCARD = "remove it for good with `tfprov down --discard`"
+
+
+@dataclass(frozen=True)
+class NothingSaved:
+    """A `chief` without a gathered checkpoint. `directory` is its checkpoint directory, as it sees it.
+
+    `unsaved` are models in that directory, `elsewhere` those that lie in its working directory or its container: both are
+    lost when it is removed. `staying` are models that its host keeps.
+    """
+
+    chief: Observed
+    directory: str
+    unsaved: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    staying: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """The chief's task and host."""
+        return self.chief.task, self.chief.host
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether the chief ran, and neither failed nor was lost: it is done, or was stopped."""
+        return self.chief.started_at is not None and (self.chief.finished or self.chief.stopped)
+
+    @property
+    def holds_model(self) -> bool:
+        """Whether a model would be removed with the chief."""
+        return bool(self.unsaved or self.elsewhere)
+
+    def kept(self) -> GatherError:
+        """Return why the chief is neither removed nor started again, and how its model is brought."""
+        where = f"{self.chief.task} on {self.chief.host} is kept"
+        if self.unsaved:
+            return GatherError(
+                f"{where}: {_named(self.unsaved)} is not gathered", f"run `tfprov gather`, or {_DISCARD}"
+            )
+        bring = f"bring {'it' if len(self.elsewhere) == 1 else 'each'} with `{self.remedy}`"
+        what = f"{where}: {self._nothing}, and it has written {_named(self.elsewhere)}"
+        return GatherError(what, f"{bring} and run this again, or {_DISCARD}")
+
+    def ended(self) -> GatherError:
+        """Return that a training has ended and left nothing to bring."""
+        written = f"it has written {_named(self.staying)}, which stays on {self.chief.host}"
+        else_ = written if self.staying else "nothing that it wrote looks like a model"
+        fix = "save there, or set `checkpoints: none` for a program that saves nothing"
+        return GatherError(f"{self.chief.task} has ended: {self._nothing}, and {else_}", fix)
+
+    def hint(self) -> str:
+        """Return what was written elsewhere, and how it is brought."""
+        which = "it" if len(self.elsewhere) == 1 else "the first of them"
+        return f"{self.chief.task} has written {_named(self.elsewhere)}: `{self.remedy}` brings {which}"
+
+    @property
+    def remedy(self) -> str:
+        """The command that brings what lies elsewhere, or the first of several."""
+        return f"tfprov gather --path {shlex.quote(self.elsewhere[0])}"
+
+    @property
+    def _nothing(self) -> str:
+        return f"no checkpoint lies in TFPROV_CHECKPOINT_DIR ({self.directory})"
+
+
+def nothing_saved(
+    context: Context, seen: Observation, chosen: Callable[[Observed], bool] = lambda _: True
+) -> NothingSaved | None:
+    """Return what there is of a chief that has no gathered checkpoint; None where it has one, or is to save nothing.
+
+    Nor is it of interest unless it is among the `chosen`.
+    A checkpoint in the checkpoint directory that could not be gathered is no matter of this: what holds one is kept.
+    """
+    chief = context.chief(seen)
+    if chief is None or not chosen(chief) or not context.saves:
+        return None
+    runtime, kept = context.runtimes[chief.host], gathered_of(context, chief.run)
+    if kept is not None and _is_gathered(kept):
+        return None
+    listing = runtime.files(chief.task)  # of a stopped container it takes as long as to read all of it
+    if any(checkpoints(_names(listing))):
+        return None
+    here = [name for name in model_files(listing) if kept is None or kept.has_changed(name, listing[name])]
+    written = runtime.outside.models(chief.task)
+    lost = {path: file for path, file in written.items() if not file.lasting and not _is_brought(kept, path, file)}
+    if kept is not None and kept.paths and not here and not lost:
+        return None  # all of it was brought
+    return NothingSaved(
+        chief,
+        runtime.checkpoint_dir(chief.task),
+        tuple(models(here)),
+        tuple(models(lost)),
+        tuple(models(path for path, file in written.items() if file.lasting and not _is_ours(context, path))),
+    )
+
+
+def _names(listing: Mapping[str, File]) -> list[str]:
+    return [name for name in listing if "/" not in name]
+
+
+def _is_gathered(kept: Manifest) -> bool:
+    """Whether a checkpoint, or another model, was gathered from the checkpoint directory."""
+    brought = tuple(kept.paths)
+    names = [name for name in kept.files if not any(lies_in(name, one) for one in brought)]
+    return bool(kept.checkpoints or model_files(names))
+
+
+def _is_brought(kept: Manifest | None, path: str, file: File) -> bool:
+    """Whether a file elsewhere was brought as it is now."""
+    for name, source in (kept.paths if kept else {}).items():
+        if lies_in(path, source):
+            below = path if source == "." else path.removeprefix(source).lstrip("/")
+            if kept is not None and not kept.has_changed(f"{name}/{below}" if below else name, file):
+                return True
+    return False
+
+
+def _is_ours(context: Context, path: str) -> bool:
+    """Whether a file of this machine is one that was gathered, which the search of a home directory meets as well."""
+    return lies_in(path, str(context.target.parent.resolve())) or lies_in(path, str(context.target.parent))
+
+
+def _named(paths: tuple[str, ...]) -> str:
+    return listed(paths, _NAMED)

@@ -1,0 +1,150 @@
+"""The logs of tasks that were removed, and the settings of their run, beside the gathered checkpoints.
+
+    logs/RUN/JOB-INDEX.log     what a task printed; `.log.gz` where that is more than 1 MiB
+    logs/RUN/settings.json     the settings of every role, and the spec that each task ran with
+
+Secrets are masked in both. What is written has a dot in front until it is whole.
+"""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfprov.config.settings.resolve import RoleSettings
+from tfprov.config.vault.secrets import mentions_secret
+from tfprov.engine.context import Context
+from tfprov.errors import HostError, masked
+from tfprov.files import replace
+from tfprov.model.node import HIDDEN, visible
+from tfprov.model.state import Observation, Observed
+
+_LARGE = 1024 * 1024
+"""Bytes of a log from which on it is compressed."""
+_RUN = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+", re.ASCII)
+"""What the id of a run looks like: a program may write directories into `logs/` as well."""
+_SETTINGS = "settings.json"
+_ENDINGS = (".log", ".log.gz")
+
+
+Kept = tuple[Path, Mapping[str, Path]]
+"""The directory with the logs of a run, and its logs by task."""
+
+
+class KeptLogs:
+    """Keeps the logs of the tasks in `seen`, each before it is removed. One that cannot be kept is noted, and no error."""
+
+    def __init__(self, context: Context, seen: Observation) -> None:
+        self._context, self._seen = context, seen
+        self._containers = {(one.task, one.host): one for one in seen.containers()}
+        self._lock = threading.Lock()
+        self._kept: set[Path] = set()
+
+    def keep(self, task: str, host: str) -> None:
+        """Keep the log of `task` on `host` as it is now; one that was kept earlier is replaced."""
+        container = self._containers.get((task, host))
+        if self._context.logs is None or container is None or not container.run:
+            return
+        to = self._context.logs / container.run
+        try:
+            with self._lock:
+                to.mkdir(parents=True, exist_ok=True)
+                if to not in self._kept:
+                    replace(to / _SETTINGS, _settings(self._context, self._seen, container.run), mode=0o600)
+                self._kept.add(to)
+            _write(to, self._name(container), self._context.runtimes[host].logs(task))
+        except HostError as error:
+            self._context.report.note(f"the log of {task} is not kept: {error}")
+        except OSError as error:
+            self._context.report.note(f"the log of {task} is not kept: {to}: {error.strerror}")
+
+    def tell(self) -> None:
+        """Say where the logs are."""
+        for directory in sorted(self._kept):
+            self._context.report.note(f"logs are kept in {directory}")
+
+    def _name(self, container: Observed) -> str:
+        """Return a file's name without its ending; a task that was moved has a log on each of its hosts."""
+        wanted = self._context.container(container.task)
+        moved = wanted is not None and wanted.task.host != container.host
+        return container.task.replace("/", "-") + (f"@{container.host}" if moved else "")
+
+
+def kept_logs(logs: Path | None, task: str | None = None) -> Kept | None:
+    """Return the directory of the newest run whose logs were kept, or that of `task`, and its logs by task."""
+    if logs is None or not logs.is_dir():
+        return None
+    for directory in sorted((one for one in logs.iterdir() if _RUN.fullmatch(one.name)), reverse=True):
+        files = {_task(path): path for path in sorted(directory.iterdir()) if path.name.endswith(_ENDINGS)}
+        files = {name: path for name, path in files.items() if task in (None, name.partition("@")[0])}
+        if files:
+            return directory, files
+    return None
+
+
+def lines_of(path: Path, tail: int | None) -> Iterable[str]:
+    """Return the lines of a kept log, or only its last ones."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        lines = (line.decode("utf-8", "replace").rstrip("\n") for line in file)
+        return list(lines if tail is None else deque(lines, tail))
+
+
+def _task(path: Path) -> str:
+    job, _, index = path.name.removesuffix(".gz").removesuffix(".log").rpartition("-")
+    return f"{job}/{index}"
+
+
+def _write(directory: Path, name: str, lines: Iterator[str]) -> None:
+    part, packed = directory / f".{name}.log", directory / f".{name}.log.gz"
+    try:
+        with part.open("wb") as file:
+            file.writelines(f"{masked(line)}\n".encode("utf-8", "replace") for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        whole = part
+        if part.stat().st_size > _LARGE:
+            with part.open("rb") as source, gzip.open(packed, "wb") as sink:
+                shutil.copyfileobj(source, sink, _LARGE)
+            whole = packed
+        whole.replace(directory / whole.name[1:])
+        (directory / (part if whole is packed else packed).name[1:]).unlink(missing_ok=True)
+    finally:
+        for left in (part, packed):
+            left.unlink(missing_ok=True)
+
+
+def _settings(context: Context, seen: Observation, run: str) -> bytes:
+    roles: dict[str, dict[str, Any]] = {}
+    for role in context.roles:
+        roles.setdefault(role.role, {})[role.host] = _of_role(role)
+    tasks = {one.task: {"host": one.host, "spec": _public(one.spec)} for one in seen.containers() if one.run == run}
+    whole = {"cluster": context.cluster.name, "run": run, "roles": roles, "tasks": tasks}
+    return json.dumps(_masked(whole), indent=1, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _of_role(role: RoleSettings) -> dict[str, Any]:
+    written: Any = visible(role.node)
+    values = role.values.model_dump(mode="json") | {"address": role.address, "env": written.get("env") or {}}
+    return _public(values | ({} if role.values.saves else {"checkpoints": "none"}))
+
+
+def _public(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without the values of environment variables that are called as secrets are."""
+    env = values.get("env")
+    if not isinstance(env, Mapping):
+        return dict(values)
+    return {**values, "env": {name: HIDDEN if mentions_secret(name) else value for name, value in env.items()}}
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _masked(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(below) for below in value]
+    return masked(value) if isinstance(value, str) else value

@@ -124,7 +124,8 @@ def _one(
         what = "`ansible_host` is secret, and all tasks are told it on their command lines"
         faults.add(way.at, what, "set `address` under `tfprov:`, or write it in plain")
     elif values is not None and (reason := wrong_address(address)):
-        faults.add(way.at, f"the address of {shown(host)} {reason}", "set `address` under `tfprov:`")
+        fix = "set `address` under `tfprov:`" if address.isascii() else "give its address as `ansible_host`"
+        faults.add(way.at, f"the address of {shown(host)} {reason}", fix)
     if values is None or faults.problems:
         raise InvalidInput(faults.problems)
     return RoleSettings(role, host, values, found.rendered, context, address, way, inventory.groups[role].at)

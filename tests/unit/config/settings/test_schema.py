@@ -325,7 +325,7 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^tasks in containers cannot reach ",
         r"^`data.path` must be an absolute path: it is one of",
         r"is reached over SSH, and `runtime: process`",
-        r"^the address of node1 must be",
+        r"^the address of (node1|höst) must be",
     ],
     "what files there are": [
         r"does not exist|is not a file;|is not a directory;|is a public key|cannot be read|is a directory, not a file",

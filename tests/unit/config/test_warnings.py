@@ -32,6 +32,11 @@ WARNED = {
         {"inv/i.yml": CLUSTER, "inv/README": "All hosts of ours.\n"},
         [f"inv/README: {SKIPPED} (line 1: `hosts` is not a variable of a host); {ELSEWHERE}"],
     ),
+    "a README that begins like YAML": (
+        {"inv/i.yml": CLUSTER, "inv/README": "Note: this: is ours\n"},
+        [f"inv/README: {SKIPPED} (line 1: a second `: ` on one line); {ELSEWHERE}"],
+    ),
+    "YAML without an extension": ({"inv/i.yml": CLUSTER, "inv/more": "spare: {}\n"}, []),
     "a playbook": (
         {"inv/i.yml": CLUSTER, "inv/site.yml": "- hosts: all\n"},
         [f"inv/site.yml: {SKIPPED} (no mapping of groups); {ELSEWHERE}"],
@@ -138,6 +143,12 @@ def test_nothing_of_a_skipped_file_is_left() -> None:
     assert (list(found.hosts), list(found.groups)) == (["localhost"], ["all", "ungrouped", "ps", "worker"])
     assert list(found.variables("localhost")) == ["tfprov"]
     assert found.groups["worker"].children == ()
+
+
+def test_an_inventory_with_stray_files_beside_it_can_be_edited(capsys: pytest.CaptureFixture[str]) -> None:
+    write_files({"inv/i.yml": CLUSTER, "inv/README": "Note: this: is ours\n", "inv/site.yml": "- hosts: all\n"})
+    assert tell(capsys, "inventory", "set", "-i", "inv", "tfprov.port", "3000").code == 0
+    assert "port: 3000" in Path("inv/i.yml").read_text()
 
 
 def test_an_ansible_cfg_that_everybody_can_write_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from tfprov.config.sources.building import Builder
@@ -145,26 +145,24 @@ class Sources:
         elif kind is Kind.NOTHING and not (alone and is_called_yaml(path)):
             self.builder.begin(at)  # several sources may have one that says nothing yet
         elif kind in (Kind.YAML, Kind.NOTHING):
-            self._yaml(path, data, within=within)
-        elif within and is_foreign(path, data):
-            self._foreign(path, data)
+            self._perhaps(path, data, lambda: self._yaml(path, data, within=within), within=within)
         else:
-            self._ini(path, data)
+            self._perhaps(path, data, lambda: self._ini(path, data), within=within)
 
     def _yaml(self, path: str, data: bytes, *, within: bool) -> None:
-        if within and is_foreign(path, data):
-            self._foreign(path, data)
-            return
         node = document(data, path, vault=self.vault)
         if within and not has_groups(node):
             self._pass_over(path, "no mapping of groups")
         else:
             add_document(self.builder, node)
 
-    def _foreign(self, path: str, data: bytes) -> None:
-        """Read a file in a directory that is hardly an inventory: it counts only where it can be read as a whole."""
+    def _perhaps(self, path: str, data: bytes, read: Callable[[], None], *, within: bool) -> None:
+        """Read a file; one in a directory that is hardly an inventory counts only where it can be read as a whole."""
+        if not (within and is_foreign(path, data)):
+            read()
+            return
         try:
-            problems = self.builder.attempt(lambda: self._ini(path, data))
+            problems = self.builder.attempt(read)
         except InvalidInput as error:
             problems = list(error.problems)
         if problems:

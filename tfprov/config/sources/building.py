@@ -191,7 +191,12 @@ def _over(lower: Mapping, higher: Mapping) -> Mapping:
 def _with_port(port: int, key: Scalar, variables: Mapping) -> Mapping:
     """Return `variables` over the port in a name: it counts where the host is named first and they say no other."""
     name = "ansible_port"
-    return _over(Mapping({name: Scalar(port, key.at, str(port), quoted=True)}, key.at, {name: key}), variables)
+    return _over(
+        Mapping(
+            {name: Scalar(port, key.at, str(port), quoted=True)}, key.at, {name: replace(key, data=name, text=name)}
+        ),
+        variables,
+    )
 
 
 def _placed(hosts: dict[str, tuple[Position, Mapping]], groups: dict[str, Group]) -> dict[str, Host]:

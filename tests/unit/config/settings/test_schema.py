@@ -307,7 +307,7 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`flags.index` is set by tfprov",
         r"^`wiring.flags.\w+` is `--hosts` as another one is",
         r"^`wiring: flags` cannot name the chief",
-        r"^`strategy: \w+` (needs|has no|trains in|with)",
+        r"^(the default )?`strategy: \w+` (needs|has no|trains in|with)",
     ],
     "what other groups and hosts say": [
         r"^(more than one \w+ task|no worker and no chief|`ps` without a worker)",

@@ -283,7 +283,7 @@ TOLD: dict[str, tuple[str, str]] = {
     ),
     "an evaluator without the chief's files": (
         "worker: {hosts: {h1: }}\nevaluator: {hosts: {h2: }}",
-        "3:1: error: evaluator is on h2, but reads the files of the chief on h1",
+        "3:1: error: the evaluator is on h2, and cannot read the chief's checkpoints, which are on h1",
     ),
     "tasks that are told otherwise": (
         "worker: {hosts: {h1: , h2: {tfprov: {wiring: tf_config}}}}",

@@ -9,6 +9,8 @@ from tfprov.model.node import Items, Mapping, Node, Scalar
 
 _SECTIONS = ("hosts", "children", "vars")
 _META = "_meta"
+SETTINGS = ("cluster", "command", "strategy", "wiring", "code", "port", "runtime")
+"""Settings of tfprov that are single values or lists, and so no groups where they stand too far out."""
 
 
 def read_groups(document: Node, path: str) -> Inventory:
@@ -58,6 +60,9 @@ class _Reader:
         for name, body in document.entries.items():
             if name == NAMESPACE or (name in _SECTIONS and name not in ROLES):
                 self.report(document.key_at(name), f"`{name}` stands beside the groups", _PLACES[name])
+            elif name in SETTINGS and not _may_be_group(body):
+                fix = f"put it under `all:`, `vars:`, `{NAMESPACE}:`"
+                self.report(document.key_at(name), f"`{name}` stands beside the groups", fix)
             else:
                 self.group(document.keys[name], body)
 
@@ -143,6 +148,8 @@ def of_a_plugin(name: str) -> tuple[str, str]:
 def _meant(section: str) -> str:
     if section in ROLES:
         return "put it under `children:`"
+    if section in SETTINGS:
+        return f"put it under `vars:`, `{NAMESPACE}:`"
     if section == NAMESPACE or section.startswith("ansible_"):
         return "put it under `vars:`"
     close = difflib.get_close_matches(section, _SECTIONS, n=1)

@@ -14,7 +14,7 @@
 Messages are one line: where, what, the fix. This module imports nothing of tfprov's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 LONGEST = 60
@@ -94,8 +94,23 @@ class Problem:
     fix: str = ""
 
     def __str__(self) -> str:
-        message = f"{self.at}: error: {self.what}"
+        return self._as("error")
+
+    def as_warning(self) -> str:
+        """Return the message for something that ends nothing."""
+        return self._as("warning")
+
+    def _as(self, kind: str) -> str:
+        message = f"{self.at}: {kind}: {self.what}"
         return masked(f"{message}; {self.fix}" if self.fix else message)
+
+
+Warn = Callable[[Problem], None]
+"""Takes a problem that ends nothing, to print it as a warning."""
+
+
+def unheard(_: Problem) -> None:
+    """Drop a warning: for those who read an inventory a second time."""
 
 
 class TfprovError(Exception):

@@ -143,6 +143,19 @@ def test_known_hosts_that_cannot_be_read_or_written(server: Sshd, tmp_path: Path
     assert "its key could not be recorded" in message
 
 
+def test_the_options_of_ssh_hold_for_the_connection(tmp_path: Path) -> None:
+    keys = [make_key(tmp_path / kind, kind) for kind in ("ecdsa", "rsa")]
+    with sshd(tmp_path / "h", *(f"HostKey {key}" for key in keys)) as server:
+        lines = [f"[127.0.0.1]:{server.port} {server.public(key)}\n" for key in keys]
+        server.known_hosts.write_text(lines[1])
+        assert connects(target(server, address_family="inet", authentications=("publickey",)))
+        assert "HAS CHANGED" in refused(server, host_key_algorithms="ecdsa-*")
+        server.known_hosts.write_text("".join(lines))
+        assert connects(target(server, host_key_algorithms="rsa-sha2-512", identities_only=True))
+        assert "no IPv6 address found for 127.0.0.1" in refused(server, address_family="inet6")
+        assert "no password for" in refused(server, authentications=("password",))
+
+
 # -- logging in -------------------------------------------------------------------------------------------------------
 
 

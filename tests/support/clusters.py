@@ -54,7 +54,8 @@ def _how(draw: st.DrawFn, roles: set[str]) -> dict[str, Any]:
     able = [None, *(["between_graph"] if "ps" in roles else ["multi_worker_mirrored"])]
     able += ["in_graph", "parameter_server"] if roles >= {"ps", "chief", "worker"} else []
     strategy = draw(st.sampled_from(able))
-    by_flags = ["flags", {"flags": {"job_name": "--job", "ps_hosts": "--ps"}}]
+    usual = ["flags"] if strategy or "ps" in roles else []  # which by themselves stand for a program with a ps
+    by_flags = [*usual, {"flags": {"job_name": "--job", "ps_hosts": "--ps"}}]
     wirings = ["tf_config", *(by_flags if strategy not in ("in_graph", "parameter_server") else [])]
     return {"wiring": draw(st.sampled_from(wirings)), **({"strategy": strategy} if strategy else {})}
 

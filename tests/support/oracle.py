@@ -90,15 +90,20 @@ def _encoded(value: Any) -> Any:
 # ansible-inventory
 
 
-def commands(arguments: list[str], actions: list[Action]) -> list[tuple[int, str]]:
-    """Return exit code and output of `ansible-inventory ARGUMENTS ACTION` for every action."""
+def commands(arguments: list[str], actions: list[Action], *, lenient: bool = False) -> list[tuple[int, str]]:
+    """Return exit code and output of `ansible-inventory ARGUMENTS ACTION` for every action.
+
+    As users have it, so `lenient`: a source that it cannot read ends nothing.
+    """
     _warm_up(arguments)
-    answers: list[tuple[int, str]] = _forked(lambda: _commands(arguments, actions))
+    answers: list[tuple[int, str]] = _forked(lambda: _commands(arguments, actions, lenient=lenient))
     return answers
 
 
-def _commands(arguments: list[str], actions: list[Action]) -> list[tuple[int, str]]:
+def _commands(arguments: list[str], actions: list[Action], *, lenient: bool = False) -> list[tuple[int, str]]:
     """Run the command itself for every action; what it read for the first is there for the others."""
+    if lenient:  # in a fork of its own
+        constants.INVENTORY_ANY_UNPARSED_IS_FAILED = False
     read: list[Any] = []
     answers = []
     for action in actions:

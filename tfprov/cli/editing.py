@@ -20,7 +20,7 @@ from tfprov.config.load import load_inventory
 from tfprov.config.settings.resolve import resolve
 from tfprov.config.settings.together import processes_here
 from tfprov.config.sources.reader import place_of
-from tfprov.config.sources.sniffing import Kind, is_blank, kind_of
+from tfprov.config.sources.sniffing import Kind, is_blank, is_foreign, kind_of
 from tfprov.config.text.reading import reading
 from tfprov.config.vault.opening import HEADER, Vault
 from tfprov.config.vault.secrets import discreet
@@ -60,7 +60,10 @@ def files_of(contents: dict[str, bytes], sources: Sequence[str], extra: Sequence
             continue
         if owner_of(name) is None and not _is_source(name, sources):
             continue
-        is_yaml = owner_of(name) is not None or kind_of(name, data) is Kind.YAML
+        stands_alone = owner_of(name) is None
+        is_yaml = not stands_alone or kind_of(name, data) is Kind.YAML
+        if is_yaml and stands_alone and is_foreign(name, data) and name not in map(place_of, sources):
+            continue  # a README in a directory
         if is_yaml and not data.startswith(HEADER.encode()):
             if not is_blank(data):
                 (inventories if owner_of(name) is None else beside).append(read_source(data, name))

@@ -74,5 +74,7 @@ def _print(data: dict[str, Any], *, as_yaml: bool) -> None:
     class Dumper(base):  # type: ignore[misc, valid-type]
         """Writes encrypted values as Ansible does."""
 
-    Dumper.add_representer(Encrypted, lambda dumper, text: dumper.represent_scalar("!vault", str(text), style="|"))
+    Dumper.add_representer(
+        Encrypted, lambda dumper, value: dumper.represent_scalar("!vault", value.ciphertext, style="|")
+    )
     click.echo(yaml.dump(data, Dumper=Dumper, default_flow_style=False, allow_unicode=True), nl=False)

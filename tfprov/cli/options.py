@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfprov.errors import TaskFailed
+from tfprov.errors import Problem, TaskFailed
 from tfprov.paths import INVENTORY
 
 if TYPE_CHECKING:  # what only reads an inventory needs none of the machinery that acts on one
@@ -116,11 +116,16 @@ def _ask(question: str) -> str:
     return answer
 
 
+def warn(problem: Problem) -> None:
+    """Print what is odd about an inventory and ends nothing."""
+    click.echo(problem.as_warning(), err=True)
+
+
 def inventory_of(options: dict[str, Any]) -> "Inventory":
     """Return the inventory that a verb's options describe, with its settings unchecked."""
     from tfprov.config.load import load_inventory  # noqa: PLC0415  see below
 
-    return load_inventory(sources_of(options), options["extra"], vault_of(options))
+    return load_inventory(sources_of(options), options["extra"], vault_of(options), warn)
 
 
 def context_of(options: dict[str, Any], report: "Printer | None" = None, *, everywhere: bool = False) -> "Context":
@@ -135,6 +140,7 @@ def context_of(options: dict[str, Any], report: "Printer | None" = None, *, ever
         accept_new=bool(options.get("accept_new")),
         resume=bool(options.get("resume")),
         everywhere=everywhere,
+        warn=warn,
     )
     context = prepare(sources_of(options), options["extra"], report or Printer(), wishes, vault_of(options))
     click.get_current_context().call_on_close(context.close)

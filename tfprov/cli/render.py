@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfprov.cli.options import source_options, sources_of, vault_of
+from tfprov.cli.options import source_options, sources_of, vault_of, warn
 from tfprov.errors import Usage
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _rendered(
     from tfprov.render.rendering import options_of, render  # noqa: PLC0415
 
     settings = settle(target.name, options_of(target), given)
-    _, roles = load(sources_of(options), options["extra"], vault_of(options))
+    _, roles = load(sources_of(options), options["extra"], vault_of(options), warn)
     codes = pack_all(roles) if settings["code"] == "carried" else {}
     return render(roles, target, given, codes=codes, template_dir=template_dir)
 

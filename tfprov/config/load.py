@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfprov.config.sources.ansible_cfg import read_ansible_cfg
 from tfprov.config.sources.beside import DIRECTORIES, read_beside
 from tfprov.config.sources.building import Builder
 from tfprov.config.sources.extra import extra_vars
 from tfprov.config.sources.reader import Sources, home_of
 from tfprov.config.vault.opening import Vault
-from tfprov.errors import InvalidInput, Problem
+from tfprov.errors import InvalidInput, Problem, Warn, unheard
 from tfprov.model.inventory import Beside, Inventory
 from tfprov.model.node import Mapping
 
@@ -22,30 +23,35 @@ SourceList = Path | Sequence[str]
 """Where an inventory is: one file, or the sources as `-i` gives them, of which later ones win."""
 
 
-def load_inventory(sources: SourceList, extra: Sequence[str] = (), vault: Vault | None = None) -> Inventory:
+def load_inventory(
+    sources: SourceList, extra: Sequence[str] = (), vault: Vault | None = None, warn: Warn = unheard
+) -> Inventory:
     """Read the inventory in `sources`, with the `-e` options in `extra`; InvalidInput carries all problems of both.
 
-    `vault` opens what is encrypted; without one, nothing does.
+    `vault` opens what is encrypted; without one, nothing does. `warn` gets what is odd and ends nothing.
     """
-    inventory, problems = _load(sources, extra, vault)
+    inventory, problems = _load(sources, extra, vault, warn)
     if problems:
         raise InvalidInput(problems)
     return inventory
 
 
 def load(
-    sources: SourceList, extra: Sequence[str] = (), vault: Vault | None = None
+    sources: SourceList, extra: Sequence[str] = (), vault: Vault | None = None, warn: Warn = unheard
 ) -> "tuple[Inventory, tuple[RoleSettings, ...]]":
     """Read the inventory in `sources` and check what it says under `tfprov:`."""
     # Here, because the schema takes a while to import, and whoever only shows an inventory does not check it.
     from tfprov.config.settings.resolve import resolve  # noqa: PLC0415
+    from tfprov.config.settings.roles import beside_roles  # noqa: PLC0415
     from tfprov.config.settings.together import processes_here  # noqa: PLC0415
 
-    inventory, problems = _load(sources, extra, vault)
+    inventory, problems = _load(sources, extra, vault, warn)
+    for problem in () if problems else beside_roles(inventory):
+        warn(problem)
     return inventory, resolve(inventory, problems, [processes_here])
 
 
-def _load(given: SourceList, extra: Sequence[str], vault: Vault | None) -> tuple[Inventory, list[Problem]]:
+def _load(given: SourceList, extra: Sequence[str], vault: Vault | None, warn: Warn) -> tuple[Inventory, list[Problem]]:
     sources, vault = [str(given)] if isinstance(given, Path) else list(given), vault or Vault()
     builder = Builder()
     variables = Mapping()
@@ -53,10 +59,16 @@ def _load(given: SourceList, extra: Sequence[str], vault: Vault | None) -> tuple
         variables = extra_vars(extra, vault)
     except InvalidInput as error:
         builder.problems.extend(error.problems)
-    reader = Sources(builder, vault, alone=len(sources) == 1)
+    configured = read_ansible_cfg(sources)
+    if configured.vault_password_file:
+        vault.use(configured.vault_password_file)
+    reader = Sources(builder, vault, alone=len(sources) == 1, ignore=configured.ignore_extensions)
     for source in sources:
         reader.add(source)
-    return builder.inventory(sources[0], _beside(sources, builder, vault), variables), builder.problems
+    beside = _beside(sources, builder, vault)
+    for problem in (*configured.warnings, *builder.warnings, *vault.warnings):
+        warn(problem)
+    return builder.inventory(sources[0], beside, variables), builder.problems
 
 
 def _beside(sources: Sequence[str], builder: Builder, vault: Vault) -> tuple[Beside, ...]:

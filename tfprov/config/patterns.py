@@ -1,7 +1,8 @@
 """Host patterns, for `--limit` and a play's `hosts:`: Ansible's own language, with Ansible's own answers.
 
-In three things tfprov is stricter, because what runs on too few hosts is found out late: a word that matches nothing is
-an error, not a warning; so is an empty pattern; and `localhost` is no host unless the inventory has it.
+In three things tfprov is stricter, because what runs on too few hosts is found out late: a word that matches neither a
+host nor a group is an error, not a warning; so is an empty pattern; and `localhost` is no host unless the inventory has
+it. A word that matches an empty group selects nothing.
 """
 
 import difflib
@@ -104,12 +105,14 @@ def _read(name: str) -> str:
 
 def _one(inventory: Inventory, word: str) -> list[str]:
     subscript = None if word.startswith("~") else _SUBSCRIPT.match(word)
-    hosts = _named(inventory, subscript[1] if subscript else word)
+    name = subscript[1] if subscript else word
+    groups = _groups(inventory, name)
+    hosts = _named(inventory, name, groups)
     if subscript and hosts:
         return _sliced(hosts, subscript, word)
-    if not hosts and word not in ("all", "ungrouped", *inventory.groups):
+    if not hosts and not groups:
         raise Usage(f"no host or group matches `{shown(word)}`", _nearest(inventory, word))
-    return hosts
+    return hosts  # of an empty group: none
 
 
 def _sliced(hosts: list[str], subscript: re.Match[str], word: str) -> list[str]:
@@ -124,10 +127,14 @@ def _sliced(hosts: list[str], subscript: re.Match[str], word: str) -> list[str]:
     return chosen
 
 
-def _named(inventory: Inventory, word: str) -> list[str]:
-    """Return the hosts in the groups that `word` matches, and those it matches; some twice, as Ansible counts."""
+def _groups(inventory: Inventory, word: str) -> list[str]:
     test = _test(word)
-    groups = [name for name in dict.fromkeys(("all", "ungrouped", *inventory.groups)) if test(name)]
+    return [name for name in dict.fromkeys(("all", "ungrouped", *inventory.groups)) if test(name)]
+
+
+def _named(inventory: Inventory, word: str, groups: list[str]) -> list[str]:
+    """Return the hosts in `groups`, which `word` matches, and those it matches; some twice, as Ansible counts."""
+    test = _test(word)
     found = [host for name in groups for host in _members(inventory, name)]
     if not groups or word[0] == "~" or any(mark in word for mark in ".?*["):
         found += [host for host in inventory.hosts if test(host)]

@@ -14,6 +14,7 @@ from tfprov.engine.prepare import Given, chief_of, target_of
 from tfprov.engine.reach import Reach
 from tfprov.engine.record import Record
 from tfprov.engine.supply import Supplier
+from tfprov.errors import HostError
 from tfprov.paths import cache_home
 from tfprov.planning.data import data_sets
 from tfprov.planning.desired import desired
@@ -24,9 +25,13 @@ def docked(given: Given, reach: Reach) -> Context:
     """Return the context; InvalidInput with all that is wrong, HostError when this machine's own engine does not run."""
     inventory, roles, home, wishes = given.inventory, given.roles, given.home, given.wishes
     found = fleet.machines(reach, os.environ)
-    roles = fleet.addressed(roles, found)
     store = CodeStore(cache_home() / "code")
     supplier = Supplier(found, given.report, os.environ, store)
+    try:
+        roles = fleet.addressed(roles, found)
+    except HostError:
+        _check_without_hosts(given, supplier)
+        raise
     cluster, codes, addresses, source, _ = all_problems(
         lambda: place(roles),
         lambda: pack_all(roles),
@@ -62,6 +67,18 @@ def docked(given: Given, reach: Reach) -> Context:
         resume=wishes.resume,
         record=Record(home),
         ways=reach.present,
+    )
+
+
+def _check_without_hosts(given: Given, supplier: Supplier) -> None:
+    """Raise InvalidInput for what is wrong whatever the hosts say: it comes before that one of them does not answer."""
+    roles = given.roles
+    all_problems(
+        lambda: place(fleet.elsewhere(roles)),
+        lambda: pack_all(roles),
+        lambda: fleet.published(roles),
+        lambda: supplier.source(roles[0]),
+        lambda: check_data(roles),
     )
 
 

@@ -15,6 +15,9 @@ from tfprov.hosts.engine_api import LOCAL, Engine
 from tfprov.hosts.machine import Here, Machine, Remote
 from tfprov.planning.desired import Place
 
+_USUAL_GATEWAY = "172.17.0.1"
+"""Of Docker's bridge, where nobody has configured another."""
+
 
 def machines(found: Reach, environ: Mapping[str, str]) -> dict[str, Machine]:
     """Return the machine of every host; nothing is asked of it yet."""
@@ -59,6 +62,13 @@ def addressed(roles: Sequence[RoleSettings], found: Mapping[str, Machine]) -> tu
     return tuple(result)
 
 
+def elsewhere(roles: Sequence[RoleSettings]) -> tuple[RoleSettings, ...]:
+    """Give the roles of this machine an address as `addressed` does, where its engine cannot be asked for one."""
+    return tuple(
+        replace(role, address=_USUAL_GATEWAY) if role.local and role.values.address is None else role for role in roles
+    )
+
+
 def _gateway(engine: Engine) -> str:
     with engine.errors():
         facts: dict[str, Any] = engine.api.inspect_network("bridge")
@@ -78,11 +88,21 @@ def published(roles: Sequence[RoleSettings]) -> dict[Place, str]:
         try:
             resolved[host] = _resolved(role.address)
         except OSError:
-            fix = "set `bind` to the address that the host has in the cluster's network"
-            problems.append(Problem(role.where, f"no address found for {shown(role.address)}", fix))
+            problems.append(_nameless(role))
     if problems:
         raise InvalidInput(problems)
     return {(role.role, role.host): role.serves_at or resolved[role.host] for role in roles}
+
+
+def _nameless(role: RoleSettings) -> Problem:
+    """Say which of the places that may name an address has one that does not resolve."""
+    what = f"the name {shown(role.address)} has no IPv4 address"
+    if role.values.address is not None:
+        return Problem(role.at("address"), what, "correct `address`, or look at DNS")
+    fix = (
+        "give its address as `ansible_host`" if role.address == role.host else "correct `ansible_host`, or look at DNS"
+    )
+    return Problem(role.where, what, fix)
 
 
 def _resolved(address: str) -> str:

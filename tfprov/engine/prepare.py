@@ -16,7 +16,7 @@ from tfprov.engine.context import DEFAULT_FORKS, Context
 from tfprov.engine.packing import all_problems, check_data, pack_all
 from tfprov.engine.record import Record
 from tfprov.engine.report import Reporter
-from tfprov.errors import InvalidInput, Usage
+from tfprov.errors import InvalidInput, Usage, Warn, unheard
 from tfprov.hosts.process import ProcessRuntime
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
@@ -30,7 +30,8 @@ from tfprov.planning.place import place
 class Wishes:
     """What a command line says about how to work; see the options of the same names.
 
-    `everywhere` is said by verbs that need every host: its connections are begun while other things load.
+    `everywhere` is said by verbs that need every host: its connections are begun while other things load. `warn` prints
+    what is odd about the inventory.
     """
 
     limit: str | None = None
@@ -38,6 +39,7 @@ class Wishes:
     accept_new: bool = False
     resume: bool = False
     everywhere: bool = False
+    warn: Warn = unheard
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def prepare(
 ) -> Context:
     """Return the context for the inventory in `sources`; InvalidInput with all that is wrong in it."""
     wishes = wishes or Wishes()
-    inventory, roles = load(sources, extra, vault)
+    inventory, roles = load(sources, extra, vault, wishes.warn)
     limit = _limit(inventory, wishes.limit)
     home = state_home() / "clusters" / roles[0].values.cluster
     in_docker = roles[0].values.runtime == "docker"

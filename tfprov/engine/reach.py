@@ -79,5 +79,9 @@ def _target(way: Connection, *, accept_new: bool) -> Target:
         ssh_config=way.ssh_config or _USER_CONFIG.expanduser(),
         known_hosts=way.known_hosts,
         accept_new=accept_new or way.accept_new,
+        identities_only=way.identities_only,
+        authentications=way.authentications,
+        host_key_algorithms=way.host_key_algorithms,
+        address_family=way.address_family,
         connect_timeout=way.timeout,
     )

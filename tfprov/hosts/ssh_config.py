@@ -6,6 +6,7 @@ stanzas lead to further gateways.
 
 import getpass
 import glob
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +31,9 @@ _HOPS = 8
 class Hop:
     """One SSH server on the way; the last one is the host itself. `label` names it in messages.
 
-    `known_as` is what known_hosts calls it, without the port. `identities_only`: offer `key_files` and nothing else.
+    `known_as` is what known_hosts calls it, without the port. `identities_only`: offer no key of the agent that is not in a
+    file. `authentications` are the methods to try, in order; empty for the usual ones. `host_key_algorithms` and
+    `address_family` have the form they have in ssh_config.
     """
 
     label: str
@@ -42,6 +45,9 @@ class Hop:
     known_hosts: tuple[Path, ...]
     identities_only: bool = False
     proxy_command: str | None = None
+    authentications: tuple[str, ...] = ()
+    host_key_algorithms: str | None = None
+    address_family: str = "any"
 
     @property
     def endpoint(self) -> str:
@@ -88,12 +94,24 @@ class _Router:
         ours = {
             "Port": port,
             "User": user,
-            "ProxyJump": self.target.proxy_jump if last else None,
-            "ProxyCommand": self.target.proxy_command if last else None,
+            **(self._for_the_host() if last else {}),
         }
         lines = [f"{key} {value}" for key, value in ours.items() if value is not None]
         config = paramiko.SSHConfig.from_text("\n".join(["Host *", *lines, "Host *", *self.lines]))
         return dict(config.lookup(name))
+
+    def _for_the_host(self) -> dict[str, Any]:
+        """Return what ssh does not pass on to gateways."""
+        target = self.target
+        only = None if target.identities_only is None else "yes" if target.identities_only else "no"
+        return {
+            "ProxyJump": target.proxy_jump,
+            "ProxyCommand": target.proxy_command,
+            "IdentitiesOnly": only,
+            "PreferredAuthentications": ",".join(target.authentications) or None,
+            "HostKeyAlgorithms": target.host_key_algorithms,
+            "AddressFamily": target.address_family,
+        }
 
     def _hop(self, name: str, found: dict[str, Any], *, last: bool) -> Hop:
         own_files = self.target.key_files if last else ()
@@ -106,8 +124,11 @@ class _Router:
             known_as=found.get("hostkeyalias") or found["hostname"],
             key_files=tuple(dict.fromkeys(files)),
             known_hosts=self.target.known_hosts or _known_hosts(found),
-            identities_only=str(found.get("identitiesonly")).lower() == "yes",
+            identities_only=str(found.get("identitiesonly")).lower() in ("yes", "true"),
             proxy_command=None if found.get("proxyjump", "none").lower() != "none" else found.get("proxycommand"),
+            authentications=tuple(filter(None, re.split(r"[\s,]+", found.get("preferredauthentications", "").lower()))),
+            host_key_algorithms=found.get("hostkeyalgorithms"),
+            address_family=str(found.get("addressfamily", "any")).lower(),
         )
 
 

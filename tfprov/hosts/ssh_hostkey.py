@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
 import paramiko
 
-from tfprov.errors import Unreachable
+from tfprov.errors import Unreachable, shown
 from tfprov.hosts.known_hosts import Entry, Verdict, fingerprint, judge, kinds, listed, read, record
 from tfprov.hosts.ssh_config import SSH_PORT, Hop
 
@@ -91,6 +92,25 @@ def comparison(kind: str) -> str:
     # `ssh-ed25519` is `ed25519` in the names of sshd's files.
     short = "ecdsa" if kind.startswith("ecdsa") else kind.removeprefix("ssh-")
     return f"compare it with `ssh-keygen -lf /etc/ssh/ssh_host_{short}_key.pub` on the host"
+
+
+def key_types(hop: Hop, known: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:
+    """Return the host key algorithms to ask for: HostKeyAlgorithms as it stands, else `offered`, known ones first."""
+    asked = hop.host_key_algorithms
+    if not asked:
+        return known_first(known, offered)
+    patterns = asked.lstrip("+-^").split(",")
+    named = [name for pattern in patterns for name in offered if fnmatchcase(name, pattern)]
+    if asked[0] == "+":  # what else there is, paramiko does not speak
+        return known_first(known, offered)
+    if asked[0] == "-":
+        named = list(known_first(known, [name for name in offered if name not in named]))
+    elif asked[0] == "^":
+        named += known_first(known, offered)
+    if not named:
+        what = f"HostKeyAlgorithms={shown(asked)} leaves none that tfprov speaks"
+        raise Unreachable(hop.label, what, f"it speaks {', '.join(offered)}")
+    return tuple(dict.fromkeys(named))
 
 
 def known_first(known: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from tfprov.hosts.forward import ReverseForwards
 from tfprov.hosts.slots import Slots
 from tfprov.hosts.ssh_auth import Login
 from tfprov.hosts.ssh_config import Hop, route
-from tfprov.hosts.ssh_hostkey import HostKeys, known_first
+from tfprov.hosts.ssh_dial import dial
+from tfprov.hosts.ssh_hostkey import HostKeys, key_types
 from tfprov.hosts.ssh_packets import Packets
 from tfprov.hosts.ssh_proxy import ProxySocket
 from tfprov.hosts.ssh_pulse import Heard, Pulse
@@ -119,8 +120,8 @@ class Link:
         try:
             for hop in route(self.target):
                 gateway = connections[-1] if connections else None
-                connections.append(self._connection(hop, gateway))
                 with connecting(hop.label, hop.where, self.target.connect_timeout):
+                    connections.append(self._connection(hop, gateway))
                     connections[-1].open()
         except TfprovError:
             _close(connections)
@@ -133,10 +134,12 @@ class Link:
         limit = self.target.connect_timeout
         how: dict[str, Any] = dict.fromkeys(("timeout", "banner_timeout", "auth_timeout", "channel_timeout"), limit)
         how["auth_strategy"] = Login(hop, self.target.password)
-        how["transport_factory"] = lambda sock, **options: self._transport(sock, keys, limit, options)
+        how["transport_factory"] = lambda sock, **options: self._transport(sock, keys, options)
         config = Config(lazy=True, ssh_config=paramiko.SSHConfig())
         if hop.proxy_command and gateway is None:
             how["sock"] = ProxySocket(hop.proxy_command)
+        elif gateway is None and (made := dial(hop, limit)) is not None:
+            how["sock"] = made
         connection = Connection(
             hop.address,
             user=hop.user,
@@ -149,12 +152,13 @@ class Link:
         connection.client.set_missing_host_key_policy(keys)
         return connection
 
-    def _transport(self, sock: Any, keys: HostKeys, limit: float, options: dict[str, Any]) -> Any:
+    def _transport(self, sock: Any, keys: HostKeys, options: dict[str, Any]) -> Any:
         transport = paramiko.Transport(cast(Any, Heard(sock)), packetizer_class=Packets, **options)
+        limit = self.target.connect_timeout
         transport.handshake_timeout = 2 * limit  # its end looks like the other side's: start_client's limit comes first
         security = transport.get_security_options()
         security.ciphers = _CIPHERS
-        security.key_types = known_first(keys.known, security.key_types)
+        security.key_types = key_types(keys.hop, keys.known, security.key_types)
         return transport
 
 

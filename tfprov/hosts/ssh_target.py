@@ -15,10 +15,11 @@ KEEPALIVE_SILENCE = 20.0
 class Target:
     """The way to one host. What is None or empty here is taken from ssh_config(5), and then from SSH's own defaults.
 
-    `name` is the host's name in the inventory, `address` its `ansible_host`. `proxy_jump` and `proxy_command` have the form
-    they have in ssh_config. `known_hosts` replaces the files of ssh_config; with `accept_new`, the key of a host that
-    no file knows is recorded in the first of them. Times are in seconds; `command_timeout` is for one command,
-    `retry_pauses` lie between attempts to connect, and `keepalive_*` end a connection on which the host is silent.
+    `name` is the host's name in the inventory, `address` its `ansible_host`. `proxy_jump`, `proxy_command`, and
+    `identities_only` to `address_family` have the form they have in ssh_config, and are for the host itself. `known_hosts`
+    replaces the files of ssh_config; with `accept_new`, the key of a host that no file knows is recorded in the first of
+    them. Times are in seconds; `command_timeout` is for one command, `retry_pauses` lie between attempts to connect, and
+    `keepalive_*` end a connection on which the host is silent.
     """
 
     name: str
@@ -33,6 +34,10 @@ class Target:
     ssh_config: Path | None = None
     known_hosts: tuple[Path, ...] = ()
     accept_new: bool = False
+    identities_only: bool | None = None
+    authentications: tuple[str, ...] = ()
+    host_key_algorithms: str | None = None
+    address_family: str | None = None
     connect_timeout: float = 10.0
     command_timeout: float = 60.0
     retry_pauses: tuple[float, ...] = RETRY_PAUSES

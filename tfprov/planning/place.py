@@ -71,8 +71,11 @@ def _away_from_chief(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     )
     for role in roles:
         if role.role in ("evaluator", "tensorboard") and chief is not None and role.host != chief.host:
-            what = f"{role.role} is on {role.host}, but reads the files of the chief on {chief.host}"
-            yield Problem(role.group, what, f"put {chief.host} into the group `{role.role}`")
+            what = (
+                f"the {role.role} is on {role.host}, and cannot read the chief's checkpoints, which are on {chief.host}"
+            )
+            fix = f"put {chief.host} into the group `{role.role}` instead: hosts do not share a checkpoint directory"
+            yield Problem(role.group, what, fix)
 
 
 class _Ports:

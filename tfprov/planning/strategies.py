@@ -30,9 +30,8 @@ def against_strategy(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
             if name not in found:
                 what = f"`strategy: {strategy}` needs a {name}"
                 yield Problem(at, what, f"put a host into the group `{name}`")
-    elif strategy == "between_graph" and "strategy" in roles[0].node and count > 1 and "ps" not in found:
-        what = f"`strategy: between_graph` with {count} tasks that train needs a ps for their variables"
-        yield Problem(at, what, "put a host into the group `ps`, or choose another strategy")
+    elif strategy == "between_graph" and count > 1 and "ps" not in found and _is_meant(roles[0]):
+        yield _without_ps(roles[0], trainers, count)
     elif strategy in ("multi_worker_mirrored", "single") and "ps" in found:
         what = f"`strategy: {strategy}` has no ps: variables are where the training is"
         yield Problem(found["ps"].group, what, "remove the group `ps`, or choose another strategy")
@@ -40,6 +39,19 @@ def against_strategy(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
         last = trainers[-1]
         at = last.at("tasks_per_host") if len(trainers) == 1 else last.group
         yield Problem(at, f"`strategy: single` trains in one task, not in {count}", "keep one host with one task")
+
+
+def _is_meant(role: RoleSettings) -> bool:
+    """Whether the program trains between graphs: with a wiring of its own alone, it may be one that needs no ps."""
+    return "strategy" in role.node or role.values.wiring == "flags"
+
+
+def _without_ps(role: RoleSettings, trainers: Sequence[RoleSettings], count: int) -> Problem:
+    stated = "strategy" in role.node
+    strategy = "`strategy: between_graph`" if stated else "the default `strategy: between_graph`"
+    what = f"{strategy} with {count} tasks that train needs a ps for their variables"
+    fix = "put a host into the group `ps`, or set another `strategy:`, such as `multi_worker_mirrored`"
+    return Problem(role.at("strategy") if stated else trainers[-1].group, what, fix)
 
 
 def idle_gpus(roles: Sequence[RoleSettings]) -> Iterator[Problem]:

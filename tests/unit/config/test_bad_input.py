@@ -8,6 +8,8 @@ import pytest
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.door import Told, tell
 from tfprov.config.load import load
+from tfprov.config.sources.groups import SETTINGS
+from tfprov.model.settings import Settings
 from tfprov.planning.place import place
 
 GOOD = """\
@@ -204,3 +206,7 @@ def test_an_import_that_is_no_path_is_told(there: Path, capsys: pytest.CaptureFi
     (there / "loop.yml").symlink_to("loop.yml")
     (there / "book.yml").write_text("- import_playbook: loop.yml\n")
     assert tell(capsys, "play", "./book.yml").code == 2
+
+
+def test_what_the_reader_of_groups_takes_for_a_setting_is_one() -> None:
+    assert set(SETTINGS) <= set(Settings.model_fields)

@@ -8,7 +8,7 @@ import pytest
 
 from tfprov.engine.prepare import Wishes, prepare
 from tfprov.engine.report import Quiet
-from tfprov.errors import InvalidInput
+from tfprov.errors import HostError, InvalidInput
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +75,52 @@ def test_no_host_is_bothered_for_a_cluster_that_cannot_be(server: socket.socket)
         prepare(inventory(server, tasks_per_host="70000", port="2222"), (), Quiet(), Wishes(everywhere=True))
     own = knocked(server)
     assert first(server) == own
+
+
+BEFORE_THE_ENGINE = {
+    "a build directory that is not there": (
+        "image: {build: ./nowhere}", "localhost: ",
+        r"^inventory.yml:1:\d+: error: `image.build`: nowhere does not exist; give the directory that holds the Docker",
+    ),
+    "code that is not there": (
+        "image: {name: 'x:1'}, code: ./nowhere", "localhost: ", r": error: `code`: nowhere does not exist; ",
+    ),
+    "a cluster that cannot be": (
+        "image: {name: 'x:1'}, tasks_per_host: 2", "localhost: ", r" with 2 tasks that train needs a ps ",
+    ),
+    "a host's name that does not resolve": (
+        "image: {name: 'x:1'}, strategy: multi_worker_mirrored", "localhost: , n1.invalid: ",
+        r"^inventory.yml:2:31: error: the name n1.invalid has no IPv4 address; give its address as `ansible_host`$",
+    ),
+    "an address that does not resolve": (
+        "image: {name: 'x:1'}, strategy: multi_worker_mirrored", "localhost: , n1: {ansible_host: x.invalid}",
+        r"^inventory.yml:2:50: error: the name x.invalid has no IPv4 address; correct `ansible_host`, or look at DNS$",
+    ),
+    "an address of tfprov's own that does not resolve": (
+        "image: {name: 'x:1'}", "n1: {tfprov: {address: x.invalid}}",
+        r"^inventory.yml:2:32: error: the name x.invalid has no IPv4 address; correct `address`, or look at DNS$",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "hosts", "words"), BEFORE_THE_ENGINE.values(), ids=BEFORE_THE_ENGINE)
+def test_what_is_wrong_without_a_host_is_told_though_the_engine_does_not_run(
+    settings: str, hosts: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    Path("inventory.yml").write_text(
+        f"all: {{vars: {{tfprov: {{cluster: lab, command: [python, x.py], {settings}}}}}}}\n"
+        f"worker: {{hosts: {{{hosts}}}}}\n"
+    )
+    with pytest.raises(InvalidInput, match=words):
+        prepare(Path("inventory.yml"), (), Quiet(), Wishes())
+
+
+def test_an_engine_that_does_not_run_is_told_where_nothing_else_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    Path("inventory.yml").write_text(
+        "all: {vars: {tfprov: {cluster: lab, command: [python, x.py], image: {name: 'x:1'}}}}\n"
+        "worker: {hosts: {localhost: }}\n"
+    )
+    with pytest.raises(HostError, match=r"^localhost: its Docker engine does not run"):
+        prepare(Path("inventory.yml"), (), Quiet(), Wishes())

@@ -31,6 +31,9 @@ class Server:
     def auth_password(self, user: str, password: str, fallback: bool) -> Sequence[str]:
         return self._answer(password)
 
+    def auth_interactive(self, user: str, handler: Any) -> Sequence[str]:
+        return self._answer(handler("", "", [("Password: ", False)]))
+
     def _answer(self, offer: Any) -> Sequence[str]:
         self.offered.append(offer)
         answer = self.answers.pop(0)
@@ -46,8 +49,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def login(*keys: Path, password: str | None = None) -> Login:
-    return Login(Hop("h1", "10.0.0.1", 22, "trainer", "10.0.0.1", keys, (Path("/known"),)), password)
+def login(*keys: Path, password: str | None = None, **options: Any) -> Login:
+    return Login(Hop("h1", "10.0.0.1", 22, "trainer", "10.0.0.1", keys, (Path("/known"),), **options), password)
 
 
 def refusal(attempt: Login, server: Server) -> str:
@@ -72,6 +75,38 @@ def test_keys_are_offered_in_order_each_once_and_the_password_last(keys: list[Pa
     attempt.authenticate(server)
     assert server.offered[-1] == "secret"
     assert attempt.tried == [str(keys[0]), str(keys[1]), "the password"]
+
+
+METHODS = {
+    "publickey": ["KEY"],
+    "password": ["the password"],
+    "password,publickey": ["the password", "KEY"],
+    "gssapi-with-mic,keyboard-interactive,publickey": ["the password (keyboard-interactive)", "KEY"],
+    "hostbased": [],
+}
+
+
+@pytest.mark.parametrize(("methods", "tried"), METHODS.items())
+def test_only_the_preferred_methods_are_tried_and_in_their_order(
+    keys: list[Path], methods: str, tried: list[str]
+) -> None:
+    attempt = login(keys[0], password="secret", authentications=tuple(methods.split(",")))
+    refusal(attempt, Server(*[paramiko.AuthenticationException("no")] * 3))
+    assert attempt.tried == [label.replace("KEY", str(keys[0])) for label in tried]
+
+
+def test_a_method_that_the_server_does_not_accept_is_no_reason_to_leave_the_others_out(keys: list[Path]) -> None:
+    only = paramiko.BadAuthenticationType("", ["password"])
+    attempt = login(keys[0], keys[1], password="secret")
+    attempt.authenticate(Server(only, []))
+    assert attempt.tried == [str(keys[0]), "the password"]
+    interactive = login(keys[0], password="secret")
+    interactive.authenticate(Server(paramiko.BadAuthenticationType("", ["keyboard-interactive"]), []))
+    assert interactive.tried == [str(keys[0]), "the password"]
+
+
+def test_a_password_that_is_asked_for_and_not_there_is_told() -> None:
+    assert refusal(login(authentications=("password",)), Server()).startswith("h1: no password for trainer@10.0.0.1:22")
 
 
 def test_the_usual_keys_only_where_none_is_named(home: Path, keys: list[Path]) -> None:

@@ -247,6 +247,7 @@ def test_what_becomes_of_a_restart_policy(said: str, restart: str | None) -> Non
     assert not any("restart" in note for note in told)
 
 
+OF_A_PS = "image: x, command: python x.py --job_name=ps --task_index=0 --worker_hosts=w0:1 --ps_hosts=p:1"
 SERVICE = "image: x, command: python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1"
 
 
@@ -499,7 +500,7 @@ SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
             ["f.yml:1:124: this image is not carried over: all tasks of a cluster have one"],
         ),
         (
-            f"services: {{w0: {{{SERVICE}}}, worker: {{image: x, command: a}}}}",
+            f"services: {{w0: {{{SERVICE}}}, worker: {{image: x, command: a}}, p: {{{OF_A_PS}}}}}",
             ["f.yml:1:131: worker/0 has another `command` than the first worker, whose own counts for all"],
         ),
     ],

@@ -246,11 +246,11 @@ def complaints(text: str) -> list[str]:
 
 TOLD: dict[str, tuple[str, str]] = {
     "the loopback address on several hosts": (
-        "worker: {hosts: {h1: {ansible_host: 127.0.0.1}, h2: }}",
+        "worker: {hosts: {h1: {ansible_host: 127.0.0.1}, h2: }}\nps: {hosts: {h2: }}",
         "2:37: error: the other hosts cannot reach h1 at 127.0.0.1",
     ),
     "localhost by name on several hosts": (
-        "worker: {hosts: {h1: {tfprov: {address: localhost}}, h2: }}",
+        "worker: {hosts: {h1: {tfprov: {address: localhost}}, h2: }}\nps: {hosts: {h2: }}",
         "2:32: error: the other hosts cannot reach h1 at localhost",
     ),
     "an address that is all addresses": (
@@ -262,7 +262,7 @@ TOLD: dict[str, tuple[str, str]] = {
         "2:41: error: `port` must be at least 1, not 0",
     ),
     "ports above the last": (
-        "worker: {hosts: {h1: }, vars: {tfprov: {port: 65535, tasks_per_host: 2}}}",
+        "worker: {hosts: {h1: }, vars: {tfprov: {port: 65535, tasks_per_host: 2}}}\nps: {hosts: {h2: }}",
         "2:41: error: h1 has more worker tasks than ports above `port`",
     ),
     "a port in an address": (
@@ -274,7 +274,7 @@ TOLD: dict[str, tuple[str, str]] = {
         "2:67: error: h2 has the address and the SSH port of h1 (10.0.0.1:22)",
     ),
     "two chiefs": (
-        "chief: {hosts: {h1: , h2: }}",
+        "chief: {hosts: {h1: , h2: }}\nps: {hosts: {h1: }}",
         "2:1: error: more than one chief task",
     ),
     "a ps that nobody uses": (
@@ -283,7 +283,7 @@ TOLD: dict[str, tuple[str, str]] = {
     ),
     "an evaluator without the chief's files": (
         "worker: {hosts: {h1: }}\nevaluator: {hosts: {h2: }}",
-        "3:1: error: evaluator is on h2, but reads the files of the chief on h1",
+        "3:1: error: the evaluator is on h2, and cannot read the chief's checkpoints, which are on h1",
     ),
     "tasks that are told otherwise": (
         "worker: {hosts: {h1: , h2: {tfprov: {wiring: tf_config}}}}",

@@ -393,7 +393,7 @@ def test_on_slurm_only_those_who_compute_see_the_gpus() -> None:
 
 
 def test_a_tensorboard_alone_needs_nobody_to_end_it() -> None:
-    workers = inventory().replace("ps: {hosts: {h1: {ansible_host: 10.0.0.1}}}\n", "")
+    workers = inventory("wiring: tf_config").replace("ps: {hosts: {h1: {ansible_host: 10.0.0.1}}}\n", "")
     ends = [
         bool(of_kind(objects_of(text, "kubernetes", "kind=Job", "claim=c"), "Role"))
         for text in (workers, workers + BOARD, inventory(), inventory(more=BOARD))

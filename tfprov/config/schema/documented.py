@@ -35,7 +35,8 @@ _KEY = "The private key to log in with. Ansible's relative paths count from wher
 _PASSWORD = "The password to log in with, over SSH; no message, label or log repeats it. Better a key, or a vault."  # noqa: S105
 _TIMEOUT = "How many seconds a connection may take to come about, 1 to 3600."
 _MORE = (
-    "How SSH connects: `-J`, `-o ProxyCommand`, `-i`, `-F`, `-p`, `-o StrictHostKeyChecking=accept-new`, and others."
+    "How SSH connects: `-J`, `-o ProxyCommand`, `-i`, `-F`, `-p`, `-4`, `-6`, `-o StrictHostKeyChecking=accept-new`, "
+    "`IdentitiesOnly`, `PreferredAuthentications`, `HostKeyAlgorithms`, and others."
 )
 
 VARIABLES = {

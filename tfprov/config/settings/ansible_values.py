@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,10 @@ def password(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         kind = next((word for types, word in _TYPES.items() if isinstance(value, types)), "date")
         form = "an empty text" if value == "" else "nothing" if value is None else f"a {kind}"
-        raise Wrong(f"`{name}` must be text, not {form}", "quote it")
+        is_single = isinstance(value, bool | int | float | date)
+        raise Wrong(
+            f"`{name}` must be text, not {form}", "quote it" if is_single else "write the password, or remove it"
+        )
     if any(mark in value for mark in "\0\r\n"):
         raise Wrong(f"`{name}` must be one line", "remove the line break")
     return value

@@ -53,8 +53,8 @@ class Connection:
 
     `key_files` come before the keys that SSH would try by itself. `known_hosts` replace its own files, and with
     `accept_new` the first of them remembers a host that none knows. `proxy_jump` and `proxy_command` have the form they
-    have in ssh_config(5), and `ssh_config` is such a file, None for the user's own. With `become`, what is run there is
-    run as root. `timeout` is for connecting, in seconds.
+    have in ssh_config(5), as have the last four, and `ssh_config` is such a file, None for the user's own. With `become`,
+    what is run there is run as root. `timeout` is for connecting, in seconds.
     """
 
     host: str
@@ -72,6 +72,10 @@ class Connection:
     ssh_config: Path | None = None
     known_hosts: tuple[Path, ...] = ()
     accept_new: bool = False
+    identities_only: bool | None = None
+    authentications: tuple[str, ...] = ()
+    host_key_algorithms: str | None = None
+    address_family: str | None = None
 
 
 def connection_of(inventory: Inventory, host: str) -> Connection:
@@ -113,6 +117,10 @@ def connection(inventory: Inventory, host: str, nodes: Mapping, context: Variabl
         ssh_config=args.ssh_config,
         known_hosts=args.known_hosts,
         accept_new=args.accept_new or False,
+        identities_only=args.identities_only,
+        authentications=args.authentications,
+        host_key_algorithms=args.host_key_algorithms,
+        address_family=args.address_family,
     )
 
 

@@ -116,7 +116,7 @@ def _one(
         raise InvalidInput(faults.problems)
     written = meant_for(inventory, host, role, written)
     found = sharing.checked(role, written, context, partial(_checked, role, written, context, whole=whole))
-    faults.problems.extend(found.problems)
+    faults.problems.extend(_misplaced(nodes, problem) for problem in found.problems)
     values = found.values
     address = (values.address if values else None) or ("127.0.0.1" if way.local else way.address)
     told = values is not None and (values.address or way.local)  # in plain, by a setting of its own
@@ -124,10 +124,20 @@ def _one(
         what = "`ansible_host` is secret, and all tasks are told it on their command lines"
         faults.add(way.at, what, "set `address` under `tfprov:`, or write it in plain")
     elif values is not None and (reason := wrong_address(address)):
-        faults.add(way.at, f"the address of {shown(host)} {reason}", "set `address` under `tfprov:`")
+        fix = "set `address` under `tfprov:`" if address.isascii() else "give its address as `ansible_host`"
+        faults.add(way.at, f"the address of {shown(host)} {reason}", fix)
     if values is None or faults.problems:
         raise InvalidInput(faults.problems)
     return RoleSettings(role, host, values, found.rendered, context, address, way, inventory.groups[role].at)
+
+
+def _misplaced(nodes: Mapping, problem: Problem) -> Problem:
+    """Return a complaint about a missing setting at the variable of the same name, where there is one beside `tfprov:`."""
+    name = re.match(r"`(\w+)` is missing (?:under|for)", problem.what)
+    if name is None or name[1] not in nodes.entries:
+        return problem
+    what = f"`{name[1]}` stands beside `{NAMESPACE}:`, where it is a variable and no setting"
+    return Problem(nodes.key_at(name[1]), what, f"put it under `{NAMESPACE}:`")
 
 
 def _checked(role: str, written: Mapping, context: Variables, *, whole: bool) -> Checked:

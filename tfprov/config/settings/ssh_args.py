@@ -15,6 +15,8 @@ _KEYWORDS = {"J": "ProxyJump", "i": "IdentityFile", "p": "Port", "l": "User", "F
 """Letters that are short for an option of ssh_config(5); there is none for the file itself."""
 _WITH_VALUE = "BbcDEeFIiJLlmOoPpQRSWw"
 """Letters of `ssh` that are followed by a value."""
+_FAMILIES = {"4": "inet", "6": "inet6"}
+"""Letters that stand for a family of addresses."""
 _WITHOUT_MEANING = "CqvxTaA"
 """Letters that change nothing here: compression, messages, and what is not forwarded anyway."""
 _IGNORED = (
@@ -50,6 +52,10 @@ class SshArgs:
     known_hosts: tuple[Path, ...] = ()
     accept_new: bool | None = None
     timeout: float | None = None
+    identities_only: bool | None = None
+    authentications: tuple[str, ...] = ()
+    host_key_algorithms: str | None = None
+    address_family: str | None = None
     refused: list[Refused] = field(default_factory=list)
 
     def add(self, text: str) -> None:
@@ -71,7 +77,10 @@ class SshArgs:
             if not word.startswith("-") or word in ("-", "--"):
                 self.refused.append(Refused("holds a word that belongs to no option", "quote what has blanks in it"))
                 continue
-            letters = word[1:].lstrip(_WITHOUT_MEANING)
+            letters = word[1:]
+            while letters and letters[0] in (*_WITHOUT_MEANING, *_FAMILIES):
+                self.address_family = _FAMILIES.get(letters[0], self.address_family)  # as ssh: the last one counts
+                letters = letters[1:]
             if not letters:
                 continue
             letter, value = letters[0], letters[1:]
@@ -156,6 +165,34 @@ def _timeout(args: SshArgs, value: str) -> None:
     args.timeout = args.timeout or float(value)
 
 
+def _identities_only(args: SshArgs, value: str) -> None:
+    if value.lower() not in ("yes", "no", "true", "false"):
+        raise Refused(f"has IdentitiesOnly={shown(value)}", "use `yes` or `no`")
+    only = value.lower() in ("yes", "true")
+    args.identities_only = only if args.identities_only is None else args.identities_only
+
+
+def _authentications(args: SshArgs, value: str) -> None:
+    methods = tuple(word.strip().lower() for word in value.split(","))
+    if not any(method in _METHODS for method in methods):
+        what = f"has PreferredAuthentications={shown(value)}, of which tfprov knows none"
+        raise Refused(what, f"name one of {', '.join(_METHODS)}")
+    args.authentications = args.authentications or methods
+
+
+def _host_key_algorithms(args: SshArgs, value: str) -> None:
+    if not re.fullmatch(r"[+^-]?[\w@.*?-]+(,[\w@.*?-]+)*", value, re.ASCII):
+        raise Refused(f"has HostKeyAlgorithms={shown(value)}", "for example `HostKeyAlgorithms=ssh-ed25519`")
+    args.host_key_algorithms = args.host_key_algorithms or value
+
+
+def _address_family(args: SshArgs, value: str) -> None:
+    if value.lower() not in ("any", "inet", "inet6"):
+        raise Refused(f"has AddressFamily={shown(value)}", "use `inet`, `inet6` or `any`")
+    args.address_family = args.address_family or value.lower()
+
+
+_METHODS = ("publickey", "password", "keyboard-interactive")
 _SETTERS: dict[str, Callable[[SshArgs, str], None]] = {
     "port": _port,
     "user": _user,
@@ -166,6 +203,10 @@ _SETTERS: dict[str, Callable[[SshArgs, str], None]] = {
     "userknownhostsfile": _known_hosts,
     "stricthostkeychecking": _strictness,
     "connecttimeout": _timeout,
+    "identitiesonly": _identities_only,
+    "preferredauthentications": _authentications,
+    "hostkeyalgorithms": _host_key_algorithms,
+    "addressfamily": _address_family,
 }
 
 

@@ -1,6 +1,7 @@
 """Hosts and groups as the sources of an inventory state them, one after the other, and the Inventory they make."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from tfprov.config.sources.hierarchy import MAX_LEVELS, depths, ordered
 from tfprov.config.sources.names import without_port, wrong_name
@@ -29,10 +30,11 @@ class _Group:
 
 
 class Builder:
-    """Takes up what the sources state; `problems` are those found on the way."""
+    """Takes up what the sources state; `problems` are those of the files, `warnings` what is passed over."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
         self.groups = {name: _Group(NOWHERE) for name in ALWAYS}
         self.groups["all"].children["ungrouped"] = NOWHERE
         self._hosts: dict[str, tuple[Position, Mapping]] = {}
@@ -40,6 +42,23 @@ class Builder:
     def report(self, at: Position, what: str, fix: str) -> None:
         """Note a problem."""
         self.problems.append(Problem(at, what, fix))
+
+    def warn(self, at: Position, what: str, fix: str) -> None:
+        """Note what ends nothing."""
+        self.warnings.append(Problem(at, what, fix))
+
+    def attempt(self, read: Callable[[], None]) -> list[Problem]:
+        """Take up what `read` adds, unless it has problems: then nothing of it is left, and they are returned."""
+        groups = {
+            name: replace(one, hosts={**one.hosts}, children={**one.children}) for name, one in self.groups.items()
+        }
+        hosts, known = {**self._hosts}, len(self.problems)
+        read()
+        problems = self.problems[known:]
+        if problems:
+            self.groups, self._hosts = groups, hosts
+            del self.problems[known:]
+        return sorted(problems)
 
     def begin(self, at: Position) -> None:
         """Begin with a source; `at` is where the groups stand that no source states."""
@@ -172,7 +191,12 @@ def _over(lower: Mapping, higher: Mapping) -> Mapping:
 def _with_port(port: int, key: Scalar, variables: Mapping) -> Mapping:
     """Return `variables` over the port in a name: it counts where the host is named first and they say no other."""
     name = "ansible_port"
-    return _over(Mapping({name: Scalar(port, key.at, str(port), quoted=True)}, key.at, {name: key}), variables)
+    return _over(
+        Mapping(
+            {name: Scalar(port, key.at, str(port), quoted=True)}, key.at, {name: replace(key, data=name, text=name)}
+        ),
+        variables,
+    )
 
 
 def _placed(hosts: dict[str, tuple[Position, Mapping]], groups: dict[str, Group]) -> dict[str, Host]:

@@ -9,6 +9,8 @@ from tfprov.model.node import Items, Mapping, Node, Scalar
 
 _SECTIONS = ("hosts", "children", "vars")
 _META = "_meta"
+SETTINGS = ("cluster", "command", "strategy", "wiring", "code", "port", "runtime")
+"""Settings of tfprov that are single values or lists, and so no groups where they stand too far out."""
 
 
 def read_groups(document: Node, path: str) -> Inventory:
@@ -32,6 +34,18 @@ def add_document(builder: Builder, document: Node) -> None:
     _Reader(builder).top(document)
 
 
+def has_groups(document: Node) -> bool:
+    """Whether `document` could be an inventory, be it one with mistakes: a list is none, nor a file of single values."""
+    if not isinstance(document, Mapping):
+        return False
+    known = {NAMESPACE, "plugin", "all", *_SECTIONS, *ROLES}.intersection(document.entries)
+    return bool(known) or any(map(_may_be_group, document.entries.values()))
+
+
+def _may_be_group(body: Node) -> bool:
+    return isinstance(body, Mapping) or (isinstance(body, Scalar) and body.data is None)
+
+
 class _Reader:
     def __init__(self, builder: Builder) -> None:
         self.builder, self.report = builder, builder.report
@@ -46,6 +60,9 @@ class _Reader:
         for name, body in document.entries.items():
             if name == NAMESPACE or (name in _SECTIONS and name not in ROLES):
                 self.report(document.key_at(name), f"`{name}` stands beside the groups", _PLACES[name])
+            elif name in SETTINGS and not _may_be_group(body):
+                fix = f"put it under `all:`, `vars:`, `{NAMESPACE}:`"
+                self.report(document.key_at(name), f"`{name}` stands beside the groups", fix)
             else:
                 self.group(document.keys[name], body)
 
@@ -115,17 +132,24 @@ def _other_kind(document: Mapping) -> tuple[Position, str, str] | None:
     """Say what else `document` is, when it is no inventory."""
     plugin = document.get("plugin")
     if isinstance(plugin, Scalar) and isinstance(plugin.data, str):
-        fix = "give what `ansible-inventory -i FILE --list --yaml` prints, or a script that asks Ansible"
-        return plugin.at, f"settings of the inventory plugin `{shown(plugin.text)}`, which tfprov does not run", fix
+        return plugin.at, *of_a_plugin(plugin.text)
     if _META in document.entries:
         fix = "make a script of it that prints this, or write it as `ansible-inventory -i SCRIPT --list --yaml` does"
         return document.key_at(_META), f"`{_META}` is for what an inventory script prints, not for a file", fix
     return None
 
 
+def of_a_plugin(name: str) -> tuple[str, str]:
+    """Say what a file is that configures an inventory plugin, and what to do instead."""
+    fix = "give what `ansible-inventory -i FILE --list --yaml` prints, or a script that asks Ansible"
+    return f"settings of the inventory plugin `{shown(name)}`, which tfprov does not run", fix
+
+
 def _meant(section: str) -> str:
     if section in ROLES:
         return "put it under `children:`"
+    if section in SETTINGS:
+        return f"put it under `vars:`, `{NAMESPACE}:`"
     if section == NAMESPACE or section.startswith("ansible_"):
         return "put it under `vars:`"
     close = difflib.get_close_matches(section, _SECTIONS, n=1)

@@ -6,6 +6,7 @@ never shown decrypted.
 
 import json
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import date
 from enum import Enum, auto
 from typing import Any
@@ -36,10 +37,11 @@ class Form(Enum):
     TEXT = auto()
 
 
-class Encrypted(str):
-    """An encrypted value, which YAML shows with Ansible's tag."""
+@dataclass(frozen=True, slots=True)
+class Encrypted:
+    """An encrypted value, which YAML shows with Ansible's tag. It is no text to PyYAML, and so has aliases."""
 
-    __slots__ = ()
+    ciphertext: str
 
 
 class Listing:
@@ -64,13 +66,17 @@ class Listing:
         # The values of groups are the same objects for all their hosts, which YAML shows by aliases; a host's are its own.
         own = {id(value) for value in one.vars.entries.values()}
         return {
-            key: self._once(value) if self.form is Form.YAML and id(value) not in own else self._plain(value)
+            self._key(nodes, key): self._once(value)
+            if self.form is Form.YAML and id(value) not in own
+            else self._plain(value)
             for key, value in nodes.entries.items()
             if key not in _INTERNAL
         }
 
     def _listed(self, nodes: Mapping) -> dict[str, Any]:
-        return {key: self._once(value) for key, value in nodes.entries.items() if key not in _INTERNAL}
+        return {
+            self._key(nodes, key): self._once(value) for key, value in nodes.entries.items() if key not in _INTERNAL
+        }
 
     def _kept(self, node: Node, plain: Any) -> Any:
         """Remember what became of `node`, and `node` itself: another could get its id."""
@@ -85,7 +91,7 @@ class Listing:
         one = self.inventory.groups[name]
         files = (values for beside in self.inventory.beside for values in beside.groups.get(name, ()))
         nodes = fold(Layer(name, values) for values in (one.vars, *files))
-        found = {key: self._plain(value) for key, value in nodes.entries.items()}
+        found = {self._key(nodes, key): self._plain(value) for key, value in nodes.entries.items()}
         if one.priority != 1:
             found[_PRIORITY] = one.priority
         return {key: value for key, value in found.items() if key not in _INTERNAL}
@@ -162,7 +168,7 @@ class Listing:
         if isinstance(node, Items):
             return [self._plain(item) for item in node.items]
         if isinstance(node.data, Sealed):
-            return self._sealed(node.data.ciphertext)
+            return self._sealed(node, node.data.ciphertext)
         if node.secret:
             return HIDDEN
         if node.literal and self.form is Form.LIST:
@@ -171,10 +177,13 @@ class Listing:
             return node.data.isoformat() if self._is_json else node.data.replace()
         return node.data
 
-    def _sealed(self, ciphertext: str) -> Any:
+    def _sealed(self, node: Node, ciphertext: str) -> Any:
         if self._is_json:
             return {"__ansible_vault": ciphertext}
-        return Encrypted(ciphertext) if self.form is Form.YAML else HIDDEN
+        if self.form is not Form.YAML:
+            return HIDDEN
+        known = self._shared.get(id(node))  # one value is one object wherever it stands, which YAML shows by aliases
+        return known[1] if known else self._kept(node, Encrypted(ciphertext))
 
     def _key(self, node: Mapping, name: str) -> Any:
         """Return a name as it was meant, which need not be text; JSON has its own way to write one that is not."""
@@ -189,5 +198,5 @@ def _line(text: str, depth: int) -> str:
 
 
 def _assigned(values: dict[str, Any], depth: int) -> Iterator[str]:
-    for name, value in sorted(values.items()):
+    for name, value in sorted(values.items(), key=lambda pair: str(pair[0])):
         yield _line(f"{{{name} = {value}}}", depth)

@@ -6,7 +6,8 @@ from typing import Any
 from tfprov.errors import shown
 from tfprov.model.node import Scalar
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
+_NAME = re.compile(r"[A-Za-z0-9_\u0080-\U0010ffff][A-Za-z0-9_.\u0080-\U0010ffff-]*\Z")
+_MAX_BYTES = 253
 """A host's name is also the name of a directory, which no file system allows to be longer than 255 bytes."""
 _GROUP = re.compile(r"\w(?:[\w. @+-]{0,251}[\w.@+-])?\Z")
 """A group's name is the name of a file in group_vars, and stands in patterns, where some marks mean something."""
@@ -34,9 +35,13 @@ def wrong_name(kind: str, key: Scalar, name: str | None = None) -> tuple[str, st
         what = f"{kind} name `{text}` is read by YAML as {_type_name(key.data)}, not as text"
         return what, f'quote it: "{text}"' if key.text else "write a name"
     judged = key.text if name is None else name
-    if _NAME.match(judged) or (_GROUP.match(judged) if kind == "group" else ":" in judged and _is_address(judged)):
+    if _is_name(judged) or (_GROUP.match(judged) if kind == "group" else ":" in judged and _is_address(judged)):
         return None
     return f"{kind} name `{text}` is not valid", _valid_name(kind, key.text)
+
+
+def _is_name(text: str) -> bool:
+    return bool(_NAME.match(text)) and text.isprintable() and len(text.encode(errors="replace")) <= _MAX_BYTES
 
 
 def _is_address(text: str) -> bool:

@@ -2,12 +2,20 @@
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from tfprov.config.sources.building import Builder
-from tfprov.config.sources.groups import add_document
-from tfprov.config.sources.sniffing import Kind, is_called_yaml, is_script, kind_of, looks_like_yaml
+from tfprov.config.sources.groups import add_document, has_groups, of_a_plugin
+from tfprov.config.sources.sniffing import (
+    Kind,
+    is_called_yaml,
+    is_foreign,
+    is_script,
+    kind_of,
+    looks_like_yaml,
+    plugin_in,
+)
 from tfprov.config.text.documents import document
 from tfprov.config.text.yaml import MAX_BYTES, decoded, read_bytes
 from tfprov.config.vault.opening import Vault
@@ -15,10 +23,11 @@ from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import Scalar
 from tfprov.paths import INVENTORY
 
-_IGNORED = re.compile(
-    r"^\.|^(?:host_vars|group_vars|vars_plugins)$|(?:~|\.(?:pyc|pyo|swp|bak|rpm|md|txt|rst|orig|cfg|retry))$"
-)
-"""Names in a directory of sources that are none, to Ansible and so to us."""
+IGNORED_EXTENSIONS = (
+    "~", ".pyc", ".pyo", ".swp", ".bak", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
+)  # fmt: skip
+"""Ends of the names in a directory of sources that are none, to Ansible and so to us."""
+_IGNORED = r"^\.|^(?:host_vars|group_vars|vars_plugins)$"
 _NEW = "write one with `tfprov init`, or give its path with -i"
 MAX_FILES = 1000
 """In a directory of sources: one that was not meant should be told before all of it is read."""
@@ -43,10 +52,21 @@ def home_of(source: str) -> Path | None:
 
 
 class Sources:
-    """Reads sources into `builder`; what is wrong with them goes to its problems. `alone` is whether there is only one."""
+    """Reads sources into `builder`; what is wrong with them goes to its problems. `alone` is whether there is only one.
 
-    def __init__(self, builder: Builder, vault: Vault | None = None, *, alone: bool = True) -> None:
+    In a directory, files whose names end with one of `ignore` are none.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        vault: Vault | None = None,
+        *,
+        alone: bool = True,
+        ignore: Sequence[str] = IGNORED_EXTENSIONS,
+    ) -> None:
         self.builder, self.vault, self.alone = builder, vault or Vault(), alone
+        self._ignored = re.compile("".join([_IGNORED, *(f"|{re.escape(end)}$" for end in ignore)]))
         self._files = 0
 
     def add(self, source: str) -> None:
@@ -89,7 +109,7 @@ class Sources:
                     self._directory(below, (*outer, real))
                 else:
                     self._count(path)
-                    self._file(below, alone=False)
+                    self._file(below, alone=False, within=True)
             except InvalidInput as error:
                 self.builder.problems.extend(error.problems)
         if not outer and self._files == before:
@@ -102,7 +122,7 @@ class Sources:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise InvalidInput([Problem(Position(path), reason, "give a readable directory")]) from None
-        return [os.fsdecode(name) for name in sorted(names) if not _IGNORED.search(os.fsdecode(name))]
+        return [os.fsdecode(name) for name in sorted(names) if not self._ignored.search(os.fsdecode(name))]
 
     def _count(self, path: str) -> None:
         self._files += 1
@@ -110,7 +130,8 @@ class Sources:
             what = f"more than {MAX_FILES:,} files"
             raise InvalidInput([Problem(Position(path), what, "give a directory that holds inventories only")])
 
-    def _file(self, path: str, *, alone: bool) -> None:
+    def _file(self, path: str, *, alone: bool, within: bool = False) -> None:
+        """Read a file, as `alone` as it is; `within` a directory, one that is no inventory is passed over."""
         at = Position(path)
         data = read_bytes(Path(path), at, fix=_NEW if path == INVENTORY else "check the path given with -i")
         kind = kind_of(path, data)
@@ -124,9 +145,36 @@ class Sources:
         elif kind is Kind.NOTHING and not (alone and is_called_yaml(path)):
             self.builder.begin(at)  # several sources may have one that says nothing yet
         elif kind in (Kind.YAML, Kind.NOTHING):
-            add_document(self.builder, document(data, path, vault=self.vault))
+            self._perhaps(path, data, lambda: self._yaml(path, data, within=within), within=within)
         else:
-            self._ini(path, data)
+            self._perhaps(path, data, lambda: self._ini(path, data), within=within)
+
+    def _yaml(self, path: str, data: bytes, *, within: bool) -> None:
+        node = document(data, path, vault=self.vault)
+        if within and not has_groups(node):
+            self._pass_over(path, "no mapping of groups")
+        else:
+            add_document(self.builder, node)
+
+    def _perhaps(self, path: str, data: bytes, read: Callable[[], None], *, within: bool) -> None:
+        """Read a file; one in a directory that is hardly an inventory counts only where it can be read as a whole."""
+        if not (within and is_foreign(path, data)):
+            read()
+            return
+        try:
+            problems = self.builder.attempt(read)
+        except InvalidInput as error:
+            problems = list(error.problems)
+        if problems:
+            first = problems[0]
+            line = f"line {first.at.line}: " if first.at.line else ""
+            self._pass_over(path, f"{line}{first.what}")
+
+    def _pass_over(self, path: str, why: str) -> None:
+        extension = Path(path).suffix
+        ignore = f", or set `inventory_ignore_extensions = {shown(extension)}` in an ansible.cfg"
+        fix = f"move it elsewhere{ignore if extension and not is_called_yaml(path) else ''}"
+        self.builder.warn(Position(path), f"skipped, because it is not an inventory ({why})", fix)
 
     def _ini(self, path: str, data: bytes) -> None:
         from tfprov.config.sources.ini import add_ini  # noqa: PLC0415  most inventories are one YAML file
@@ -134,6 +182,8 @@ class Sources:
         if is_script(data):
             what = "a script that may not be executed"
             raise InvalidInput([Problem(Position(path), what, f"allow it with `chmod +x {shown(path)}`")])
+        if plugin := plugin_in(data):
+            raise InvalidInput([Problem(Position(path, 1, 1), *of_a_plugin(plugin))])
         if looks_like_yaml(data):
             what = "YAML in a file that is not called so, which Ansible reads as INI"
             raise InvalidInput([Problem(Position(path, 1, 1), what, "call it .yml")])

@@ -12,6 +12,10 @@ _SECTION = re.compile(r"\[[^:\]\s]+(:\w+)?\]\s*(#.*)?\Z")
 _YAML = re.compile(r"---|%YAML|[{&!\"']|- |[^\s=\[]+:(\s|\Z)")
 _MARKS = ("---", "...")
 _PROGRAM = (b"#!", b"\x7fELF")
+_INI_EXTENSIONS = ("", ".ini", ".inv", ".inventory", ".hosts", ".host", ".list", ".lst")
+_OF_AN_INVENTORY = re.compile(r"^\s*(?:\[[^\]\n]+\]\s*(?:[#;].*)?$|(?:all|hosts|children|vars)\s*:)", re.MULTILINE)
+"""A line that stands in inventories, and hardly in a README."""
+_PLUGIN = re.compile(r"plugin:\s+[\"']?([\w.]+)")
 _SNIFFED = 65536
 """Bytes that are looked at."""
 
@@ -47,6 +51,19 @@ def kind_of(path: str, data: bytes) -> Kind:
     return Kind.YAML if not extension and looks_like_yaml(data) else Kind.INI
 
 
+def is_foreign(path: str, data: bytes) -> bool:
+    """Whether a file in a directory of inventories is hardly one, by its name and what is in it.
+
+    Such a file may be skipped where it cannot be read. One that is an inventory may not: its hosts would be missing.
+    """
+    extension = os.path.splitext(path)[1]  # noqa: PTH122
+    if extension in (*_YAML_EXTENSIONS, ".toml") or data.startswith(HEADER.encode()):
+        return False
+    if extension in _INI_EXTENSIONS:
+        return _OF_AN_INVENTORY.search(data.decode("utf-8-sig", errors="replace")) is None
+    return True
+
+
 def is_called_yaml(path: str) -> bool:
     """Whether Ansible would try to read the file as YAML."""
     return os.path.splitext(path)[1] in ("", *_YAML_EXTENSIONS)  # noqa: PTH122
@@ -56,6 +73,12 @@ def looks_like_yaml(data: bytes) -> bool:
     """Whether a file begins as no INI file does."""
     line = next(_lines(data), "")
     return bool(_YAML.match(line)) and not _SECTION.match(line)
+
+
+def plugin_in(data: bytes) -> str:
+    """Return the inventory plugin that a YAML file configures, whatever the file is called; empty where it is none."""
+    found = _PLUGIN.match(next(_lines(data.removeprefix(b"---")), ""))
+    return found[1] if found else ""
 
 
 def is_script(data: bytes) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tfprov.config.text.scalars import ScalarError, is_scalar_tag, short_tag, tag_of, value_of
+from tfprov.config.text.scalars import ScalarError, is_scalar_tag, short_tag, tag_of, tag_of_plain, value_of
 from tfprov.config.vault.opening import HEADER, Vault
 from tfprov.config.vault.secrets import mentions_secret
 from tfprov.errors import InvalidInput, Position, Problem, shown
@@ -108,7 +108,7 @@ class _Composer:
         if event.tag == "!unsafe":
             return Scalar(event.value, at, event.value, quoted=True, literal=True)
         if event.tag in _ENCRYPTED:
-            return self.sealed(event.value, at)
+            return self.sealed(event, at)
         tag = tag_of(event, quoted=quoted)
         if not is_scalar_tag(tag):
             self.refuse_tag(tag, at)
@@ -117,12 +117,16 @@ class _Composer:
         except ScalarError as error:
             raise _invalid(at, f"{self.quoted(event.value)} {error}", "quote it") from None
 
-    def sealed(self, text: str, at: Position) -> Scalar:
-        if not text.startswith(HEADER):
-            what = "`!vault` before a text that is not encrypted"
-            raise _invalid(at, what, "put there what `ansible-vault encrypt_string` prints")
+    def sealed(self, event: Any, at: Position) -> Scalar:
+        text = event.value
         if self.stack and self.stack[-1].awaits_key:
             raise _invalid(at, "an encrypted name", "encrypt values only")
+        if tag_of_plain(text) != "str":  # to Ansible, quotes make no difference behind this tag
+            raise _invalid(
+                at, "`!vault` before what is no text", "put there what `ansible-vault encrypt_string` prints"
+            )
+        if not text.startswith(HEADER):
+            self.vault.note_unencrypted(at)
         return Scalar(Sealed(text, self.vault.open), at, quoted=True, literal=True, secret=True)
 
     def refuse_tag(self, tag: str, at: Position) -> None:

@@ -29,11 +29,11 @@ def tag_of(event: Any, *, quoted: bool) -> str:
     """Return the short name of an event's tag, resolved where the file states none."""
     tag = event.tag
     if tag is None and not quoted:
-        return _resolved(event.value)
+        return tag_of_plain(event.value)
     return "str" if tag is None or tag == "!" else short_tag(tag)
 
 
-def _resolved(text: str) -> str:
+def tag_of_plain(text: str) -> str:
     """Return the tag of a plain scalar; PyYAML's own `resolve` does the same, and takes half of a large file's time."""
     for tag, form in yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ()):
         if form.match(text):

@@ -11,11 +11,12 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfprov.config.vault.passwords import IDENTITIES, OPTIONS, PASSWORD_FILE, Passwords, Source
+from tfprov.config.vault.passwords import CONFIGURED, IDENTITIES, OPTIONS, PASSWORD_FILE, Passwords, Source
 from tfprov.errors import InvalidInput, Position, Problem, hide, one_line, shown
 
 if TYPE_CHECKING:  # most inventories have nothing encrypted
@@ -26,6 +27,8 @@ HEADER = "$ANSIBLE_VAULT;"
 
 _ENCRYPTED, _NOT_THIS = "encrypted with ansible-vault", "no given password decrypts this value"
 _BROKEN = "not what ansible-vault writes: cut off, or changed since"
+_UNENCRYPTED = f"marked as encrypted, and does not begin with `{HEADER}`"
+_ENCRYPT = "put there what `ansible-vault encrypt_string` prints, or remove `!vault`"
 _GIVE = "give it with --vault-password-file or --ask-vault-pass"
 _PROGRAM = re.compile(
     r"#!\s*(\S*python\S*)|#!.*/env\s+(?:-S\s+)?(python\S*)|#!/bin/sh\n'''exec' \"?([^\"\n]*?python[^\" \n]*)"
@@ -40,7 +43,8 @@ class Unopened(InvalidInput):
 class Vault:
     """Opens encrypted texts with `passwords`; `find` returns a Python that has Ansible, or None.
 
-    What has been opened is remembered, so that a value of a thousand hosts is opened once.
+    What has been opened is remembered, so that a value of a thousand hosts is opened once. `warnings` are about the
+    values that were read, for whoever reads them.
     """
 
     def __init__(self, passwords: Passwords | None = None, find: Callable[[], str | None] | None = None) -> None:
@@ -49,6 +53,15 @@ class Vault:
         self._find = find or python_with_ansible
         self._process: subprocess.Popen[bytes] | None = None
         self._failure: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def use(self, password_file: str) -> None:
+        """Take a password from the file that an ansible.cfg names, unless a variable of the environment names another."""
+        self.passwords = replace(self.passwords, configured=password_file)
+
+    def note_unencrypted(self, at: Position) -> None:
+        """Warn of a text that is marked as encrypted and is not: it does no harm before it is used."""
+        self.warnings.append(Problem(at, _UNENCRYPTED, _ENCRYPT))
 
     @property
     def failed(self) -> bool:
@@ -60,6 +73,8 @@ class Vault:
 
         Without a password at all, or without Ansible, every value has the same complaint: that of the first.
         """
+        if not text.startswith(HEADER):
+            raise Unopened([Problem(at, _UNENCRYPTED, _ENCRYPT)])
         if text not in self.opened:
             if self._failure:
                 raise Unopened(self._failure)
@@ -181,8 +196,8 @@ def _refusal(why: str, text: str) -> tuple[str, str]:
 
 def stays_closed(problem: Problem) -> bool:
     """Whether `problem` is about something encrypted that could not be opened, or about its password."""
-    is_option = problem.at.file in (*OPTIONS, IDENTITIES, PASSWORD_FILE)
-    return is_option or problem.what.startswith((_ENCRYPTED, _NOT_THIS, _BROKEN))
+    is_option = problem.at.file in (*OPTIONS, IDENTITIES, PASSWORD_FILE, CONFIGURED)
+    return is_option or problem.what.startswith((_ENCRYPTED, _NOT_THIS, _BROKEN, _UNENCRYPTED))
 
 
 def vault_id(text: str) -> str:

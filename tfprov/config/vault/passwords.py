@@ -17,6 +17,9 @@ _LONGEST = 65536
 IDENTITIES, PASSWORD_FILE = "ANSIBLE_VAULT_IDENTITY_LIST", "ANSIBLE_VAULT_PASSWORD_FILE"
 """Variables that Ansible reads as well."""
 
+CONFIGURED = "vault_password_file"
+"""The setting of an ansible.cfg."""
+
 OPTIONS = ("--vault-id", "--vault-password-file", "--ask-vault-pass")
 
 Ask = Callable[[str], str]
@@ -34,13 +37,17 @@ class Source:
 
 @dataclass(frozen=True)
 class Passwords:
-    """What a command line says of vault passwords; nothing is read or asked before a password is needed."""
+    """What a command line says of vault passwords; nothing is read or asked before a password is needed.
+
+    `configured` is the file that an ansible.cfg names.
+    """
 
     ids: Sequence[str] = ()
     files: Sequence[str] = ()
     prompt: bool = False
     ask: Ask | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
+    configured: str | None = None
 
     def sources(self) -> Iterator[Source]:
         """Yield the sources in the order in which Ansible tries them."""
@@ -50,6 +57,8 @@ class Passwords:
         yield from (Source(OPTIONS[1], DEFAULT, file) for file in self.files)
         if named := self.environ.get(PASSWORD_FILE):
             yield Source(PASSWORD_FILE, DEFAULT, named)
+        elif self.configured:
+            yield Source(CONFIGURED, DEFAULT, self.configured)
         if self.prompt:
             yield Source(OPTIONS[2], DEFAULT, _PROMPT[1])
 

@@ -33,6 +33,7 @@ def test_a_variable_may_be(name: str, value: Any, read: Any) -> None:
 
 PORT = "`ansible_port` must be a port from 1 to 65535, not"
 TIME = "`ansible_timeout` must be a number of seconds from 1 to 3600, not"
+WRITE = "write the password, or remove it"
 WRONG = [
     ("ansible_port", 0, f"{PORT} `0`", "for example `ansible_port: 22`"),
     ("ansible_port", 65536, f"{PORT} `65536`", "for example `ansible_port: 22`"),
@@ -60,13 +61,13 @@ WRONG = [
     ("ansible_connection", "docker", "`ansible_connection: docker` is not supported", "use `local` or `ssh`"),
     ("ansible_host", "me@h", "`ansible_host: me@h` holds a user", "give the user as `ansible_user`"),
     ("ansible_host", "h:22", "`ansible_host: h:22` holds a port", "give the port as `ansible_port`"),
-    ("ansible_password", "", "`ansible_password` must be text, not an empty text", "quote it"),
-    ("ansible_password", None, "`ansible_password` must be text, not nothing", "quote it"),
+    ("ansible_password", "", "`ansible_password` must be text, not an empty text", WRITE),
+    ("ansible_password", None, "`ansible_password` must be text, not nothing", WRITE),
     ("ansible_password", True, "`ansible_password` must be text, not a truth value", "quote it"),
     ("ansible_password", 12, "`ansible_password` must be text, not a number", "quote it"),
     ("ansible_password", 1.5, "`ansible_password` must be text, not a number", "quote it"),
-    ("ansible_password", ["x"], "`ansible_password` must be text, not a list", "quote it"),
-    ("ansible_password", {"x": 1}, "`ansible_password` must be text, not a mapping", "quote it"),
+    ("ansible_password", ["x"], "`ansible_password` must be text, not a list", WRITE),
+    ("ansible_password", {"x": 1}, "`ansible_password` must be text, not a mapping", WRITE),
     ("ansible_password", "a\rb", "`ansible_password` must be one line", "remove the line break"),
 ]
 

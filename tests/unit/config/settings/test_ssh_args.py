@@ -25,6 +25,12 @@ UNDERSTOOD = [
     "-C -o ControlMaster=auto -o ControlPersist=60s -o ControlPath=/tmp/%C -o ServerAliveInterval=30 -qp 2203",
     "-o ProxyJump=none -o ProxyCommand=nc",
     "-vvv -T -o LogLevel=ERROR -o BatchMode=yes -o ForwardAgent=no -o TCPKeepAlive=yes",
+    "-o IdentitiesOnly=yes -o identitiesonly=no",
+    "-oPreferredAuthentications=publickey,password -o PreferredAuthentications=password",
+    "-o HostKeyAlgorithms=ssh-ed25519,rsa-sha2-512 -4",
+    "-6qC -o AddressFamily=inet",
+    "-o AddressFamily=inet6 -4 -o AddressFamily=any -o IdentitiesOnly=no",
+    "-46",
     "",
 ]
 
@@ -46,6 +52,10 @@ def told(args: SshArgs) -> dict[str, str | None]:
         "proxycommand": args.proxy_command,
         "connecttimeout": f"{args.timeout:g}" if args.timeout else None,
         "userknownhostsfile": " ".join(map(str, args.known_hosts)) or None,
+        "identitiesonly": {None: None, True: "yes", False: "no"}[args.identities_only],
+        "preferredauthentications": ",".join(args.authentications) or None,
+        "hostkeyalgorithms": args.host_key_algorithms,
+        "addressfamily": args.address_family,
         "stricthostkeychecking": strict[args.accept_new],
     }
 
@@ -134,7 +144,13 @@ def test_the_value_of_a_letter_is_the_next_word(letter: str) -> None:
         ("bastion", "holds a word that belongs to no option", "quote what has blanks in it"),
         ("-", "holds a word that belongs to no option", "quote what has blanks in it"),
         ("--", "holds a word that belongs to no option", "quote what has blanks in it"),
-        ("-4", "has the option `-4`, which is not supported here", "put it into ~/.ssh/config"),
+        ("-4g", "has the option `-g`, which is not supported here", "put it into ~/.ssh/config"),
+        ("-o IdentitiesOnly=maybe", "has IdentitiesOnly=maybe", "use `yes` or `no`"),
+        ("-o AddressFamily=ipv4", "has AddressFamily=ipv4", "use `inet`, `inet6` or `any`"),
+        ("-o HostKeyAlgorithms='a b'", "has HostKeyAlgorithms=a b", "for example `HostKeyAlgorithms=ssh-ed25519`"),
+        ("-o PreferredAuthentications=gssapi-with-mic",
+         "has PreferredAuthentications=gssapi-with-mic, of which tfprov knows none",
+         "name one of publickey, password, keyboard-interactive"),
         ("-L 1:h:2", "has the option `-L`, which is not supported here", "put it into ~/.ssh/config"),
         ("-o Ciphers=x", "has the option `Ciphers`, which is not supported here", "put it into ~/.ssh/config"),
         ("-o =x", "has the option `-o`, which is not supported here", "put it into ~/.ssh/config"),

@@ -26,6 +26,7 @@ INVENTORIES = sorted(path.name for path in DIRECTORY.iterdir())
 HOSTS = 6
 """Of so many hosts of a case each is asked for by itself; those of the others are in the list."""
 KEPT = cache_home() / "ansible"
+ANSIBLE_CFG = "dir_ignored/ansible.cfg: warning: tfprov reads only"
 NOTHING_IN_THEM = ("empty_all.yml", "ini_empty.ini")
 
 pytestmark = pytest.mark.xdist_group("parity")
@@ -53,7 +54,7 @@ def kept() -> Answers:
 def ours(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Return what `tfprov inventory ARGUMENTS` prints."""
     told = tell(capsys, "inventory", *arguments)
-    assert (told.code, told.lines) == (0, ())
+    assert (told.code, [line for line in told.lines if ANSIBLE_CFG not in line]) == (0, [])
     return told.out
 
 

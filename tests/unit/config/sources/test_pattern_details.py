@@ -8,10 +8,11 @@ from tests.support.inventories import inventory
 from tfprov.config.patterns import match
 from tfprov.errors import Usage
 
-INVENTORY = inventory("all: {hosts: {h1: , h2: }}\nworker: {hosts: {h2: , h3: , h4: }}\n")
+INVENTORY = inventory("all: {hosts: {h1: , h2: }}\nworker: {hosts: {h2: , h3: , h4: }}\nspare: {}\n")
 CHOSEN = [
     ("ungrouped", ["h1"]), ("all:!ungrouped", ["h2", "h3", "h4"]), ("worker[0]", ["h2"]), ("worker[-1]", ["h4"]),
     ("worker[1:]", ["h3", "h4"]), ("worker[0:1]", ["h2", "h3"]), ("worker[2:0]", ["h4"]), ("h1,h3", ["h1", "h3"]),
+    ("worker:!spare*", ["h2", "h3", "h4"]), ("spare[0]", []), ("spare*", []), ("worker:!spare[0]", ["h2", "h3", "h4"]),
 ]  # fmt: skip
 
 

@@ -48,7 +48,8 @@ PATTERNS = [
     "worker:&worker[0:3]", "worker[0:3]:!worker[1]", "gpu[3]", "gpu[0:99]", "gpu[-4]", "nowhere", "worker[99]",
     "gpu[-5]", "a*", "ps:1", "node1:22", "web:&", "f1:b1:f2", "w.example.com", "*.com:&web", "*example*", "*.*",
     "?????", "**", "node[!1]*", "node1[012]", "~", "[", "]", "ps[", "ps]", "ps[a]", "ps[0", "all:all", "all,all,ps",
-    "front,web", "back:web:front", "ungr*", "al?",
+    "front,web", "back:web:front", "ungr*", "al?", "worker:!empty*", "empty*:gpu", "worker:!empty_one[0]",
+    "empty_one[0],ps", "worker:&empty*", "worker:!~empty_", "empty_one[1:],gpu",
 ]  # fmt: skip
 LIMITS = [
     "ps", "web:!back", "gpu,ps", "@FILE", "@FILE,ps", "ps,@FILE", "@EMPTY", "!ps", "&gpu", "~^node1", "worker[1:3]",

@@ -308,11 +308,12 @@ PRINTS = "put there what `ansible-vault encrypt_string` prints"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: !vault plain\n", f"v.yml:1:4: error: `!vault` before a text that is not encrypted; {PRINTS}"),
+        ("a: !vault 5\n", f"v.yml:1:4: error: `!vault` before what is no text; {PRINTS}"),
+        ("a: !vault ''\n", f"v.yml:1:4: error: `!vault` before what is no text; {PRINTS}"),
         ("? !vault $ANSIBLE_VAULT;1.1\n: 1\n", "v.yml:1:3: error: an encrypted name; encrypt values only"),
         ("a: !vault [1]\n", "v.yml:1:4: error: the tag `!vault` is not allowed here; write a plain value"),
     ],
-    ids=["plain", "a key", "a list"],
+    ids=["a number", "empty", "a key", "a list"],
 )  # fmt: skip
 def test_the_tag_belongs_before_an_encrypted_text(text: str, said: str) -> None:
     with pytest.raises(InvalidInput) as caught:

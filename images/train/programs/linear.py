@@ -44,9 +44,8 @@ def main() -> None:
     tf.summary.scalar("loss", loss)
     tf.summary.histogram("prediction", prediction)
 
-    with task.session(
-        train_steps=options.train_steps, save_every_steps=options.save_every_steps, progress={"loss": loss}
-    ) as session:
+    every = options.save_every_steps
+    with task.session(train_steps=options.train_steps, save_every_steps=every, progress={"loss": loss}) as session:
         while not session.should_stop():
             session.run(train)
             time.sleep(options.pause)

@@ -119,6 +119,7 @@ def _as_processes(given: Given) -> Context:
         data=fetched(data_sets(roles), wanted, runtimes),
         artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},
         home=home,
+        code={place: code.source for place, code in codes.items()},
         target=target_of(cluster, roles),
         report=given.report,
         forks=given.wishes.forks,

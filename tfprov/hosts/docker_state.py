@@ -31,9 +31,16 @@ def observed(facts: Mapping[str, Any], host: str) -> Observed:
         restarts=facts.get("RestartCount", 0),
         restarting=told["Status"] == "restarting",
         last_exit=told["ExitCode"] if told["Status"] == "restarting" else None,
+        gave_up=ended and _gave_up(facts),
         stopped=facts["Name"].endswith(STOPPED),
         error=_error(facts) if ended or failed_to_start else "",
     )
+
+
+def _gave_up(facts: Mapping[str, Any]) -> bool:
+    """Whether a container was started again, and then no more: `no` from the start starts nothing again."""
+    policy = (facts.get("HostConfig", {}).get("RestartPolicy") or {}).get("Name")
+    return policy == "no" and bool(facts.get("RestartCount")) and bool(facts["State"]["ExitCode"])
 
 
 def _spec(text: str) -> Mapping[str, Any]:

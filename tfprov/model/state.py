@@ -110,6 +110,10 @@ class Observed:
     """Whether it has ended and is about to be started again, which counts as running."""
     last_exit: int | None = None
     """The exit code with which it ended before it was started again, where that is known."""
+    last_words: str = ""
+    """The line that named the failure at that end: its exception, where that is known."""
+    gave_up: bool = False
+    """Whether it was not started again, though its policy says so, because it had failed twice with the same words."""
     stopped: bool = False
     """Whether it ended because tfprov stopped it."""
     error: str = ""

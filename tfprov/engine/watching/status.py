@@ -7,9 +7,9 @@ from typing import Any
 
 from tfprov.engine.context import Context
 from tfprov.engine.observe import needs, observe
+from tfprov.engine.watching.failures import ended, last_log
 from tfprov.engine.watching.pace import Pace, Slowest, read_paces, slowest, step_back
 from tfprov.engine.watching.progress import read_progress
-from tfprov.engine.watching.waiting import ended, last_log
 from tfprov.errors import HostError
 from tfprov.events import Progress
 from tfprov.model.state import Observation, Observed, State

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfprov.hosts.crash import LINES, Life, is_hopeless, last_words
+from tfprov.hosts.logfile import split
 from tfprov.hosts.processes import identity, is_alive, signal_group
 from tfprov.hosts.taskdir import TaskDir
 
@@ -157,7 +158,7 @@ class Supervisor:
             size = log.seek(0, os.SEEK_END)
             begin = self.log_begin if self.log_begin <= size else 0  # the log may have started anew meanwhile
             log.seek(max(begin, size - _LAST_WORDS))
-            lines = log.read(_LAST_WORDS).decode("utf-8", errors="replace").splitlines()
+            lines = list(split([log.read(_LAST_WORDS)]))
         return last_words(lines[-LINES:])
 
     def wants_restart(self, code: int) -> bool:

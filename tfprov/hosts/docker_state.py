@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from tfprov.hosts.docker_labels import RUN, SPEC, STOPPED, TASK
+from tfprov.hosts.engine_errors import explain
 from tfprov.model.state import Observed, State
 
 _STATES = {"created": State.CREATED, "exited": State.EXITED, "dead": State.EXITED}
@@ -55,7 +56,7 @@ def _error(facts: Mapping[str, Any]) -> str:
     if facts["State"].get("OOMKilled"):
         limit = facts["HostConfig"].get("Memory") or 0
         return f"it was killed: out of memory{f' (limit {limit // 1024**2}m)' if limit else ''}"
-    return str(facts["State"].get("Error") or "")
+    return "; ".join(filter(None, explain(str(facts["State"].get("Error") or ""))))
 
 
 def seconds(text: str) -> float | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from tfprov.hosts.commands import unstartable
 from tfprov.hosts.crash import LINES, Life, is_hopeless, last_words
 from tfprov.hosts.logfile import split
 from tfprov.hosts.processes import identity, is_alive, signal_group
@@ -105,7 +106,7 @@ class Supervisor:
                     ),  # safe: there is one thread
                 )
         except OSError as error:
-            reason = f"{error.strerror or error}: {self.order['argv'][0]}"
+            reason = unstartable(error, self.order["argv"][0], self.order["env"], self.directory.work)
             self.record("exited", exit_code=127, error=reason, finished_at=time.time())
             return None
         self.record("running", pid=process.pid, identity=identity(process.pid), started_at=time.time(), exit_code=None)

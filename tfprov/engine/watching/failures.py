@@ -99,7 +99,7 @@ def _lines(first: Failure, others: Iterable[Failure]) -> list[str]:
 def _as_well(one: Failure, first: Failure) -> str:
     ending, words = one.observed.ending, one.words
     if (ending, same_cause(words)) == (first.observed.ending, same_cause(first.words)):
-        return f"{ending}, too" if not words else "the same error"
+        return "the same error" if words or one.observed.error else f"{ending}, too"
     because = f" after {first.observed.task} had failed" if is_passing(words) else " as well"
     return f"{ending}{because}{f': {words}' if words else ''}"
 
@@ -123,7 +123,8 @@ def ended(observed: Observed) -> str:
     """Return how a task ended, and after how many restarts: one that fails again and again is at its limit."""
     after = f" after {counted(observed.restarts, 'restart')}" if observed.restarts else ""
     enough = ", with the same error as before: not started again" if observed.gave_up else ""
-    return f"{observed.ending}{after}{enough}"
+    ending = observed.ending.replace("could not start", f"could not start on {observed.host}", 1)
+    return f"{ending}{after}{enough}"
 
 
 def last_log(context: Context, task: str, host: str) -> Sequence[str]:

@@ -202,3 +202,14 @@ def test_a_task_that_ends_at_once_with_0_is_told_once() -> None:
         "worker/1 on h2 ended with exit code 0, 1.3 s after its start: does its `command:` start the training?",
         "worker/0 on h2 ended with exit code 0, 1.3 s after its start: does its `command:` start the training?",
     ]
+
+
+def test_an_unknown_command_is_told_once_with_its_host() -> None:
+    memory_lab = lab()
+    why = "there is no program `pyhton`; did you mean `python`? correct `command:`"
+    for task in ("worker/2", "worker/3"):
+        place = memory_lab.hosts["h3"].places[task]
+        place.observed = replace(place.observed, state=State.EXITED, exit_code=127, error=why, finished_at=1.0)
+    with pytest.raises(TaskFailed) as caught:
+        wait_serving(memory_lab.context, 600)
+    assert str(caught.value).splitlines() == [f"worker/2: could not start on h3: {why}", "worker/3: the same error"]

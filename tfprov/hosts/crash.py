@@ -14,6 +14,7 @@ _LONGEST = 300
 _TRACEBACK = re.compile(r"^(?:\S.*\s)?Traceback \(most recent call last\):\s*$")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::.*)?$")
 _COMPLAINT = re.compile(r"Unknown command line flag|\b(?:error|fatal|can't open file|check failed)\b", re.IGNORECASE)
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _STAMP = re.compile(r"^[IWEF]?\d{4}[-\d]*[ T]\d\d:\d\d:\d\d\S*|0x[0-9a-f]+")
 """What differs between two endings of one kind: the time, and the addresses of objects."""
 
@@ -51,6 +52,7 @@ def last_words(lines: Sequence[str]) -> str:
     words = lines[at].strip()
     if words.endswith(":"):
         words = " ".join([words, *(line.strip() for line in lines[at + 1 :] if line.strip())][:2])
+    words = "".join(c if c.isprintable() else "\ufffd" for c in _COLOURS.sub("", words))
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
 
 

@@ -33,6 +33,7 @@ ENDINGS = {
     "its message on the next line": ([*TRACEBACK[:3], "tf.errors.InvalidArgumentError: Graph execution error:", "",
                                       "Detected at node"],
                                      "tf.errors.InvalidArgumentError: Graph execution error: Detected at node"),
+    "colours": (["\x1b[1;35mValueError\x1b[0m: \x1b[35m3\x07\x1b[0m"], "ValueError: 3\ufffd"),
     "a long message": ([*TRACEBACK[:3], f"ValueError: {'9' * 400}"], f"ValueError: {'9' * 288}…"),
 }  # fmt: skip
 

@@ -40,7 +40,7 @@ def shortened(lines: Sequence[str]) -> list[str]:
 
 def _once(lines: list[str]) -> list[str]:
     """Return `lines` without what their last lines repeat: a task that was started again says the same once more."""
-    for size in range(2, min(LINES, len(lines) // 2) + 1):
+    for size in range(1, min(LINES, len(lines) // 2) + 1):
         while lines[-size:] == lines[-2 * size : -size]:
             lines = lines[:-size]
     return lines

@@ -122,7 +122,7 @@ def _from_here(directory: str) -> str:
 def ended(observed: Observed) -> str:
     """Return how a task ended, and after how many restarts: one that fails again and again is at its limit."""
     after = f" after {counted(observed.restarts, 'restart')}" if observed.restarts else ""
-    enough = ", with the same error as before: not started again" if observed.gave_up else ""
+    enough = " (the same error twice: not started again)" if observed.gave_up else ""
     ending = observed.ending.replace("could not start", f"could not start on {observed.host}", 1)
     return f"{ending}{after}{enough}"
 

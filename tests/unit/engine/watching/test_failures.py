@@ -180,7 +180,7 @@ def test_a_task_that_is_left_alone_is_told_with_the_reason() -> None:
 
     followed(memory_lab.context, falls, falls, lambda: memory_lab.hosts["h2"].exits("worker/0", 0))
     assert memory_lab.report.notes[1].startswith(
-        "worker/3: exited with code 1 after 1 restart, with the same error as before: not started again; install"
+        "worker/3: exited with code 1 after 1 restart (the same error twice: not started again); install"
     )
 
 

@@ -14,6 +14,10 @@ _LONGEST = 300
 _TRACEBACK = re.compile(r"^(?:\S.*\s)?Traceback \(most recent call last\):\s*$")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::.*)?$")
 _COMPLAINT = re.compile(r"Unknown command line flag|\b(?:error|fatal|can't open file|check failed)\b", re.IGNORECASE)
+_VALUE = r"-?\d[\d.e+…-]*+"
+_VALUES = re.compile(rf"(?<![\w.+-]){_VALUE}(?:[\[\](), ]++{_VALUE}){{11,}}")
+_FEW = 3
+"""Values that are kept of more than eleven."""
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _STAMP = re.compile(r"^[IWEF]?\d{4}[-\d]*[ T]\d\d:\d\d:\d\d\S*|0x[0-9a-f]+")
 """What differs between two endings of one kind: the time, and the addresses of objects."""
@@ -52,8 +56,13 @@ def last_words(lines: Sequence[str]) -> str:
     words = lines[at].strip()
     if words.endswith(":"):
         words = " ".join([words, *(line.strip() for line in lines[at + 1 :] if line.strip())][:2])
-    words = "".join(c if c.isprintable() else "\ufffd" for c in _COLOURS.sub("", words))
+    words = condensed("".join(c if c.isprintable() else "\ufffd" for c in _COLOURS.sub("", words)))
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+
+
+def condensed(line: str) -> str:
+    """Return `line` with the first values of each tensor that TensorFlow has printed into it."""
+    return _VALUES.sub(lambda found: " ".join([*found[0].split()[:_FEW], "…"]), line)
 
 
 def _exception_at(lines: Sequence[str]) -> int | None:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from tfprov.hosts.crash import exception_at
+from tfprov.hosts.crash import condensed, exception_at
 
 LINES = 20
 """Lines that are shown of a log without a traceback, and of what follows the exception's line in one with."""
@@ -35,7 +35,7 @@ def excerpt(lines: Sequence[str]) -> list[str]:
 
 def shortened(lines: Sequence[str]) -> list[str]:
     """Return `lines` without the values of tensors: a block of them keeps its first line, a long line its begin."""
-    return [line if len(line) <= _LONGEST else _cut(line) for line in _without_values(lines)]
+    return [_cut(condensed(line)) for line in _without_values(lines)]
 
 
 def _once(lines: list[str]) -> list[str]:
@@ -47,7 +47,7 @@ def _once(lines: list[str]) -> list[str]:
 
 
 def _cut(line: str) -> str:
-    return f"{line[:_LONGEST]}… ({len(line) - _LONGEST} more characters)"
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}… ({len(line) - _LONGEST} more characters)"
 
 
 def _without_values(lines: Sequence[str]) -> Iterator[str]:

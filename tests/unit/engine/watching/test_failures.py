@@ -58,11 +58,10 @@ def test_known_causes_have_their_remedy_in_one_line() -> None:
 def test_an_excerpt_is_one_whole_traceback_without_the_values_of_tensors() -> None:
     frames = [line for n in range(30) for line in (f'  File "a.py", line {n}, in f{n}', f"    f{n + 1}()")]
     values = [" [0.1 0.2 0.3]"] * 40
-    log = ["noise"] * 50 + [LOG[1], *frames, f"InvalidArgumentError: bad {'[1.5, 2.5] ' * 90}", *values, "shape=(3,)"]
+    log = ["noise"] * 50 + [LOG[1], *frames, f"InvalidArgumentError: bad [{'1.5, 2.5] [' * 90}", *values, "shape=(3,)"]
     shown = excerpt(log)
     assert shown[: len(frames) + 1] == [LOG[1], *frames]
-    assert shown[len(frames) + 1].startswith("InvalidArgumentError: bad [1.5, 2.5]")
-    assert shown[len(frames) + 1].endswith("… (716 more characters)")
+    assert shown[len(frames) + 1] == "InvalidArgumentError: bad [1.5, 2.5] [1.5, …] ["
     assert shown[len(frames) + 2 :] == [" [0.1 0.2 0.3]", "… (39 lines of values)", "shape=(3,)"]
     assert excerpt([f"line {n}" for n in range(30)]) == [f"line {n}" for n in range(10, 30)]
     assert excerpt(["one", "usage: t.py", "t.py: wrong", "usage: t.py", "t.py: wrong"]) == [

@@ -154,11 +154,16 @@ class Unreachable(HostError):
 
 
 class TaskFailed(TfprovError):
-    """A task ended badly. `code` is the exit code of the training: the chief's own, or 1 when another task ended it."""
+    """A task ended badly. `code` is the exit code of the training: the chief's own, or 1 when another task ended it.
 
-    def __init__(self, task: str, what: str, log: Iterable[str] = (), code: int = 1) -> None:
-        self.task, self.log, self.code = task, tuple(log), code
-        lines = "".join(f"\n  {task} | {line}" for line in self.log)
+    `others` are the lines for those that failed as well.
+    """
+
+    def __init__(
+        self, task: str, what: str, log: Iterable[str] = (), code: int = 1, others: Iterable[str] = ()
+    ) -> None:
+        self.task, self.what, self.log, self.code, self.others = task, what, tuple(log), code, tuple(others)
+        lines = "".join(f"\n  {task} | {line}" for line in self.log) + "".join(f"\n{line}" for line in self.others)
         super().__init__(f"{task}: {what}{lines}")
 
 

@@ -71,10 +71,18 @@ def test_a_restarted_task_says_how_it_ended_before_and_its_log_is_followed_on(be
 
 
 def test_how_a_task_ended_before_its_restart_is_still_known_when_it_runs(bench: DockerBench) -> None:
-    again = "[ -e /checkpoints/again ] && exec sleep 3600; touch /checkpoints/again; exit 5"
+    runs = "while [ ! -e /checkpoints/go ]; do sleep 0.1; done; exit 6"
+    again = f"[ -e /checkpoints/again ] && {{ echo second; {runs}; }}; touch /checkpoints/again; echo boom; exit 5"
     bench.start(container(argv=["sh", "-c", again], restart="on-failure", max_restarts=2))
     until(lambda: bench.see().restarts == 1 and not bench.see().restarting)
     assert (bench.see().state, bench.see().last_exit, bench.see().exit_code) == (State.RUNNING, 5, None)
+    assert bench.see().last_words == "boom", "and not what it has printed since"
+    bench.docker.end_restarts("worker/0")
+    bench.docker.end_restarts("worker/9")
+    assert bench.see().state is State.RUNNING
+    bench.save("worker/0", "go", b"")
+    seen = bench.becomes(State.EXITED)
+    assert (seen.exit_code, seen.restarts, seen.gave_up) == (6, 1, True)
 
 
 def test_a_signal_reaches_who_handles_it_and_nobody_else_in_docker(bench: DockerBench) -> None:

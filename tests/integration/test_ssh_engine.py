@@ -340,7 +340,7 @@ def test_a_program_that_the_image_does_not_have(engine: Engine, image: str) -> N
     with engine.errors():
         made = engine.api.create_container(image, ["no-such-program"], labels={"test": IMAGE})
     message = says(engine, lambda api: api.start(made["Id"]))
-    assert message == "h1: the image has no program no-such-program that can be run; correct `command`"
+    assert message == "h1: the image has no program no-such-program that can be run; correct `command:`"
     started.__exit__()
 
 

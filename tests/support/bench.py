@@ -100,7 +100,7 @@ class MemoryBench(Bench):
         self.memory.writes(task, path, data)
 
     def start_unstartable(self) -> None:
-        self.memory.unstartable["worker/0"] = "No such file or directory: no-such-program"
+        self.memory.unstartable["worker/0"] = "there is no program `no-such-program`; correct `command:`"
         self.start(container(argv=["no-such-program"]))
 
     def start_answering(self) -> Container:

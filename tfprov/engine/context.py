@@ -67,6 +67,10 @@ class Context:
     """Whether the training was followed to its end by the same play, which then answers for a missing checkpoint."""
     tolerant: bool = False
     """Whether to work with the hosts that can be reached: taking down what is there must not wait for one that is not."""
+    code: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """The `code:` directory of each role on each host, as a path of the controller."""
+    noted: set[tuple[str, str]] = field(default_factory=set)
+    """Tasks, with their hosts, of which it was told that they ended at once; filled as it turns out."""
     seen: Observation | None = None
     """What was there a moment ago, for a step that would look first of all; None where it has to look itself."""
     missed: dict[str, HostError] = field(default_factory=dict)

@@ -55,6 +55,7 @@ def docked(given: Given, reach: Reach) -> Context:
         data=fetched(sets, wanted, runtimes),
         artifacts=stock.artifacts,
         home=home,
+        code={place: code.source for place, code in codes.items()},
         target=target_of(cluster, roles),
         roles=roles,
         logs=target_of(cluster, roles) / LOGS,

@@ -97,6 +97,9 @@ class Runtime(Protocol):
     def stop(self, task: str, grace: float) -> None:
         """Send SIGTERM, wait up to `grace` seconds, then SIGKILL; returns when nothing of the task runs any more."""
 
+    def end_restarts(self, task: str) -> None:
+        """Have a running task run on, and not be started again should it fail; one that is not there changes nothing."""
+
     def signal(self, task: str, name: str) -> bool:
         """Send a signal, such as `SIGUSR1`, to those processes of a running task that handle it; return whether any does.
 

@@ -33,6 +33,8 @@ Codes = Callable[[str], bytes]
 """Returns code, by its digest, as an archive to put into a container at `/`."""
 
 
+_NEVER: Any = {"Name": "no"}
+"""A restart policy, without the number that only another one has."""
 DEFAULT_DIRECTORY = "/checkpoints"
 """Where a container's checkpoints are when no label says it."""
 
@@ -81,7 +83,7 @@ class DockerRuntime:
     def _observed(self, facts: Mapping[str, Any]) -> Observed:
         found = observed(facts, self.host)
         before = self._exits.last(facts)
-        return found if before is None else replace(found, last_exit=before)
+        return found if before is None else replace(found, last_exit=before.code, last_words=before.words)
 
     def _inspected(self, *labels: str) -> list[dict[str, Any]]:
         with self.engine.errors():
@@ -159,6 +161,13 @@ class DockerRuntime:
             if not name.endswith(STOPPED):
                 self.engine.api.rename(found["Id"], name + STOPPED)
             self.engine.api.stop(found["Id"], timeout=int(grace))
+
+    def end_restarts(self, task: str) -> None:
+        """See Runtime. A start that the engine has begun to wait for still comes."""
+        found = self._find(task)
+        if found is not None:
+            with self.engine.errors():
+                self.engine.api.update_container(found["Id"], restart_policy=_NEVER)
 
     def signal(self, task: str, name: str) -> bool:
         """See Runtime."""

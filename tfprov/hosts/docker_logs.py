@@ -8,7 +8,7 @@ from typing import Any
 import docker
 
 from tfprov.hosts.docker_state import seconds
-from tfprov.hosts.logfile import split
+from tfprov.hosts.logfile import split, split_stamped
 
 _POLL = 0.2
 """Seconds between two looks at a container that has ended and may be started again."""
@@ -80,7 +80,7 @@ def polled(
                 printed = api.logs(container, stream=True, timestamps=True, **whence)
             except docker.errors.NotFound:  # removed since it was found
                 return
-            for line in split(printed):
+            for line in split_stamped(printed):
                 if seen.is_new(line) and shown:
                     yield line.partition(" ")[2]
         if not alive:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from tfprov.hosts.docker_labels import RUN, SPEC, STOPPED, TASK
+from tfprov.hosts.engine_errors import explain
 from tfprov.model.state import Observed, State
 
 _STATES = {"created": State.CREATED, "exited": State.EXITED, "dead": State.EXITED}
@@ -31,9 +32,16 @@ def observed(facts: Mapping[str, Any], host: str) -> Observed:
         restarts=facts.get("RestartCount", 0),
         restarting=told["Status"] == "restarting",
         last_exit=told["ExitCode"] if told["Status"] == "restarting" else None,
+        gave_up=ended and _gave_up(facts),
         stopped=facts["Name"].endswith(STOPPED),
         error=_error(facts) if ended or failed_to_start else "",
     )
+
+
+def _gave_up(facts: Mapping[str, Any]) -> bool:
+    """Whether a container was started again, and then no more: `no` from the start starts nothing again."""
+    policy = (facts.get("HostConfig", {}).get("RestartPolicy") or {}).get("Name")
+    return policy == "no" and bool(facts.get("RestartCount")) and bool(facts["State"]["ExitCode"])
 
 
 def _spec(text: str) -> Mapping[str, Any]:
@@ -48,7 +56,7 @@ def _error(facts: Mapping[str, Any]) -> str:
     if facts["State"].get("OOMKilled"):
         limit = facts["HostConfig"].get("Memory") or 0
         return f"it was killed: out of memory{f' (limit {limit // 1024**2}m)' if limit else ''}"
-    return str(facts["State"].get("Error") or "")
+    return "; ".join(filter(None, explain(str(facts["State"].get("Error") or ""))))
 
 
 def seconds(text: str) -> float | None:

@@ -10,6 +10,7 @@ import requests
 import urllib3
 
 from tfprov.errors import HostError, TfprovError, Unreachable, one_line, shown
+from tfprov.hosts.commands import correction
 
 _REMEDIES: tuple[tuple[str, str, str], ...] = (
     (
@@ -59,7 +60,7 @@ _REMEDIES: tuple[tuple[str, str, str], ...] = (
     (
         r'exec: "(?P<name>[^"]*)": (executable file not found|stat [^:]*: no such file|permission denied)',
         "the image has no program {name} that can be run",
-        "correct `command`",
+        "{correction}",
     ),
 )
 """Pattern in lower or upper case, what to say, how to mend it. The first that is found decides."""
@@ -83,7 +84,16 @@ def explain(text: str, user: str = "") -> tuple[str, str]:
 def _facts(text: str, user: str) -> dict[str, str]:
     where = _WHERE.search(text)
     place = where.groupdict() if where else {"address": "?", "port": "?"}
-    return {"name": "?", "id": "?", "text": _short(text), "user": user or "the user", "update": UPDATE, **place}
+    program = re.search(r'exec: "(?P<name>[^"]*)"', text)
+    mended = {"correction": correction(program["name"])} if program else {}
+    return mended | {
+        "name": "?",
+        "id": "?",
+        "text": _short(text),
+        "user": user or "the user",
+        "update": UPDATE,
+        **place,
+    }
 
 
 def _short(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from tfprov.errors import HostError
 from tfprov.hosts.base import NOTHING, File, Tree, Written
+from tfprov.hosts.crash import Life, is_hopeless, last_words
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet, read_by
@@ -34,6 +35,10 @@ class Place:
     log: list[str] = field(default_factory=list)
     written: dict[str, tuple[bytes, float]] = field(default_factory=dict)
     """The files outside of the checkpoint directory; those with an absolute path stay when the task is removed."""
+    begin: int = 0
+    """How many lines of the log are of earlier runs of the task."""
+    before: Life | None = None
+    """The run before the present one, where that failed."""
 
 
 class MemoryRuntime:
@@ -114,6 +119,7 @@ class MemoryRuntime:
             )
         place = self.places.setdefault(task.name, Place(observed))
         place.observed, place.container, place.written = observed, container, {}
+        place.begin, place.before = len(place.log), None
         place.files.update(restored)
 
     def _read(self, path: Path) -> bytes:
@@ -139,6 +145,12 @@ class MemoryRuntime:
         self._called("stop", task)
         if task in self.places and self.places[task].observed.state is State.RUNNING:
             self._end(task, exit_code=_TERMINATED, stopped=True)
+
+    def end_restarts(self, task: str) -> None:
+        """See Runtime."""
+        self._called("end-restarts", task)
+        if task in self.places and (wanted := self.places[task].container) is not None:
+            self.places[task].container = replace(wanted, restart="never")
 
     def signal(self, task: str, name: str) -> bool:
         """See Runtime; tasks handle what `handled` says."""
@@ -245,11 +257,19 @@ class MemoryRuntime:
         place = self.places[task]
         wanted = place.container
         again = wanted is not None and wanted.restart == "on-failure" and place.observed.restarts < wanted.max_restarts
-        if code and again:
-            restarts = place.observed.restarts + 1
-            place.observed = replace(place.observed, restarts=restarts, last_exit=code, started_at=self.now)
-        else:
+        if not (code and again):
             self._end(task, exit_code=code)
+            return
+        life = Life(code, self.now - (place.observed.started_at or 0.0), last_words(place.log[place.begin :]))
+        if place.before is not None and is_hopeless(place.before, life):
+            self._end(task, exit_code=code)
+            place.observed = replace(place.observed, gave_up=True)
+            return
+        place.before, place.begin = life, len(place.log)
+        restarts = place.observed.restarts + 1
+        place.observed = replace(
+            place.observed, restarts=restarts, last_exit=code, last_words=life.words, started_at=self.now
+        )
 
     def loses(self, task: str) -> None:
         """End the task so that nobody learns its exit code."""

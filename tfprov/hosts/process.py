@@ -24,6 +24,7 @@ from tfprov.hosts.order import RUN, order
 from tfprov.hosts.os_errors import mapped
 from tfprov.hosts.process_data import DataDirs
 from tfprov.hosts.process_outside import ProcessOutside
+from tfprov.hosts.process_state import observed
 from tfprov.hosts.processes import has_group, is_alive, port_owner, signal_group, signal_handlers, until
 from tfprov.hosts.taskdir import TaskDir, complete
 from tfprov.model.cluster import Task
@@ -58,34 +59,12 @@ class ProcessRuntime:
     def observe(self) -> HostState:
         """See Runtime."""
         found = [self._observed(TaskDir(path)) for path in complete(self.root / "tasks")]
-        there = tuple(
-            observed for observed in found if self.task_dir(observed.task).path.is_dir()
-        )  # not removed meanwhile
+        there = tuple(one for one in found if self.task_dir(one.task).path.is_dir())  # not removed meanwhile
         code = frozenset(f"sha256:{path.name}" for path in complete(self.root / "code"))
         return HostState(self.host, there, code | self.data.whole())
 
     def _observed(self, directory: TaskDir) -> Observed:
-        job, _, index = directory.path.name.rpartition("-")
-        ordered = directory.read("order.json") or {}
-        supervised, facts = directory.told()
-        state = _state(supervised, facts)
-        restarting = state is State.RUNNING and facts.get("state") == "restarting"
-        return Observed(
-            task=f"{job}/{index}",
-            host=self.host,
-            state=state,
-            spec=ordered.get("spec", {}),
-            id="" if restarting else str(facts.get("pid") or ""),
-            run=ordered.get("run", ""),
-            exit_code=facts.get("exit_code") if state is State.EXITED else None,
-            started_at=facts.get("started_at"),
-            finished_at=facts.get("finished_at") if state is State.EXITED else None,
-            restarts=facts.get("restarts", 0),
-            restarting=restarting,
-            last_exit=facts.get("last_exit"),
-            stopped=bool(facts.get("stopped")),
-            error=facts.get("error", "") if state is State.EXITED else "",
-        )
+        return observed(directory, self.host)
 
     @mapped
     def deliver(self, digest: str, archive: bytes) -> None:
@@ -115,9 +94,9 @@ class ProcessRuntime:
     def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
         """See Runtime."""
         task, directory = container.task, self.task_dir(container.task.name)
-        observed = self._observed(directory)
-        if observed.state is State.RUNNING:
-            raise HostError(self.host, f"{task.name} is already running (pid {observed.id})", "stop it first")
+        before = self._observed(directory)
+        if before.state is State.RUNNING:
+            raise HostError(self.host, f"{task.name} is already running (pid {before.id})", "stop it first")
         if task.serves and (owner := port_owner(task.address, task.port)):
             fix = "stop it, or choose another `port`"
             raise HostError(self.host, f"port {task.port} for {task.name} is taken by {owner}", fix)
@@ -126,6 +105,7 @@ class ProcessRuntime:
         self._prepare(directory, container)
         bring(restore, directory.checkpoints)
         (directory.path / "state.json").unlink(missing_ok=True)
+        directory.no_restart.unlink(missing_ok=True)
         directory.write("order.json", order(container, run))
         self._supervise(directory, task.name)
 
@@ -181,6 +161,13 @@ class ProcessRuntime:
             signal_group(pid, signal.SIGKILL)
             until(lambda: not runs(), _SETTLE)
         directory.write("state.json", facts | {"state": "exited", "exit_code": None, "stopped": True})
+
+    @mapped
+    def end_restarts(self, task: str) -> None:
+        """See Runtime."""
+        directory = self.task_dir(task)
+        if directory.path.is_dir():
+            directory.no_restart.touch()
 
     @mapped
     def signal(self, task: str, name: str) -> bool:
@@ -274,12 +261,3 @@ class ProcessRuntime:
             return subprocess.run(list(argv), env=running["env"], cwd=directory.work, check=False).returncode
         except FileNotFoundError:
             raise HostError(self.host, f"no such command: {argv[0]}") from None
-
-
-def _state(supervised: bool, facts: Mapping[str, Any]) -> State:
-    stated = facts.get("state")
-    if stated == "exited" and not supervised:
-        return State.EXITED
-    if supervised or is_alive(facts.get("pid"), facts.get("identity")):
-        return State.RUNNING
-    return State.LOST if stated else State.CREATED

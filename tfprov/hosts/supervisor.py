@@ -15,6 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from tfprov.hosts.commands import unstartable
+from tfprov.hosts.crash import LINES, Life, is_hopeless, last_words
+from tfprov.hosts.logfile import split
 from tfprov.hosts.processes import identity, is_alive, signal_group
 from tfprov.hosts.taskdir import TaskDir
 
@@ -22,6 +25,8 @@ LOG_LIMIT = 10 * 1024 * 1024
 """Bytes after which a log starts anew; one older part is kept, so that a flood of output ends at twice this."""
 _LATE = 1024 * 1024
 """Bytes of the older part left for what the task writes while it is copied."""
+_LAST_WORDS = 256 * 1024
+"""Bytes at the end of a log in which is looked why a task ended."""
 _BACKOFF = (1, 2, 4, 8)
 """Seconds before each restart; the last one repeats."""
 _SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
@@ -55,6 +60,8 @@ class Supervisor:
             "restarts": 0,
         }
         self.stopped = False
+        self.before: Life | None = None
+        self.log_begin = 0
 
     def run(self, ready: int) -> None:
         """Run until the task has ended for good; closes `ready` once it is known whether it could start."""
@@ -70,8 +77,13 @@ class Supervisor:
             self.record("exited", exit_code=code, finished_at=time.time(), stopped=self.stopped)
             if not self.wants_restart(code):
                 return
+            life = Life(code, time.time() - self.state["started_at"], self.last_words())
+            if (self.before is not None and is_hopeless(self.before, life)) or self.directory.no_restart.exists():
+                self.record("exited", gave_up=True)
+                return
+            self.before = life
             self.state["restarts"] += 1
-            self.record("restarting", last_exit=code)
+            self.record("restarting", last_exit=code, last_words=life.words)
             if self.pause():
                 self.record("exited", stopped=True)
                 return
@@ -80,6 +92,7 @@ class Supervisor:
         """Start the process; None, and a record of why, when it cannot be."""
         try:
             with self.directory.log.open("ab") as log:
+                self.log_begin = log.tell()
                 process = self.spawn(
                     self.order["argv"],
                     env=self.order["env"],
@@ -93,7 +106,7 @@ class Supervisor:
                     ),  # safe: there is one thread
                 )
         except OSError as error:
-            reason = f"{error.strerror or error}: {self.order['argv'][0]}"
+            reason = unstartable(error, self.order["argv"][0], self.order["env"], self.directory.work)
             self.record("exited", exit_code=127, error=reason, finished_at=time.time())
             return None
         self.record("running", pid=process.pid, identity=identity(process.pid), started_at=time.time(), exit_code=None)
@@ -139,6 +152,15 @@ class Supervisor:
             older.write(source.read(LOG_LIMIT - _LATE))  # no more: a fast writer must not keep us copying
             older.write(source.read(_LATE))  # but what it has written meanwhile may be its last word
             os.truncate(log, 0)  # the task appends, so its next line lands at the new start
+
+    def last_words(self) -> str:
+        """Return with which words the task ended, from what it has printed since it was started last."""
+        with self.directory.log.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            begin = self.log_begin if self.log_begin <= size else 0  # the log may have started anew meanwhile
+            log.seek(max(begin, size - _LAST_WORDS))
+            lines = list(split([log.read(_LAST_WORDS)]))
+        return last_words(lines[-LINES:])
 
     def wants_restart(self, code: int) -> bool:
         """Whether the task is to be started again after it ended with `code`."""

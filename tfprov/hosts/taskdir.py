@@ -4,6 +4,7 @@
     state.json    what became of it; written by the supervisor alone
     lock          held by the supervisor as long as it lives
     grace         seconds between SIGTERM and SIGKILL; written just before a stop
+    no-restart    is there when the task is not to be started again, should it fail
     log, log.1    what the task printed; log.1 is the older part
     work/         a fresh copy of the code, the task's working directory
     checkpoints/  survives a restart of the task
@@ -28,6 +29,7 @@ class TaskDir:
         self.path = path
         self.log = path / "log"
         self.older_log = path / "log.1"
+        self.no_restart = path / "no-restart"
         self.work = path / "work"
         self.checkpoints = path / "checkpoints"
 

@@ -186,7 +186,10 @@ class Settings(Strict):
         examples=["never"],
     )
     max_restarts: Annotated[Count, Field(ge=1, le=1000)] = Field(
-        3, description="After how many restarts a task that keeps failing is left alone.", examples=[3]
+        3,
+        description="After how many restarts a task that keeps failing is left alone; one that fails twice at once "
+        "with the same error is left alone after the first.",
+        examples=[3],
     )
     ready: Literal["port", "start"] = Field(
         "port",

@@ -92,6 +92,10 @@ class State(StrEnum):
     """It is gone without an exit code: the machine restarted, or its supervisor was killed as well."""
 
 
+_NOT_STARTED = (126, 127, 128)
+"""Exit codes with which shells and engines report a program that could not be run."""
+
+
 @dataclass(frozen=True)
 class Observed:
     """A container as its host describes it. Times are seconds since the epoch, by the host's clock."""
@@ -110,6 +114,10 @@ class Observed:
     """Whether it has ended and is about to be started again, which counts as running."""
     last_exit: int | None = None
     """The exit code with which it ended before it was started again, where that is known."""
+    last_words: str = ""
+    """The line that named the failure at that end: its exception, where that is known."""
+    gave_up: bool = False
+    """Whether it was not started again, though its policy says so, because it had failed twice with the same words."""
     stopped: bool = False
     """Whether it ended because tfprov stopped it."""
     error: str = ""
@@ -128,7 +136,7 @@ class Observed:
         if self.state is State.CREATED:
             return "created but never started"
         if self.error:
-            return f"could not start: {self.error}"
+            return f"could not start: {self.error}" if self.exit_code in _NOT_STARTED else self.error
         if self.stopped:
             return "stopped"
         return describe_exit(self.exit_code)

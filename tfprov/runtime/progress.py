@@ -89,17 +89,18 @@ class Reporter:
             "step": self.step,
             "steps": self.steps,
             "rate": rate,
-            "examples_rate": None if self.examples is None else round(rate * self.examples, 3),
+            "examples_rate": None if self.examples is None or rate is None else round(rate * self.examples, 3),
             "at": time.time(),
             "resumed": self.resumed,
             "lost": self.lost,
         }
 
-    def _rate(self) -> float:
+    def _rate(self) -> float | None:
+        """Return the steps per second of late; None when training has just begun: no speed is not a speed of 0."""
         now, steps = time.monotonic(), self.steps
         since, before = self._samples[0] if self._samples else (now, steps)
         self._samples.append((now, steps))
-        return round((steps - before) / (now - since), 3) if now > since else 0.0
+        return round((steps - before) / (now - since), 3) if now > since else None
 
     def _replace(self, path: Path, text: str) -> None:
         try:

@@ -73,7 +73,7 @@ def test_a_program_that_is_not_there_ends_with_127_and_says_so(bench: AnyBench) 
     bench.start_unstartable()
     seen = bench.becomes(State.EXITED)
     assert seen.exit_code == 127
-    assert seen.ending == "could not start: No such file or directory: no-such-program"
+    assert seen.ending == "could not start: there is no program `no-such-program`; correct `command:`"
 
 
 def test_an_ended_task_can_be_started_again_and_keeps_its_checkpoints_and_log(bench: AnyBench) -> None:

@@ -56,8 +56,8 @@ def test_a_new_training_has_progress_before_its_first_step_and_at_its_end(tmp_pa
         "task": "worker/1",
         "step": 0,
         "steps": 0,
-        "rate": 0.0,
-        "examples_rate": 0.0,
+        "rate": None,
+        "examples_rate": None,
         "resumed": None,
         "lost": None,
     }

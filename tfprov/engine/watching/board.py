@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
-from tfprov.engine.watching.waiting import ended, last_log
+from tfprov.engine.watching.failures import ended, last_log
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import HostError, TaskFailed, Usage
 from tfprov.model.state import Container, Observation, State

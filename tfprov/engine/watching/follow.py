@@ -4,13 +4,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
+from tfprov.engine.watching.failures import failure, fallen, idle_end
 from tfprov.engine.watching.logs import logs
 from tfprov.engine.watching.lookout import Lookout
 from tfprov.engine.watching.progress import read_progress, train_steps
-from tfprov.engine.watching.waiting import ended, failure
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import TaskFailed, TfprovError
-from tfprov.model.state import Observation, Observed, State
+from tfprov.model.state import Observation, Observed
+from tfprov.planning.text import listed
 
 _LOOK = 1.0
 """Seconds between two looks at the tasks."""
@@ -78,8 +79,10 @@ class _Training:
         chief = self.chief()
         if chief is None:
             return False
-        for observed in self.seen.containers():
-            self.check(observed, chief)
+        self.check_fallen(chief)
+        for observed in [chief] if chief.finished else self.seen.containers():
+            if line := idle_end(self.context, observed):
+                self.context.report.note(line)
         self.lookout.look(self.seen)
         if self.context.clock.now() >= self.next_progress:
             self.tell_progress()
@@ -96,24 +99,31 @@ class _Training:
             self.watch.check(wanted.host, self.patience)
         return chief
 
-    def check(self, observed: Observed, chief: Observed) -> None:
-        """Raise when the training cannot go on without `observed`, which has ended for good; tell it when it can."""
-        fallen = observed.state is not State.RUNNING and not observed.finished
-        if not fallen or (observed.task, observed.restarts) in self.told:
+    def check_fallen(self, chief: Observed) -> None:
+        """Raise when the training cannot go on without a task that has ended for good; tell it of those it can lose."""
+        new = [one for one in fallen(self.context, self.seen) if (one.task, one.restarts) not in self.told]
+        if not new:
             return
-        is_chief = observed.task == chief.task
-        lost = self.lost_with(observed)
-        if not chief.finished and (is_chief or lost):
-            error = failure(self.context, observed, self.seen)
-            raise error if is_chief else _without(observed, lost, error)
-        self.told.add((observed.task, observed.restarts))
-        error = failure(self.context, observed, self.seen)
-        self.context.report.note(f"{error}\nthe training goes on without {observed.task}")
+        error = failure(self.context, new, self.seen)
+        lasting = [one.task for one in new if one.task == chief.task or self.lost_with(one.task)]
+        if lasting and not chief.finished:
+            raise self.end_of_training(error)
+        self.told.update((one.task, one.restarts) for one in new)
+        names = listed([one.task for one in new], len(new))
+        self.context.report.note(f"{error}\nthe training goes on without {names}")
 
-    def lost_with(self, observed: Observed) -> str:
+    def end_of_training(self, error: TaskFailed) -> TaskFailed:
+        """Return `error` with what the training has lost for good, where that is not its chief."""
+        lost = "" if error.task == self.context.cluster.chief.name else self.lost_with(error.task)
+        if not lost:
+            return error
+        what = f"{error.what}: the training cannot go on without {lost}"
+        return TaskFailed(error.task, what, error.log, error.code, error.others)
+
+    def lost_with(self, task: str) -> str:
         """Return what the training cannot do without and loses with a task; empty where it can go on."""
-        job = observed.task.partition("/")[0]
-        wanted = self.context.container(observed.task)
+        job = task.partition("/")[0]
+        wanted = self.context.container(task)
         strategy = wanted.strategy if wanted is not None else ""
         return "it" if job == "worker" and strategy in _TOGETHER else _INDISPENSABLE.get(job, "")
 
@@ -124,7 +134,3 @@ class _Training:
             chief = self.context.container(self.context.cluster.chief.name)
             self.context.report.awaiting("")
             self.context.report.progress(progress, train_steps(chief.argv) if chief is not None else None)
-
-
-def _without(observed: Observed, lost: str, error: TaskFailed) -> TaskFailed:
-    return TaskFailed(observed.task, f"{ended(observed)}: the training cannot go on without {lost}", error.log, 1)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tfprov.engine.context import Context
+from tfprov.engine.watching.known_causes import remedy
 from tfprov.engine.watching.probes import Probe
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, Observation
@@ -61,5 +62,6 @@ def too_slow(task: Task, unjoined: Sequence[Probe], seconds: float, log: Iterabl
         what = f"cannot reach {found} from {task.host} {after}; does a firewall stand between them?"
     else:
         what = f"does not serve on {task.endpoint} {after}"
-    waits = awaited(log)
-    return f"{what} (TensorFlow there waits for {', '.join(waits)})" if waits else what
+    if waits := awaited(log):
+        return f"{what} (TensorFlow there waits for {', '.join(waits)})"
+    return f"{what}; {cure}" if (cure := remedy([what])) else what

@@ -17,6 +17,8 @@ FILE = "progress.json"
 _MOST = 4096
 """Bytes of such a file that are read: it has one line."""
 _TRAINING = ("chief", "worker")
+_STEPS, _UPTIME = 20, 30.0
+"""Steps, or seconds since its start, after one of which the speed of a task can be compared with that of others."""
 _SILENT = 30.0
 """Seconds behind the latest word of any task after which the last one of a task says nothing about its speed any more."""
 
@@ -109,6 +111,11 @@ def read_paces(context: Context, found: Iterable[Observed]) -> dict[str, Pace]:
     with ThreadPoolExecutor(max_workers=max(1, min(context.forks, len(asked)))) as pool:
         answers = pool.map(lambda observed: read_pace(context.runtimes[observed.host], observed), asked)
     return {observed.task: pace for observed, pace in zip(asked, answers, strict=False) if pace is not None}
+
+
+def settled(pace: Pace, uptime: float | None) -> bool:
+    """Whether a task that has been up for so many seconds has a history: its first steps are slow, and none is no speed."""
+    return pace.steps >= _STEPS or (uptime is not None and uptime >= _UPTIME)
 
 
 def slowest(paces: Mapping[str, Pace]) -> Slowest | None:

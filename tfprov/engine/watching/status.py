@@ -7,9 +7,9 @@ from typing import Any
 
 from tfprov.engine.context import Context
 from tfprov.engine.observe import needs, observe
-from tfprov.engine.watching.pace import Pace, Slowest, read_paces, slowest, step_back
+from tfprov.engine.watching.failures import ended, last_log
+from tfprov.engine.watching.pace import Pace, Slowest, read_paces, settled, slowest, step_back
 from tfprov.engine.watching.progress import read_progress
-from tfprov.engine.watching.waiting import ended, last_log
 from tfprov.errors import HostError
 from tfprov.events import Progress
 from tfprov.model.state import Observation, Observed, State
@@ -97,10 +97,14 @@ def status(context: Context, now: float) -> Status:
         chief=chief,
         rows=tuple(_with_logs(context, rows)),
         progress=read_progress(context, seen) or _from_pace(paces.get(chief)),
-        slowest=slowest({row.task: row.pace for row in rows if row.pace and row.state == "running"}),
+        slowest=slowest({row.task: row.pace for row in rows if row.pace and _is_compared(row, row.pace)}),
         went_back=StepBack(back[0], back[1].lost or 0, back[1].resumed or 0) if back else None,
         unreachable=unreachable,
     )
+
+
+def _is_compared(row: Row, pace: Pace) -> bool:
+    return row.state == "running" and settled(pace, row.uptime)
 
 
 def _rows(context: Context, seen: Observation, now: float) -> list[Row]:

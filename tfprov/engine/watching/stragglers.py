@@ -8,6 +8,8 @@ from tfprov.engine.watching.pace import Pace
 
 AT_LEAST = 30.0
 """Seconds without a step before a task is called a straggler: a save of a large model takes less."""
+BEFORE_THE_FIRST = 4.0
+"""How much longer a task may take for its first step after a start or a restart: TensorFlow traces and compiles in it."""
 TIMES = 10.0
 """Median steps that long, for trainings with slow ones."""
 
@@ -64,6 +66,7 @@ class Stragglers:
     def _judge(self, task: str, step: float, now: float) -> Straggler | None:
         known = self._known[task]
         idle, limit = now - known.since, max(self._at_least, TIMES * step)
+        limit *= 1.0 if known.steps else BEFORE_THE_FIRST
         # Others have to have gone on meanwhile, and lately: where all stopped at about the same time, nobody is behind.
         meanwhile = max(known.since + limit / 2, now - 3 * max(self._every, step))
         if known.told or idle < limit or not self._others_moved(task, meanwhile):

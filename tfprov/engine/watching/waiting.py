@@ -1,22 +1,20 @@
 """Wait until every task serves and every worker has joined, and say at once when one of them never will."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from tfprov.engine.checkpoints.shards import explain_torn
 from tfprov.engine.context import Context
+from tfprov.engine.watching.failures import failure, fallen, has_failed, idle_end, last_log
 from tfprov.engine.watching.joining import needs_port, own, peers, too_slow
 from tfprov.engine.watching.probes import Probe, Probes
 from tfprov.engine.watching.watch import Watch
-from tfprov.errors import HostError, TaskFailed
-from tfprov.model.state import Container, Observation, Observed, State
-from tfprov.planning.text import counted, listed
+from tfprov.errors import TaskFailed
+from tfprov.model.state import Container, Observation, Observed
+from tfprov.planning.text import listed
 
 _FIRST, _LAST, _GROWTH = 0.1, 0.5, 1.2
 """Seconds between two looks: short ones for tasks that start in a moment, and half of one for those that import much."""
 _NAMED = 3
 """Tasks that are named when many are waited for."""
-LOG_LINES = 20
-"""Lines of a failed task's log that come with its failure."""
 PATIENCE = 30.0
 """Seconds a host may be out of reach meanwhile: a connection that was lost is made anew, and needs no more than that."""
 
@@ -72,6 +70,7 @@ class _Start:
         self.pending = [container for container in self.pending if container not in up]
         chief = self.context.chief(seen)
         if chief is not None and chief.finished:
+            self.note_idle_end(chief)
             return True
         for container in self.allowed:  # what has come up may have gone since
             self.check(container, seen)
@@ -85,16 +84,24 @@ class _Start:
         observed = self.check(container, seen)
         if observed is None:
             raise TaskFailed(task.name, f"is not there on {task.host}; start it with `tfprov up`")
-        if observed.finished or not needs_port(self.context, container):
+        if observed.finished:
+            self.note_idle_end(observed)
+            return True
+        if not needs_port(self.context, container):
             return True
         return self.serves(container) and not self.unjoined(container, seen)
 
     def check(self, container: Container, seen: Observation) -> Observed | None:
         """Return what was seen of a task; TaskFailed when it has ended badly."""
         observed = self.context.observed(container.task.name, seen)
-        if observed is not None and observed.state is not State.RUNNING and not observed.finished:
-            raise failure(self.context, observed, seen)
+        if observed is not None and has_failed(observed):
+            raise failure(self.context, fallen(self.context, seen) or [observed], seen)
         return observed
+
+    def note_idle_end(self, observed: Observed) -> None:
+        """Tell of a task that has ended well, and so soon that it has done nothing."""
+        if line := idle_end(self.context, observed):
+            self.context.report.note(line)
 
     def serves(self, container: Container) -> bool:
         """Return whether a task answers on its own host."""
@@ -137,29 +144,3 @@ class _Start:
             peer = unserved[0]
             return TaskFailed(peer.name, too_slow(peer, (), seconds, log), last_log(self.context, peer.name, peer.host))
         return TaskFailed(task.name, too_slow(task, lacks, seconds, log), log)
-
-
-def failure(context: Context, observed: Observed, seen: Observation) -> TaskFailed:
-    """Return the error for a task that ended badly, with the last lines of its log.
-
-    Of a chief it also says what no restart can mend, where its program's saver has left nothing to start from.
-    """
-    is_chief = observed.task == context.cluster.chief.name
-    code = observed.exit_code if is_chief and observed.exit_code else 1
-    why = explain_torn(context, seen) if is_chief else None
-    ending = ended(observed)
-    what = f"{ending}: {why.removeprefix(f'{observed.task}: ')}" if why else ending
-    return TaskFailed(observed.task, what, last_log(context, observed.task, observed.host), code)
-
-
-def ended(observed: Observed) -> str:
-    """Return how a task ended, and after how many restarts: one that fails again and again is at its limit."""
-    return f"{observed.ending} after {counted(observed.restarts, 'restart')}" if observed.restarts else observed.ending
-
-
-def last_log(context: Context, task: str, host: str) -> Sequence[str]:
-    """Return the last lines a task printed; nothing when its host is lost, because the failure matters more."""
-    try:
-        return list(context.runtimes[host].logs(task, tail=LOG_LINES))
-    except HostError:
-        return ()

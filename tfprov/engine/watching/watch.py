@@ -3,13 +3,15 @@
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
 from tfprov.engine.observe import needs
+from tfprov.engine.watching.failures import own_paths
 from tfprov.engine.watching.restarts import Restarts
 from tfprov.errors import HostError, Unreachable
-from tfprov.model.state import HostState, Observation
+from tfprov.model.state import HostState, Observation, Observed
 
 _ANSWER = 1.0
 """Seconds a look waits for a slow host before it goes on with what was last known of it."""
@@ -70,7 +72,9 @@ class Watch:
         self._asked: dict[str, Future[HostState]] = {}
         self._states: dict[str, HostState] = {}
         self._reach = Reach()
-        self._restarts = Restarts(self._limit)
+        self._restarts = Restarts(
+            self._limit, self._end_restarts, lambda task, words: "".join(own_paths(context, task, [words]))
+        )
 
     def look(self) -> Observation:
         """Return what the hosts say now, or have said last when they take long.
@@ -96,6 +100,15 @@ class Watch:
     def _limit(self, task: str) -> int | None:
         wanted = self._context.container(task)
         return wanted.max_restarts if wanted else None
+
+    def _end_restarts(self, observed: Observed) -> None:
+        """Have the host start a task no more; in the background, and without it when the host does not answer."""
+
+        def ask() -> None:
+            with suppress(HostError):
+                self._context.runtimes[observed.host].end_restarts(observed.task)
+
+        self._pool.submit(ask)
 
     def _take(self, hosts: list[str]) -> tuple[dict[str, HostState], dict[str, HostError]]:
         answered: dict[str, HostState] = {}

@@ -11,7 +11,7 @@ from tests.support.followed import INVENTORY, MemoryLab
 from tfprov.engine.clock import Clock
 from tfprov.engine.observe import observe
 from tfprov.engine.watching.lookout import Lookout
-from tfprov.engine.watching.pace import Pace, parse, slowest
+from tfprov.engine.watching.pace import Pace, parse, settled, slowest
 from tfprov.engine.watching.placement import placement
 from tfprov.engine.watching.status import status
 from tfprov.engine.watching.stragglers import Straggler, Stragglers
@@ -74,6 +74,11 @@ def test_who_has_been_silent_for_long_is_the_slowest_whatever_it_said_last() -> 
     assert (found.task, found.rate) == ("a", 0.0)
 
 
+def test_a_task_is_compared_once_it_has_a_history() -> None:
+    rows = {(0, 5.0): False, (19, 29.0): False, (20, 3.0): True, (1, 30.0): True, (0, 30.0): True, (3, None): False}
+    assert {case: settled(pace(case[0]), case[1]) for case in rows} == rows
+
+
 # --- status ----------------------------------------------------------------------------------------------------------
 
 
@@ -91,6 +96,17 @@ def test_status_has_every_tasks_own_speed_the_slowest_and_the_lost_steps() -> No
     assert said_all["went_back"] == {"task": "worker/0", "lost": 448, "resumed": 401}
     assert said_all["examples_rate"] == 3 * 640.0
     assert said_all["progress"]["step"] == 400, "without an event file, how far the chief is by its own word"
+
+
+def test_who_has_just_been_started_again_is_not_the_slowest() -> None:
+    memory_lab = MemoryLab()
+    for host in memory_lab.hosts.values():
+        for place in host.places.values():
+            place.observed = replace(place.observed, started_at=1.0)
+    for task, steps, rate in (("worker/0", 100, 8.0), ("worker/1", 100, 10.0), ("worker/2", 1, 0.0)):
+        memory_lab.hosts[HOST_OF[task]].saves(task, "progress.json", said(task, rate=rate, steps=steps))
+    found = [status(memory_lab.context, now=now).slowest for now in (10.0, 31.0)]
+    assert [one and one.task for one in found] == ["worker/0", "worker/2"]
 
 
 def test_what_a_task_said_in_an_earlier_life_is_not_its_speed() -> None:
@@ -155,6 +171,13 @@ def test_where_nobody_steps_nobody_is_behind() -> None:
 def test_slow_steps_take_longer_to_stand_still() -> None:
     moves = {"a": [5] * 12, "b": list(range(12))}
     assert [n for n, each in enumerate(judged(moves, rate=0.1)) if each] == [10], "ten steps of ten seconds"
+
+
+def test_the_first_step_after_a_start_may_take_longer() -> None:
+    others = list(range(20))
+    assert [n for n, each in enumerate(judged({"a": [0] * 20, "b": others})) if each] == [12]
+    started_again = [7, 8, *[0] * 18]
+    assert [n for n, each in enumerate(judged({"a": started_again, "b": others})) if each] == [14]
 
 
 def test_the_time_in_which_a_task_could_not_be_read_does_not_count() -> None:

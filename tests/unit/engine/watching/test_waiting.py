@@ -115,7 +115,10 @@ def test_a_ps_that_does_not_serve_is_named_and_not_the_workers_that_wait_for_it(
     memory_lab = MemoryLab()
     memory_lab.hosts["h1"].silent.add("ps/1")
     memory_lab.hosts["h1"].prints("ps/1", "still importing")
-    assert str(memory_lab.fails()) == "ps/1: does not serve on 10.0.0.1:2223 after 2 s\n  ps/1 | still importing"
+    assert str(memory_lab.fails()) == (
+        "ps/1: does not serve on 10.0.0.1:2223 after 2 s; a program that serves on no port needs `ready: start`, "
+        "and one that takes longer to serve a larger `start_timeout`\n  ps/1 | still importing"
+    )
 
 
 def test_a_worker_with_less_time_than_its_ps_names_the_ps() -> None:

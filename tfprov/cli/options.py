@@ -106,9 +106,7 @@ def vault_of(options: dict[str, Any]) -> "Vault":
 
     ask = _ask if sys.stdin.isatty() else None
     given = Passwords(options["vault_ids"], options["vault_files"], options["ask_vault_pass"], ask, os.environ)
-    vault = Vault(given)
-    click.get_current_context().call_on_close(vault.close)
-    return vault
+    return Vault(given)
 
 
 def _ask(question: str) -> str:

@@ -208,10 +208,7 @@ def test_an_encrypted_file_and_an_encrypted_value() -> None:
         }
     )
     vault = Vault(Passwords(files=["pw"]))
-    try:
-        inventory = load_inventory(["i.yml"], vault=vault)
-    finally:
-        vault.close()
+    inventory = load_inventory(["i.yml"], vault=vault)
     found = visible(inventory.variables("node1"))
     assert found["ansible_password"] == "******"
     assert list(found["b"]) == ["__ansible_vault"]

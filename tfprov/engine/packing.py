@@ -1,18 +1,55 @@
 """What is read from the controller's disk before anything is planned: the code of every role."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfprov.config.load import SourceList
 from tfprov.config.settings.beside import beside_file
 from tfprov.config.settings.resolve import RoleSettings
+from tfprov.config.sources.beside import DIRECTORIES
+from tfprov.config.sources.reader import home_of, place_of
+from tfprov.config.vault.opening import Vault
 from tfprov.delivery.code import Code, pack
 from tfprov.errors import InvalidInput, Problem
+from tfprov.paths import cache_home, state_home
 from tfprov.planning.desired import Place
 
 
-def pack_all(roles: Sequence[RoleSettings]) -> Mapping[Place, Code]:
-    """Pack every `code:` directory once, however many tasks run it."""
+def never_code(
+    sources: SourceList, roles: Sequence[RoleSettings], vault: Vault | None = None, extra: Sequence[str] = ()
+) -> frozenset[Path]:
+    """Return the paths that are not code wherever they lie: a gather, or a host more, must not restart a training.
+
+    That is where gathered checkpoints go, what the inventory is read from with its variables and vault passwords, and
+    tfprov's own state.
+    """
+    names = [str(sources)] if isinstance(sources, Path) else list(sources)
+    homes = {home for home in map(home_of, names) if home is not None}
+    passwords = vault.passwords.sources() if vault else ()
+    return frozenset(
+        [
+            *(Path(place_of(name)) for name in names if home_of(name) is not None),
+            *(home / name for home in homes for name in DIRECTORIES),
+            *(Path(option[1:]) for option in extra if option.startswith("@")),
+            *(source.path for source in passwords if source.path is not None),
+            *_gathered(roles),
+            state_home(),
+            cache_home(),
+        ]
+    )
+
+
+def _gathered(roles: Sequence[RoleSettings]) -> Iterator[Path]:
+    """Yield where checkpoints are gathered: `to`, and this cluster's own directories where `to` is that of the code."""
+    name = roles[0].values.cluster
+    for to in {beside_file(role, "checkpoints", "to") for role in roles}:
+        earlier = (path for path in to.glob(f"{name}.*") if path.suffix[1:].isdigit())
+        yield from (to, to / name, to / f".{name}.part", *earlier)
+
+
+def pack_all(roles: Sequence[RoleSettings], never: Collection[Path] = ()) -> Mapping[Place, Code]:
+    """Pack every `code:` directory once, however many tasks run it; `never` is what is no code wherever it lies."""
     packed: dict[Path, Code] = {}
     found = {}
     problems: list[Problem] = []
@@ -22,7 +59,7 @@ def pack_all(roles: Sequence[RoleSettings]) -> Mapping[Place, Code]:
         directory = beside_file(role, "code")
         try:
             if directory not in packed:
-                packed[directory] = pack(directory, role.at("code"))
+                packed[directory] = pack(directory, role.at("code"), never)
             found[role.role, role.host] = packed[directory]
         except InvalidInput as error:
             problems.extend(error.problems)

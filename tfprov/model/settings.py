@@ -77,8 +77,8 @@ class Settings(Strict):
     code: PathText | None = Field(
         None,
         description="The directory with the training program, delivered to every host as it is; `.dockerignore` in it is "
-        "respected. Tasks start in it. A relative path counts from the file it is written in. "
-        "Default: none.",
+        "respected, and the inventory's own files and what was gathered are no code. Tasks start in a copy of it. A "
+        "relative path counts from the file it is written in. Default: none.",
         examples=["../images/train/programs"],
     )
     command: Annotated[list[Line], Field(min_length=1), AfterValidator(checks.program)] | None = Field(

@@ -1,4 +1,4 @@
-"""From an inventory to what a verb works with: which connections are begun while other things load, and which are not."""
+"""From an inventory to what a verb works with: what is packed, and which connections are begun while other things load."""
 
 import socket
 from collections.abc import Iterator
@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.files import write
+from tfprov.config.vault.opening import Vault
+from tfprov.config.vault.passwords import Passwords
 from tfprov.engine.prepare import Wishes, prepare
 from tfprov.engine.report import Quiet
 from tfprov.errors import InvalidInput
@@ -75,3 +78,33 @@ def test_no_host_is_bothered_for_a_cluster_that_cannot_be(server: socket.socket)
         prepare(inventory(server, tasks_per_host="70000", port="2222"), (), Quiet(), Wishes(everywhere=True))
     own = knocked(server)
     assert first(server) == own
+
+
+# --- code ----------------------------------------------------------------------------------------------------------------
+
+_HERE = """
+all: {vars: {tfprov: {cluster: lab, runtime: process, code: ., command: [python, lab.py], checkpoints: {to: "%s"}}}}
+worker: {hosts: {localhost: {ansible_connection: local}}}
+"""
+
+
+@pytest.mark.parametrize("to", ["./checkpoints", "."])
+def test_the_code_is_the_same_whatever_was_gathered_or_written_about_it(tmp_path: Path, to: str) -> None:
+    """With `code: .`, a gather or a new variable between two plans restarted a running training."""
+
+    def digests() -> list[str]:
+        vault = Vault(Passwords(files=("vault.pass",)))
+        return sorted(prepare(Path("inventory.yml"), ("@extra.yml",), Quiet(), vault=vault).artifacts)
+
+    write(tmp_path, {"lab.py": "pass", "lab.1.txt": "", "extra.yml": "a: 1", "inventory.yml": _HERE % to})
+    write(tmp_path, {".dockerignore": "!**"})
+    before = digests()
+    others = ["group_vars/worker.yml", "host_vars/localhost.yml"]
+    write(tmp_path, dict.fromkeys(others, "b: 2") | {"extra.yml": "a: 2", "vault.pass": "secret"})
+    write(tmp_path / to, {"lab/model.ckpt-1.index": "x", "lab/manifest.json": "{}", "lab.1/model.ckpt-1.index": "x"})
+    write(tmp_path, {"tfprov/clusters/lab/lock": "", "tfprov/code/x": "", "inventory.yml": f"# 2\n{_HERE % to}"})
+    assert digests() == before
+    for name in ("lab.py", "lab.1.txt", "sub/inventory.yml", "other.yml"):
+        write(tmp_path, {name: "changed"})
+        assert digests() != before, name
+        before = digests()

@@ -99,14 +99,15 @@ class Settings(Strict):
     wiring: Wiring = Field(
         "flags",
         description="How the task learns who it is: `flags` appends --job_name, --task_index, --ps_hosts and "
-        "--worker_hosts, and a mapping gives them other names. TF_CONFIG is in the environment either way, but for "
-        "`strategy: single`, which tells a task nothing. Default: `flags`, and `tf_config` for the strategies `in_graph`, "
-        "`parameter_server` and `multi_worker_mirrored`.",
+        "--worker_hosts, and a mapping gives them other names or, with null, leaves some out. TF_CONFIG is in the "
+        "environment either way, but for `strategy: single`, which tells a task nothing. Default: `flags`, and `tf_config` "
+        "for the strategies `in_graph`, `parameter_server` and `multi_worker_mirrored`.",
         examples=["tf_config"],
     )
     flags: dict[FlagName, Value | None] = Field(
         default_factory=dict,
-        description="Flags of the program, appended as `--name=value`, and as `--name` alone where the value is null.",
+        description="Flags of the program, appended as `--name=value`, and as `--name` alone where the value is null. "
+        "Arguments without a name belong into `command`; a name that `wiring` uses is tfprov's.",
         examples=[{"train_steps": 2000}],
     )
     env: dict[EnvName, Value] = Field(
@@ -215,10 +216,13 @@ class Settings(Strict):
 
     @property
     def flag_names(self) -> Mapping[str, str]:
-        """What the program calls the four flags, without dashes; those that have their usual names are not in it."""
+        """What the program calls the four flags, without dashes, and an empty text for one that is left out.
+
+        Those that have their usual names are not in it.
+        """
         if isinstance(self.wiring, str):
             return {}
-        names = {name: getattr(self.wiring.flags, name).removeprefix("--") for name in FLAGS}
+        names = {name: (getattr(self.wiring.flags, name) or "").removeprefix("--") for name in FLAGS}
         return {name: other for name, other in names.items() if other != name}
 
     @model_validator(mode="before")

@@ -167,7 +167,9 @@ def _hashed(cluster: str, name: str, value: str) -> str:
 def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str, data: str | None) -> dict[str, Any]:
     """Return `command`, `flags` and `env`, rendered with what only the task knows, and which names in `env` are secret."""
     faults = Faults()
-    rendered = render_late(role.node, for_task(role.variables, cluster.name, task.name, directory, data), faults)
+    known_of = telling.of_cluster(cluster, task)
+    variables = for_task(role.variables, cluster.name, task.name, directory, data, known_of=known_of)
+    rendered = render_late(role.node, variables, faults)
     if faults.problems:
         raise InvalidInput(faults.problems)
     values: dict[str, Any] = plain(rendered)

@@ -135,7 +135,8 @@ def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...
     if not isinstance(written, Map) or not closed:
         return ()
     data = data_dir(role)
-    variables = for_task(role.variables, cluster.name, task.name, role.values.checkpoints.dir, data)
+    known_of = telling.of_cluster(cluster, task)
+    variables = for_task(role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, known_of=known_of)
     return tuple(name for name in closed if is_secret(written.entries[name], variables))
 
 

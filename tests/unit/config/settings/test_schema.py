@@ -304,7 +304,7 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`mounts\[\d\].target` is `.*` a second time",
         r"has more worker tasks than ports above `port`",
         r"^`--(task_index|job_name|job|index)` is set by tfprov",
-        r"^`flags.index` is set by tfprov",
+        r"^`flags.\w+` is set by tfprov",
         r"^`wiring.flags.\w+` is `--hosts` as another one is",
         r"^`wiring: flags` cannot name the chief",
         r"^`strategy: \w+` (needs|has no|trains in|with)",

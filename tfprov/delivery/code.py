@@ -32,6 +32,11 @@ class Code:
         """In bytes."""
         return len(self.archive)
 
+    def names(self) -> list[str]:
+        """Return the names of its files, relative to the directory."""
+        with tarfile.open(fileobj=io.BytesIO(self.archive)) as archive:
+            return archive.getnames()
+
 
 class _LeadsOutError(OSError):
     """A symbolic link to something that is not delivered."""

@@ -1,5 +1,6 @@
 """What is read from the controller's disk before anything is planned: the code of every role."""
 
+import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,24 @@ def pack_all(roles: Sequence[RoleSettings], never: Collection[Path] = ()) -> Map
             if directory not in packed:
                 packed[directory] = pack(directory, role.at("code"), never)
             found[role.role, role.host] = packed[directory]
+            problems.extend(_in_the_way(role, packed[directory]))
         except InvalidInput as error:
             problems.extend(error.problems)
     if problems:
         raise InvalidInput(problems)
     return found
+
+
+def _in_the_way(role: RoleSettings, code: Code) -> Iterator[Problem]:
+    """Say that the code has what `checkpoints.link` is to make beside it."""
+    if (link := role.values.checkpoints.link) is None:
+        return
+    name = posixpath.normpath(link.strip())
+    if there := next(
+        (one for one in code.names() if f"{one}/".startswith(f"{name}/") or name.startswith(f"{one}/")), ""
+    ):
+        what = f"`checkpoints.link`: the code has {there} in the place of the link"
+        yield Problem(role.at("checkpoints", "link"), what, "name it in .dockerignore, or choose another name")
 
 
 def check_data(roles: Sequence[RoleSettings]) -> None:

@@ -139,6 +139,14 @@ class ProcessRuntime:
             shutil.copytree(
                 self.root / "code" / container.artifact.removeprefix("sha256:"), directory.work, symlinks=True
             )
+        if container.link is not None:
+            self._link(directory.work / container.link[0], Path(container.link[1]))
+
+    def _link(self, link: Path, target: Path) -> None:
+        """Make `link` lead to the directory `target`, also before the chief, whose it is, was started at all."""
+        target.mkdir(parents=True, exist_ok=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(target, target_is_directory=True)
 
     def _supervise(self, directory: TaskDir, task: str) -> None:
         command = [sys.executable, "-m", "tfprov.hosts.supervisor", str(directory.path)]

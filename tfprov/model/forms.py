@@ -96,6 +96,9 @@ FILE_NAME = Form(
 DOCKERFILE = Form(
     "a path inside the directory that `build` names", rf"{_ONE_LINE}{_NOTHING_ABOVE}(?![/~])\s*\S", checks.dockerfile
 )
+LINK = Form(
+    "a path below the working directory", rf"{_ONE_LINE}{_NOTHING_ABOVE}(?![/~])(?=[\s\S]*[^./\s])", checks.link
+)
 IMAGE_NAME = Form("the name of an image in a registry", PATTERN, reference)
 ADDRESS = Form(
     "a host name or an IPv4 address",

@@ -68,6 +68,14 @@ class Checkpoints(Strict):
         "path counts from the file it is written in.",
         examples=["./checkpoints"],
     )
+    link: Annotated[Line, forms.LINK] | None = Field(
+        None,
+        description="For programs that save to a relative path: this name, in the working directory of every task, leads "
+        "to the checkpoint directory. Under the process runtime it is the chief's for all tasks; in a container it is the "
+        "task's own, which an evaluator and a tensorboard share with the chief. The code must have nothing of that name. "
+        "Default: none.",
+        examples=["logdir"],
+    )
 
 
 class NoCheckpoints(Checkpoints):

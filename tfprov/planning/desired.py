@@ -1,6 +1,7 @@
 """Tasks to containers: what should run, in full, so that it can be compared with what runs."""
 
 import hashlib
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +65,11 @@ def desired(  # noqa: PLR0913  what is known of a cluster, from everywhere
         try:
             directory = checkpoint_dir(task)
             data = data_dir(role, None if boxed else fetched)
-            made = _container(cluster, task, role, code=code.get(place), directory=directory, data=data, boxed=boxed)
+            # Other containers cannot reach the chief's volume, unless they share it; processes share a file system.
+            linked = directory if boxed else checkpoint_dir(cluster.chief)
+            made = _container(
+                cluster, task, role, code=code.get(place), directory=directory, linked=linked, data=data, boxed=boxed
+            )
             containers.append(made)
         except InvalidInput as error:
             problems.extend(error.problems)
@@ -80,10 +85,12 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
     *,
     code: str | None,
     directory: str,
+    linked: str,
     data: str | None,
     boxed: Boxed | None,
 ) -> Container:
     values, fetches = role.values, data_set(role)
+    link = values.checkpoints.link and posixpath.normpath(values.checkpoints.link.strip())
     late = _late(cluster, task, role, directory, data)
     listens = "0.0.0.0" if boxed else task.address  # noqa: S104  in a container; the host publishes on one address
     stated = [str(word) for word in late["command"] or ()]
@@ -103,6 +110,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
             },
             "wiring": telling.wiring(cluster, task, role),
             "endpoint": task.endpoint,
+            **({"link": link} if link else {}),
             **({"data": data_spec(role, in_container=boxed is not None)} if role.reads_data else {}),
             **({"reads": cluster.chief.name} if boxed and task.role == "tensorboard" else {}),
             **(_around(role, boxed) if boxed else {}),
@@ -123,6 +131,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
         start_timeout=values.start_timeout,
         stop_grace=values.stop_grace,
         ready=values.ready,
+        link=(link, linked) if link else None,
         data=fetches.artifact if fetches else None,
         box=_box(cluster, task, role, boxed) if boxed else None,
     )

@@ -82,6 +82,23 @@ def test_no_host_is_bothered_for_a_cluster_that_cannot_be(server: socket.socket)
 
 # --- code ----------------------------------------------------------------------------------------------------------------
 
+
+def test_a_link_in_the_place_of_code_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"lab.py": "pass", "logdir/old": "", "out/x.py": ""})
+    rows = {"logdir": "logdir/old", "./out//": "out/x.py", "lab.py/x": "lab.py", "out/logdir": "", "log": ""}
+    for link, there in rows.items():
+        write(tmp_path, {"inventory.yml": _HERE.replace("to:", f"link: {link}, to:") % "./checkpoints"})
+        told = ""
+        try:
+            (wanted,) = prepare(Path("inventory.yml"), (), Quiet()).wanted
+        except InvalidInput as error:
+            told = str(error)
+        else:
+            assert wanted.link is not None, link
+            assert (wanted.link[0], wanted.link[1]) == (link, wanted.checkpoint_dir)
+        assert f"the code has {there} in the place of the link; name it in .dockerignore" in told or not there, link
+
+
 _HERE = """
 all: {vars: {tfprov: {cluster: lab, runtime: process, code: ., command: [python, lab.py], checkpoints: {to: "%s"}}}}
 worker: {hosts: {localhost: {ansible_connection: local}}}

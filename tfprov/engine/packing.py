@@ -1,12 +1,13 @@
 """What is read from the controller's disk before anything is planned: the code of every role."""
 
+import os
 import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfprov.config.load import SourceList
-from tfprov.config.settings.beside import beside_file
+from tfprov.config.settings.beside import beside_file, python_at, python_of
 from tfprov.config.settings.resolve import RoleSettings
 from tfprov.config.sources.beside import DIRECTORIES
 from tfprov.config.sources.reader import home_of, place_of
@@ -92,6 +93,18 @@ def check_data(roles: Sequence[RoleSettings]) -> None:
     if missing:
         what = "`data.path`: {} is not a directory on this machine"
         raise InvalidInput([Problem(at, what.format(path), "correct the path") for at, path in missing.items()])
+
+
+def check_python(roles: Sequence[RoleSettings]) -> None:
+    """Raise InvalidInput for a Python that is to run tasks on this machine, and is not there."""
+    named = {python_at(role): path for role in roles if (path := python_of(role))}
+    problems = []
+    for at, path in named.items():
+        if not os.access(path, os.X_OK) or Path(path).is_dir():
+            reason = "is not a program" if Path(path).exists() else "does not exist on this machine"
+            problems.append(Problem(at, f"the Python for tasks, {path}, {reason}", "correct the path in `python`"))
+    if problems:
+        raise InvalidInput(problems)
 
 
 def all_problems(*attempts: Callable[[], Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode, fetched
 from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import DEFAULT_FORKS, Context
-from tfprov.engine.packing import all_problems, check_data, never_code, pack_all
+from tfprov.engine.packing import all_problems, check_data, check_python, never_code, pack_all
 from tfprov.engine.record import Record
 from tfprov.engine.report import Reporter
 from tfprov.errors import InvalidInput, Usage
@@ -105,8 +105,11 @@ def _is_possible(roles: tuple[RoleSettings, ...]) -> bool:
 
 def _as_processes(given: Given) -> Context:
     roles, home = given.roles, given.home
-    cluster, codes, _ = all_problems(
-        lambda: place(roles), lambda: pack_all(roles, given.never), lambda: check_data(roles)
+    cluster, codes, *_ = all_problems(
+        lambda: place(roles),
+        lambda: pack_all(roles, given.never),
+        lambda: check_data(roles),
+        lambda: check_python(roles),
     )
     runtimes = _processes(roles, home)
     store = CodeStore(cache_home() / "code")

@@ -177,16 +177,6 @@ def dockerfile(value: str) -> str:
     return value
 
 
-def link(value: str) -> str:
-    """Check a name below the working directory of a task."""
-    parts = value.strip().split("/")
-    if value.startswith(("/", "~")) or ".." in parts:
-        raise Wrong(f"must be a path below the working directory, not {said_text(value)}")
-    if not any(part.strip(".") for part in parts):
-        raise Wrong("must name a directory")
-    return value
-
-
 def wiring(value: Any) -> Any:
     """Check that a wiring is one of two words, or the mapping that renames flags."""
     if isinstance(value, str | int | float | list | None) and value not in ("flags", "tf_config"):

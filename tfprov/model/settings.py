@@ -88,6 +88,14 @@ class Settings(Strict):
         "well. Default: what tfprov brings for the roles tensorboard, dispatcher and data_worker; all others need one.",
         examples=[["python", "linear.py"]],
     )
+    python: PathText | None = Field(
+        None,
+        description="The Python that runs tasks under the process runtime, such as that of a virtual environment: `python` "
+        "and `python3` in `command` mean it, programs beside it come first in PATH, and it can import `tfprov.runtime`. A "
+        "relative path counts from the file it is written in. Default: `ansible_python_interpreter` where that is an "
+        "absolute path, else the Python that runs tfprov.",
+        examples=["./venv/bin/python"],
+    )
     strategy: Strategy = Field(
         "between_graph",
         description="How the program trains: `between_graph`, every worker builds the graph, variables on the ps; "

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfprov.config.settings.beside import python_of
 from tfprov.config.settings.late import for_task, render_late
 from tfprov.config.settings.resolve import RoleSettings
 from tfprov.config.templates.values import Faults
@@ -91,6 +92,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
 ) -> Container:
     values, fetches = role.values, data_set(role)
     link = values.checkpoints.link and posixpath.normpath(values.checkpoints.link.strip())
+    python = None if boxed else python_of(role)
     late = _late(cluster, task, role, directory, data)
     listens = "0.0.0.0" if boxed else task.address  # noqa: S104  in a container; the host publishes on one address
     stated = [str(word) for word in late["command"] or ()]
@@ -110,6 +112,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
             },
             "wiring": telling.wiring(cluster, task, role),
             "endpoint": task.endpoint,
+            **({"python": python} if python else {}),
             **({"link": link} if link else {}),
             **({"data": data_spec(role, in_container=boxed is not None)} if role.reads_data else {}),
             **({"reads": cluster.chief.name} if boxed and task.role == "tensorboard" else {}),
@@ -131,6 +134,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
         start_timeout=values.start_timeout,
         stop_grace=values.stop_grace,
         ready=values.ready,
+        python=python,
         link=(link, linked) if link else None,
         data=fetches.artifact if fetches else None,
         box=_box(cluster, task, role, boxed) if boxed else None,

@@ -91,12 +91,41 @@ def test_a_link_in_the_place_of_code_is_refused(tmp_path: Path) -> None:
         told = ""
         try:
             (wanted,) = prepare(Path("inventory.yml"), (), Quiet()).wanted
+            assert wanted.link == (link, wanted.checkpoint_dir)
         except InvalidInput as error:
             told = str(error)
-        else:
-            assert wanted.link is not None, link
-            assert (wanted.link[0], wanted.link[1]) == (link, wanted.checkpoint_dir)
         assert f"the code has {there} in the place of the link; name it in .dockerignore" in told or not there, link
+
+
+def test_the_python_of_tasks_is_the_settings_else_ansibles(tmp_path: Path) -> None:
+    write(tmp_path, {"lab.py": "pass", "venv/bin/python": "", "notes": ""})
+    (tmp_path / "venv/bin/python").chmod(0o755)
+    own, gone = str(tmp_path / "venv/bin/python"), "does not exist on this machine; correct the path in `python`"
+    rows = {
+        # settings, the variable of Ansible: the Python of the task, or what is wrong with it
+        ("python: venv/bin/python", ""): own,
+        ("python: venv/bin/python", "/usr/bin/python3"): own,
+        ("", "{{ inventory_dir }}/venv/bin/python"): own,
+        ("", "{{ ansible_playbook_python }}"): None,
+        ("", "auto_silent"): None,
+        ("python: venv/bin/python3", ""): f"inventory.yml:2:64: error: the Python for tasks, {own}3, {gone}",
+        ("", "/no/python"): f"inventory.yml:3:85: error: the Python for tasks, /no/python, {gone}",
+        ("python: notes", ""): "is not a program",
+    }
+    wrong = []
+    for (settings, ansibles), expected in rows.items():
+        inventory = _HERE.replace("command:", f"{settings}{settings and ','} command:") % "./checkpoints"
+        variable = f', ansible_python_interpreter: "{ansibles}"' if ansibles else ""
+        write(tmp_path, {"inventory.yml": inventory.replace("local}", f"local{variable}}}")})
+        told: str | None
+        try:
+            (wanted,) = prepare(Path("inventory.yml"), (), Quiet()).wanted
+            told = wanted.python
+        except InvalidInput as error:
+            told = str(error)
+        if told != expected and (expected or "-") not in (told or ""):
+            wrong.append((settings, ansibles, told))
+    assert wrong == []
 
 
 _HERE = """

@@ -67,6 +67,8 @@ class Wiring:
 def to_flags(wiring: Wiring, names: Mapping[str, str] | None = None) -> list[str]:
     """Return the four flags, as `--name=value`; `names` renames them for programs that call them otherwise.
 
+    A flag whose name there is empty is left out.
+
     The flags know two jobs. Raises WiringError for a cluster with any other: only TF_CONFIG can say it.
     """
     if others := sorted(set(wiring.cluster) - {"ps", "worker"}):
@@ -77,11 +79,12 @@ def to_flags(wiring: Wiring, names: Mapping[str, str] | None = None) -> list[str
         "ps_hosts": ",".join(wiring.cluster.get("ps", ())),
         "worker_hosts": ",".join(wiring.cluster.get("worker", ())),
     }
-    return [f"--{(names or {}).get(name, name)}={value}" for name, value in values.items()]
+    called = {name: (names or {}).get(name, name) for name in FLAGS}
+    return [f"--{called[name]}={value}" for name, value in values.items() if called[name]]
 
 
 def to_names(names: Mapping[str, str]) -> str:
-    """Return what FLAGS_VARIABLE holds: the flags that are called otherwise, as JSON; keys are sorted."""
+    """Return what FLAGS_VARIABLE holds: the flags that are called otherwise or left out, as JSON; keys are sorted."""
     return json.dumps(dict(names), sort_keys=True)
 
 
@@ -104,8 +107,11 @@ def from_names(text: str) -> dict[str, str]:
 def from_flags(argv: Iterable[str], names: Mapping[str, str] | None = None) -> Wiring | None:
     """Read the four flags out of `argv`, in any of the forms absl and argparse accept; other arguments are ignored.
 
-    Returns None when there is no job name, which the textbook programs take for a single machine.
+    Returns None when there is no job name, which the textbook programs take for a single machine, and where `names`
+    leaves a flag out: then TF_CONFIG alone has the whole cluster.
     """
+    if not all((names or {}).values()):
+        return None
     values = _flag_values(list(argv), {(names or {}).get(name, name): name for name in FLAGS})
     if not values.get("job_name"):
         return None

@@ -126,6 +126,15 @@ def test_limits_and_mounts_are_the_containers(bench: DockerBench) -> None:
     assert bench.docker.execute("worker/0", ["touch", "/data/x"]) != 0
 
 
+def test_a_program_with_a_relative_directory_saves_where_checkpoints_lie(bench: DockerBench) -> None:
+    saves = ["sh", "-c", "mkdir -p runs; echo 1 > runs/logdir/model; cat runs/logdir/model"]
+    bench.start(container(argv=saves, link=("runs/logdir", "/checkpoints")))
+    bench.becomes(State.EXITED)
+    assert (list(bench.docker.logs("worker/0")), [*bench.docker.files("worker/0")]) == (["1"], ["model"])
+    with pytest.raises(HostError, match=r"the image has /code/\.\./bin/sh already; choose another name"):
+        bench.start(container(argv=saves, link=("../bin/sh", "/checkpoints")))
+
+
 def test_a_task_that_needs_too_much_memory_is_said_to(bench: DockerBench) -> None:
     # It outlives its child, which is what is killed: the engine may tell of an end before it tells of the memory.
     eats = ["sh", "-c", "sh -c 'x=a; while :; do x=$x$x; done'; sleep 1; exit 137"]

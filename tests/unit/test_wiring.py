@@ -64,6 +64,12 @@ def test_names_are_read_with_their_dashes_too() -> None:
     assert from_names("") == {}
 
 
+def test_a_flag_that_is_left_out_leaves_the_cluster_to_tf_config() -> None:
+    told, names = Wiring("worker", 1, CLUSTER), {"ps_hosts": "", "job_name": "role"}
+    assert to_flags(told, names) == ["--role=worker", "--task_index=1", "--worker_hosts=h1:2222,h2:2222"]
+    assert from_flags(to_flags(told, names), from_names(to_names(names))) is None
+
+
 @given(wirings(jobs=("ps", "worker")), st.lists(st.sampled_from(["train", "--lr=0.1", "-v", "--x", "a b", "--no"])))
 def test_other_arguments_in_front_change_nothing(wiring: Wiring, others: list[str]) -> None:
     assert from_flags([*others, *to_flags(wiring)]) == wiring

@@ -50,13 +50,14 @@ def _rendered(
     target: "Target", given: tuple[str, ...], template_dir: Path | None, options: dict[str, Any]
 ) -> dict[str, str]:
     from tfprov.config.load import load  # noqa: PLC0415
-    from tfprov.engine.packing import pack_all  # noqa: PLC0415
+    from tfprov.engine.packing import never_code, pack_all  # noqa: PLC0415
     from tfprov.render.options import settle  # noqa: PLC0415
     from tfprov.render.rendering import options_of, render  # noqa: PLC0415
 
     settings = settle(target.name, options_of(target), given)
-    _, roles = load(sources_of(options), options["extra"], vault_of(options), warn)
-    codes = pack_all(roles) if settings["code"] == "carried" else {}
+    sources, extra, vault = sources_of(options), options["extra"], vault_of(options)
+    _, roles = load(sources, extra, vault, warn)
+    codes = pack_all(roles, never_code(sources, roles, vault, extra)) if settings["code"] == "carried" else {}
     return render(roles, target, given, codes=codes, template_dir=template_dir)
 
 

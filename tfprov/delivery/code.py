@@ -32,15 +32,23 @@ class Code:
         """In bytes."""
         return len(self.archive)
 
+    def names(self) -> list[str]:
+        """Return the names of its files, relative to the directory."""
+        with tarfile.open(fileobj=io.BytesIO(self.archive)) as archive:
+            return archive.getnames()
+
 
 class _LeadsOutError(OSError):
     """A symbolic link to something that is not delivered."""
 
 
-def pack(directory: Path, at: Position) -> Code:
-    """Read `directory` into an archive; InvalidInput, at `at`, when it is not a directory of reasonable size."""
+def pack(directory: Path, at: Position, never: Collection[Path] = ()) -> Code:
+    """Read `directory` into an archive, without the files and directories in `never`, whatever .dockerignore says.
+
+    InvalidInput, at `at`, when it is not a directory of reasonable size.
+    """
     check_directory(directory, at, "code", "the training program")
-    data = archived(directory, at, "code")
+    data = archived(directory, at, "code", never=never)
     return Code(str(directory), f"sha256:{hashlib.sha256(data).hexdigest()}", data)
 
 
@@ -51,19 +59,25 @@ def check_directory(directory: Path, at: Position, key: str, content: str) -> No
         raise InvalidInput([Problem(at, f"`{key}`: {directory} {reason}", f"give the directory that holds {content}")])
 
 
-def archived(
-    directory: Path, at: Position, key: str, *, left_out: Collection[str] = (), kept: Collection[str] = ()
+def archived(  # noqa: PLR0913  what stays and what goes, by three rules
+    directory: Path,
+    at: Position,
+    key: str,
+    *,
+    left_out: Collection[str] = (),
+    kept: Collection[str] = (),
+    never: Collection[Path] = (),
 ) -> bytes:
     """Return the files of `directory` that its .dockerignore lets pass, and those `kept` in any case, as a tar.
 
     Names are sorted, owners, times and the umask's share of the modes are dropped: what is left is the content. Patterns
-    `left_out` are added to the .dockerignore. InvalidInput, at `at` and in the name of the setting `key`, when it is too
-    much or cannot be read.
+    `left_out` are added to the .dockerignore, and `never` are left out even where it brings them back. InvalidInput, at
+    `at` and in the name of the setting `key`, when it is too much or cannot be read.
     """
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for name, path in _files(directory, left_out, kept):
+            for name, path in _files(directory, left_out, kept, _below(directory, never)):
                 status = path.lstat()
                 if buffer.tell() + status.st_size > MAX_BYTES:
                     what = f"`{key}`: {directory} is larger than {MAX_BYTES // 1024**2} MiB"
@@ -75,16 +89,27 @@ def archived(
     return buffer.getvalue()
 
 
-def _files(directory: Path, left_out: Collection[str], kept: Collection[str]) -> Iterator[tuple[str, Path]]:
+def _below(directory: Path, paths: Collection[Path]) -> frozenset[str]:
+    """Return the names, relative to `directory`, of those `paths` that lie in it: links by their own name as well."""
+    top = os.path.realpath(directory)
+    real = {os.path.realpath(path) for path in paths}
+    real |= {os.path.join(os.path.realpath(path.parent), path.name) for path in paths}  # noqa: PTH118  names, not files
+    return frozenset(path[len(top) + 1 :] for path in real if path.startswith(f"{top}/"))
+
+
+def _files(
+    directory: Path, left_out: Collection[str], kept: Collection[str], never: Collection[str]
+) -> Iterator[tuple[str, Path]]:
     ignore_file = directory / ".dockerignore"
     patterns = ignore_file.read_text(errors="replace").splitlines() if ignore_file.is_file() else []
     ignore = Ignore([*_ALWAYS_LEFT_OUT, *patterns, *left_out])
     found: list[tuple[str, Path]] = []
     for parent, folders, files in os.walk(directory):
         base = Path(parent)
-        folders[:] = [name for name in folders if not _prunes(ignore, _relative(base / name, directory), kept)]
-        found.extend((_relative(base / name, directory), base / name) for name in files)
-        found.extend((_relative(base / name, directory), base / name) for name in folders if (base / name).is_symlink())
+        below = {name: _relative(base / name, directory) for name in (*folders, *files)}
+        folders[:] = [name for name in folders if below[name] not in never and not _prunes(ignore, below[name], kept)]
+        links = [name for name in folders if (base / name).is_symlink()]
+        found.extend((below[name], base / name) for name in (*files, *links) if below[name] not in never)
     yield from sorted((name, path) for name, path in found if name in kept or not ignore.matches(name))
 
 

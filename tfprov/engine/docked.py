@@ -34,7 +34,7 @@ def docked(given: Given, reach: Reach) -> Context:
         raise
     cluster, codes, addresses, source, _ = all_problems(
         lambda: place(roles),
-        lambda: pack_all(roles),
+        lambda: pack_all(roles, given.never),
         lambda: fleet.published(roles),
         lambda: supplier.source(roles[0]),
         lambda: check_data(roles),

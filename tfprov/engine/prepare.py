@@ -13,7 +13,7 @@ from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode, fetched
 from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import DEFAULT_FORKS, Context
-from tfprov.engine.packing import all_problems, check_data, pack_all
+from tfprov.engine.packing import all_problems, check_data, check_python, never_code, pack_all
 from tfprov.engine.record import Record
 from tfprov.engine.report import Reporter
 from tfprov.errors import InvalidInput, Usage, Warn, unheard
@@ -44,7 +44,11 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Given:
-    """All that was read and asked for. `home` is the cluster's directory on the controller, `limit` that of `--limit`."""
+    """All that was read and asked for.
+
+    `home` is the cluster's directory on the controller, `limit` that of `--limit`, `never` what is no code wherever it
+    lies.
+    """
 
     inventory: Inventory
     roles: tuple[RoleSettings, ...]
@@ -52,6 +56,7 @@ class Given:
     report: Reporter
     wishes: Wishes
     limit: frozenset[str] | None
+    never: frozenset[Path]
 
 
 def prepare(
@@ -67,7 +72,7 @@ def prepare(
     limit = _limit(inventory, wishes.limit)
     home = state_home() / "clusters" / roles[0].values.cluster
     in_docker = roles[0].values.runtime == "docker"
-    given = Given(inventory, roles, home, report, wishes, limit)
+    given = Given(inventory, roles, home, report, wishes, limit, never_code(sources, roles, vault, extra))
     _check_runtime(home, roles[0].values.cluster, in_docker=in_docker)
     if in_docker:
         return _in_docker(given)
@@ -102,7 +107,12 @@ def _is_possible(roles: tuple[RoleSettings, ...]) -> bool:
 
 def _as_processes(given: Given) -> Context:
     roles, home = given.roles, given.home
-    cluster, codes, _ = all_problems(lambda: place(roles), lambda: pack_all(roles), lambda: check_data(roles))
+    cluster, codes, *_ = all_problems(
+        lambda: place(roles),
+        lambda: pack_all(roles, given.never),
+        lambda: check_data(roles),
+        lambda: check_python(roles),
+    )
     runtimes = _processes(roles, home)
     store = CodeStore(cache_home() / "code")
     checkpoints = runtimes[cluster.chief.host].checkpoint_dir(cluster.chief.name)

@@ -1,6 +1,7 @@
 """The `docker` runtime: each task in a container of the host's engine."""
 
 import os
+import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -129,7 +130,18 @@ class DockerRuntime:
                 api.put_archive(made["Id"], container.checkpoint_dir, docker_archive.of_files(self.host, restore))
             if box.code and self._codes:
                 api.put_archive(made["Id"], "/", self._codes(box.code))
+            if container.link:
+                self._link(made["Id"], *container.link)
             api.start(made["Id"])
+
+    def _link(self, container: str, name: str, target: str) -> None:
+        """Make `name`, below the working directory of a container, lead to its directory `target`."""
+        api = self.engine.api
+        path = posixpath.join(api.inspect_container(container)["Config"]["WorkingDir"] or "/", name)
+        if docker_files.exists(self.engine, container, path):
+            fix = "choose another name for `checkpoints.link`, or remove it from the image"
+            raise HostError(self.host, f"the image has {path} already", fix)
+        api.put_archive(container, "/", docker_archive.link(path, target))
 
     def _idle(self, task: str, complaint: str) -> dict[str, Any] | None:
         found = self._find(task)

@@ -25,6 +25,16 @@ def directory_for_all(path: str) -> bytes:
     return buffer.getvalue()
 
 
+def link(path: str, target: str) -> bytes:
+    """Return an archive that makes `path` a symbolic link to `target`; directories on the way to it are made."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        info = tarfile.TarInfo(path.strip("/"))
+        info.type, info.linkname, info.mode = tarfile.SYMTYPE, target, 0o777
+        archive.addfile(info)
+    return buffer.getvalue()
+
+
 def of_files(host: str, files: Mapping[str, Path]) -> Iterator[bytes]:
     """Yield an archive of local files by the names they get, for anyone to read and write, a piece at a time.
 

@@ -153,6 +153,17 @@ def tree(engine: Engine, container: str, path: str) -> Iterator[tuple[str, File,
             raise HostError(engine.host, f"{path} was not sent to its end", "run this again")
 
 
+def exists(engine: Engine, container: str, path: str) -> bool:
+    """Return whether anything lies at `path` in a container, be it a file, a directory or a link."""
+    with engine.errors():
+        try:
+            chunks, _ = engine.api.get_archive(container, path)
+        except docker.errors.NotFound:
+            return False
+        _close(chunks)
+    return True
+
+
 def stat(engine: Engine, container: str, path: str) -> File | None:
     """Return the size and time of a file of a container; None where no regular file lies at `path`."""
     with engine.errors():
@@ -160,11 +171,15 @@ def stat(engine: Engine, container: str, path: str) -> File | None:
             chunks, status = engine.api.get_archive(container, cast(str, os.fsencode(path)))
         except docker.errors.NotFound:
             return None
-        close: Callable[[], None] = getattr(chunks, "close", lambda: None)
-        close()
+        _close(chunks)
     if status["mode"] & _SPECIAL:
         return None
     return File(status["size"], float(int(datetime.fromisoformat(status["mtime"]).timestamp())))
+
+
+def _close(chunks: object) -> None:
+    close: Callable[[], None] = getattr(chunks, "close", lambda: None)
+    close()
 
 
 def _is_text(path: str) -> bool:

@@ -11,24 +11,39 @@ RUN = "TFPROV_RUN"
 """The variable that holds the id of the training; its children inherit it, which tells them from strangers."""
 
 
-def order(container: Container, run: str) -> dict[str, Any]:
-    """Return the order for `container`; `run` is the id of the training it belongs to."""
+_PYTHON = ("python", "python3")
+"""Words of a command that mean the Python of a task, whatever the programs beside it are called."""
+
+
+def order(container: Container, run: str, runtime: Path | None = None) -> dict[str, Any]:
+    """Return the order for `container`; `run` is the id of the training it belongs to.
+
+    `runtime` is a directory in which a Python of the task's own finds `tfprov.runtime`.
+    """
+    program, *arguments = container.argv
+    if container.python is not None and program in _PYTHON:
+        program = container.python
     return {
         "spec": dict(container.spec),
         "run": run,
-        "argv": list(container.argv),
-        "env": _environment(container) | {RUN: run},
+        "argv": [program, *arguments],
+        "env": _environment(container, runtime) | {RUN: run},
         "restart": container.restart,
         "max_restarts": container.max_restarts,
         "stop_grace": container.stop_grace,
     }
 
 
-def _environment(container: Container) -> dict[str, str]:
-    """The controller's environment, with this Python first in PATH: it has TensorFlow and `tfprov.runtime`."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+def _environment(container: Container, runtime: Path | None) -> dict[str, str]:
+    """The controller's environment, with the task's Python first in PATH: by default this one, which has TensorFlow."""
+    first = container.python or sys.executable
+    path = os.pathsep.join([str(Path(first).parent), os.environ.get("PATH", os.defpath)])
     without_gpu = {"CUDA_VISIBLE_DEVICES": "-1"} if container.task.job in ("ps", "tensorboard") else {}
     # Several tasks share this machine: none may take the whole memory of a GPU, which is TensorFlow's default.
     ours = {"PATH": path, "PYTHONUNBUFFERED": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true", **without_gpu}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "TFPROV_"))}
-    return {**inherited, **ours, **container.env}
+    found = {**inherited, **ours, **container.env}
+    if container.python is not None:
+        found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(runtime or ""), found.get("PYTHONPATH", "")]))
+        found.pop("VIRTUAL_ENV", None)
+    return found

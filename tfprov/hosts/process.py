@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from tfprov.errors import HostError
 from tfprov.files import bring
+from tfprov.hosts import workdir
 from tfprov.hosts.base import NOTHING, File
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.hosts.logfile import follow as followed
@@ -102,23 +103,13 @@ class ProcessRuntime:
             raise HostError(self.host, f"port {task.port} for {task.name} is taken by {owner}", fix)
         if container.data and container.data not in self.data.whole():
             raise lacking(self.host, task.name)
-        self._prepare(directory, container)
+        artifact = container.artifact
+        workdir.make(directory, container, self.root / "code" / artifact.removeprefix("sha256:") if artifact else None)
         bring(restore, directory.checkpoints)
         (directory.path / "state.json").unlink(missing_ok=True)
         directory.no_restart.unlink(missing_ok=True)
-        directory.write("order.json", order(container, run))
+        directory.write("order.json", order(container, run, directory.runtime))
         self._supervise(directory, task.name)
-
-    def _prepare(self, directory: TaskDir, container: Container) -> None:
-        directory.checkpoints.mkdir(parents=True, exist_ok=True)
-        if directory.work.exists():
-            shutil.rmtree(directory.work)
-        if container.artifact is None:
-            directory.work.mkdir()
-        else:  # a copy of its own: what a program writes beside itself must not change what the next task runs
-            shutil.copytree(
-                self.root / "code" / container.artifact.removeprefix("sha256:"), directory.work, symlinks=True
-            )
 
     def _supervise(self, directory: TaskDir, task: str) -> None:
         command = [sys.executable, "-m", "tfprov.hosts.supervisor", str(directory.path)]

@@ -8,6 +8,7 @@
     log, log.1    what the task printed; log.1 is the older part
     work/         a fresh copy of the code, the task's working directory
     checkpoints/  survives a restart of the task
+    runtime/      for a task with a Python of its own: a link to tfprov, without what is installed beside it
 
 Standard library only, and small: the supervisor imports it.
 """
@@ -32,6 +33,7 @@ class TaskDir:
         self.no_restart = path / "no-restart"
         self.work = path / "work"
         self.checkpoints = path / "checkpoints"
+        self.runtime = path / "runtime"
 
     def read(self, name: str) -> dict[str, Any] | None:
         """Return the JSON in the file `name`; None when there is none, or when it is not ours."""

@@ -62,6 +62,16 @@ def named(kind: str, pattern: str, fix: str, reserved: str) -> Form:
     return Form(f"the name of {kind}", f"^(?!(?:{reserved})$)(?:{pattern})$", check)
 
 
+def _link(value: str) -> str:
+    """Check a name below the working directory of a task."""
+    parts = value.strip().split("/")
+    if value.startswith(("/", "~")) or ".." in parts:
+        raise Wrong(f"must be a path below the working directory, not {said_text(value)}")
+    if not any(part.strip(".") for part in parts):
+        raise Wrong("must name a directory")
+    return value
+
+
 _ONE_LINE = r"^(?![\s\S]*[\u0000\n\r])"
 _NOTHING_ABOVE = r"(?![\s\S]*(?:^|/)\.\.(?:/|$))"
 _NO_SYSTEM = (
@@ -96,6 +106,7 @@ FILE_NAME = Form(
 DOCKERFILE = Form(
     "a path inside the directory that `build` names", rf"{_ONE_LINE}{_NOTHING_ABOVE}(?![/~])\s*\S", checks.dockerfile
 )
+LINK = Form("a path below the working directory", rf"{_ONE_LINE}{_NOTHING_ABOVE}(?![/~])(?=[\s\S]*[^./\s])", _link)
 IMAGE_NAME = Form("the name of an image in a registry", PATTERN, reference)
 ADDRESS = Form(
     "a host name or an IPv4 address",

@@ -6,7 +6,6 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from tfprov.model import checks, forms
-from tfprov.wiring import FLAGS
 
 
 class Strict(BaseModel):
@@ -28,7 +27,7 @@ FlagName = Annotated[
         "a flag",
         r"[A-Za-z][A-Za-z0-9_.-]*",
         "use letters, digits, `_`, `.` and `-`, beginning with a letter",
-        "|".join(FLAGS),
+        r"(?!)",
     ),
 ]
 FlagWord = Annotated[str, forms.matching(r"--[A-Za-z][A-Za-z0-9_.-]*", "a flag with its two dashes")]
@@ -68,6 +67,14 @@ class Checkpoints(Strict):
         description="Where gathered checkpoints go on the controller, in a directory named after the cluster. A relative "
         "path counts from the file it is written in.",
         examples=["./checkpoints"],
+    )
+    link: Annotated[Line, forms.LINK] | None = Field(
+        None,
+        description="For programs that save to a relative path: this name, in the working directory of every task, leads "
+        "to the checkpoint directory. Under the process runtime it is the chief's for all tasks; in a container it is the "
+        "task's own, which an evaluator and a tensorboard share with the chief. The code must have nothing of that name. "
+        "Default: none.",
+        examples=["logdir"],
     )
 
 
@@ -147,15 +154,21 @@ class MountSetting(Strict):
 
 
 class FlagNames(Strict):
-    """What the program calls the four flags."""
+    """What the program calls the four flags; null for one that it does not know."""
 
-    job_name: FlagWord = Field("--job_name", description="The flag that gets the task's job.", examples=["--job"])
-    task_index: FlagWord = Field("--task_index", description="The flag that gets its index.", examples=["--index"])
-    ps_hosts: FlagWord = Field(
-        "--ps_hosts", description="The flag that gets the addresses of all ps.", examples=["--ps"]
+    job_name: FlagWord | None = Field(
+        "--job_name", description="The flag that gets the task's job; null leaves it out.", examples=["--job"]
     )
-    worker_hosts: FlagWord = Field(
-        "--worker_hosts", description="The flag that gets the addresses of all workers.", examples=["--workers"]
+    task_index: FlagWord | None = Field(
+        "--task_index", description="The flag that gets its index; null leaves it out.", examples=["--index"]
+    )
+    ps_hosts: FlagWord | None = Field(
+        "--ps_hosts", description="The flag that gets the addresses of all ps; null leaves it out.", examples=["--ps"]
+    )
+    worker_hosts: FlagWord | None = Field(
+        "--worker_hosts",
+        description="The flag that gets the addresses of all workers; null leaves it out.",
+        examples=["--workers"],
     )
 
 
@@ -164,7 +177,8 @@ class Renamed(Strict):
 
     flags: FlagNames = Field(
         default_factory=FlagNames,
-        description="What the program calls the four flags, where it has other names for them.",
+        description="What the program calls the four flags, where it has other names for them; null for a flag that it "
+        "does not know.",
         examples=[{"job_name": "--job", "task_index": "--index"}],
     )
 

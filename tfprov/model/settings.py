@@ -77,8 +77,8 @@ class Settings(Strict):
     code: PathText | None = Field(
         None,
         description="The directory with the training program, delivered to every host as it is; `.dockerignore` in it is "
-        "respected. Tasks start in it. A relative path counts from the file it is written in. "
-        "Default: none.",
+        "respected, and the inventory's own files and what was gathered are no code. Tasks start in a copy of it. A "
+        "relative path counts from the file it is written in. Default: none.",
         examples=["../images/train/programs"],
     )
     command: Annotated[list[Line], Field(min_length=1), AfterValidator(checks.program)] | None = Field(
@@ -87,6 +87,14 @@ class Settings(Strict):
         "A role for which tfprov brings one takes both from its own group only; a tensorboard `env`, `code` and `bind` as "
         "well. Default: what tfprov brings for the roles tensorboard, dispatcher and data_worker; all others need one.",
         examples=[["python", "linear.py"]],
+    )
+    python: PathText | None = Field(
+        None,
+        description="The Python that runs tasks under the process runtime, such as that of a virtual environment: `python` "
+        "and `python3` in `command` mean it, programs beside it come first in PATH, and it can import `tfprov.runtime`. A "
+        "relative path counts from the file it is written in. Default: `ansible_python_interpreter` where that is an "
+        "absolute path, else the Python that runs tfprov.",
+        examples=["./venv/bin/python"],
     )
     strategy: Strategy = Field(
         "between_graph",
@@ -99,14 +107,15 @@ class Settings(Strict):
     wiring: Wiring = Field(
         "flags",
         description="How the task learns who it is: `flags` appends --job_name, --task_index, --ps_hosts and "
-        "--worker_hosts, and a mapping gives them other names. TF_CONFIG is in the environment either way, but for "
-        "`strategy: single`, which tells a task nothing. Default: `flags`, and `tf_config` for the strategies `in_graph`, "
-        "`parameter_server` and `multi_worker_mirrored`.",
+        "--worker_hosts, and a mapping gives them other names or, with null, leaves some out. TF_CONFIG is in the "
+        "environment either way, but for `strategy: single`, which tells a task nothing. Default: `flags`, and `tf_config` "
+        "for the strategies `in_graph`, `parameter_server` and `multi_worker_mirrored`.",
         examples=["tf_config"],
     )
     flags: dict[FlagName, Value | None] = Field(
         default_factory=dict,
-        description="Flags of the program, appended as `--name=value`, and as `--name` alone where the value is null.",
+        description="Flags of the program, appended as `--name=value`, and as `--name` alone where the value is null. "
+        "Arguments without a name belong into `command`; a name that `wiring` uses is tfprov's.",
         examples=[{"train_steps": 2000}],
     )
     env: dict[EnvName, Value] = Field(
@@ -218,10 +227,13 @@ class Settings(Strict):
 
     @property
     def flag_names(self) -> Mapping[str, str]:
-        """What the program calls the four flags, without dashes; those that have their usual names are not in it."""
+        """What the program calls the four flags, without dashes, and an empty text for one that is left out.
+
+        Those that have their usual names are not in it.
+        """
         if isinstance(self.wiring, str):
             return {}
-        names = {name: getattr(self.wiring.flags, name).removeprefix("--") for name in FLAGS}
+        names = {name: (getattr(self.wiring.flags, name) or "").removeprefix("--") for name in FLAGS}
         return {name: other for name, other in names.items() if other != name}
 
     @model_validator(mode="before")

@@ -64,6 +64,10 @@ class Container:
     start_timeout: int = 120
     stop_grace: int = 30
     ready: str = "port"
+    python: str | None = None
+    """The Python that runs it, where that is not the controller's; None in a container, whose image has one."""
+    link: tuple[str, str] | None = None
+    """A name below its working directory, and the checkpoint directory to which it leads; None for none."""
     data: str | None = None
     """The data set that its host must have fetched before it starts, as an artifact; None for none."""
     box: Box | None = None

@@ -1,10 +1,12 @@
 """Tasks to containers: what should run, in full, so that it can be compared with what runs."""
 
 import hashlib
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tfprov.config.settings.beside import python_of
 from tfprov.config.settings.late import for_task, render_late
 from tfprov.config.settings.resolve import RoleSettings
 from tfprov.config.templates.values import Faults
@@ -64,7 +66,11 @@ def desired(  # noqa: PLR0913  what is known of a cluster, from everywhere
         try:
             directory = checkpoint_dir(task)
             data = data_dir(role, None if boxed else fetched)
-            made = _container(cluster, task, role, code=code.get(place), directory=directory, data=data, boxed=boxed)
+            # Other containers cannot reach the chief's volume, unless they share it; processes share a file system.
+            linked = directory if boxed else checkpoint_dir(cluster.chief)
+            made = _container(
+                cluster, task, role, code=code.get(place), directory=directory, linked=linked, data=data, boxed=boxed
+            )
             containers.append(made)
         except InvalidInput as error:
             problems.extend(error.problems)
@@ -80,10 +86,13 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
     *,
     code: str | None,
     directory: str,
+    linked: str,
     data: str | None,
     boxed: Boxed | None,
 ) -> Container:
     values, fetches = role.values, data_set(role)
+    link = values.checkpoints.link and posixpath.normpath(values.checkpoints.link.strip())
+    python = None if boxed else python_of(role)
     late = _late(cluster, task, role, directory, data)
     listens = "0.0.0.0" if boxed else task.address  # noqa: S104  in a container; the host publishes on one address
     stated = [str(word) for word in late["command"] or ()]
@@ -103,6 +112,8 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
             },
             "wiring": telling.wiring(cluster, task, role),
             "endpoint": task.endpoint,
+            **({"python": python} if python else {}),
+            **({"link": link} if link else {}),
             **({"data": data_spec(role, in_container=boxed is not None)} if role.reads_data else {}),
             **({"reads": cluster.chief.name} if boxed and task.role == "tensorboard" else {}),
             **(_around(role, boxed) if boxed else {}),
@@ -123,6 +134,8 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
         start_timeout=values.start_timeout,
         stop_grace=values.stop_grace,
         ready=values.ready,
+        python=python,
+        link=(link, linked) if link else None,
         data=fetches.artifact if fetches else None,
         box=_box(cluster, task, role, boxed) if boxed else None,
     )
@@ -167,7 +180,9 @@ def _hashed(cluster: str, name: str, value: str) -> str:
 def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str, data: str | None) -> dict[str, Any]:
     """Return `command`, `flags` and `env`, rendered with what only the task knows, and which names in `env` are secret."""
     faults = Faults()
-    rendered = render_late(role.node, for_task(role.variables, cluster.name, task.name, directory, data), faults)
+    known_of = telling.of_cluster(cluster, task)
+    variables = for_task(role.variables, cluster.name, task.name, directory, data, known_of=known_of)
+    rendered = render_late(role.node, variables, faults)
     if faults.problems:
         raise InvalidInput(faults.problems)
     values: dict[str, Any] = plain(rendered)

@@ -33,6 +33,23 @@ def default_command(cluster: Cluster, task: Task, directory: str, listens: str) 
     return [word.format(**values) for word in _COMMANDS[task.role]]
 
 
+def of_cluster(cluster: Cluster, task: Task) -> dict[str, str | int]:
+    """Return what `command`, `flags` and `env` may say of the cluster, by the names in OF_CLUSTER.
+
+    Ranks are those of the tasks that train: the chief's is 0, and neither a ps nor a task beside the cluster has one.
+    """
+    order = [one.name for one in cluster.tasks if one.trains and one.job != "ps"]
+    order.sort(key=lambda name: name != cluster.chief.name)  # stable: the others stay in the order of their index
+    rank = {"rank": order.index(task.name)} if task.name in order else {}
+    return {
+        "ps_hosts": ",".join(cluster.spec.get("ps", ())),
+        "worker_hosts": ",".join(cluster.spec.get("worker", ())),
+        "chief_address": cluster.chief.endpoint,
+        "world_size": len(order),
+        **rank,
+    }
+
+
 def flags(cluster: Cluster, task: Task, role: RoleSettings) -> list[str]:
     """Return the flags that tell a task who it is."""
     told = role.values.by_flags and _is_told(task)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfprov.model.cluster import Cluster
 from tfprov.render.target import Member
-from tfprov.wiring import FLAGS, to_flags
+from tfprov.wiring import FLAGS_VARIABLE, from_names, to_flags
 from tfprov.wiring import Wiring as Told
 
 _WORTH_SHARING = 4096
@@ -83,16 +83,11 @@ class Wiring:
 
     def by_label(self, member: Member, index: str) -> list[str]:
         """Return the command line with `index`, such as `$(TFPROV_INDEX)`, in place of the task's own number."""
-        told = to_flags(Told(member.job, member.index, self.spec), _names(member)) if member.wiring_flags else []
-        flags = [
-            f"{flag.partition('=')[0]}={index}" if name == "task_index" else literal(flag)
-            for name, flag in zip(FLAGS, told, strict=False)
-        ]
+        names = from_names(member.env.get(FLAGS_VARIABLE, ""))
+        told = to_flags(Told(member.job, member.index, self.spec), names) if member.wiring_flags else []
+        number = f"--{names.get('task_index', 'task_index')}="
+        flags = [f"{number}{index}" if flag.startswith(number) else literal(flag) for flag in told]
         return [*map(literal, member.program), *flags, *map(literal, member.flags)]
-
-
-def _names(member: Member) -> dict[str, str]:
-    return {name: flag.partition("=")[0][2:] for name, flag in zip(FLAGS, member.wiring_flags, strict=False)}
 
 
 def literal(text: str) -> str:

@@ -61,6 +61,10 @@ def unfit(asked: Asked, target: Target) -> Iterator[Problem]:
             if "data_claim" in asked.settings:  # of the targets for Kubernetes
                 fix = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
             yield Problem(fetching.at("data", "fetch"), what, fix)
+    if linked := next((role for role in asked.roles.values() if role.values.checkpoints.link), None):
+        what = f"`checkpoints.link` is for hosts of tfprov: {target.name} makes no links"
+        fix = "remove it, and have the program save to `{{ checkpoint_dir }}`"
+        yield Problem(linked.at("checkpoints", "link"), what, fix)
     if asked.settings["code"] == "unsaid":
         told = set()
         for role in asked.roles.values():
@@ -135,7 +139,8 @@ def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...
     if not isinstance(written, Map) or not closed:
         return ()
     data = data_dir(role)
-    variables = for_task(role.variables, cluster.name, task.name, role.values.checkpoints.dir, data)
+    known_of = telling.of_cluster(cluster, task)
+    variables = for_task(role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, known_of=known_of)
     return tuple(name for name in closed if is_secret(written.entries[name], variables))
 
 

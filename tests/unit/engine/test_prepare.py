@@ -1,4 +1,4 @@
-"""From an inventory to what a verb works with: which connections are begun while other things load, and which are not."""
+"""From an inventory to what a verb works with: what is packed, and which connections are begun while other things load."""
 
 import socket
 from collections.abc import Iterator
@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.files import write
+from tfprov.config.vault.opening import Vault
+from tfprov.config.vault.passwords import Passwords
 from tfprov.engine.prepare import Wishes, prepare
 from tfprov.engine.report import Quiet
 from tfprov.errors import HostError, InvalidInput
@@ -124,3 +127,79 @@ def test_an_engine_that_does_not_run_is_told_where_nothing_else_is_wrong(monkeyp
     )
     with pytest.raises(HostError, match=r"^localhost: its Docker engine does not run"):
         prepare(Path("inventory.yml"), (), Quiet(), Wishes())
+
+
+# --- code ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_in_the_place_of_code_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"lab.py": "pass", "logdir/old": "", "out/x.py": ""})
+    rows = {"logdir": "logdir/old", "./out//": "out/x.py", "lab.py/x": "lab.py", "out/logdir": "", "log": ""}
+    for link, there in rows.items():
+        write(tmp_path, {"inventory.yml": _HERE.replace("to:", f"link: {link}, to:") % "./checkpoints"})
+        told = ""
+        try:
+            (wanted,) = prepare(Path("inventory.yml"), (), Quiet()).wanted
+            assert wanted.link == (link, wanted.checkpoint_dir)
+        except InvalidInput as error:
+            told = str(error)
+        assert f"the code has {there} in the place of the link; name it in .dockerignore" in told or not there, link
+
+
+def test_the_python_of_tasks_is_the_settings_else_ansibles(tmp_path: Path) -> None:
+    write(tmp_path, {"lab.py": "pass", "venv/bin/python": "", "notes": ""})
+    (tmp_path / "venv/bin/python").chmod(0o755)
+    own, gone = str(tmp_path / "venv/bin/python"), "does not exist on this machine; correct the path in `python`"
+    rows = {
+        # settings, the variable of Ansible: the Python of the task, or what is wrong with it
+        ("python: venv/bin/python", ""): own,
+        ("python: venv/bin/python", "/usr/bin/python3"): own,
+        ("", "{{ inventory_dir }}/venv/bin/python"): own,
+        ("", "{{ ansible_playbook_python }}"): None,
+        ("", "auto_silent"): None,
+        ("python: venv/bin/python3", ""): f"inventory.yml:2:64: error: the Python for tasks, {own}3, {gone}",
+        ("", "/no/python"): f"inventory.yml:3:85: error: the Python for tasks, /no/python, {gone}",
+        ("python: notes", ""): "is not a program",
+    }
+    wrong = []
+    for (settings, ansibles), expected in rows.items():
+        inventory = _HERE.replace("command:", f"{settings}{settings and ','} command:") % "./checkpoints"
+        variable = f', ansible_python_interpreter: "{ansibles}"' if ansibles else ""
+        write(tmp_path, {"inventory.yml": inventory.replace("local}", f"local{variable}}}")})
+        told: str | None
+        try:
+            (wanted,) = prepare(Path("inventory.yml"), (), Quiet()).wanted
+            told = wanted.python
+        except InvalidInput as error:
+            told = str(error)
+        if told != expected and (expected or "-") not in (told or ""):
+            wrong.append((settings, ansibles, told))
+    assert wrong == []
+
+
+_HERE = """
+all: {vars: {tfprov: {cluster: lab, runtime: process, code: ., command: [python, lab.py], checkpoints: {to: "%s"}}}}
+worker: {hosts: {localhost: {ansible_connection: local}}}
+"""
+
+
+@pytest.mark.parametrize("to", ["./checkpoints", "."])
+def test_the_code_is_the_same_whatever_was_gathered_or_written_about_it(tmp_path: Path, to: str) -> None:
+    """With `code: .`, a gather or a new variable between two plans restarted a running training."""
+
+    def digests() -> list[str]:
+        vault = Vault(Passwords(files=("vault.pass",)))
+        return sorted(prepare(Path("inventory.yml"), ("@extra.yml",), Quiet(), vault=vault).artifacts)
+
+    write(tmp_path, {"lab.py": "pass", "lab.1.txt": "", "extra.yml": "a: 1", "inventory.yml": _HERE % to})
+    write(tmp_path, {".dockerignore": "!**"})
+    before = digests()
+    others = ["group_vars/worker.yml", "host_vars/localhost.yml"]
+    write(tmp_path, dict.fromkeys(others, "b: 2") | {"extra.yml": "a: 2", "vault.pass": "secret"})
+    write(tmp_path / to, {"lab/model.ckpt-1.index": "x", "lab/manifest.json": "{}", "lab.1/model.ckpt-1.index": "x"})
+    write(tmp_path, {"tfprov/clusters/lab/lock": "", "tfprov/code/x": "", "inventory.yml": f"# 2\n{_HERE % to}"})
+    assert digests() == before
+    for name in ("lab.py", "lab.1.txt", "sub/inventory.yml", "other.yml"):
+        write(tmp_path, {name: "changed"})
+        assert digests() != before, name
+        before = digests()

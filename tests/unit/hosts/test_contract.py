@@ -76,6 +76,41 @@ def test_a_program_that_is_not_there_ends_with_127_and_says_so(bench: AnyBench) 
     assert seen.ending == "could not start: there is no program `no-such-program`; correct `command:`"
 
 
+def test_programs_with_a_relative_directory_save_where_the_chiefs_checkpoints_lie(tmp_path: Path) -> None:
+    bench = ProcessBench(tmp_path)
+    chiefs = bench.runtime.checkpoint_dir("worker/0")
+    saves = ["sh", "-c", "cat logs/*; mkdir -p logs; echo $0 > logs/$0"]
+    try:
+        for name in ("ps-0", "worker-0"):  # the ps is there before the chief was
+            task = name.replace("-", "/")
+            bench.start(container(task, argv=[*saves, name], link=("logs", chiefs)))
+            bench.becomes(State.EXITED, task)
+        assert list(bench.runtime.logs("worker/0")) == ["ps-0"]
+        assert (sorted(bench.runtime.files("worker/0")), [*bench.runtime.files("ps/0")]) == (["ps-0", "worker-0"], [])
+        bench.runtime.remove("ps/0")
+        assert sorted(bench.runtime.files("worker/0")) == ["ps-0", "worker-0"]
+    finally:
+        bench.close()
+
+
+def test_a_python_of_its_own_runs_a_task_and_finds_the_runtime(tmp_path: Path) -> None:
+    bench = ProcessBench(tmp_path)
+    venv = tmp_path / "venv" / "bin"
+    venv.mkdir(parents=True)
+    (venv / "python").symlink_to(sys.executable)
+    (tmp_path / "venv" / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
+    tells = "import sys, tfprov.wiring as w; print(sys.prefix)"
+    try:
+        for task, program in {"worker/0": "python3", "worker/1": "sh"}.items():
+            argv = [program, "-c", tells if program == "python3" else "command -v python"]
+            bench.start(container(task, argv=argv, python=str(venv / "python")))
+            bench.becomes(State.EXITED, task)
+        assert next(iter(bench.runtime.logs("worker/0"))) == str(tmp_path / "venv")
+        assert list(bench.runtime.logs("worker/1")) == [str(venv / "python")]
+    finally:
+        bench.close()
+
+
 def test_an_ended_task_can_be_started_again_and_keeps_its_checkpoints_and_log(bench: AnyBench) -> None:
     bench.run_to_end(3, ["first"])
     bench.save("worker/0", "model.ckpt-1.index", b"12345")

@@ -96,3 +96,40 @@ def test_what_can_change_without_a_restart_is_no_part_of_it() -> None:
 
 def test_a_cluster_is_told_in_one_line() -> None:
     assert summary(world(FULL).cluster) == "linear: 1 ps, 2 workers, 1 tensorboard on 3 hosts"
+
+
+PLACED = """
+all:
+  vars:
+    tfprov:
+      cluster: lab
+      %s
+      command: [python, train.py, "{{ ps_hosts }}", "{{ chief_address }}", data]
+      flags: {hosts: "{{ worker_hosts.split(',') | length }}", world: "{{ world_size }}"}
+ps: {hosts: {"h[1:2]": }}
+worker: {hosts: {"h[2:3]": }, vars: {tfprov: {env: {RANK: "{{ rank }}", MASTER: "{{ chief_address.split(':')[0] }}"}}}}
+"""
+
+
+def test_a_program_can_be_told_of_the_cluster_in_words_of_its_own() -> None:
+    rows = {
+        # the settings, a task: its arguments behind the script, and the variables RANK and MASTER
+        ("wiring: tf_config", "worker/1"): (["h1:2222,h2:2222", "h2:2223", "data", "--hosts=2", "--world=2"], "1 h2"),
+        ("wiring: tf_config", "ps/0"): (["h1:2222,h2:2222", "h2:2223", "data", "--hosts=2", "--world=2"], "None None"),
+        ("wiring: {flags: {ps_hosts: null, worker_hosts: , job_name: --role}}", "worker/0"): (
+            ["h1:2222,h2:2222", "h2:2223", "data", "--role=worker", "--task_index=0", "--hosts=2", "--world=2"],
+            "0 h2",
+        ),
+    }
+    for (settings, task), (argv, variables) in rows.items():
+        found = container(task, PLACED % settings)
+        assert (list(found.argv[2:]), f"{found.env.get('RANK')} {found.env.get('MASTER')}") == (argv, variables), task
+    # A variable of the inventory that was always there goes on meaning what it meant.
+    own = PLACED.replace("    tfprov:", "    world_size: 7\n    tfprov:", 1) % "wiring: tf_config"
+    assert "--world=7" in container("ps/0", own).argv
+
+
+def test_flags_of_the_wiring_are_the_users_where_tfprov_appends_none() -> None:
+    for wiring in ("wiring: tf_config", "wiring: {flags: {job_name: --role}}", "strategy: single"):
+        inventory = f"all: {{vars: {{tfprov: {{cluster: lab, {wiring}, command: [x], flags: {{job_name: mine}}}}}}}}"
+        assert "--job_name=mine" in container("worker/0", f"{inventory}\nworker: {{hosts: {{h1: }}}}").argv, wiring

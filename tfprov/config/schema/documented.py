@@ -92,6 +92,12 @@ VARIABLES = {
     ),
     "ansible_become_method": Variable("How to become root; only `sudo` is there.", WORD, "sudo", "`sudo`"),
     "ansible_become_user": Variable("Whom to become; only `root` is there.", WORD, "root", "`root`"),
+    "ansible_python_interpreter": Variable(
+        "The Python that runs tasks under the process runtime, where `python` says nothing and this is an absolute path.",
+        TEXT,
+        "/opt/venv/bin/python",
+        "the Python that runs tfprov",
+    ),
     "ansible_group_priority": Variable(
         "Among groups that lie equally deep, the variables of the one with the higher number win. It counts in the "
         "inventory itself, and not in group_vars.",

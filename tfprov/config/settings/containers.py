@@ -27,6 +27,9 @@ def at_odds(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
         yield from data_at_odds(node, values.data, whole=whole)
     if values.runtime == "docker":
         yield from _docker(node, values, whole=whole)
+        if values.python is not None and whole:
+            fix = "remove it, and name the Python of the image in `command`"
+            yield Problem(find(node, ["python"])[1], "`python` is for `runtime: process`", fix)
         return
     if values.image is not None:
         yield Problem(

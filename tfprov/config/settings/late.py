@@ -1,23 +1,39 @@
 """The settings that are rendered for each task: they may say which task they are for."""
 
 from collections.abc import Iterator
+from collections.abc import Mapping as AbstractMapping
+from types import MappingProxyType
 
 from tfprov.config.templates.values import Faults, Variables, render
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
 LATE = ("command", "flags", "env")
-"""Settings that may use `task.job`, `task.index`, `checkpoint_dir` and `data_dir`."""
+"""Settings that may use `task.job`, `task.index`, `checkpoint_dir` and `data_dir`, and OF_CLUSTER."""
 
+OF_CLUSTER = ("ps_hosts", "worker_hosts", "chief_address", "rank", "world_size")
+"""What those settings know once all tasks are placed. A variable of the inventory with such a name keeps its meaning."""
 
 _ELSEWHERE = "put it into `env`, or into a file on the host that `mounts` brings"
 
 
-def for_task(variables: Variables, cluster: str, task: str, directory: str, data: str | None = None) -> Variables:
-    """Return `variables` with what is only known for the task called `task`; `data` is where it finds its data."""
+def for_task(  # noqa: PLR0913  one task, seen from all sides
+    variables: Variables,
+    cluster: str,
+    task: str,
+    directory: str,
+    data: str | None = None,
+    *,
+    known_of: AbstractMapping[str, object] = MappingProxyType({}),
+) -> Variables:
+    """Return `variables` with what is only known for the task called `task`; `data` is where it finds its data.
+
+    `known_of` has values for the names in OF_CLUSTER.
+    """
     job, _, index = task.partition("/")
     known = {"job": job, "index": int(index), "name": task}
     read = {"data_dir": data} if data else {}
-    return variables.with_special(cluster=cluster, checkpoint_dir=directory, task=known, **read)
+    others = {name: value for name, value in known_of.items() if name not in variables}
+    return variables.with_special(cluster=cluster, checkpoint_dir=directory, task=known, **read, **others)
 
 
 def render_late(node: Mapping, variables: Variables, faults: Faults) -> Mapping:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfprov.config.settings.explain import model_in
-from tfprov.config.settings.late import LATE, for_task
+from tfprov.config.settings.late import LATE, OF_CLUSTER, for_task
 from tfprov.config.settings.meant import meant_for_others
 from tfprov.config.templates.known import variables
 from tfprov.config.templates.values import Variables, is_template, render
@@ -236,7 +236,8 @@ def _settings(inventory: Inventory, host: str, role: str) -> Iterator[Origin]:
 
 
 def _tells_tasks_apart(node: Node) -> bool:
-    return any(name in str(value.data) for value in scalars(node) for name in ("task", "checkpoint_dir", "data_dir"))
+    names = ("task", "checkpoint_dir", "data_dir", *OF_CLUSTER)
+    return any(name in str(value.data) for value in scalars(node) for name in names)
 
 
 def _of_other_roles(inventory: Inventory, host: str, role: str) -> dict[Path, tuple[Given, ...]]:

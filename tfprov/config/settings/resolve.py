@@ -11,7 +11,7 @@ from tfprov.config.settings.ansible_values import ADDRESSES
 from tfprov.config.settings.connection import Connection, connection, connection_of
 from tfprov.config.settings.containers import at_odds
 from tfprov.config.settings.explain import Explainer
-from tfprov.config.settings.late import LATE, for_task, render_late
+from tfprov.config.settings.late import LATE, OF_CLUSTER, for_task, render_late
 from tfprov.config.settings.meant import DEFAULT_COMMANDS, meant_for
 from tfprov.config.settings.role_settings import RoleSettings
 from tfprov.config.settings.roles import empty_roles, no_roles, strays
@@ -190,12 +190,12 @@ def _word(node: Node | None) -> str | None:
 
 
 def _without_index(node: Node) -> Node:
-    """Leave alone what depends on the index, which is not known yet: it may be wrong for 0 and right for the task."""
+    """Leave alone what depends on the index or the cluster, which are not known yet: right for the task, wrong before."""
     if isinstance(node, Mapping):
         return Mapping({key: _without_index(value) for key, value in node.entries.items()}, node.at, node.keys)
     if isinstance(node, Items):
         return Items(tuple(map(_without_index, node.items)), node.at)
-    return replace(node, literal=True) if "index" in str(node.data) else node
+    return replace(node, literal=True) if any(name in str(node.data) for name in ("index", *OF_CLUSTER)) else node
 
 
 def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None:
@@ -207,6 +207,7 @@ def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None
     except ValidationError as error:
         missing = not whole and all(item["type"] == "missing" for item in error.errors())
         faults.problems.extend(() if missing else _explainer.problems(node, error, faults.at))
+        faults.problems.extend(_usual_flags(node))
         return None
     faults.problems.extend([*_reserved(node, values), *_unsaid(node, values), *at_odds(node, values, whole=whole)])
     return values
@@ -231,22 +232,34 @@ def _lacks_command(node: Mapping) -> bool:
 
 def _reserved(node: Mapping, values: Settings) -> Iterator[Problem]:
     """The wiring's flags in the command would be given twice, and the program would believe the last one."""
-    names = [values.flag_names.get(name, name) for name in FLAGS] if values.by_flags else []
+    called = [values.flag_names.get(name, name) for name in FLAGS] if values.by_flags else []
+    names = [name for name in called if name]
     for number, word in enumerate(values.command or ()):
         if word.partition("=")[0] in {f"--{name}" for name in names}:
             what = f"`{word.partition('=')[0]}` is set by tfprov for every task"
             yield Problem(find(node, ["command", number])[1], what, "remove it, or set `wiring: tf_config`")
     for name in values.flags:
         if name in names:
-            yield Problem(
-                find(node, ["flags", name])[1], f"`flags.{name}` is set by tfprov for every task", "remove it"
-            )
+            yield _twice(node, name)
     for flag, name in values.flag_names.items():
         if names.count(name) > 1:
             at = find(node, ["wiring", "flags", flag])[1]
             yield Problem(
                 at, f"`wiring.flags.{flag}` is `--{name}` as another one is", "give each flag a name of its own"
             )
+
+
+def _usual_flags(node: Mapping) -> Iterator[Problem]:
+    """The same of settings that are wrong otherwise, so that one problem does not hide another."""
+    wiring, strategy, flags = _word(node.get("wiring")), _word(node.get("strategy")), node.get("flags")
+    by_flags = strategy != "single" and (wiring or implied_wiring(strategy)) == "flags"
+    if by_flags and not isinstance(node.get("wiring"), Mapping) and isinstance(flags, Mapping):
+        yield from (_twice(node, name) for name in flags.entries if name in FLAGS)
+
+
+def _twice(node: Mapping, flag: str) -> Problem:
+    what = f"`flags.{flag}` is set by tfprov for every task"
+    return Problem(find(node, ["flags", flag])[1], what, "remove it, or set `wiring: tf_config`")
 
 
 def _unsaid(node: Mapping, values: Settings) -> Iterator[Problem]:

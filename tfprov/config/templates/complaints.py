@@ -13,7 +13,7 @@ from tfprov.config.templates.sandbox import TOO_LARGE
 from tfprov.config.templates.values import DEFINE
 from tfprov.errors import one_line, shown
 
-_LATE_NAMES = ("task", "checkpoint_dir", "cluster")
+_LATE_NAMES = ("task", "checkpoint_dir", "cluster", "ps_hosts", "worker_hosts", "chief_address", "rank", "world_size")
 _ANSIBLE_NAMES = (
     "ansible_check_mode", "ansible_config_file", "ansible_facts", "ansible_forks", "ansible_inventory_sources",
     "ansible_limit", "ansible_play_batch", "ansible_play_hosts", "ansible_play_hosts_all", "ansible_play_name",
@@ -45,6 +45,9 @@ def about_undefined(error: UndefinedError, variables: AbstractMapping[str, Any])
 
 
 def _undefined(name: str, variables: AbstractMapping[str, Any]) -> tuple[str, str]:
+    if name == "rank" and "task" in variables:
+        fix = "set it in the groups that train, or write `{{ rank | default('') }}`"
+        return f"only a chief and workers have a `rank`, and {variables['task']['name']} is neither", fix
     if name in _LATE_NAMES:
         return f"`{name}` is not known here", "use it in `command`, `flags` or `env`"
     if name in _ANSIBLE_NAMES or _FACT.fullmatch(name):

@@ -34,6 +34,11 @@ class Source:
     label: str
     place: str
 
+    @property
+    def path(self) -> Path | None:
+        """The file with the password, or the program that prints it; None where it is asked for in the terminal."""
+        return None if self.place in _PROMPT else Path(expandvars(self.place)).expanduser()
+
 
 @dataclass(frozen=True)
 class Passwords:
@@ -64,9 +69,8 @@ class Passwords:
 
     def read(self, source: Source) -> bytes:
         """Return the password of `source`; InvalidInput says why there is none."""
-        if source.place in _PROMPT:
+        if (path := source.path) is None:
             return self._asked(source)
-        path = Path(expandvars(source.place)).expanduser()
         try:
             executable = path.stat().st_mode & 0o111 and not path.is_dir()
             found = _printed(source, path) if executable else _content(path)

@@ -24,6 +24,7 @@ from tfprov.config.schema.inventory import inventory_schema, variables_schema
 from tfprov.config.schema.playbook import playbook_schema
 from tfprov.config.schema.settings import arguments_schema, settings_schema
 from tfprov.config.settings.ansible_values import READERS
+from tfprov.config.settings.beside import INTERPRETER
 from tfprov.config.settings.explain import written
 from tfprov.config.templates.values import is_template
 from tfprov.config.text.yaml import parse, read
@@ -122,7 +123,7 @@ def test_there_are_numbers() -> None:
 
 
 def test_every_connection_variable_is_documented() -> None:
-    for name in (*READERS, "ansible_group_priority"):
+    for name in (*READERS, "ansible_group_priority", INTERPRETER):
         one = VARIABLES[name]
         assert one.sentence.endswith("."), name
         assert one.default, name
@@ -134,7 +135,7 @@ def test_every_connection_variable_is_documented() -> None:
 
 
 def test_no_variable_is_documented_that_is_not_read() -> None:
-    assert VARIABLES.keys() == {*READERS, "ansible_group_priority"}
+    assert VARIABLES.keys() == {*READERS, "ansible_group_priority", INTERPRETER}
     assert MODULE_KEYS.keys() == MODULES.keys()
 
 
@@ -305,7 +306,7 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`mounts\[\d\].target` is `.*` a second time",
         r"has more worker tasks than ports above `port`",
         r"^`--(task_index|job_name|job|index)` is set by tfprov",
-        r"^`flags.index` is set by tfprov",
+        r"^`flags.\w+` is set by tfprov",
         r"^`wiring.flags.\w+` is `--hosts` as another one is",
         r"^`wiring: flags` cannot name the chief",
         r"^(the default )?`strategy: \w+` (needs|has no|trains in|with)",

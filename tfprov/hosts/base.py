@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from tfprov.hosts.fetching import Telling
 from tfprov.model.cluster import Task
@@ -40,6 +40,17 @@ class Tree:
 
     path: str
     files: Iterator[tuple[str, File, BinaryIO]]
+
+
+@runtime_checkable
+class Sparse(Protocol):
+    """A file that knows its holes, which read as zeros and take no room."""
+
+    def hole(self) -> int:
+        """Return for how many bytes from here on there is a hole; 0 where there is data, and at the end. Moves nothing."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to another place in the file."""
 
 
 class Outside(Protocol):
@@ -120,6 +131,12 @@ class Runtime(Protocol):
 
     def open(self, task: str, name: str) -> BinaryIO:
         """Open one of `files` for reading. Reading, too, raises HostError when the host is lost meanwhile."""
+
+    def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
+        """Open many of `files`, which was listed before, in any order; each is to be read before the next one.
+
+        One that cannot be had this way is left out: `open` returns it, or says why not.
+        """
 
     def tail(self, task: str, name: str, size: int) -> bytes:
         """Return the last `size` bytes of one of `files`, or all of a shorter one, as it is now."""

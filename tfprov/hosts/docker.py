@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from signal import Signals
@@ -12,6 +13,7 @@ import docker
 from tfprov.errors import HostError
 from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
 from tfprov.hosts.base import NOTHING, File
+from tfprov.hosts.docker_bundles import bundles
 from tfprov.hosts.docker_exits import Exits
 from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation, volume_name
 from tfprov.hosts.docker_outside import DockerOutside
@@ -215,6 +217,16 @@ class DockerRuntime:
         """See Runtime."""
         found = self._need(task)
         return docker_files.read(self.engine, found["Id"], f"{_directory(found)}/{name}")
+
+    def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
+        """See Runtime. Directories of which most is wanted come as one archive each."""
+        found = self._need(task)
+        for directory, below in bundles(names, files):
+            top = f"{_directory(found)}/{directory}".rstrip("/")
+            with suppress(HostError):  # it was changed meanwhile: what did not come is left out
+                for name, _, content in docker_files.tree(self.engine, found["Id"], top, links=True):
+                    if (path := f"{directory}/{name}".lstrip("/")) in below:
+                        yield path, content
 
     def tail(self, task: str, name: str, size: int) -> bytes:
         """See Runtime."""

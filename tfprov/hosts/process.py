@@ -12,7 +12,7 @@ import sys
 import tarfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
 from tfprov.files import bring
@@ -26,6 +26,7 @@ from tfprov.hosts.process_data import DataDirs
 from tfprov.hosts.process_outside import ProcessOutside
 from tfprov.hosts.process_state import observed
 from tfprov.hosts.processes import has_group, is_alive, port_owner, signal_group, signal_handlers, until
+from tfprov.hosts.sparse_file import SparseFile
 from tfprov.hosts.taskdir import TaskDir, complete
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet, read_by
@@ -220,7 +221,13 @@ class ProcessRuntime:
     @mapped
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
-        return (self.task_dir(task).checkpoints / name).open("rb")
+        return cast(BinaryIO, SparseFile(self.task_dir(task).checkpoints / name))
+
+    def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
+        """See Runtime."""
+        for name in names:
+            with contextlib.suppress(HostError):
+                yield name, self.open(task, name)
 
     @mapped
     def tail(self, task: str, name: str, size: int) -> bytes:

@@ -8,38 +8,21 @@ import io
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from posixpath import normpath
 from typing import BinaryIO
 
 from tfprov.errors import HostError
 from tfprov.hosts.base import NOTHING, File, Tree, Written
 from tfprov.hosts.crash import Life, is_hopeless, last_words
 from tfprov.hosts.fetching import Telling, lacking
+from tfprov.hosts.memory_place import Place
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet, read_by
-from tfprov.model.model_files import lies_in, model_files
 from tfprov.model.state import Container, HostState, Observed, State
 
 _TERMINATED = 143
 """128 + SIGTERM: how a task ends that does nothing about it."""
-
-
-@dataclass
-class Place:
-    """All there is of one task: its container, and what outlives a restart of it."""
-
-    observed: Observed
-    container: Container | None = None
-    files: dict[str, tuple[bytes, float]] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)
-    written: dict[str, tuple[bytes, float]] = field(default_factory=dict)
-    """The files outside of the checkpoint directory; those with an absolute path stay when the task is removed."""
-    begin: int = 0
-    """How many lines of the log are of earlier runs of the task."""
-    before: Life | None = None
-    """The run before the present one, where that failed."""
 
 
 class MemoryRuntime:
@@ -201,22 +184,12 @@ class MemoryRuntime:
     def models(self, task: str) -> Mapping[str, Written]:
         """See Outside."""
         self._check_trouble()
-        written = self.places[task].written if task in self.places else {}
-        return {
-            name: Written(len(written[name][0]), written[name][1], lasting=name.startswith("/"))
-            for name in model_files(written)
-        }
+        return self.places[task].models() if task in self.places else {}
 
     def tree(self, task: str, path: str) -> Tree:
         """See Outside."""
         self._check_trouble()
-        written, top = self.places[task].written, normpath(path)
-        below = sorted(name for name in written if lies_in(name, top))
-        if not below:
-            raise HostError(self.host, f"no such file or directory: {path}")
-        files = ((name, *written[name]) for name in below)
-        cut = 0 if top == "." else len(top) + 1
-        return Tree(top, ((name[cut:], File(len(data), at), io.BytesIO(data)) for name, data, at in files))
+        return self.places[task].tree(path)
 
     def tail(self, task: str, name: str, size: int) -> bytes:
         """See Runtime."""

@@ -1,7 +1,7 @@
 """What of a failed task's log says why it failed: one whole traceback, in the user's own paths. Pure."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tfprov.hosts.crash import condensed, exception_at
 
@@ -72,8 +72,8 @@ def _is_values(line: str) -> bool:
     return bool(_BEGINS.match(text)) and any(c.isdigit() for c in text) and numeric >= _MOSTLY * len(text)
 
 
-def in_own_paths(lines: Sequence[str], task: str, directory: str, *, in_container: bool) -> list[str]:
-    """Return `lines` with the paths of the user's `directory` in place of those of the copy that `task` runs."""
+def in_own_paths(task: str, directory: str, *, in_container: bool) -> Callable[[str], str]:
+    """Return what puts the user's `directory` into a line, in place of the copy of it that `task` runs."""
     work = rf"[^\s\"'(]*/tasks/{re.escape(task.replace('/', '-'))}/work"
     copy = re.compile(r"(?<![\w./-])/code(?=/)" if in_container else rf"{work}(?=/)")
-    return [copy.sub(lambda _: directory, line) for line in lines]
+    return lambda line: copy.sub(lambda _: directory, line)

@@ -1,7 +1,7 @@
 """Why tasks have failed, told once: the one that failed first with its traceback, and each of the others in a line."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +71,7 @@ def read_failure(context: Context, observed: Observed) -> Failure:
         log: Sequence[str] = list(context.runtimes[observed.host].logs(observed.task, tail=LINES))
     except HostError:
         log = ()
-    log = own_paths(context, observed.task, log)
+    log = [*map(own_paths(context, observed.task), log)]
     return Failure(observed, log, "" if observed.error or from_outside(observed.exit_code) else last_words(log))
 
 
@@ -104,13 +104,13 @@ def _as_well(one: Failure, first: Failure) -> str:
     return f"{ending}{because}{f': {words}' if words else ''}"
 
 
-def own_paths(context: Context, task: str, lines: Sequence[str]) -> list[str]:
-    """Return lines that `task` printed, with the paths of the user's `code:` in place of those of the task's copy."""
+def own_paths(context: Context, task: str) -> Callable[[str], str]:
+    """Return what puts the paths of the user's `code:` into a line that `task` printed: it runs a copy."""
     container = context.container(task)
     directory = context.code.get((container.task.role, container.task.host)) if container is not None else None
     if container is None or directory is None:
-        return list(lines)
-    return in_own_paths(lines, task, _from_here(directory), in_container=container.box is not None)
+        return lambda line: line
+    return in_own_paths(task, _from_here(directory), in_container=container.box is not None)
 
 
 def _from_here(directory: str) -> str:
@@ -130,7 +130,7 @@ def ended(observed: Observed) -> str:
 def last_log(context: Context, task: str, host: str) -> Sequence[str]:
     """Return the last traceback, or the last lines, that a task printed; nothing when its host is lost."""
     try:
-        return excerpt(own_paths(context, task, list(context.runtimes[host].logs(task, tail=LINES))))
+        return excerpt([*map(own_paths(context, task), context.runtimes[host].logs(task, tail=LINES))])
     except HostError:
         return ()
 

@@ -117,7 +117,8 @@ class _Training:
         lost = "" if error.task == self.context.cluster.chief.name else self.lost_with(error.task)
         if not lost:
             return error
-        what = f"{error.what}: the training cannot go on without {lost}"
+        what, remedy, fix = error.what.partition("; ")
+        what = f"{what}: the training cannot go on without {lost}{remedy}{fix}"
         return TaskFailed(error.task, what, error.log, error.code, error.others)
 
     def lost_with(self, task: str) -> str:

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
+from tfprov.engine.watching.failures import own_paths
 from tfprov.errors import HostError
 from tfprov.model.state import Observed
 
@@ -88,6 +89,8 @@ def _lines(
 def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
     """Pass on what every task prints from now on, and what it printed since it started, until the block ends.
 
+    Paths are those of the user's `code:`, not of the copies that the tasks run.
+
     It ends well when the chief has: its log is passed on to its last line then, and `drain` is how many seconds the last
     lines of the other tasks get.
     """
@@ -98,10 +101,11 @@ def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
         try:
             seen = observe(context, tolerant=True)
             found = [observed for c in context.wanted if (observed := context.observed(c.task.name, seen))]
+            own = {observed.task: own_paths(context, observed.task) for observed in found}
             for task, line in log_lines(context, found, tail=None, stop=stop, ended=ended):
                 if stop.is_set():
                     return
-                context.report.log(task, line)
+                context.report.log(task, own[task](line))
         except OSError:  # nobody reads what is shown any more: `tfprov run | head`
             return
         finally:

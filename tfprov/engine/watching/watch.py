@@ -72,9 +72,7 @@ class Watch:
         self._asked: dict[str, Future[HostState]] = {}
         self._states: dict[str, HostState] = {}
         self._reach = Reach()
-        self._restarts = Restarts(
-            self._limit, self._end_restarts, lambda task, words: "".join(own_paths(context, task, [words]))
-        )
+        self._restarts = Restarts(self._limit, self._end_restarts, lambda task, words: own_paths(context, task)(words))
 
     def look(self) -> Observation:
         """Return what the hosts say now, or have said last when they take long.

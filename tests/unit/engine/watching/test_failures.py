@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.followed import AGAIN, INVENTORY, MemoryLab, followed
+from tests.support.followed import AGAIN, INVENTORY, MemoryLab, Notes, followed
 from tfprov.engine.watching.excerpt import excerpt, in_own_paths
 from tfprov.engine.watching.follow import follow
 from tfprov.engine.watching.known_causes import KNOWN_CAUSES, remedy
+from tfprov.engine.watching.logs import logs
 from tfprov.engine.watching.restarts import Restarts
 from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import TaskFailed
@@ -75,10 +76,13 @@ def test_an_excerpt_is_one_whole_traceback_without_the_values_of_tensors() -> No
 
 def test_paths_of_a_tasks_copy_become_the_users_own() -> None:
     lines = [LOG[2], '  File "/code/train.py", line 1', "/x/code/train.py", f"({WORK}/a/b.py)"]
-    assert in_own_paths(lines, "worker/2", "src", in_container=False) == [
+    assert [*map(in_own_paths("worker/2", "src", in_container=False), lines)] == [
         '  File "src/train.py", line 3, in <module>', lines[1], lines[2], "(src/a/b.py)"
     ]  # fmt: skip
-    assert in_own_paths(lines, "worker/2", "src", in_container=True)[1:3] == ['  File "src/train.py", line 1', lines[2]]
+    assert [*map(in_own_paths("worker/2", "src", in_container=True), lines[1:3])] == [
+        '  File "src/train.py", line 1',
+        lines[2],
+    ]
 
 
 def lab(text: str = INVENTORY) -> MemoryLab:
@@ -112,6 +116,14 @@ def test_the_first_failure_has_its_traceback_and_the_others_a_line() -> None:
         "worker/3: the same error",
     ]
     assert caught.value.code == 3, "the chief's own"
+
+
+def test_streamed_lines_have_the_users_paths_too() -> None:
+    memory_lab, report = lab(), Notes()
+    memory_lab.hosts["h3"].prints("worker/2", LOG[2])
+    with logs(replace(memory_lab.context, report=report)):
+        pass
+    assert report.lines == [("worker/2", '  File "src/train.py", line 3, in <module>')]
 
 
 def test_a_ps_that_fell_first_is_named_before_the_chief_that_lost_it() -> None:

@@ -1,0 +1,130 @@
+"""Programs that nobody wrote for tfprov, in the shapes that public ones have, run as they are with one documented setting.
+
+They lie in `tests/cases/programs`; docs/programs.md has the settings.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.local import Local
+from tests.support.paths import CASES
+
+pytestmark = pytest.mark.tensorflow
+
+
+@dataclass(frozen=True)
+class Program:
+    """How a program runs: its settings beside those of all, its groups with their tasks, and what it prints and leaves."""
+
+    command: list[str]
+    settings: Mapping[str, Any]
+    prints: str
+    leaves: str
+    tasks: Mapping[str, int] = field(default_factory=lambda: {"ps": 1, "worker": 2})
+    bring: str = ""
+    """What `gather --path` brings; then `run` ends with 1, because no checkpoint was gathered."""
+    edit: Callable[[str, int], str] = lambda text, _port: text
+
+
+RANKS = {
+    "RANK": "{{ rank }}",
+    "WORLD_SIZE": "{{ world_size }}",
+    "MASTER_ADDR": "{{ chief_address.split(':')[0] }}",
+    "MASTER_PORT": "{{ chief_address.split(':')[1] }}",
+    "CHECKPOINTS": "{{ checkpoint_dir }}",
+}
+POSITIONS = ["{{ task.job }}", "{{ task.index }}", "{{ ps_hosts }}", "{{ worker_hosts }}", "{{ checkpoint_dir }}"]
+TWO = {"worker": 2}
+ALL_REDUCE = {"strategy": "multi_worker_mirrored"}
+NAMES = {"job_name": "role", "task_index": "task_id", "worker_hosts": "workers", "ps_hosts": None}
+
+PROGRAMS = {
+    "supervisor": Program(
+        ["python", "supervisor.py"], {"checkpoints": {"link": "train_logs"}}, "finished at", "model.ckpt-*.index"
+    ),
+    "monitored": Program(
+        ["python", "monitored.py"], {"checkpoints": {"link": "logdir"}}, "worker 0 is through", "model.ckpt-40.index"
+    ),
+    "epochs": Program(["python", "epochs.py"], {**ALL_REDUCE, "checkpoints": "none"}, "Epoch 2 loss", "", tasks=TWO),
+    "manager": Program(
+        ["python", "manager.py"],
+        {**ALL_REDUCE, "flags": {"model_dir": "{{ checkpoint_dir }}"}},
+        "saved epoch 2",
+        "ckpt-2.index",
+        tasks=TWO,
+    ),
+    "coordinator": Program(
+        ["python", "coordinator.py", "{{ checkpoint_dir }}"],
+        {"strategy": "parameter_server"},
+        "wrote ckpt-1",
+        "ckpt-1.index",
+        tasks={"chief": 1, "ps": 1, "worker": 1},
+    ),
+    "positional": Program(
+        ["python", "positional.py", *POSITIONS], {"wiring": "tf_config"}, "worker/0 on", "model.ckpt-*.index"
+    ),
+    "rendezvous": Program(
+        ["python", "rendezvous.py"],
+        {**ALL_REDUCE, "wiring": "env", "env": RANKS},
+        "[0/2] sum of ranks 1",
+        "model.pt",
+        tasks=TWO,
+    ),
+    "single_dash": Program(
+        ["python", "single_dash.py"],
+        {"wiring": {"flags": NAMES}, "ready": "start"},
+        "worker 0 of 2 is done",
+        "weights.npz",
+        bring="weights.npz",
+        tasks=TWO,
+    ),
+    "hard_coded": Program(
+        ["python", "hard_coded.py", "{{ task.index }}"],
+        {**ALL_REDUCE, "checkpoints": {"link": "out"}},
+        "w = 2.0",
+        "weights.index",
+        tasks=TWO,
+        edit=lambda text, port: text.replace("PORT0", str(port)).replace("PORT1", str(port + 1)),
+    ),
+    "keras_callback": Program(
+        ["python", "keras_callback.py"],
+        {"strategy": "single"},
+        "saved final.keras",
+        "snapshots/final.keras",
+        tasks={"worker": 1},
+        bring="snapshots",
+    ),
+}
+ALWAYS = ("monitored", "rendezvous", "single_dash")
+"""What runs with every run of the suite: one with TensorFlow, one without, one whose model lies elsewhere."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.matrix) for name in PROGRAMS]
+)
+def test_a_program_runs_as_it_is(local_cluster: Local, name: str) -> None:
+    program = PROGRAMS[name]
+    code = local_cluster.directory / "program"
+    code.mkdir()
+    text = (CASES / "programs" / program.command[1]).read_text()
+    (code / program.command[1]).write_text(program.edit(text, local_cluster.port))
+    own = {"cluster": "foreign", "code": "program", "command": program.command, "port": local_cluster.port}
+    own |= {"env": {"TF_CPP_MIN_LOG_LEVEL": "2"}, **program.settings}
+    children = {
+        role: {"hosts": {"localhost": {}}, "vars": {"tfprov": {"tasks_per_host": count}}}
+        for role, count in program.tasks.items()
+    }
+    local_cluster.inventory.write_text(yaml.safe_dump({"all": {"vars": {"tfprov": own}, "children": children}}))
+    printed = local_cluster("run", code=1 if program.bring else 0)
+    assert program.prints in printed
+    if program.bring:
+        assert f"tfprov gather --path {program.bring}" in printed
+        local_cluster("gather", "--path", program.bring)
+        local_cluster("down")
+    gathered = local_cluster.directory / "checkpoints" / "foreign"
+    assert not program.leaves or list(gathered.glob(program.leaves)), printed
+    assert local_cluster.processes() == []

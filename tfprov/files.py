@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+_CHUNK = 1024 * 1024
+"""Bytes copied at a time."""
 _FEW = 16
 """Files that are flushed one by one: each costs a turn of the disk, and a whole file system may have more to write."""
 _TELLS = (5, 8)
@@ -82,13 +84,21 @@ def _syncfs() -> Callable[[int], None] | None:
     return None if function is None else syncfs
 
 
-def bring(files: Mapping[str, Path], directory: Path) -> None:
-    """Copy each file beside the name it gets in `directory`, and rename it once it is on the disk."""
-    import shutil  # noqa: PLC0415  a supervisor needs none
+def bring(
+    files: Mapping[str, Path], directory: Path, sent: Callable[[int, int], None] = lambda _sent, _whole: None
+) -> None:
+    """Copy each file beside the name it gets in `directory`, and rename it once it is on the disk.
 
+    `sent` is told how many bytes were copied, and of how many.
+    """
+    come, whole = 0, sum(path.stat().st_size for path in files.values())
     for name, path in files.items():
         beside = directory / f"{name}.part"
-        shutil.copyfile(path, beside)
+        with path.open("rb") as source, beside.open("wb") as sink:
+            while chunk := source.read(_CHUNK):
+                sink.write(chunk)
+                come += len(chunk)
+                sent(come, whole)
         sync(beside)
         beside.replace(directory / name)
     if files:

@@ -223,7 +223,9 @@ def test_a_down_that_is_killed_while_it_gathers_left_nothing_running_and_the_nex
     until(lambda: local_cluster("logs", "worker/0") == "worker/0 | up\n", "it has written")
     gathered = local_cluster.directory / "checkpoints" / "verbs"
     down = local_cluster.start("down", fresh=True)
-    until(lambda: (gathered / "many-0999").exists() and "many-0999" in (gathered / "manifest.json").read_text(), of=down)
+    until(
+        lambda: (gathered / "many-0999").exists() and "many-0999" in (gathered / "manifest.json").read_text(), of=down
+    )
     down.kill()
     assert "gathered into" not in rest_of(down)
     assert local_cluster.processes() == []

@@ -1,6 +1,6 @@
 """What the engine asks of a host, whatever runs the tasks there."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +10,14 @@ from tfprov.hosts.fetching import Telling
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet
 from tfprov.model.state import Container, HostState
+
+Sent = Callable[[int, int], None]
+"""Is told how many bytes have come to a host, and of how many."""
+
+
+def untold(_sent: int, _total: int) -> None:
+    """Tell nobody how far it is."""
+
 
 NOTHING: Mapping[str, Path] = MappingProxyType({})
 """No files to restore."""
@@ -96,11 +104,11 @@ class Runtime(Protocol):
     def tidy(self, keep: Collection[str]) -> int:
         """Remove the fetched data that is not among `keep` and that no task there reads; return how many sets."""
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """Start `container` in place of any earlier one of its task; its checkpoint directory stays. `run` labels it.
 
         `restore` are local files, by the name that each gets in the checkpoint directory before the task starts. The last
-        of them is taken to name the others: where it is whole, they are.
+        of them is taken to name the others: where it is whole, they are. `sent` is told how far they have come.
 
         Raises when the task is running: at most one container per task, ever; and when its data is not there.
         """

@@ -12,7 +12,7 @@ import docker
 
 from tfprov.errors import HostError
 from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
-from tfprov.hosts.base import NOTHING, File
+from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.docker_bundles import bundles
 from tfprov.hosts.docker_exits import Exits
 from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation, volume_name
@@ -109,7 +109,7 @@ class DockerRuntime:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         return found
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """See Runtime."""
         task, box = container.task.name, container.box
         assert box is not None, "a container of the docker runtime has an image"
@@ -128,7 +128,7 @@ class DockerRuntime:
             if not box.only_reads and (before is None or not self._has_used(before, volume)):
                 api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
             if restore:
-                api.put_archive(made["Id"], container.checkpoint_dir, docker_archive.of_files(self.host, restore))
+                api.put_archive(made["Id"], container.checkpoint_dir, docker_archive.of_files(self.host, restore, sent))
             if box.code and self._codes:
                 api.put_archive(made["Id"], "/", self._codes(box.code))
             api.start(made["Id"])

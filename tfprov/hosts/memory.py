@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import NOTHING, File, Tree, Written
+from tfprov.hosts.base import NOTHING, File, Sent, Tree, Written, untold
 from tfprov.hosts.crash import Life, is_hopeless, last_words
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.hosts.memory_place import Place
@@ -81,7 +81,7 @@ class MemoryRuntime:
         self.data -= gone
         return len(gone)
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """See Runtime."""
         task = container.task
         self._called("start", task.name)
@@ -91,6 +91,8 @@ class MemoryRuntime:
         if container.data is not None and container.data not in self.data:
             raise lacking(self.host, task.name)
         restored = {name: (self._read(path), self.now) for name, path in restore.items()}
+        if size := sum(len(data) for data, _ in restored.values()):
+            sent(size, size)
         self._started += 1
         # Through JSON, as every runtime keeps it: what does not survive that would differ for ever.
         spec = json.loads(json.dumps(container.spec))

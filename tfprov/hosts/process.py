@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
 from tfprov.files import bring
-from tfprov.hosts.base import NOTHING, File
+from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.hosts.logfile import follow as followed
 from tfprov.hosts.logfile import last_lines
@@ -92,7 +92,7 @@ class ProcessRuntime:
         return self.data.tidy(keep, [data for data in found if data])
 
     @mapped
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """See Runtime."""
         task, directory = container.task, self.task_dir(container.task.name)
         before = self._observed(directory)
@@ -104,7 +104,7 @@ class ProcessRuntime:
         if container.data and container.data not in self.data.whole():
             raise lacking(self.host, task.name)
         self._prepare(directory, container)
-        bring(restore, directory.checkpoints)
+        bring(restore, directory.checkpoints, sent)
         (directory.path / "state.json").unlink(missing_ok=True)
         directory.no_restart.unlink(missing_ok=True)
         directory.write("order.json", order(container, run))

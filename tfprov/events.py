@@ -34,6 +34,11 @@ class Progress:
     steps_per_second: float | None
     loss: float | None
 
+    def left(self, steps: int | None) -> float | None:
+        """Return the seconds until `steps` are done, at the present rate; None where that is not known, or they are."""
+        rate = self.steps_per_second
+        return (steps - self.step) / rate if steps and rate and 0 < self.step < steps else None
+
 
 @dataclass(frozen=True)
 class _Event:

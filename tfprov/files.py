@@ -1,8 +1,17 @@
 """Writing files so that nobody ever sees half of one. Standard library only."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+_CHUNK = 1024 * 1024
+"""Bytes copied at a time."""
+_FEW = 16
+"""Files that are flushed one by one: each costs a turn of the disk, and a whole file system may have more to write."""
+_TELLS = (5, 8)
+"""The first Linux whose syncfs() tells what could not be written."""
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -25,13 +34,71 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def bring(files: Mapping[str, Path], directory: Path) -> None:
-    """Copy each file beside the name it gets in `directory`, and rename it once it is on the disk."""
-    import shutil  # noqa: PLC0415  a supervisor needs none
+class Flush:
+    """Files that are to outlive a power cut, all at once: 10,000 files one by one cost a disk 10,000 turns.
 
+    To be entered before the first of them is written, and left when all are. `below` is a directory of their file system.
+    """
+
+    def __init__(self, below: Path) -> None:
+        self._below, self._files = below, list[Path]()
+
+    def __enter__(self) -> "Flush":
+        # What could not be written since a descriptor was opened is told to whoever flushes by it.
+        self._descriptor = os.open(self._below, os.O_RDONLY | os.O_CLOEXEC)
+        return self
+
+    def add(self, path: Path) -> None:
+        """One more file."""
+        self._files.append(path)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._flush()
+        finally:
+            os.close(self._descriptor)
+
+    def _flush(self) -> None:
+        if len(self._files) > _FEW and (syncfs := _syncfs()) is not None:
+            syncfs(self._descriptor)
+        else:
+            for path in self._files:
+                sync(path)
+
+
+def _syncfs() -> Callable[[int], None] | None:
+    """Return what flushes a whole file system; None where there is nothing that also tells what went wrong."""
+    import ctypes  # noqa: PLC0415  a supervisor needs none
+
+    release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    function: Any = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if os.uname().sysname != "Linux" or release is None or (int(release[1]), int(release[2])) < _TELLS:
+        return None
+
+    def syncfs(descriptor: int) -> None:
+        if function(descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    return None if function is None else syncfs
+
+
+def bring(
+    files: Mapping[str, Path], directory: Path, sent: Callable[[int, int], None] = lambda _sent, _whole: None
+) -> None:
+    """Copy each file beside the name it gets in `directory`, and rename it once it is on the disk.
+
+    `sent` is told how many bytes were copied, and of how many.
+    """
+    come, whole = 0, sum(path.stat().st_size for path in files.values())
     for name, path in files.items():
         beside = directory / f"{name}.part"
-        shutil.copyfile(path, beside)
+        with path.open("rb") as source, beside.open("wb") as sink:
+            while chunk := source.read(_CHUNK):
+                sink.write(chunk)
+                come += len(chunk)
+                sent(come, whole)
         sync(beside)
         beside.replace(directory / name)
     if files:

@@ -209,6 +209,34 @@ def test_after_kill_9_down_finds_everything(local_cluster: Local) -> None:
     assert local_cluster("down") == "nothing to do: verbs is not there\n"
 
 
+MANY = (
+    "import os, pathlib, time; there = pathlib.Path(os.environ['TFPROV_CHECKPOINT_DIR']); "
+    "[(there / f'many-{number:04}').write_text('x') for number in range(1010)]; "
+    "(there / 'sparse.bin').touch(); os.truncate(there / 'sparse.bin', 2 * 1024**3); print('up'); time.sleep(600)"
+)
+"""Writes more than is gathered at a time, and then a file that takes seconds to read."""
+
+
+def test_a_down_that_is_killed_while_it_gathers_left_nothing_running_and_the_next_goes_on(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{MANY}"]'))
+    local_cluster("up")
+    until(lambda: local_cluster("logs", "worker/0") == "worker/0 | up\n", "it has written")
+    gathered = local_cluster.directory / "checkpoints" / "verbs"
+    down = local_cluster.start("down", fresh=True)
+    until(
+        lambda: (gathered / "many-0999").exists() and "many-0999" in (gathered / "manifest.json").read_text(), of=down
+    )
+    down.kill()
+    assert "gathered into" not in rest_of(down)
+    assert local_cluster.processes() == []
+    output = local_cluster("down")
+    assert "gathered into" in output
+    assert ": 11 files, 2.1 GB\n" in output
+    assert (gathered / "sparse.bin").stat().st_blocks == 0
+    assert len([*gathered.glob("many-*")]) == 1010
+    assert local_cluster("down") == "nothing to do: verbs is not there\n"
+
+
 def test_the_second_of_two_ups_says_who_holds_the_cluster(local_cluster: Local) -> None:
     slow = INVENTORY.replace("ready: start", "start_timeout: 600")
     local_cluster.write(slow)

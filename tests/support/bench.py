@@ -15,7 +15,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 from tfprov.delivery.code import Code, pack
 from tfprov.errors import Position
-from tfprov.hosts.base import NOTHING, Runtime
+from tfprov.hosts.base import NOTHING, Runtime, Sent, untold
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.hosts.process import ProcessRuntime
 from tfprov.model.cluster import Task
@@ -55,8 +55,10 @@ class Bench(ABC):
         until(lambda: self.see(task).state is state)
         return self.see(task)
 
-    def start(self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING) -> Container:
-        self.runtime.start(wanted, run, restore)
+    def start(
+        self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING, sent: Sent = untold
+    ) -> Container:
+        self.runtime.start(wanted, run, restore, sent)
         return wanted
 
     @abstractmethod

@@ -8,6 +8,7 @@ import pytest
 from tests.support.bench import Bench, MemoryBench, container
 from tests.support.waiting import until
 from tfprov.errors import HostError
+from tfprov.hosts.base import File
 from tfprov.model.state import State
 
 
@@ -157,7 +158,10 @@ def restored_files_are_there_before_the_task_starts(bench: Bench, tmp_path: Path
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     restore = {f"model.{name}" if name != "checkpoint" else name: tmp_path / name for name in files}
-    bench.start(container(), restore=restore)
+    told: list[tuple[int, int]] = []
+    bench.start(container(), restore=restore, sent=lambda come, whole: told.append((come, whole)))
+    assert told == sorted(told)
+    assert told[-1] == (1017, 1017)
     assert {name: file.size for name, file in bench.runtime.files("worker/0").items()} == {
         "model.data": 1001,
         "model.empty": 0,
@@ -204,6 +208,20 @@ def the_end_of_a_file_can_be_read_alone(bench: Bench, runs: bool) -> None:
         bench.runtime.tail("worker/0", "missing", 10)
 
 
+def many_files_can_be_read_one_after_the_other(bench: Bench) -> None:
+    """Many files can be read one after the other; what has vanished since it was listed is left out."""
+    bench.run_to_end(0)
+    wanted = {f"{folder}f{number}": b"%d" % number for folder in ("", "many/", "many/deep/") for number in range(3)}
+    for name, data in {**wanted, "many/other": b"not asked for"}.items():
+        bench.save("worker/0", name, data)
+    listed = bench.runtime.files("worker/0")
+    read = {}
+    for name, stream in bench.runtime.open_each("worker/0", [*wanted, "gone"], {**listed, "gone": File(1, 0.0)}):
+        with stream:
+            read[name] = stream.read()
+    assert read == wanted
+
+
 LAWS: tuple[Callable[[Bench], None], ...] = (
     a_started_task_runs_with_the_spec_and_the_run_it_was_given,
     a_task_is_never_started_twice,
@@ -216,6 +234,7 @@ LAWS: tuple[Callable[[Bench], None], ...] = (
     tasks_do_not_touch_each_other,
     the_files_of_a_task_can_be_listed_and_read,
     to_open_what_is_not_there_is_an_error_of_the_host,
+    many_files_can_be_read_one_after_the_other,
     what_a_task_wrote_elsewhere_is_listed_and_can_be_read,
     a_command_gives_its_exit_code_and_all_it_prints,
     a_command_beside_a_task_gives_its_exit_code,

@@ -13,7 +13,7 @@ from tests.support.bench import Bench, container
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.ports import free_port
 from tests.support.waiting import until
-from tfprov.hosts.base import NOTHING
+from tfprov.hosts.base import NOTHING, Sent, untold
 from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.docker_labels import container_name
 from tfprov.hosts.engine_api import Engine
@@ -41,7 +41,9 @@ class DockerBench(Bench):
         except OSError:
             return False
 
-    def start(self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING) -> Container:
+    def start(
+        self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING, sent: Sent = untold
+    ) -> Container:
         task = wanted.task
         placed = replace(
             wanted,
@@ -49,7 +51,7 @@ class DockerBench(Bench):
             checkpoint_dir="/checkpoints",
             box=wanted.box or Box(self.image, address=self.address),
         )
-        self.docker.start(placed, run, restore)
+        self.docker.start(placed, run, restore, sent)
         return placed
 
     def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:

@@ -35,13 +35,14 @@ def status_command(places: bool, as_json: bool, **options: Any) -> None:
         _show_placement(context, as_json=as_json)
         return
     found = status(context, time.time())
-    for line in [json.dumps(found.to_json(), indent=2)] if as_json else _lines(found):
+    for line in [json.dumps(found.to_json(), indent=2)] if as_json else lines_of(found):
         click.echo(line)
     if found.unreachable:
         raise together(found.unreachable.values())
 
 
-def _lines(found: Status) -> Iterator[str]:
+def lines_of(found: Status) -> Iterator[str]:
+    """Yield what `status` prints."""
     paced = any(row.pace for row in found.rows)
     speed = ("STEPS/S", "EXAMPLES/S") if paced else ()
     head = ("TASK", "STATE", "UPTIME", "RESTARTS", *speed, "HOST", "ADDRESS", "ID", "")
@@ -49,7 +50,8 @@ def _lines(found: Status) -> Iterator[str]:
     if found.progress is not None:
         age = max(0.0, time.time() - found.progress.wall_time)
         examples = f"  {_rate(found.examples_rate)} examples/s" if found.examples_rate is not None else ""
-        yield f"{found.chief}: {progress_line(found.progress)}{examples} ({duration(age)} ago)"
+        line = progress_line(found.progress, found.steps, runs=found.chief_runs)
+        yield f"{found.chief}: {line}{examples} ({duration(age)} ago)"
     if found.slowest is not None:
         yield _slowest_line(found.slowest)
     if found.went_back is not None:

@@ -102,11 +102,15 @@ class UnderWay:
         """An action has ended; return the bytes that it moved."""
         self.running.pop(action.id, None)
         self.finished[action.kind] += 1
-        return self._transfer(action.kind).done(action.host) if action.kind in MOVES else 0
+        if action.kind in MOVES:
+            return self._transfer(action.kind).done(action.host)
+        if not any(one.kind == action.kind for one, _ in self.running.values()):
+            self.transfers.pop(action.kind, None)
+        return 0
 
     def moved(self, name: str, sent: int, total: int, now: float) -> None:
-        """Of what is named, `sent` of `total` bytes have come: of a host whose action runs, or of anything else."""
-        kind = next((a.kind for a, _ in self.running.values() if a.kind in MOVES and a.host == name), "")
+        """Of what is named, `sent` of `total` bytes have come: of what an action moves that runs, or of anything else."""
+        kind = next((action.kind for action, _ in self.running.values() if _moves(action, name)), "")
         self._transfer(kind).at(name, sent, total, now)
 
     def _transfer(self, kind: str) -> Transfer:
@@ -137,8 +141,15 @@ class UnderWay:
         parts = [f"{_DOING.get(kind, kind)}{many}{_names(kind, [action for action, _ in running])}"]
         if kind in MOVES:
             parts.append(self._transfer(kind).text(count, finished, now))
+        elif kind in self.transfers:  # a few of these have something to move, and those are known once they do
+            parts.append(self.transfers[kind].text(0, 0, now))
         parts.append(_elapsed(min(begin for _, begin in running), now))
         return " · ".join(filter(None, parts))
+
+
+def _moves(action: Action, name: str) -> bool:
+    """Whether what is named is moved by an action: to its host, to the task it starts, or an image that is built."""
+    return action.kind == "build" or (action.subject if action.kind == "start" else action.host) == name
 
 
 def _names(kind: str, actions: list[Action]) -> str:
@@ -151,8 +162,11 @@ def _elapsed(begin: float, now: float) -> str:
     return duration(now - begin) if now - begin >= _SLOW else ""
 
 
-def progress_line(progress: Progress, steps: int | None = None) -> str:
-    """Return the chief's progress in one line; `steps` are those of the whole training, where they are known."""
+def progress_line(progress: Progress, steps: int | None = None, *, runs: bool = True) -> str:
+    """Return the chief's progress in one line; `steps` are those of the whole training, where they are known.
+
+    Unless it `runs`, nobody can say how long the rest takes.
+    """
     rate = progress.steps_per_second
     known = steps is not None and steps > 0
     parts = [f"step {progress.step:,}" + (f" of {steps:,}" if known else "")]
@@ -162,8 +176,8 @@ def progress_line(progress: Progress, steps: int | None = None) -> str:
         parts.append(f"{rate:.1f} steps/s")
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.6g}")
-    if steps is not None and rate and 0 < progress.step < steps:
-        parts.append(f"ETA {duration((steps - progress.step) / rate)}")
+    if runs and (left := progress.left(steps)) is not None:
+        parts.append(f"ETA {duration(left)}")
     return " · ".join(parts)
 
 

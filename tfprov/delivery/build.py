@@ -18,6 +18,7 @@ from tfprov.delivery.layout import Layout
 from tfprov.delivery.oci import Image
 from tfprov.delivery.recipe import Recipe
 from tfprov.errors import HostError, one_line, shown
+from tfprov.hosts.base import Sent, untold
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.engine_errors import explain
 
@@ -63,9 +64,12 @@ def build(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]
     return progress.image
 
 
-def export(engine: Engine, image_id: str, layout: Layout, name: str) -> Image:
-    """Bring an image of `engine` into `layout` as `name`, as a stream; DeliveryError when it does not arrive whole."""
-    if inspected(engine, image_id) is None:
+def export(engine: Engine, image_id: str, layout: Layout, name: str, sent: Sent = untold) -> Image:
+    """Bring an image of `engine` into `layout` as `name`, as a stream; DeliveryError when it does not arrive whole.
+
+    `sent` is told the bytes that have come, and about how many there are: an engine knows what it unpacks to.
+    """
+    if (facts := inspected(engine, image_id)) is None:
         raise HostError(engine.host, f"the image {shown(image_id)} is not there", "build it again")
     with engine.errors():
         api = engine.api
@@ -74,15 +78,16 @@ def export(engine: Engine, image_id: str, layout: Layout, name: str) -> Image:
             pieces = api.get_image(image_id, chunk_size=_PIECE)
         finally:
             api.timeout = usual
-        stream = cast("IO[bytes]", _Stream(engine, pieces))
+        stream = cast("IO[bytes]", _Stream(engine, pieces, lambda come: sent(come, max(come, facts.get("Size") or 0))))
         return load(layout, stream, name, where=f"the image from {engine.host}")
 
 
 class _Stream:
     """What an engine sends, in the shape of a file; what goes wrong on the way is a HostError."""
 
-    def __init__(self, engine: Engine, pieces: Iterator[bytes]) -> None:
-        self._engine, self._pieces = engine, pieces
+    def __init__(self, engine: Engine, pieces: Iterator[bytes], come: Callable[[int], None]) -> None:
+        self._engine, self._pieces, self._come = engine, pieces, come
+        self._size = 0
         self._rest = memoryview(b"")
 
     def read(self, size: int) -> bytes:
@@ -94,6 +99,8 @@ class _Stream:
                     self._rest = memoryview(next(self._pieces, b""))
                 if not self._rest:
                     break
+                self._size += len(self._rest)
+                self._come(self._size)
             found.append(self._rest[:size])
             self._rest = self._rest[size:]
             size -= len(found[-1])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tfprov.engine.checkpoints.resume import restoring, resuming
 from tfprov.engine.checkpoints.runs import known_run
@@ -170,7 +171,7 @@ def _start(context: Context, action: Action, run: str) -> None:
     container = context.container(action.subject)
     assert container is not None, "a plan starts only what is wanted"
     with restoring(context, container.task, run) as files:
-        context.runtimes[action.host].start(container, run, files)
+        context.runtimes[action.host].start(container, run, files, partial(context.report.transferred, action.subject))
 
 
 _VERBS: Mapping[str, Callable[[Context, Action, str], None]] = {

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,11 @@ class Workshop:
             self.report.note(f"building {recipe.context.source} on {on.host}")
             made = build(on, recipe, recipe.key, lambda line: self.report.log(on.host, line))
             self.report.note(f"exporting the image from {on.host}")
-            return export(on, made, layout, name)
+            self.report.awaiting(f"exporting the image from {on.host}")
+            try:
+                return export(on, made, layout, name, partial(self.report.transferred, name))
+            finally:
+                self.report.awaiting("")
 
         return self._layered(Base(f"{BASE}/build:{recipe.key}", make))
 

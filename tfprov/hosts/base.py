@@ -1,15 +1,23 @@
 """What the engine asks of a host, whatever runs the tasks there."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from tfprov.hosts.fetching import Telling
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet
 from tfprov.model.state import Container, HostState
+
+Sent = Callable[[int, int], None]
+"""Is told how many bytes have come to a host, and of how many."""
+
+
+def untold(_sent: int, _total: int) -> None:
+    """Tell nobody how far it is."""
+
 
 NOTHING: Mapping[str, Path] = MappingProxyType({})
 """No files to restore."""
@@ -40,6 +48,17 @@ class Tree:
 
     path: str
     files: Iterator[tuple[str, File, BinaryIO]]
+
+
+@runtime_checkable
+class Sparse(Protocol):
+    """A file that knows its holes, which read as zeros and take no room."""
+
+    def hole(self) -> int:
+        """Return for how many bytes from here on there is a hole; 0 where there is data, and at the end. Moves nothing."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to another place in the file."""
 
 
 class Outside(Protocol):
@@ -85,11 +104,11 @@ class Runtime(Protocol):
     def tidy(self, keep: Collection[str]) -> int:
         """Remove the fetched data that is not among `keep` and that no task there reads; return how many sets."""
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """Start `container` in place of any earlier one of its task; its checkpoint directory stays. `run` labels it.
 
         `restore` are local files, by the name that each gets in the checkpoint directory before the task starts. The last
-        of them is taken to name the others: where it is whole, they are.
+        of them is taken to name the others: where it is whole, they are. `sent` is told how far they have come.
 
         Raises when the task is running: at most one container per task, ever; and when its data is not there.
         """
@@ -120,6 +139,12 @@ class Runtime(Protocol):
 
     def open(self, task: str, name: str) -> BinaryIO:
         """Open one of `files` for reading. Reading, too, raises HostError when the host is lost meanwhile."""
+
+    def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
+        """Open many of `files`, which was listed before, in any order; each is to be read before the next one.
+
+        One that cannot be had this way is left out: `open` returns it, or says why not.
+        """
 
     def tail(self, task: str, name: str, size: int) -> bytes:
         """Return the last `size` bytes of one of `files`, or all of a shorter one, as it is now."""

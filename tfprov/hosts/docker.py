@@ -3,6 +3,7 @@
 import os
 import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from signal import Signals
@@ -12,7 +13,8 @@ import docker
 
 from tfprov.errors import HostError
 from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
-from tfprov.hosts.base import NOTHING, File
+from tfprov.hosts.base import NOTHING, File, Sent, untold
+from tfprov.hosts.docker_bundles import bundles
 from tfprov.hosts.docker_exits import Exits
 from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation, volume_name
 from tfprov.hosts.docker_outside import DockerOutside
@@ -108,7 +110,7 @@ class DockerRuntime:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         return found
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """See Runtime."""
         task, box = container.task.name, container.box
         assert box is not None, "a container of the docker runtime has an image"
@@ -127,7 +129,7 @@ class DockerRuntime:
             if not box.only_reads and (before is None or not self._has_used(before, volume)):
                 api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
             if restore:
-                api.put_archive(made["Id"], container.checkpoint_dir, docker_archive.of_files(self.host, restore))
+                api.put_archive(made["Id"], container.checkpoint_dir, docker_archive.of_files(self.host, restore, sent))
             if box.code and self._codes:
                 api.put_archive(made["Id"], "/", self._codes(box.code))
             if container.link:
@@ -227,6 +229,16 @@ class DockerRuntime:
         """See Runtime."""
         found = self._need(task)
         return docker_files.read(self.engine, found["Id"], f"{_directory(found)}/{name}")
+
+    def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
+        """See Runtime. Directories of which most is wanted come as one archive each."""
+        found = self._need(task)
+        for directory, below in bundles(names, files):
+            top = f"{_directory(found)}/{directory}".rstrip("/")
+            with suppress(HostError):  # it was changed meanwhile: what did not come is left out
+                for name, _, content in docker_files.tree(self.engine, found["Id"], top, links=True):
+                    if (path := f"{directory}/{name}".lstrip("/")) in below:
+                        yield path, content
 
     def tail(self, task: str, name: str, size: int) -> bytes:
         """See Runtime."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tfprov.errors import HostError
+from tfprov.hosts.base import Sent, untold
 
 _CHUNK = 1024 * 1024
 """Bytes of a file held in memory."""
@@ -35,16 +36,21 @@ def link(path: str, target: str) -> bytes:
     return buffer.getvalue()
 
 
-def of_files(host: str, files: Mapping[str, Path]) -> Iterator[bytes]:
+def of_files(host: str, files: Mapping[str, Path], sent: Sent = untold) -> Iterator[bytes]:
     """Yield an archive of local files by the names they get, for anyone to read and write, a piece at a time.
 
     The engine writes in place and may be cut off. So the last file, which names the others, is emptied first: whoever
-    finds it whole finds all of them whole. Raises HostError, for `host`, when a file here cannot be read.
+    finds it whole finds all of them whole. `sent` is told how much of them was taken. Raises HostError, for `host`, when a
+    file here cannot be read.
     """
+    come, whole = 0, sum(path.stat().st_size for path in files.values() if path.exists())
     for name in list(files)[-1:]:
         yield _header(name, 0, 0.0)
     for name, path in files.items():
-        yield from _file(host, name, path)
+        for piece in _file(host, name, path):
+            yield piece
+            come += len(piece)
+            sent(min(come, whole), whole)
     yield bytes(2 * tarfile.BLOCKSIZE)
 
 

@@ -137,13 +137,16 @@ def read(engine: Engine, container: str, path: str) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Member(engine.host, path, chunks, content)))
 
 
-def tree(engine: Engine, container: str, path: str) -> Iterator[tuple[str, File, BinaryIO]]:
-    """Yield the regular files of a directory, or the one file at `path`, as `Tree.files` does; all come as one archive."""
+def tree(engine: Engine, container: str, path: str, *, links: bool = False) -> Iterator[tuple[str, File, BinaryIO]]:
+    """Yield the regular files of a directory, or the one file at `path`, as `Tree.files` does; all come as one archive.
+
+    A second name of a file has no content in an archive: HostError, or with `links` it is left out.
+    """
     top = path.rpartition("/")[2]
     with _Chunks(engine, _archive(engine, container, path)) as chunks, _damage(engine.host, path):
         with tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
             for member in archive:
-                if member.islnk():  # its content came with another name, which is gone by now
+                if member.islnk() and not links:  # its content came with another name, which is gone by now
                     raise HostError(engine.host, f"{member.name} is a second name of a file", "copy it to a file alone")
                 if (content := archive.extractfile(member) if member.isreg() else None) is not None:
                     name = member.name.removeprefix(top).lstrip("/")

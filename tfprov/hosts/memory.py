@@ -7,12 +7,13 @@ Nothing here happens by itself, sleeps or waits. What the tasks do is said from 
 import io
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import NOTHING, File, Tree, Written
+from tfprov.hosts.base import NOTHING, File, Sent, Tree, Written, untold
 from tfprov.hosts.crash import Life, is_hopeless, last_words
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.hosts.memory_place import Place
@@ -80,7 +81,7 @@ class MemoryRuntime:
         self.data -= gone
         return len(gone)
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """See Runtime."""
         task = container.task
         self._called("start", task.name)
@@ -90,6 +91,8 @@ class MemoryRuntime:
         if container.data is not None and container.data not in self.data:
             raise lacking(self.host, task.name)
         restored = {name: (self._read(path), self.now) for name, path in restore.items()}
+        if size := sum(len(data) for data, _ in restored.values()):
+            sent(size, size)
         self._started += 1
         # Through JSON, as every runtime keeps it: what does not survive that would differ for ever.
         spec = json.loads(json.dumps(container.spec))
@@ -173,6 +176,12 @@ class MemoryRuntime:
         if place is None or name not in place.files:
             raise HostError(self.host, f"no such file: {self.checkpoint_dir(task)}/{name}")
         return io.BytesIO(place.files[name][0])
+
+    def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
+        """See Runtime."""
+        for name in names:
+            with suppress(HostError):
+                yield name, self.open(task, name)
 
     def models(self, task: str) -> Mapping[str, Written]:
         """See Outside."""

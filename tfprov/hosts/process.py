@@ -12,12 +12,12 @@ import sys
 import tarfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
 from tfprov.files import bring
 from tfprov.hosts import workdir
-from tfprov.hosts.base import NOTHING, File
+from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.hosts.logfile import follow as followed
 from tfprov.hosts.logfile import last_lines
@@ -27,6 +27,7 @@ from tfprov.hosts.process_data import DataDirs
 from tfprov.hosts.process_outside import ProcessOutside
 from tfprov.hosts.process_state import observed
 from tfprov.hosts.processes import has_group, is_alive, port_owner, signal_group, signal_handlers, until
+from tfprov.hosts.sparse_file import SparseFile
 from tfprov.hosts.taskdir import TaskDir, complete
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet, read_by
@@ -92,7 +93,7 @@ class ProcessRuntime:
         return self.data.tidy(keep, [data for data in found if data])
 
     @mapped
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING) -> None:
+    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """See Runtime."""
         task, directory = container.task, self.task_dir(container.task.name)
         before = self._observed(directory)
@@ -105,7 +106,7 @@ class ProcessRuntime:
             raise lacking(self.host, task.name)
         artifact = container.artifact
         workdir.make(directory, container, self.root / "code" / artifact.removeprefix("sha256:") if artifact else None)
-        bring(restore, directory.checkpoints)
+        bring(restore, directory.checkpoints, sent)
         (directory.path / "state.json").unlink(missing_ok=True)
         directory.no_restart.unlink(missing_ok=True)
         directory.write("order.json", order(container, run, directory.runtime))
@@ -211,7 +212,13 @@ class ProcessRuntime:
     @mapped
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
-        return (self.task_dir(task).checkpoints / name).open("rb")
+        return cast(BinaryIO, SparseFile(self.task_dir(task).checkpoints / name))
+
+    def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
+        """See Runtime."""
+        for name in names:
+            with contextlib.suppress(HostError):
+                yield name, self.open(task, name)
 
     @mapped
     def tail(self, task: str, name: str, size: int) -> bytes:

@@ -6,11 +6,12 @@ import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
 from tfprov.hosts.base import File, Tree, Written
 from tfprov.hosts.os_errors import mapped
+from tfprov.hosts.sparse_file import SparseFile
 from tfprov.hosts.taskdir import TaskDir
 from tfprov.model.model_files import CACHES, model_files
 
@@ -71,7 +72,7 @@ class ProcessOutside:
 
     @mapped
     def _opened(self, path: str) -> BinaryIO:
-        return Path(path).open("rb")
+        return cast(BinaryIO, SparseFile(path))
 
 
 def _file(status: os.stat_result) -> tuple[int, float]:

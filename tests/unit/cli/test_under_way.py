@@ -34,6 +34,24 @@ def test_a_transfer_of_unknown_size_says_what_has_come() -> None:
     assert under_way.text(0.5) == "fetching to node1 · 5.0 MB"
 
 
+def test_an_exported_image_and_what_a_start_brings_have_share_rate_and_time_left() -> None:
+    rows = (
+        (Action("build", "(controller)", "tfprov/web:1", ()), "tfprov-base/build:1", "building tfprov/web:1"),
+        (action("start", 0), "worker/0", "starting 0/3 worker/0"),
+    )
+    for one, name, doing in rows:
+        under_way = UnderWay()
+        under_way.plan([one] if one.kind == "build" else [action("start", i) for i in range(3)])
+        under_way.begin(one, 0)
+        assert under_way.text(0) == doing
+        for second in range(3):
+            under_way.moved(name, 10_000_000 * second, 40_000_000, second)
+        assert under_way.text(2) == f"{doing} · 50% of 40.0 MB · 10.0 MB/s · ETA 2s · 2s"
+        assert under_way.end(one) == 0
+        under_way.begin(action(one.kind, 1), 2)
+        assert "MB" not in under_way.text(3)
+
+
 def test_a_rate_is_of_the_last_seconds() -> None:
     under_way = UnderWay()
     under_way.begin(action("deliver", 1), 0)

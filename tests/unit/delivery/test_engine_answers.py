@@ -151,8 +151,12 @@ def test_a_built_image_comes_as_a_stream_of_any_pieces(tmp_path: Path, size: int
         limits.append((name, chunk_size, there.api.timeout))
         return (archive[start : start + size] for start in range(0, len(archive), size))
 
-    there = engine(inspect_image=lambda _: {"Id": image.id}, get_image=pieces)
-    assert export(there, image.id, Layout(tmp_path / "here"), "x").id == image.id
+    there = engine(inspect_image=lambda _: {"Id": image.id, "Size": 10}, get_image=pieces)
+    told: list[tuple[int, int]] = []
+    sent = lambda come, whole: told.append((come, whole))  # noqa: E731
+    assert export(there, image.id, Layout(tmp_path / "here"), "x", sent).id == image.id
+    assert told[0] == (min(size, len(archive)), max(10, told[0][0]))
+    assert told[-1] == (len(archive), len(archive)), "more has come than it unpacks to"
     assert limits == [(image.id, 128 * 1024, 3600)]
     assert there.api.timeout == 60, "for everything else it is as it was"
 

@@ -105,8 +105,9 @@ class _Bringing:
             raise GatherError(f"{self.to} is there, and was not brought from {self.tree.path}", "move it away")
 
     def copy(self) -> None:
-        for below, file, content in self.tree.files:
-            self.staging.take(f"{self.name}/{below}" if below else self.name, self.chief.host, file, content)
+        top = self.name
+        named = ((f"{top}/{below}" if below else top, file, content) for below, file, content in self.tree.files)
+        self.staging.take(named, self.chief.host)
         if not self.staging.entries:
             what = f"{self.tree.path} of {self.chief.task} holds no regular file"
             raise GatherError(what, "links are not brought: name what they lead to")

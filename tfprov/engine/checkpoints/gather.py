@@ -37,11 +37,11 @@ _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 """Reads every tensor of the checkpoints at these prefixes; an empty answer where nobody can."""
 
 
-def _together(names: Sequence[str]) -> list[list[str]]:
-    """Group what is true only as a whole: a folder with a `checkpoint` file of its own; all else is on its own."""
+def _together(names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Return what is on its own, and what is true only as a whole: folders with a `checkpoint` file of their own."""
     kept = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == STATE}
     groups = [[name for name in names if name.rpartition("/")[0] == folder] for folder in sorted(kept)]
-    return [*([name] for name in names if name.rpartition("/")[0] not in kept), *groups]
+    return [name for name in names if name.rpartition("/")[0] not in kept], groups
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,22 @@ class _Gather:
             self.target.mkdir(parents=True, exist_ok=True)
             after.write(self.target)
         saved = self.accept(new, verify)
-        for names in _together(others):
-            if self.staging.fetch(dict.fromkeys(names, found.chief)) and self.is_true(names, found):
-                self.staging.place(names, self.target)
+        if saved:
+            after = self.note_down(after, saved)
+        after = self.bring_others(others, found, after)
         return self.finish(after, saved)
+
+    def bring_others(self, names: Sequence[str], found: Survey, kept: Manifest) -> Manifest:
+        """Bring what is no checkpoint of the chief, and note it down every now and then: it may be much."""
+        alone, folders = _together(names)
+        for batch in self.staging.fetch_each(alone, found.chief):
+            self.staging.place(batch, self.target)
+            if len(batch) < len(alone):
+                kept = self.note_down(kept)
+        for folder in folders:
+            if self.staging.fetch(dict.fromkeys(folder, found.chief)) and self.is_true(folder, found):
+                self.staging.place(folder, self.target)
+        return kept
 
     def is_true(self, names: Sequence[str], found: Survey) -> bool:
         """Whether a fetched `checkpoint` file, if there is one, names a checkpoint that is whole in its folder.
@@ -230,23 +242,25 @@ class _Gather:
         ]
 
     def finish(self, kept: Manifest, saved: Sequence[Saved]) -> Gathered:
+        after = self.note_down(kept, saved)
+        if self.damaged:
+            raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
+        return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
+
+    def note_down(self, kept: Manifest, saved: Sequence[Saved] = ()) -> Manifest:
+        """Write down what is in place by now, and return it: should this be cut off, the next gather goes on from there."""
         known = {old.prefix: old for old in kept.checkpoints} | {new.prefix: new for new in saved}
         after = with_fields(
             kept,
             checkpoints=tuple(sorted(known.values(), key=lambda one: (one.step, one.prefix))),
-            files={
-                **kept.files,
-                **{name: entry for name, entry in self.staging.entries.items() if (self.target / name).exists()},
-            },
+            files={**kept.files, **self.staging.placed},
         )
         if after.newest is not None:
             state = checkpoint_state(after.newest.prefix, [one.prefix for one in after.checkpoints])
             replace(self.target / STATE, state.encode())
         after.write(self.target)
         sync(self.target)
-        if self.damaged:
-            raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
-        return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
+        return after
 
 
 def set_aside(context: Context, before: Manifest, staged: Path) -> None:

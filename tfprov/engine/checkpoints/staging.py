@@ -1,23 +1,32 @@
-"""Copying a task's files into a directory beside their place, fsynced and hashed, before any of them counts."""
+"""Copying a task's files into a directory beside their place, hashed and on the disk, before any of them counts."""
 
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.engine.checkpoints.manifest import Entry
 from tfprov.engine.checkpoints.shards import Place
-from tfprov.errors import HostError
-from tfprov.hosts.base import File
+from tfprov.errors import HostError, Unreachable
+from tfprov.files import Flush
+from tfprov.hosts.base import File, Sparse
 
 _CHUNK = 1024 * 1024
 """Bytes copied at a time."""
+_ZEROS = bytes(_CHUNK)
+_BATCH_FILES, _BATCH_BYTES = 1000, 256 * 1024 * 1024
+"""After so many files, or bytes, what has come of independent files counts: a gather that is cut off loses no more."""
 
 
 class Staging:
     """Files copied below `directory`; `entries` describes each, and `trouble` says why the last one failed.
+
+    `placed` are the entries of those that were moved to where they belong.
 
     `moved` is called with the bytes that were copied of the files of one fetch, and with how many these have.
     """
@@ -25,41 +34,111 @@ class Staging:
     def __init__(self, directory: Path, moved: Callable[[int, int], None]) -> None:
         self.directory, self._moved = directory, moved
         self.entries: dict[str, Entry] = {}
+        self.placed: dict[str, Entry] = {}
         self.copied = self.size = 0
         self.trouble = ""
+        self._made: set[Path] = set()
 
     def fetch(self, files: Mapping[str, Place]) -> bool:
-        """Copy each of `files` from where it lies; False when one of them cannot be had."""
-        whole, begin = sum(source.files[name].size for name, source in files.items()), self.size
+        """Copy `files` from where they lie; False when one of them cannot be had."""
+        moved = self._counting(sum(source.files[name].size for name, source in files.items()))
+        by_place: dict[Place, list[str]] = defaultdict(list)
+        for name, source in files.items():
+            by_place[source].append(name)
         try:
-            for name, source in files.items():
-                self._copy(name, source, lambda copied: self._moved(self.size - begin + copied, whole))
+            with self._flushing() as flush:
+                for source, names in by_place.items():
+                    for name in self._copy(names, source, moved):
+                        flush.add(self.directory / name)
         except HostError as error:
             self.trouble = str(error)
             return False
         return True
 
-    def _copy(self, name: str, source: Place, moved: Callable[[int], None]) -> None:
-        """Copy as much of a file as was listed: an event file that grows meanwhile is complete up to there."""
-        with source.runtime.open(source.task, name) as stream:
+    def fetch_each(self, names: Collection[str], source: Place) -> Iterator[list[str]]:
+        """Copy those of `names` that can be had, and yield them a batch at a time, each once it is on the disk.
+
+        `trouble` says why others cannot be had.
+        """
+        if not names:
+            return
+        moved = self._counting(sum(source.files[name].size for name in names))
+        copying = self._copy(names, source, moved, all_or_nothing=False)
+        while batch := self._next_batch(copying):
+            yield batch
+
+    def _next_batch(self, copying: Iterator[str]) -> list[str]:
+        batch: list[str] = []
+        end = self.size + _BATCH_BYTES
+        with self._flushing() as flush:
+            for name in copying:
+                batch.append(name)
+                flush.add(self.directory / name)
+                if len(batch) == _BATCH_FILES or self.size >= end:
+                    break
+        return batch
+
+    def _counting(self, whole: int) -> Callable[[int], None]:
+        begin = self.size
+        return lambda copied: self._moved(self.size - begin + copied, whole)
+
+    def _flushing(self) -> Flush:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        return Flush(self.directory)
+
+    def _copy(
+        self, names: Collection[str], source: Place, moved: Callable[[int], None], *, all_or_nothing: bool = True
+    ) -> Iterator[str]:
+        """Copy files and yield each name; of each as much as was listed, as an event file grows meanwhile.
+
+        HostError for the first that cannot be had; unless it is `all_or_nothing`, only for a host that is lost.
+        """
+        left = dict.fromkeys(names)
+        if len(left) > 1:
+            # What cannot be had like this is tried alone, and that says what is amiss.
+            with suppress(HostError):
+                for name, stream in source.runtime.open_each(source.task, names, source.files):
+                    self._write_whole(name, source, stream, moved)
+                    del left[name]
+                    yield name
+        for name in left:
+            try:
+                self._write_whole(name, source, source.runtime.open(source.task, name), moved)
+            except HostError as error:
+                self.trouble = str(error)
+                if all_or_nothing or isinstance(error, Unreachable):
+                    raise
+            else:
+                yield name
+
+    def _write_whole(self, name: str, source: Place, stream: BinaryIO, moved: Callable[[int], None]) -> None:
+        with stream:
             self._write(source.runtime.host, name, source.files[name], stream, moved)
 
-    def take(self, name: str, host: str, file: File, stream: BinaryIO) -> None:
-        """Copy one file of `host` that is open already; HostError when it is shorter than it should be."""
-        self._write(host, name, file, stream, lambda copied: self._moved(self.size + copied, 0))
+    def take(self, files: Iterable[tuple[str, File, BinaryIO]], host: str) -> None:
+        """Copy files of `host` that are opened one after the other; HostError when one is shorter than it should be."""
+        with self._flushing() as flush:
+            for name, file, stream in files:
+                self._write(host, name, file, stream, lambda copied: self._moved(self.size + copied, 0))
+                flush.add(self.directory / name)
 
     def _write(self, host: str, name: str, file: File, stream: BinaryIO, moved: Callable[[int], None]) -> None:
         to = self.directory / name
-        to.parent.mkdir(parents=True, exist_ok=True)
+        if to.parent not in self._made:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            self._made.add(to.parent)
         digest, left = hashlib.sha256(), file.size
         with to.open("wb") as sink:
-            while left and (chunk := stream.read(min(_CHUNK, left))):
-                sink.write(chunk)
-                digest.update(chunk)
-                left -= len(chunk)
+            for piece in _pieces(stream, file.size):
+                # Zeros take no room here, whether they did there or an archive has brought each of them.
+                if piece == _ZEROS[: len(piece)]:
+                    sink.seek(len(piece), os.SEEK_CUR)
+                else:
+                    sink.write(piece)
+                digest.update(piece)
+                left -= len(piece)
                 moved(file.size - left)
-            sink.flush()
-            os.fsync(sink.fileno())
+            sink.truncate(file.size - left)
         if left:
             raise HostError(host, f"{name} became shorter while it was copied")
         self.entries[name] = Entry(digest.hexdigest(), file.size, file.modified)
@@ -68,10 +147,33 @@ class Staging:
 
     def place(self, names: Iterable[str], target: Path) -> None:
         """Move copied files to where they belong, below `target`."""
+        made = set()
         for name in names:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.directory / name).replace(target / name)
+            to = target / name
+            if to.parent not in made:
+                to.parent.mkdir(parents=True, exist_ok=True)
+                made.add(to.parent)
+            (self.directory / name).replace(to)
+            self.placed[name] = self.entries[name]
 
     def clean(self) -> None:
         """Remove what was copied and not moved."""
         shutil.rmtree(self.directory, ignore_errors=True)
+        self._made.clear()
+
+
+def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    """Yield up to `size` bytes of a file; of its holes nothing is read."""
+    left = size
+    while left:
+        gap = stream.hole() if left >= _CHUNK and isinstance(stream, Sparse) else 0
+        if gap >= _CHUNK:
+            gap = min(gap, left) // _CHUNK * _CHUNK
+            stream.seek(gap, os.SEEK_CUR)
+            left -= gap
+            yield from repeat(_ZEROS, gap // _CHUNK)
+        elif piece := stream.read(min(_CHUNK, left)):
+            left -= len(piece)
+            yield piece
+        else:
+            return

@@ -7,7 +7,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.watching.failures import failure, fallen, idle_end
 from tfprov.engine.watching.logs import logs
 from tfprov.engine.watching.lookout import Lookout
-from tfprov.engine.watching.progress import read_progress, train_steps
+from tfprov.engine.watching.progress import read_progress, steps_of
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import TaskFailed, TfprovError
 from tfprov.model.state import Observation, Observed
@@ -132,6 +132,5 @@ class _Training:
         """Say how far the chief has got."""
         progress = read_progress(self.context, self.seen)
         if progress is not None:
-            chief = self.context.container(self.context.cluster.chief.name)
             self.context.report.awaiting("")
-            self.context.report.progress(progress, train_steps(chief.argv) if chief is not None else None)
+            self.context.report.progress(progress, steps_of(self.context))

@@ -36,6 +36,12 @@ def read_progress(context: Context, seen: Observation, files: Mapping[str, File]
     return None
 
 
+def steps_of(context: Context) -> int | None:
+    """Return how many steps the chief is to train; None where its command line does not say it."""
+    chief = context.container(context.cluster.chief.name)
+    return train_steps(chief.argv) if chief is not None else None
+
+
 def train_steps(argv: Sequence[str]) -> int | None:
     """Return how many steps a task is told to train, by the flags that TensorFlow's own examples use; None for none.
 

@@ -9,7 +9,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.observe import needs, observe
 from tfprov.engine.watching.failures import ended, last_log
 from tfprov.engine.watching.pace import Pace, Slowest, read_paces, settled, slowest, step_back
-from tfprov.engine.watching.progress import read_progress
+from tfprov.engine.watching.progress import read_progress, steps_of
 from tfprov.errors import HostError
 from tfprov.events import Progress
 from tfprov.model.state import Observation, Observed, State
@@ -60,6 +60,18 @@ class Status:
     slowest: Slowest | None
     went_back: StepBack | None
     unreachable: Mapping[str, HostError]
+    steps: int | None = None
+    """How many steps the chief is to train, by its flags; None where they do not say it."""
+
+    @property
+    def left(self) -> float | None:
+        """The seconds that the chief still trains at its present rate; None where that is not known."""
+        return self.progress.left(self.steps) if self.progress and self.chief_runs else None
+
+    @property
+    def chief_runs(self) -> bool:
+        """Whether the chief runs now."""
+        return any(row.task == self.chief and row.state == "running" for row in self.rows)
 
     @property
     def examples_rate(self) -> float | None:
@@ -75,6 +87,8 @@ class Status:
             "chief": self.chief,
             "tasks": [asdict(row) for row in self.rows],
             "progress": asdict(self.progress) if self.progress else None,
+            "steps": self.steps,
+            "eta": self.left,
             "examples_rate": self.examples_rate,
             "slowest": asdict(self.slowest) if self.slowest else None,
             "went_back": asdict(self.went_back) if self.went_back else None,
@@ -100,6 +114,7 @@ def status(context: Context, now: float) -> Status:
         slowest=slowest({row.task: row.pace for row in rows if row.pace and _is_compared(row, row.pace)}),
         went_back=StepBack(back[0], back[1].lost or 0, back[1].resumed or 0) if back else None,
         unreachable=unreachable,
+        steps=steps_of(context),
     )
 
 

@@ -1,5 +1,6 @@
 """How fast the tasks of a training are by their own word, who stands still, and where the variables are."""
 
+import io
 import json
 import threading
 from dataclasses import replace
@@ -7,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.event_files import event
 from tests.support.followed import INVENTORY, MemoryLab
+from tfprov.cli.status import lines_of
 from tfprov.engine.clock import Clock
 from tfprov.engine.observe import observe
 from tfprov.engine.watching.lookout import Lookout
@@ -17,6 +20,7 @@ from tfprov.engine.watching.status import status
 from tfprov.engine.watching.stragglers import Straggler, Stragglers
 from tfprov.errors import HostError, TaskFailed, Unreachable
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.records import write_record
 
 HOST_OF = {"worker/0": "h2", "worker/1": "h2", "worker/2": "h3", "worker/3": "h3"}
 
@@ -96,6 +100,23 @@ def test_status_has_every_tasks_own_speed_the_slowest_and_the_lost_steps() -> No
     assert said_all["went_back"] == {"task": "worker/0", "lost": 448, "resumed": 401}
     assert said_all["examples_rate"] == 3 * 640.0
     assert said_all["progress"]["step"] == 400, "without an event file, how far the chief is by its own word"
+
+
+def test_status_has_the_steps_of_the_training_and_the_time_that_is_left() -> None:
+    memory_lab = MemoryLab(text=INVENTORY.replace("[python]", "[python, main.py], flags: {max_steps: 2000}"))
+    written = io.BytesIO()
+    for second in range(11):
+        write_record(written, event(100.0 + second, 100 + 20 * second, {"loss": 1.0}))
+    memory_lab.hosts["h2"].saves("worker/0", "events.out.tfevents.1.h2", written.getvalue())
+    found = status(memory_lab.context, now=10.0)
+    assert (found.to_json()["steps"], found.to_json()["eta"]) == (2000, 85.0)
+    assert found.to_json()["progress"] == {"step": 300, "wall_time": 110.0, "steps_per_second": 20.0, "loss": 1.0}
+    assert any(line.startswith("worker/0: step 300 of 2,000 · 15.0% · 20.0 steps/s · ") for line in lines_of(found))
+    assert any(" · ETA 1m 25s (" in line for line in lines_of(found))
+    memory_lab.hosts["h2"].exits("worker/0", 1)
+    ended = status(memory_lab.context, now=10.0)
+    assert (ended.to_json()["steps"], ended.to_json()["eta"]) == (2000, None)
+    assert not any("ETA" in line for line in lines_of(ended))
 
 
 def test_who_has_just_been_started_again_is_not_the_slowest() -> None:

@@ -5,7 +5,8 @@
     ├── Usage                   2   a command line that cannot mean anything
     ├── HostError               1   one host could not do what was asked
     │   └── Unreachable         4   the host could not be reached at all
-    ├── TaskFailed              1   a TensorFlow task ended badly; carries the last lines of its log
+    ├── TaskFailed              1   a TensorFlow task ended badly; carries the last lines of its log; the chief's own code
+    │                               for `run` and `wait`, unless it is one of OWN_CODES
     ├── GatherError             1   a checkpoint could not be brought back whole
     ├── DeliveryError           1   an image could not be made, stored or read
     ├── Locked                  3   another run holds the cluster
@@ -24,6 +25,8 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
 HUNG_UP = 129
 """Exit code after the terminal was closed: 128 + SIGHUP."""
+OWN_CODES = frozenset((2, 3, 4, HUNG_UP, INTERRUPTED))
+"""Exit codes that say something of tfprov: where a training ends with one of them, `run` and `wait` end with 1."""
 
 
 class HangUp(BaseException):

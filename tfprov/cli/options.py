@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfprov.errors import Problem, TaskFailed
+from tfprov.errors import OWN_CODES, Problem, TaskFailed
 from tfprov.paths import INVENTORY
 
 if TYPE_CHECKING:  # what only reads an inventory needs none of the machinery that acts on one
@@ -76,11 +76,11 @@ def change_options(command: F) -> F:
 
 @contextmanager
 def exit_code_of_training() -> Iterator[None]:
-    """End with the exit code of the training instead of tfprov's own 1."""
+    """End with the exit code of the training instead of tfprov's own 1, unless that would say something about tfprov."""
     try:
         yield
     except TaskFailed as error:
-        error.exit_code = error.code
+        error.exit_code = TaskFailed.exit_code if error.code in OWN_CODES else error.code
         raise
 
 

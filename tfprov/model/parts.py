@@ -78,6 +78,17 @@ class Checkpoints(Strict):
     )
 
 
+class End(Strict):
+    """What happens when the chief is done."""
+
+    wait: Annotated[Count, Field(ge=0, le=86400)] = Field(
+        0,
+        description="How many seconds `run` and `wait` give a worker that still trains, or an evaluator that has not "
+        "evaluated the last checkpoint, once the chief is done. Whoever runs on behind that is named.",
+        examples=[60],
+    )
+
+
 class NoCheckpoints(Checkpoints):
     """`checkpoints: none`: the program saves nothing that has to be brought back."""
 

@@ -12,6 +12,7 @@ from tfprov.model.parts import (
     ClusterName,
     Count,
     Data,
+    End,
     EnvName,
     FlagName,
     Image,
@@ -213,6 +214,12 @@ class Settings(Strict):
         30,
         description="How many seconds a task has between SIGTERM and SIGKILL; the chief saves a checkpoint in them.",
         examples=[120],
+    )
+
+    end: End = Field(
+        default_factory=End,
+        description="What happens to a task when the chief is done. Default: the default of `wait`.",
+        examples=[{"wait": 60}],
     )
 
     @property

@@ -51,7 +51,7 @@ class Container:
     """A container that should run one task.
 
     `spec` is all that makes it what it is: a difference means a restart. What can change without one stands beside it:
-    the restart policy and the seconds it has to start and to stop.
+    the restart policy and the seconds it has to start, to stop, and to go on when the chief is done.
     """
 
     task: Task
@@ -64,6 +64,7 @@ class Container:
     start_timeout: int = 120
     stop_grace: int = 30
     ready: str = "port"
+    end_wait: int = 0
     python: str | None = None
     """The Python that runs it, where that is not the controller's; None in a container, whose image has one."""
     link: tuple[str, str] | None = None

@@ -134,6 +134,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
         start_timeout=values.start_timeout,
         stop_grace=values.stop_grace,
         ready=values.ready,
+        end_wait=values.end.wait,
         python=python,
         link=(link, linked) if link else None,
         data=fetches.artifact if fetches else None,

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
+from tfprov.engine.watching.ending import Standstill, see_out
 from tfprov.engine.watching.failures import failure, fallen, idle_end
 from tfprov.engine.watching.logs import logs
 from tfprov.engine.watching.lookout import Lookout
@@ -40,6 +41,8 @@ def follow(
 ) -> None:
     """Return when the chief has finished; TaskFailed, with its exit code, when it ends otherwise.
 
+    Workers and evaluators that still run then are given the time of their `end.wait`, and those that run on are named.
+
     A task that its restart policy starts again is told, and the training goes on; so it does without a worker that has
     ended for good. But a ps takes the training with it, because its variables are gone, and so does a worker where every
     step needs all of them. A host that cannot be reached is told and looked for; Unreachable when it is the chief's and
@@ -60,7 +63,8 @@ def follow(
                 context.clock.sleep(_LOOK)
         finally:
             context.report.awaiting("")
-    training.tell_progress()
+        training.tell_progress()
+        see_out(context, training.seen, watch.look)
 
 
 @dataclass
@@ -72,6 +76,7 @@ class _Training:
     told: set[tuple[str, int]] = field(default_factory=set)
     seen: Observation = field(default_factory=lambda: Observation({}))
     next_progress: float = 0.0
+    standstill: Standstill = field(default_factory=Standstill)
 
     def look(self) -> bool:
         """Look once; return whether the training is done."""
@@ -130,7 +135,17 @@ class _Training:
 
     def tell_progress(self) -> None:
         """Say how far the chief has got."""
-        progress = read_progress(self.context, self.seen)
+        progress, name = read_progress(self.context, self.seen), self.context.cluster.chief.name
+        steps = steps_of(self.context)
         if progress is not None:
             self.context.report.awaiting("")
-            self.context.report.progress(progress, steps_of(self.context))
+            self.context.report.progress(progress, steps)
+        now = self.context.clock.now()
+        if said := self.standstill.update(progress, steps, others_done=self.others_done(name), now=now):
+            self.context.report.note(f"{name} {said}")
+
+    def others_done(self, chief: str) -> bool:
+        """Return whether there are workers besides the chief, and all of them are done."""
+        tasks = [one.task.name for one in self.context.wanted if one.task.job == "worker"]
+        others = [self.context.observed(name, self.seen) for name in tasks if name != chief]
+        return bool(others) and all(one is not None and one.finished for one in others)

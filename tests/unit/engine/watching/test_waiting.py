@@ -314,15 +314,17 @@ def test_following_goes_on_while_a_host_is_lost_and_ends_with_the_chief() -> Non
     memory_lab.cut("h3")
     memory_lab.report.when_told = lambda: memory_lab.hosts["h2"].exits("worker/0")
     follow(memory_lab.context, 60, with_logs=False)
-    (note,) = memory_lab.report.notes
+    note, end = memory_lab.report.notes
     assert re.fullmatch(r"h3 cannot be reached since \d\d:\d\d:\d\d: no answer", note)
+    assert end == "worker/0 is done, and worker/1 still trains; `end: {wait: 60}` would wait for that"
 
 
 def test_the_first_step_is_waited_for_until_the_chief_has_done_one() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h2"].exits("worker/0")
     follow(memory_lab.context)
-    assert memory_lab.report.awaited == ["waiting for the first step of worker/0", ""]
+    first, end = "waiting for the first step of worker/0", "waiting for worker/1, worker/2, worker/3 to end"
+    assert memory_lab.report.awaited == [first, "", end, ""]
 
 
 def test_what_no_restart_can_mend_is_told_with_the_chiefs_end() -> None:

@@ -49,6 +49,7 @@ def docked(given: Given, reach: Reach) -> Context:
         runtimes=runtimes,
         data=fetched(sets, wanted, runtimes),
         artifacts=stock.artifacts,
+        codes={code.digest: code for code in codes.values()},
         home=home,
         target=target_of(cluster, roles),
         roles=roles,

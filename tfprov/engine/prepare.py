@@ -119,6 +119,7 @@ def _as_processes(given: Given) -> Context:
         runtimes=runtimes,
         data=fetched(data_sets(roles), wanted, runtimes),
         artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},
+        codes={code.digest: code for code in codes.values()},
         home=home,
         target=target_of(cluster, roles),
         roles=roles,

@@ -17,15 +17,15 @@ def order(container: Container, run: str) -> dict[str, Any]:
         "spec": dict(container.spec),
         "run": run,
         "argv": list(container.argv),
-        "env": _environment(container) | {RUN: run},
+        "env": environment(container) | {RUN: run},
         "restart": container.restart,
         "max_restarts": container.max_restarts,
         "stop_grace": container.stop_grace,
     }
 
 
-def _environment(container: Container) -> dict[str, str]:
-    """The controller's environment, with this Python first in PATH: it has TensorFlow and `tfprov.runtime`."""
+def environment(container: Container) -> dict[str, str]:
+    """Return the controller's environment, with this Python first in PATH: it has TensorFlow and `tfprov.runtime`."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     without_gpu = {"CUDA_VISIBLE_DEVICES": "-1"} if container.task.job in ("ps", "tensorboard") else {}
     # Several tasks share this machine: none may take the whole memory of a GPU, which is TensorFlow's default.

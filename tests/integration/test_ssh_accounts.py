@@ -1,12 +1,15 @@
 """Accounts that log in and run no commands as they are sent: each is told as what it is, by every verb that connects."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import CommandLine
 from tests.support.ssh_targets import target
 from tests.support.sshd import Sshd, program, sshd
 from tfprov.engine.locking.facts import Facts
@@ -123,6 +126,30 @@ def test_every_account_is_told_as_what_it_is_by_all_that_connects(server: Sshd) 
         if not all(it.startswith(what) and account.fix in it for it in told):
             wrong[name] = told
     assert wrong == {}
+
+
+INVENTORY = """
+all:
+  vars:
+    ansible_host: 127.0.0.1
+    ansible_port: {port}
+    ansible_ssh_private_key_file: {key}
+    ansible_ssh_common_args: -o UserKnownHostsFile={known_hosts}
+    tfprov: {{cluster: accounts, image: {{name: "example/train:1"}}, command: [python, /app/x.py], address: 10.9.9.9}}
+  children:
+    ps: {{hosts: {{h1: }}}}
+    worker: {{hosts: {{h1: {{tfprov: {{port: 2300}}}}}}}}
+"""
+
+
+def test_verbs_say_what_the_account_is_and_end_with_4(server: Sshd, tmp_path: Path) -> None:
+    state = {name: str(tmp_path / name) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME")}
+    tfprov = CommandLine(tmp_path, {**os.environ, **state})
+    tfprov.inventory.write_text(INVENTORY.format(port=server.port, key=server.user_key, known_hosts=server.known_hosts))
+    give(server, ACCOUNTS["a start-up file that prints"])
+    told = {verb: tfprov(verb, code=4) for verb in ("check", "up", "status", "down")}
+    words = "login shell prints `Welcome! Today: 3 users` before every command; let it print only in a terminal"
+    assert [verb for verb, printed in told.items() if words not in printed] == []
 
 
 def test_an_account_that_runs_commands_is_not_suspected(server: Sshd) -> None:

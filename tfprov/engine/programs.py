@@ -5,11 +5,11 @@ looked up in the image, on a host that has it.
 """
 
 import difflib
-import os
 import posixpath
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfprov.delivery.inside import Inside, names_tensorflow
@@ -79,12 +79,11 @@ class Programs:
         if program is None or container.box is None:
             return ()
         inside = self.code(container)
-        has_code, covered = inside is not None, [mount.target for mount in container.box.mounts]
+        has_code = inside is not None
         found = [name for name in _programs(program, inside) if not (has_code and _is_slashed_relative(name))]
         if program.script and not (has_code and _is_relative(program.script)):  # else it was looked for in the code
             found.append(program.script if "/" in program.script else f"./{program.script}")
-        own = [name for name in found if not any(posixpath.normpath(name).startswith(it) for it in covered)]
-        return tuple(dict.fromkeys(own))  # what the host itself mounts is not the image's
+        return tuple(dict.fromkeys(name for name in found if not _comes_later(container, name)))
 
     def uses_tensorflow(self, container: Container) -> bool | None:
         """Whether a task runs a Python program that imports TensorFlow; None where the program is not in its code."""
@@ -108,7 +107,7 @@ class Programs:
             if not _is_slashed_relative(name) and self.which(container, name) is None:
                 return _no_program(name, inside, "this machine", dict.fromkeys(_COMMON, True), ())
         script = program.script
-        if script.startswith("/") and not os.path.exists(script):  # noqa: PTH110
+        if script.startswith("/") and not _comes_later(container, script) and not Path(script).exists():
             return Fault(f"{script} is not on this machine", "correct the path")
         return None
 
@@ -251,6 +250,15 @@ def _is_relative(name: str) -> bool:
 
 def _is_slashed_relative(name: str) -> bool:
     return "/" in name and not name.startswith("/")
+
+
+def _comes_later(container: Container, name: str) -> bool:
+    """Whether a path lies in a directory that the task gets from elsewhere when it is started: data, or a mount."""
+    box = container.box
+    brought = [container.checkpoint_dir, container.env.get("TFPROV_DATA_DIR", "")]
+    brought += [box.data_at or "", *(mount.target for mount in box.mounts)] if box else []
+    path = posixpath.normpath(name)
+    return any(path == it or path.startswith(f"{it.rstrip('/')}/") for it in brought if it)
 
 
 def _close(name: str) -> bool:

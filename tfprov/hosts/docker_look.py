@@ -28,7 +28,7 @@ _LINK, _FOLDER = 1 << 27, 1 << 31
 
 @dataclass(frozen=True)
 class Looked:
-    """Which of the programs and files that were asked for are there; `entrypoint` is the image's own."""
+    """Which of the programs and files that were asked for are there; where one is not, `entrypoint` is the image's own."""
 
     there: Mapping[str, bool]
     entrypoint: tuple[str, ...] = ()
@@ -52,6 +52,8 @@ def look(engine: Engine, container: Container, labels: Mapping[str, str], names:
         for name in names:
             paths = [posixpath.join(start, name)] if "/" in name else [f"{folder}/{name}" for folder in folders]
             there[name] = any(_is_there(engine.api, made, posixpath.normpath(path)) for path in paths)
+        if all(there.values()):
+            return Looked(there)
         image: dict[str, Any] = engine.api.inspect_image(box.image)["Config"]  # type: ignore[no-untyped-call]
         return Looked(there, tuple((image or {}).get("Entrypoint") or ()))
 

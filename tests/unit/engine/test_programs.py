@@ -91,6 +91,7 @@ CASES = [
     Case(["python", "zzz.py"], NOT_IN.format("zzz.py"), "correct it, or `code`; a .dockerignore file may leave it out"),
     Case(["python", "x.py"], "there is no x.py: a task without `code` starts in an empty directory", "set `code`", None),
     Case(["python", "/nonexistent/x.py"], "/nonexistent/x.py is not on this machine", "correct the path"),
+    Case(["python", "/checkpoints/x.py"]),
     Case(["python", "-m", "pkg.fit"], "there is no module pkg.fit in the code", "correct the name after `-m`"),
     Case(["python", "-m", "src.train"], "there is no module src.train: a task starts inside", "write `-m train`"),
     Case(["pyhton", "train.py"], "this machine has no program pyhton", "did you mean python?"),
@@ -161,6 +162,8 @@ def test_what_an_image_must_have() -> None:
         ("python", "/app/x.py"): ("python", "/app/x.py"),
         ("./go.py",): ("python3",),
         ("/opt/venv/bin/python", "train.py"): (),  # a directory of the host
+        ("/opt/venv2/bin/python", "train.py"): ("/opt/venv2/bin/python",),
+        ("sh", "/checkpoints/x.sh"): ("sh",),
         ("sh", "-c", "x"): ("sh",),
     }
     assert {words: programs().needs(container(*words, box=BOX)) for words in needs} == needs

@@ -6,7 +6,7 @@ from typing import Any
 
 from tfprov.engine.checking.findings import CHECKS, Finding, Verdict, failed, local, warning
 from tfprov.engine.checking.matrix import Cell, judge
-from tfprov.engine.checking.program_findings import of_processes
+from tfprov.engine.checking.program_findings import IMPORTING, of_processes
 from tfprov.engine.context import Context
 from tfprov.engine.programs import Programs
 from tfprov.errors import HostError, TfprovError, Unreachable
@@ -98,4 +98,7 @@ def _of_processes(context: Context, runtime: Runtime) -> tuple[Finding, ...]:
         [(task.address, task.port) for task in wanted],
     )
     containers = [container for container in context.wanted if container.task.host == runtime.host]
-    return in_order([*findings, *of_processes(Programs.of(context), containers)])
+    context.report.awaiting(IMPORTING)
+    programs = of_processes(Programs.of(context), containers)
+    context.report.awaiting("")
+    return in_order([*findings, *programs])

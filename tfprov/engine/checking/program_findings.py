@@ -65,5 +65,7 @@ def tensorflow(found: Imported, python: str, fix: str, *, is_sure: bool) -> Find
     return judge("tensorflow", f"{python} cannot import it: {found.trouble}", f"mend it, for example with {fix}")
 
 
+IMPORTING = "importing TensorFlow with the tasks' Python"
+"""What `check` waits for, in the last line of a terminal."""
 IN_IMAGE = "`RUN pip install tensorflow` in the image's Dockerfile"
 """How TensorFlow gets into an image."""

@@ -101,6 +101,7 @@ def test_hosts_that_are_as_they_should_be(three: Cluster) -> None:
     assert re.search(r"^reach +ok +all 3 +SSH as trainer$", again, re.MULTILINE)
     assert re.search(r"^engine +ok +all 3 +Docker \S+ \(API [\d.]+\), overlay2$", again, re.MULTILINE)
     assert re.search(r"^ports +ok +all 3 +2222 free$", again, re.MULTILINE)
+    assert re.search(r"^command +ok +all 3 +python3 -c import socket", again, re.MULTILINE)
     assert re.search(r"^node3 +ok +ok +ok$", again, re.MULTILINE)
     assert again.endswith("3 hosts looked at, 9 of 9 addresses reached: nothing is in the way\n")
 
@@ -111,10 +112,37 @@ def test_an_image_that_is_not_there_is_no_fault_and_leaves_addresses_untried(thr
     printed = three("check")
     brings = "`tfprov image deliver` brings it, or `tfprov check --deliver`"
     assert re.search(rf"^image +note +all 3 +not there yet; {brings}$", printed, re.MULTILINE)
+    assert re.search(
+        r"^command +note +all 3 +python3 -c .*: not known until the image is there$", printed, re.MULTILINE
+    )
     assert f"note     not tried: node1, node2, node3: the image is not there: {brings}\n" in printed
     assert "FROM" not in printed, "a table without a single try says nothing"
     assert all(ids == [] for ids in three.containers().values())
     assert all(not names for names in images_on(three.lab))
+
+
+def test_a_command_that_the_image_does_not_have_is_found_and_nothing_of_it_is_started(
+    remote_cluster: Cluster, python_archive: Path
+) -> None:
+    written(remote_cluster, python_archive, command=["pyhton3", "-c", SERVER])
+    printed = remote_cluster("up", code=2)
+    assert re.search(
+        r"^\S+inventory\.yml:\d+:\d+: error: `command`: the image has no program pyhton3; did you mean python3\?$",
+        printed,
+        re.MULTILINE,
+    )
+    assert "start ps/0 on" not in printed.replace("start    ps/0", "")
+    assert all(ids == [] for ids in remote_cluster.containers().values())
+    assert told(check(remote_cluster, code=1), "node1", "command") == [
+        ("failed", "ps/0: the image has no program pyhton3; did you mean python3?")
+    ]
+    written(remote_cluster, python_archive, command=["python3", "-c", f"import tensorflow; {SERVER}"])
+    found = check(remote_cluster, code=1)
+    assert told(found, "node2", "command")[0][0] == "ok"
+    assert told(found, "node2", "tensorflow") == [
+        ("failed", "python3 has no TensorFlow; install it: `RUN pip install tensorflow` in the image's Dockerfile")
+    ]
+    assert all(ids == [] for ids in remote_cluster.containers().values())
 
 
 def test_a_firewall_between_two_hosts_is_found(three: Cluster) -> None:

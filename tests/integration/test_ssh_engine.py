@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,14 @@ from tfprov.errors import HostError
 from tfprov.hosts import docker_exec
 from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.docker_labels import CLUSTER, TASK
+from tfprov.hosts.docker_look import look, try_import
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.foreign import ConnectionLost
 from tfprov.hosts.processes import identity
 from tfprov.hosts.ssh import SSH
 from tfprov.hosts.ssh_link import CHANNELS
+from tfprov.model.cluster import Task
+from tfprov.model.state import Box, Container
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 IMAGE = f"tfprov-test-{uuid.uuid4().hex[:8]}:tiny"
@@ -342,6 +346,24 @@ def test_a_program_that_the_image_does_not_have(engine: Engine, image: str) -> N
     message = says(engine, lambda api: api.start(made["Id"]))
     assert message == "h1: the image has no program no-such-program that can be run; correct `command:`"
     started.__exit__()
+
+
+def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, image: str) -> None:
+    """Nothing of it is started for files; an import is tried with whatever is called Python, and its words are kept."""
+    task = Task("worker", 0, "worker", "h1", "127.0.0.1", 2222)
+    asked = Container(task, {"command": ["sh"]}, ("sh",), {}, "/checkpoints", box=Box(image))
+    names = ["sh", "python", "/bin/cat", "/bin/nothing", "./tmp", "./bin/sh", "/nowhere/x"]
+    labels = {"test": IMAGE}
+    looked = look(engine, asked, labels, names)
+    assert [name for name, is_there in looked.there.items() if is_there] == ["sh", "/bin/cat", "./bin/sh"]
+    assert looked.entrypoint == ()
+    elsewhere = replace(asked, env={"PATH": "/tmp", "SECRET": "x"})
+    assert look(engine, elsewhere, labels, ["sh"]).there == {"sh": False}
+    found = try_import(engine, asked, labels, "sh")
+    assert "import" in found.trouble or "syntax" in found.trouble.lower(), found
+    assert "has no program python" in failing(lambda: try_import(engine, asked, labels, "python"))
+    with engine.errors():
+        assert engine.api.containers(all=True, filters={"label": f"test={IMAGE}"}) == []
 
 
 def test_an_engine_that_does_not_run(ssh: SSH, tmp_path: Path) -> None:

@@ -285,6 +285,20 @@ def test_a_port_that_is_taken_is_told_with_its_owner(local_cluster: Local) -> No
     assert started(local_cluster("up")) == ["ps/0", "worker/0", "worker/1"]
 
 
+def test_a_command_that_cannot_be_started_is_refused_before_anything_is_built(local_cluster: Local) -> None:
+    source = local_cluster.directory / "src"
+    source.mkdir()
+    (source / "train.py").write_text("print(1)\n")
+    for verb, command, words in (
+        ("run", "[pyhton, train.py]", "this machine has no program pyhton; did you mean python?"),
+        ("up", "[python, trian.py]", f"trian.py is not in the code ({source}); did you mean train.py?"),
+    ):
+        local_cluster.write(INVENTORY.replace(f'[python, -c, "{SLEEPER}"]', f"{command}\n      code: ./src"))
+        assert local_cluster(verb, code=2) == f"{local_cluster.inventory}:6:7: error: `command`: {words}\n"
+    assert f"ps/0, worker/0, worker/1: {words}" in local_cluster("check", code=1)
+    assert not (local_cluster.directory / "state").exists()
+
+
 def test_partial_keeps_what_did_start(local_cluster: Local) -> None:
     local_cluster.write(INVENTORY)
     with socket.socket() as owner:

@@ -25,6 +25,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.locking.lock import Lock
 from tfprov.engine.observe import locate, missing, observe, plan
 from tfprov.engine.playbook import Options, play
+from tfprov.engine.programs import refuse_start
 from tfprov.engine.steps import clean, tell, tell_brought
 from tfprov.errors import Usage, together
 from tfprov.model.plan import Plan
@@ -48,7 +49,9 @@ def run_command(partial: bool, discard: bool, **options: Any) -> None:
         context = context_of(options, printer, everywhere=True)
         check_target(context)
         seen = observe(context)
-        tell_plan(context, printer, plan(context, seen), seen)
+        found = plan(context, seen)
+        refuse_start(context, found)
+        tell_plan(context, printer, found, seen)
         with exit_code_of_training():
             play_ours(context, printer, Options("run", partial=partial, discard=discard))
 
@@ -146,6 +149,7 @@ def _playbook(name: str) -> Path:
 def bring_up(context: Context, printer: Printer, found: Plan, seen: Observation, *, partial: bool) -> None:
     """Say what `up` does, and do it."""
     check_target(context)
+    refuse_start(context, found)
     tell_plan(context, printer, found, seen)
     play_ours(context, printer, Options("up", partial=partial))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfprov.config.settings.connection import Connection
 from tfprov.config.settings.role_settings import RoleSettings
+from tfprov.delivery.code import Code
 from tfprov.engine.artifacts import Artifact, Fetched, Ready
 from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.clock import Clock
@@ -55,6 +56,8 @@ class Context:
     ways: Mapping[str, Connection] = field(default_factory=dict)
     resume: bool = False
     """Whether a training that starts goes on from the newest gathered checkpoint."""
+    codes: Mapping[str, Code] = field(default_factory=dict)
+    """The packed code of all tasks, by its digest."""
     roles: tuple[RoleSettings, ...] = ()
     """The settings of every role on every host, to be kept with the logs."""
     logs: Path | None = None

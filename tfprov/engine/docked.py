@@ -54,6 +54,7 @@ def docked(given: Given, reach: Reach) -> Context:
         runtimes=runtimes,
         data=fetched(sets, wanted, runtimes),
         artifacts=stock.artifacts,
+        codes={code.digest: code for code in codes.values()},
         home=home,
         code={place: code.source for place, code in codes.items()},
         target=target_of(cluster, roles),

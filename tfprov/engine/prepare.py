@@ -131,6 +131,7 @@ def _as_processes(given: Given) -> Context:
         runtimes=runtimes,
         data=fetched(data_sets(roles), wanted, runtimes),
         artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},
+        codes={code.digest: code for code in codes.values()},
         home=home,
         code={place: code.source for place, code in codes.items()},
         target=target_of(cluster, roles),

@@ -11,6 +11,7 @@ from tfprov.engine.checkpoints.nothing_saved import NothingSaved, nothing_saved
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.observe import observe, plan
+from tfprov.engine.programs import refuse_start
 from tfprov.engine.watching.follow import follow
 from tfprov.engine.watching.kept_logs import KeptLogs
 from tfprov.engine.watching.waiting import wait_serving
@@ -29,7 +30,9 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
 
     def run(context: Context, _arguments: Any, _discard: bool) -> None:
         seen = context.seen or observe(context)
-        part = _part(context, seen, module)
+        whole = plan(context, seen)
+        _check_programs(context, whole, module)
+        part = _of_module(whole, module)
         if module == "start":
             _check_chief(context, part, seen)
         if module == "start" and _save_what_goes(context, part, seen):
@@ -43,6 +46,15 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
             context.forget_empty(_afterwards(context, part, seen))
 
     return run
+
+
+def _check_programs(context: Context, whole: Plan, module: str) -> None:
+    """InvalidInput when a task that is to be started cannot be, before anything of it is built, brought or stopped."""
+    programs, starting = refuse_start(context, whole)
+    if module == "start" and context.machines:
+        from tfprov.engine.image_programs import refuse_images  # noqa: PLC0415  it brings the docker SDK
+
+        refuse_images(context, programs, starting)
 
 
 def _check_chief(context: Context, part: Plan, seen: Observation) -> None:
@@ -65,7 +77,11 @@ def _afterwards(context: Context, part: Plan, seen: Observation) -> Observation:
 
 
 def _part(context: Context, seen: Observation, module: str) -> Plan:
-    return plan(context, seen).only(lambda action: action.kind in _KINDS[module])
+    return _of_module(plan(context, seen), module)
+
+
+def _of_module(whole: Plan, module: str) -> Plan:
+    return whole.only(lambda action: action.kind in _KINDS[module])
 
 
 def _save_what_goes(context: Context, part: Plan, seen: Observation) -> bool:

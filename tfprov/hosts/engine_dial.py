@@ -4,13 +4,15 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from tfprov.errors import HostError
+from tfprov.errors import HostError, shown
 from tfprov.hosts.engine_errors import explain
 from tfprov.hosts.foreign import ConnectionLost
 from tfprov.hosts.ssh import SSH
 
 _AHEAD = 512 * 1024
 """Bytes read at once. Small reads are what costs: paramiko moves all that it still holds, up to 2 MiB, at every one."""
+_HTTP = b"HTTP/"
+"""Begins every answer of an engine."""
 _PATIENCE = 10.0
 """Seconds that a program which has closed its output may take to end."""
 
@@ -28,11 +30,25 @@ class Dial:
 
     def recv(self, size: int) -> bytes:
         """Return what the engine sent. Raises HostError with the reason when there is no engine to send anything."""
-        data = self._stream.recv(size)
-        if not data and not self._answered:
-            raise self._reason()
+        data = self._received(size)
+        if not self._answered:
+            if not data:
+                raise self._reason()
+            self._check(data)
         self._answered = True
         return data
+
+    def _received(self, size: int) -> bytes:
+        if self._answered:
+            return self._stream.recv(size)
+        return self._ssh.patiently(self._stream, lambda: self._stream.recv(size))
+
+    def _check(self, first: bytes) -> None:
+        """Raise HostError when the `first` bytes are not an engine's: a start-up file of the shell may print, too."""
+        if first[: len(_HTTP)] != _HTTP[: len(first)]:
+            sent = shown(first.decode("utf-8", errors="replace").strip())
+            what = f"`docker system dial-stdio` sent `{sent}` instead of an engine's answer"
+            raise self._ssh.explained(HostError(self._ssh.host, what, "look at the `docker` that is in its PATH"))
 
     def sendall(self, data: bytes | bytearray | memoryview) -> None:
         """Send all of `data` to the engine. Raises HostError with the reason when there is none."""
@@ -52,7 +68,8 @@ class Dial:
     def _reason(self) -> HostError:
         code = self._stream.wait(_PATIENCE)
         said = self._stream.complaint() or f"`docker system dial-stdio` ended with exit code {code}"
-        return HostError(self._ssh.host, *explain(said, self._ssh.user))
+        self._stream.close()  # its session may be needed to find out more
+        return self._ssh.explained(HostError(self._ssh.host, *explain(said, self._ssh.user)))
 
 
 class _Raw(io.RawIOBase):

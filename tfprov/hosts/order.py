@@ -10,8 +10,7 @@ from tfprov.model.state import Container
 RUN = "TFPROV_RUN"
 """The variable that holds the id of the training; its children inherit it, which tells them from strangers."""
 
-
-_PYTHON = ("python", "python3")
+PYTHON = ("python", "python3")
 """Words of a command that mean the Python of a task, whatever the programs beside it are called."""
 
 
@@ -21,21 +20,24 @@ def order(container: Container, run: str, runtime: Path | None = None) -> dict[s
     `runtime` is a directory in which a Python of the task's own finds `tfprov.runtime`.
     """
     program, *arguments = container.argv
-    if container.python is not None and program in _PYTHON:
+    if container.python is not None and program in PYTHON:
         program = container.python
     return {
         "spec": dict(container.spec),
         "run": run,
         "argv": [program, *arguments],
-        "env": _environment(container, runtime) | {RUN: run},
+        "env": environment(container, runtime) | {RUN: run},
         "restart": container.restart,
         "max_restarts": container.max_restarts,
         "stop_grace": container.stop_grace,
     }
 
 
-def _environment(container: Container, runtime: Path | None) -> dict[str, str]:
-    """The controller's environment, with the task's Python first in PATH: by default this one, which has TensorFlow."""
+def environment(container: Container, runtime: Path | None = None) -> dict[str, str]:
+    """Return the controller's environment, with the Python of the task first in PATH: by default this one.
+
+    It has TensorFlow and `tfprov.runtime`; one of the task's own finds that in `runtime`.
+    """
     first = container.python or sys.executable
     path = os.pathsep.join([str(Path(first).parent), os.environ.get("PATH", os.defpath)])
     without_gpu = {"CUDA_VISIBLE_DEVICES": "-1"} if container.task.job in ("ps", "tensorboard") else {}

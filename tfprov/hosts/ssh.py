@@ -11,13 +11,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from tfprov.errors import HostError, one_line, shown
-from tfprov.hosts.foreign import ConnectionLost, talking
+from tfprov.hosts.foreign import ConnectionLost, TimedOut, talking
 from tfprov.hosts.forward_local import LocalForward
+from tfprov.hosts.ssh_account import ECHO, NoCommands, complaint
 from tfprov.hosts.ssh_link import Link
 from tfprov.hosts.ssh_run import Completed, Input, Run
 from tfprov.hosts.ssh_shell import command_line, holding
 from tfprov.hosts.ssh_stream import Stream
 from tfprov.hosts.ssh_target import Target
+
+_SUSPECT = 3.0
+"""Seconds of silence after which it is asked whether the account runs commands at all."""
 
 
 class Hold:
@@ -70,6 +74,7 @@ class SSH:
         self._begun: Future[Link] | None = None
         self._let_go: list[Callable[[], None]] = []
         self._closed = False
+        self._runs_commands = False
 
     @property
     def user(self) -> str:
@@ -174,12 +179,54 @@ class SSH:
         stream = self.stream(holding(argv), sudo=sudo)
         try:
             stream.settimeout(self.target.command_timeout if timeout is None else timeout)
-            said = stream.makefile("rb", 1).readline()
+            said = self.patiently(stream, stream.makefile("rb", 1).readline)
             stream.settimeout(None)
         except BaseException:
             stream.close()
             raise
         return Hold(stream, said.decode("utf-8", errors="replace").rstrip("\r\n"))
+
+    def try_account(self) -> None:
+        """Connect, and run a command whose output is known. Raises NoCommands where the account does not run it."""
+        done = self.run(ECHO)
+        found = complaint(self.host, self.user, done)
+        if found is not None:
+            raise found
+        self._runs_commands = True
+
+    def explained(self, error: HostError) -> HostError:
+        """Return why the account runs no commands, where that is what is behind `error`; else `error`.
+
+        For answers that no program would give. A host is asked until it has answered well once.
+        """
+        if self._runs_commands or isinstance(error, ConnectionLost):
+            return error
+        try:
+            self.try_account()
+        except NoCommands as found:
+            return found
+        except HostError:  # it says less than what is known already
+            return error
+        return error
+
+    def patiently(self, stream: Stream, receive: Callable[[], bytes]) -> bytes:
+        """Return what `receive` reads first from `stream`, within the stream's own limit.
+
+        A shell that a start-up file has put in place of the command waits for more: what is silent for a moment is
+        looked into. Raises NoCommands, or what `receive` raises.
+        """
+        limit = stream.gettimeout()
+        if self._runs_commands or (limit is not None and limit <= _SUSPECT):
+            return receive()
+        stream.settimeout(_SUSPECT)
+        try:
+            return receive()
+        except TimedOut as error:
+            if (found := self.explained(error)) is not error:
+                raise found from error
+        finally:
+            stream.settimeout(limit)
+        return receive()
 
     @contextmanager
     def reverse_forward(self, serve: Callable[[Stream], None]) -> Iterator[int]:

@@ -21,9 +21,10 @@ _CONTAINERD = "/var/lib/containerd"
 def survey(machine: Machine, images: Collection[str]) -> HostFacts:
     """Return the facts of a host, and which of `images` it has; what it does not tell is None.
 
-    HostError, or Unreachable, when it runs no command at all.
+    HostError, or Unreachable, when it does not run commands as they are sent.
     """
-    machine.run(["true"])  # so that connecting does not count as the clock's way
+    if isinstance(machine, Remote):
+        machine.ssh.try_account()  # first of all, so that connecting does not count as the clock's way, either
     clock = read_clock(machine.run)
     engine, trouble = _asked(machine.engine, images)
     system = read_system(machine.run, engine.disk if engine else "")

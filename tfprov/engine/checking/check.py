@@ -6,7 +6,9 @@ from typing import Any
 
 from tfprov.engine.checking.findings import CHECKS, Finding, Verdict, failed, local, warning
 from tfprov.engine.checking.matrix import Cell, judge
+from tfprov.engine.checking.program_findings import IMPORTING, of_processes
 from tfprov.engine.context import Context
+from tfprov.engine.programs import Programs
 from tfprov.errors import HostError, TfprovError, Unreachable
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.system import read_system
@@ -95,4 +97,8 @@ def _of_processes(context: Context, runtime: Runtime) -> tuple[Finding, ...]:
         lambda address, port: held.get(f"{address}:{port}"),
         [(task.address, task.port) for task in wanted],
     )
-    return in_order(findings)
+    containers = [container for container in context.wanted if container.task.host == runtime.host]
+    context.report.awaiting(IMPORTING)
+    programs = of_processes(Programs.of(context), containers)
+    context.report.awaiting("")
+    return in_order([*findings, *programs])

@@ -13,7 +13,7 @@ from tfprov.hosts.system import owner_of
 
 CHECKS = (
     "reach", "engine", "architecture", "cpu", "clock", "disk", "memory", "cpus", "gpus", "address", "ports",
-    "containers", "image", "lock", "network",
+    "containers", "image", "command", "tensorflow", "lock", "network",
 )  # fmt: skip
 """In the order in which they are told."""
 

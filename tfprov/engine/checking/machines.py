@@ -8,8 +8,10 @@ from tfprov.engine.checking.asking import Asked, ask
 from tfprov.engine.checking.box_findings import BRING
 from tfprov.engine.checking.check import Checked, in_order, words
 from tfprov.engine.checking.findings import Finding, Verdict, failed, note, warning
+from tfprov.engine.checking.image_findings import of_images
 from tfprov.engine.checking.matrix import Cell, Reason
 from tfprov.engine.checking.probing import NO_PYTHON, Aim, Post, Probing
+from tfprov.engine.checking.program_findings import IMPORTING
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.locking.lock import Lock
@@ -38,6 +40,11 @@ def check_machines(context: Context, *, deliver: bool) -> Checked:
         why = _lock(context, held, more, must=deliver) if is_needed else None
         if deliver and why is None:
             asked = _bring(asked, more)
+        context.report.awaiting(IMPORTING)
+        programs = of_images(asked)
+        context.report.awaiting("")
+        for host, of_programs in programs.items():
+            more.setdefault(host, []).extend(of_programs)
         cells = _try(asked, more, why, alone=is_needed and why is None)
     findings = {host: [*of_host, *more.get(host, [])] for host, of_host in asked.findings().items()}
     told = {host: in_order(of_host) for host, of_host in findings.items() if of_host}

@@ -75,6 +75,9 @@ class Holds(Protocol):
     def hold(self, argv: Sequence[str]) -> Held:
         """Start `argv`, to live as long as what is returned, and wait until it prints a line, or ends."""
 
+    def explained(self, error: HostError) -> HostError:
+        """Return why commands do not run there as they are sent, where that is behind `error`; else `error`."""
+
 
 class HostLock:
     """The lock of `cluster` on one host, for the run that `facts` describe; its `token` is like no other run's."""
@@ -132,7 +135,7 @@ class HostLock:
         if verdict == "strange":
             raise HostError(self.host, f"{self._path} is not a file that can be locked", "remove it there")
         reason = held.complaint() or "the host gave no reason"
-        raise HostError(self.host, f"the lock {self._path} could not be taken: {reason}")
+        raise self.way.explained(HostError(self.host, f"the lock {self._path} could not be taken: {reason}"))
 
 
 class Shell:
@@ -140,6 +143,10 @@ class Shell:
 
     def __init__(self, host: str) -> None:
         self.host = host
+
+    def explained(self, error: HostError) -> HostError:
+        """See Holds: no login is in between."""
+        return error
 
     def hold(self, argv: Sequence[str]) -> "Child":
         """See Holds."""

@@ -130,6 +130,9 @@ class Orphaned:
         self.lost.append(held)
         return Deaf(held)
 
+    def explained(self, error: HostError) -> HostError:
+        return error
+
 
 class Deaf:
     def __init__(self, held: Child) -> None:

@@ -1,0 +1,49 @@
+"""What a command runs: the program, and the script or module behind an interpreter."""
+
+import shlex
+
+from tfprov.planning.program import Program, program_of, started_by
+
+COMMANDS = {
+    "python train.py --fast": Program("python", script="train.py"),
+    "python3.11 -u -O train.py": Program("python3.11", script="train.py"),
+    "/opt/venv/bin/python -X importtime -Werror -W ignore src/train.py -m x": Program(
+        "/opt/venv/bin/python", script="src/train.py"
+    ),
+    "python -m pkg.train x.py": Program("python", module="pkg.train"),
+    "python -um train": Program("python", module="train"),
+    "python -mtrain": Program("python", module="train"),
+    "python -c 'import x' y.py": Program("python", text="import x"),
+    "python -ucpass": Program("python", text="pass"),
+    "python": Program("python"),
+    "python -": Program("python"),
+    "python -m": Program("python"),
+    "python --check-hash-based-pycs always x.py": Program("python"),
+    "sh task.sh": Program("sh", script="task.sh"),
+    "/bin/bash -eu run.sh x": Program("/bin/bash", script="run.sh"),
+    "bash -c 'cd x && python y.py'": Program("bash"),
+    "bash -ec x": Program("bash"),
+    "bash -o pipefail run.sh": Program("bash"),
+    "./train.py x": Program("./train.py"),
+    "env A=1 python x.py": Program("env"),
+    "pythonic x.py": Program("pythonic"),
+}
+
+
+def test_what_a_command_runs() -> None:
+    found = {line: program_of(shlex.split(line)) for line in COMMANDS}
+    assert {line: it for line, it in found.items() if it != COMMANDS[line]} == {}
+
+
+def test_the_program_that_a_first_line_names() -> None:
+    lines = {
+        b"#!/bin/sh -e": "/bin/sh",
+        b"#! /usr/bin/python3": "/usr/bin/python3",
+        b"#!/usr/bin/env python3": "python3",
+        b"#!/usr/bin/env -S A=1 python3 -u": "python3",
+        b"#!/usr/bin/env": "/usr/bin/env",
+        b"#!": "",
+        b"import x": "",
+        b"\x7fELF": "",
+    }
+    assert {line: started_by(line) for line in lines} == lines

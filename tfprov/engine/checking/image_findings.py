@@ -1,0 +1,63 @@
+"""What `check` makes of the programs in images: every host that has its image looks into it."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from tfprov.engine.checking.asking import Asked
+from tfprov.engine.checking.check import words
+from tfprov.engine.checking.findings import Finding, Verdict, failed
+from tfprov.engine.checking.program_findings import IN_IMAGE, command, tensorflow, undelivered
+from tfprov.engine.image_programs import image_fault, look_labels
+from tfprov.engine.programs import Programs, tasks_by_program
+from tfprov.errors import HostError
+from tfprov.hosts.docker_look import try_import
+from tfprov.hosts.tensorflow_import import Imported
+from tfprov.model.state import Container
+
+
+def of_images(asked: Asked) -> dict[str, list[Finding]]:
+    """Return what there is to say about the programs of every host, also of those that cannot be asked."""
+    programs = Programs.of(asked.context)
+    hosts = [host for host in asked.answers if host not in asked.context.left]
+    with ThreadPoolExecutor(max_workers=asked.context.forks) as pool:
+        return dict(zip(hosts, pool.map(lambda host: _of_host(asked, programs, host), hosts), strict=True))
+
+
+def _of_host(asked: Asked, programs: Programs, host: str) -> list[Finding]:
+    wanted = [container for container in asked.context.wanted if container.task.host == host]
+    found: list[Finding] = []
+    imported: dict[tuple[str, str], Imported] = {}
+    for container, tasks in tasks_by_program(wanted):
+        fault = programs.fault(container)
+        engine = asked.facts[host].engine if host in asked.facts else None
+        assert container.box is not None, "containers on machines have one"
+        if fault is not None:
+            found += command(container, tasks, fault)
+        elif engine is not None and container.box.image in engine.images:
+            found += _in_image(asked, programs, container, tasks, imported)
+        elif engine is not None:
+            found += undelivered(container)
+    return list(dict.fromkeys(found))
+
+
+def _in_image(
+    asked: Asked,
+    programs: Programs,
+    container: Container,
+    tasks: list[str],
+    imported: dict[tuple[str, str], Imported],
+) -> Iterator[Finding]:
+    machine, cluster = asked.context.machines[container.task.host], asked.context.cluster.name
+    try:
+        findings = list(command(container, tasks, image_fault(machine, programs, container, cluster)))
+        yield from findings
+        python, uses = programs.python(container), programs.uses_tensorflow(container)
+        if python is None or uses is False or any(it.verdict is Verdict.FAILED for it in findings):
+            return
+        assert container.box is not None, "containers on machines have one"
+        key = container.box.image, python
+        if key not in imported:
+            imported[key] = try_import(machine.engine, container, look_labels(cluster), python)
+        yield tensorflow(imported[key], python, IN_IMAGE, is_sure=bool(uses))
+    except HostError as error:
+        yield failed("command", *words(error))

@@ -1,0 +1,275 @@
+"""Whether the programs of tasks can be started, as far as that is seen without starting one.
+
+What is in `code:` is looked up on the controller, and a program of this machine in its PATH. A program of an image is
+looked up in the image, on a host that has it.
+"""
+
+import difflib
+import posixpath
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfprov.delivery.inside import Inside, names_tensorflow
+from tfprov.engine.context import Context
+from tfprov.errors import InvalidInput, Problem, shown
+from tfprov.hosts.order import PYTHON, environment
+from tfprov.model.plan import Plan
+from tfprov.model.state import Container
+from tfprov.planning.program import Program, files_of_module, program_of, started_by
+
+if TYPE_CHECKING:
+    from tfprov.hosts.docker_look import Looked
+
+_COMMON = ("python", "python3", "sh", "bash", "env", "tensorboard", "torchrun", "horovodrun")
+"""What a mistyped command is likely to mean."""
+
+Which = Callable[[Container, str], str | None]
+"""Returns where the program of that name is, which a task would start; None when there is none."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a program cannot be started, and what to do about it."""
+
+    what: str
+    fix: str
+
+
+def which(container: Container, name: str) -> str | None:
+    """Return the program of this machine that a task starts by `name`, a bare or an absolute one."""
+    own = container.python if name in PYTHON else None
+    return shutil.which(own or name, path=environment(container)["PATH"])
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The programs of a cluster's tasks. `inside` is their code by its digest; `which` looks on this machine."""
+
+    inside: Mapping[str, Inside]
+    which: Which = which
+
+    @classmethod
+    def of(cls, context: Context) -> "Programs":
+        """Return the programs of the tasks of `context`."""
+        return cls({digest: Inside(code) for digest, code in context.codes.items()})
+
+    def program(self, container: Container) -> Program | None:
+        """Return what a task runs; None where it is not known: no command, or code that is not here."""
+        words: Sequence[str] = container.spec.get("command") or ()
+        digest = container.spec.get("code")
+        return program_of(words) if words and (digest is None or digest in self.inside) else None
+
+    def code(self, container: Container) -> Inside | None:
+        """Return a task's code; None for a task without."""
+        return self.inside.get(container.spec.get("code") or "")
+
+    def fault(self, container: Container) -> Fault | None:
+        """Return what is wrong as far as the controller can see; None where nothing is, or it cannot be seen here."""
+        if (program := self.program(container)) is None:
+            return None
+        inside = self.code(container)
+        fault = _in_code(program, inside, in_image=container.box is not None)
+        return fault or (self._here(container, program, inside) if container.box is None else None)
+
+    def needs(self, container: Container) -> tuple[str, ...]:
+        """Return the programs, and the files, that the image of a task must have."""
+        program = self.program(container)
+        if program is None or container.box is None:
+            return ()
+        inside = self.code(container)
+        has_code = inside is not None
+        found = [name for name in _programs(program, inside) if not (has_code and _is_slashed_relative(name))]
+        if program.script and not (has_code and _is_relative(program.script)):  # else it was looked for in the code
+            found.append(program.script if "/" in program.script else f"./{program.script}")
+        return tuple(dict.fromkeys(name for name in found if not _comes_later(container, name)))
+
+    def uses_tensorflow(self, container: Container) -> bool | None:
+        """Whether a task runs a Python program that imports TensorFlow; None where the program is not in its code."""
+        program, inside = self.program(container), self.code(container)
+        if program is None or container.task.role == "tensorboard" or self.python(container) is None:
+            return False
+        if program.text:
+            return names_tensorflow(program.text)
+        if container.task.feeds and program.module.startswith("tfprov."):
+            return True
+        return inside.imports_tensorflow if inside is not None and _is_of_code(program, inside) else None
+
+    def python(self, container: Container) -> str | None:
+        """Return the Python that a task is started with, as its command or a script's first line names it."""
+        program = self.program(container)
+        names = _programs(program, self.code(container)) if program is not None else []
+        return next((name for name in names if Program(name).is_python), None)
+
+    def _here(self, container: Container, program: Program, inside: Inside | None) -> Fault | None:
+        for name in _programs(program, inside):
+            if not _is_slashed_relative(name) and self.which(container, name) is None:
+                return _no_program(name, inside, "this machine", dict.fromkeys(_COMMON, True), ())
+        script = program.script
+        if script.startswith("/") and not _comes_later(container, script) and not Path(script).exists():
+            return Fault(f"{script} is not on this machine", "correct the path")
+        return None
+
+
+def fault_of_image(programs: Programs, container: Container, looked: "Looked") -> Fault | None:
+    """Return which of what a task needs its image does not have."""
+    for name in programs.needs(container):
+        if not looked.there.get(name, True):
+            if "/" in name and Program(name).command != container.spec["command"][0]:
+                return Fault(
+                    f"the image has no file {name.removeprefix('./')}", "correct the path, or put the file into `code`"
+                )
+            return _no_program(name, programs.code(container), "the image", looked.there, looked.entrypoint)
+    return None
+
+
+def alternatives(names: Iterable[str]) -> tuple[str, ...]:
+    """Return what else to look for in an image, so that a remedy can name what it has."""
+    return ("python3", "python") if any(Program(name).is_python or _close(name) for name in names) else ()
+
+
+def refuse(context: Context, containers: Sequence[Container], fault: Callable[[Container], Fault | None]) -> None:
+    """Raise InvalidInput, at the commands of the inventory, when `containers` cannot be started for a `fault`."""
+    roles = {(role.role, role.host): role for role in context.roles}
+    problems = []
+    for container in containers:
+        role = roles.get((container.task.role, container.task.host))
+        if role is not None and (wrong := fault(container)) is not None:
+            problems.append(Problem(role.at("command"), f"`command`: {wrong.what}", wrong.fix))
+    if problems:
+        raise InvalidInput(problems)
+
+
+def refuse_start(context: Context, found: Plan) -> tuple[Programs, list[Container]]:
+    """Raise InvalidInput when a task that `found` starts cannot be, as far as the controller can see.
+
+    Return the programs, and the containers that are to be started.
+    """
+    names = {action.subject for action in found.actions if action.kind == "start"}
+    starting = [container for container in context.wanted if container.task.name in names]
+    programs = Programs.of(context)
+    refuse(context, starting, programs.fault)
+    return programs, starting
+
+
+def _in_code(program: Program, inside: Inside | None, *, in_image: bool) -> Fault | None:
+    own = program.command if _is_slashed_relative(program.command) else program.script
+    if own and _is_relative(own):
+        if inside is None:
+            fix = "set `code` to the directory that it is in"
+            return (
+                None
+                if in_image
+                else Fault(f"there is no {shown(own)}: a task without `code` starts in an empty directory", fix)
+            )
+        if not inside.has(own):
+            return Fault(f"{shown(own)} is not in the code ({inside.source})", _instead(own, inside, in_image=in_image))
+        if own == program.command:
+            return _not_runnable(own, inside)
+    return _no_module(program.module, inside) if inside is not None and program.module else None
+
+
+def _not_runnable(name: str, inside: Inside) -> Fault | None:
+    first = inside.first_line(name)
+    fix = f"write the interpreter before it, for example `[{'python' if name.endswith('.py') else 'sh'}, {name}]`"
+    if not inside.may_run(name):
+        return Fault(f"{shown(name)} is not executable", f"run `chmod +x` on it, or {fix}")
+    if first is None or first.startswith(b"\x7fELF"):
+        return None
+    if not first.startswith(b"#!"):
+        return Fault(f"{shown(name)} does not begin with `#!` and an interpreter", f"add it, or {fix}")
+    if first.endswith(b"\r"):
+        return Fault(f"the first line of {shown(name)} ends with a carriage return", "save it with Unix line ends")
+    return None
+
+
+def _no_module(module: str, inside: Inside) -> Fault | None:
+    top = module.partition(".")[0]
+    is_ours = any(name == f"{top}.py" or name.startswith(f"{top}/") for name in inside.names)
+    if not is_ours and top == posixpath.basename(inside.source) and "." in module:
+        within = module.partition(".")[2]
+        if any(inside.has(name) for name in files_of_module(within)):
+            what = f"there is no module {shown(module)}: a task starts inside of {inside.source}"
+            return Fault(what, f"write `-m {shown(within)}`")
+    if not is_ours or any(inside.has(name) for name in files_of_module(module)):
+        return None
+    return Fault(f"there is no module {shown(module)} in the code ({inside.source})", "correct the name after `-m`")
+
+
+def _instead(name: str, inside: Inside, *, in_image: bool) -> str:
+    same = [it for it in inside.names if posixpath.basename(it) == posixpath.basename(name)]
+    close = same or difflib.get_close_matches(posixpath.normpath(name), inside.names, 1)
+    fix = (
+        f"did you mean {shown(close[0])}?" if close else "correct it, or `code`; a .dockerignore file may leave it out"
+    )
+    return f"{fix} a file of the image is named by its absolute path" if in_image and close else fix
+
+
+def _no_program(
+    name: str, inside: Inside | None, where: str, there: Mapping[str, bool], entrypoint: Sequence[str]
+) -> Fault:
+    what = f"{where} has no program {shown(name)}"
+    if inside is not None and inside.has(name):
+        return Fault(what, f"for the file in `code`, write [python, {name}], or ./{name} if it is executable")
+    if entrypoint:
+        start = ", ".join([*entrypoint, name])
+        return Fault(f"{what}, and its ENTRYPOINT is not used", f"write the whole command: [{shown(start)}]")
+    present = [it for it, is_there in there.items() if is_there and it != name]
+    if Program(name).is_python and where == "the image" and not present:
+        return Fault(what, "install Python in its Dockerfile, for example `FROM python:3.12-slim`")
+    if name == "tensorboard":
+        line = (
+            "`RUN pip install tensorboard` in its Dockerfile"
+            if where == "the image"
+            else "`pip install 'tfprov[tensorflow]'`"
+        )
+        return Fault(what, f"install it: {line}")
+    close = difflib.get_close_matches(name, present, 1, 0.7)
+    return Fault(what, f"did you mean {close[0]}?" if close else "install it there, or correct `command`")
+
+
+def _programs(program: Program, inside: Inside | None) -> list[str]:
+    """Return what is started: the command, and the interpreter that a script of the code names in its first line."""
+    first = inside.first_line(program.command) if inside is not None and "/" in program.command else None
+    interpreter = started_by(first) if first else ""
+    return [program.command, *([interpreter] if interpreter else [])]
+
+
+def _is_of_code(program: Program, inside: Inside) -> bool:
+    if program.module:
+        return any(inside.has(name) for name in files_of_module(program.module))
+    own = program.script or program.command
+    return _is_relative(own) and inside.has(own)
+
+
+def _is_relative(name: str) -> bool:
+    """Whether a path leads into the working directory; a bare name does so for an interpreter's script."""
+    return not name.startswith("/") and not posixpath.normpath(name).startswith("..")
+
+
+def _is_slashed_relative(name: str) -> bool:
+    return "/" in name and not name.startswith("/")
+
+
+def _comes_later(container: Container, name: str) -> bool:
+    """Whether a path lies in a directory that the task gets from elsewhere when it is started: data, or a mount."""
+    box = container.box
+    brought = [container.checkpoint_dir, container.env.get("TFPROV_DATA_DIR", "")]
+    brought += [box.data_at or "", *(mount.target for mount in box.mounts)] if box else []
+    path = posixpath.normpath(name)
+    return any(path == it or path.startswith(f"{it.rstrip('/')}/") for it in brought if it)
+
+
+def _close(name: str) -> bool:
+    return bool(difflib.get_close_matches(name, ("python", "python3"), 1, 0.7))
+
+
+def tasks_by_program(containers: Iterable[Container]) -> Iterator[tuple[Container, list[str]]]:
+    """Yield one container of those that start the same, with the names of all of their tasks."""
+    alike: dict[tuple[object, ...], tuple[Container, list[str]]] = {}
+    for it in containers:
+        key = (tuple(it.spec.get("command") or ()), it.spec.get("code"), it.box and (it.box.image, it.box.mounts))
+        alike.setdefault((*key, it.env.get("PATH"), it.env.get("PYTHONPATH")), (it, []))[1].append(it.task.name)
+    yield from alike.values()

@@ -1,0 +1,111 @@
+"""What is in an image, asked of an engine that has it: programs and files, and whether TensorFlow can be imported.
+
+Files are looked up in a container that is created and never started, which needs neither a shell nor a Python in the
+image. Everything made here has `check`'s labels, so that what a killed controller leaves is swept by the next check.
+"""
+
+import base64
+import json
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import docker
+
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.tensorflow_import import LIFE, TRY, Imported, read
+from tfprov.model.state import Box, Container
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are looked for in an image that does not say it."""
+_KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
+"""What of a task's environment decides which program starts, and what it can import; the rest may be secret."""
+_LINK, _FOLDER = 1 << 27, 1 << 31
+"""Bits of Go's os.FileMode."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Which of the programs and files that were asked for are there; where one is not, `entrypoint` is the image's own."""
+
+    there: Mapping[str, bool]
+    entrypoint: tuple[str, ...] = ()
+
+
+def environment(container: Container) -> dict[str, str]:
+    """Return what of a task's environment a look needs."""
+    return {name: value for name, value in container.env.items() if name in _KEPT}
+
+
+def look(engine: Engine, container: Container, labels: Mapping[str, str], names: Sequence[str]) -> Looked:
+    """Look for programs (without a slash, in the PATH) and files in the image of `container`. Raises HostError."""
+    box = container.box
+    assert box is not None, "a container of the docker runtime has an image"
+    with engine.errors(), _made(engine, container, labels, ["true"], started=False) as made:
+        facts: dict[str, Any] = engine.api.inspect_container(made)["Config"]
+        stated = dict(line.partition("=")[::2] for line in facts.get("Env") or ())
+        folders = [it for it in stated.get("PATH", _PATH).split(":") if it.startswith("/")]
+        start = facts.get("WorkingDir") or "/"
+        there = {}
+        for name in names:
+            paths = [posixpath.join(start, name)] if "/" in name else [f"{folder}/{name}" for folder in folders]
+            there[name] = any(_is_there(engine.api, made, posixpath.normpath(path)) for path in paths)
+        if all(there.values()):
+            return Looked(there)
+        image: dict[str, Any] = engine.api.inspect_image(box.image)["Config"]  # type: ignore[no-untyped-call]
+        return Looked(there, tuple((image or {}).get("Entrypoint") or ()))
+
+
+def _is_there(api: docker.APIClient, container: str, path: str) -> bool:
+    """Whether there is a file at `path`, or a link, whatever it leads to."""
+    url = f"{api.base_url}/v{api.api_version}/containers/{container}/archive"  # the SDK only asks for the whole file
+    answer = api.head(url, params={"path": path})
+    if answer.status_code == 404:
+        return False
+    answer.raise_for_status()
+    mode: int = json.loads(base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"]))["mode"]
+    return not mode & _FOLDER
+
+
+def try_import(engine: Engine, container: Container, labels: Mapping[str, str], python: str) -> Imported:
+    """Import TensorFlow with `python` in a throw-away container like `container`. Raises HostError."""
+    with engine.errors(), _made(engine, container, labels, [python, "-c", TRY, str(LIFE)], started=True) as made:
+        code = int(engine.api.wait(made)["StatusCode"])
+        output: bytes = engine.api.logs(made)
+    return read(code, output.decode("utf-8", errors="replace"))
+
+
+@contextmanager
+def _made(
+    engine: Engine, container: Container, labels: Mapping[str, str], argv: Sequence[str], *, started: bool
+) -> Iterator[str]:
+    box, api = container.box, engine.api
+    assert box is not None, "a container of the docker runtime has an image"
+    made: str = api.create_container(
+        box.image,
+        entrypoint=[],
+        command=list(argv),
+        environment=environment(container),
+        labels=dict(labels),
+        host_config=_host_config(api, box),
+    )["Id"]
+    try:
+        if started:
+            api.start(made)
+        yield made
+    finally:
+        api.remove_container(made, force=True, v=True)
+
+
+def _host_config(api: docker.APIClient, box: Box) -> dict[str, Any]:
+    made: dict[str, Any] = api.create_host_config(
+        mounts=[docker.types.Mount(it.target, it.source, type="bind", read_only=True) for it in box.mounts],
+        network_mode="none",
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        pids_limit=box.pids,
+        device_requests=[docker.types.DeviceRequest(count=box.gpus, capabilities=[["gpu"]])] if box.gpus else None,
+    )
+    return made

@@ -40,7 +40,7 @@ RANKS = {
 POSITIONS = ["{{ task.job }}", "{{ task.index }}", "{{ ps_hosts }}", "{{ worker_hosts }}", "{{ checkpoint_dir }}"]
 TWO = {"worker": 2}
 ALL_REDUCE = {"strategy": "multi_worker_mirrored"}
-NAMES = {"job_name": "role", "task_index": "task_id", "worker_hosts": "workers", "ps_hosts": None}
+NAMES = {"job_name": "--role", "task_index": "--task_id", "worker_hosts": "--workers", "ps_hosts": None}
 
 PROGRAMS = {
     "supervisor": Program(
@@ -69,7 +69,7 @@ PROGRAMS = {
     ),
     "rendezvous": Program(
         ["python", "rendezvous.py"],
-        {**ALL_REDUCE, "wiring": "env", "env": RANKS},
+        {**ALL_REDUCE, "wiring": "tf_config", "ready": "start", "env": RANKS},
         "[0/2] sum of ranks 1",
         "model.pt",
         tasks=TWO,
@@ -99,7 +99,7 @@ PROGRAMS = {
         bring="snapshots",
     ),
 }
-ALWAYS = ("monitored", "rendezvous", "single_dash")
+ALWAYS = ("hard_coded", "rendezvous", "single_dash")
 """What runs with every run of the suite: one with TensorFlow, one without, one whose model lies elsewhere."""
 
 

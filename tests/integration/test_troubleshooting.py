@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.engine import Engine
 from tests.support.local import Local, local
 from tests.support.paths import ROOT
 
@@ -51,14 +52,14 @@ MISTAKES = {
     "A module is missing": Mistake(f"{WAITS}import tensorfow as tf"),
     "TensorFlow is missing": Mistake(f"{WAITS}import tensorflow as tf", command="[python, -S, train.py]"),
     "The script is missing": Mistake(command="[python, trian.py]", settings=ALONE, code=2),
-    "The command is missing": Mistake(command="[pyhton, train.py]", settings=ALONE, code=127),
+    "The command is missing": Mistake(command="[pyhton, train.py]", settings=ALONE, code=2),
     "The program has a syntax error": Mistake("def main(:\n    pass", settings=ALONE),
     "The program fails at its import": Mistake(f"{WAITS}STEPS = {{}}['steps']", settings=ONCE),
     "The program fails in the middle": Mistake(
         f"{WAITS}print('step 1', flush=True)\nlabels = {{}}['labels']", settings=ONCE
     ),
     "The program does not know the flags": Mistake(
-        f"{WAITS}import argparse\nparser = argparse.ArgumentParser()\nparser.parse_args()", code=2
+        f"{WAITS}import argparse\nparser = argparse.ArgumentParser()\nparser.parse_args()"
     ),
     "The program hangs before it serves": Mistake(
         "import time\nprint('loading', flush=True)\ntime.sleep(600)", settings="start_timeout: 1"
@@ -108,8 +109,11 @@ def verdict(directory: Path, title: str, mistake: Mistake, block: str) -> str | 
         if mistake.takes_port:
             stack.enter_context(socket.create_server(("127.0.0.1", cluster.port)))
         text = printed(cluster, mistake)
-    pattern = re.escape(without_marks(block)).replace("…", "[^\n]*")
-    return None if re.fullmatch(pattern, without_marks(text)) else f"### {title}\n{text}"
+    return None if is_as_shown(text, block) else f"### {title}\n{text}"
+
+
+def is_as_shown(text: str, block: str) -> bool:
+    return bool(re.fullmatch(re.escape(without_marks(block)).replace("…", "[^\n]*"), without_marks(text)))
 
 
 def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
@@ -121,3 +125,14 @@ def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
             for number, (title, mistake) in enumerate(MISTAKES.items())
         ]
     assert [wrong for job in jobs if (wrong := job.result())] == []
+
+
+def test_an_image_without_python_is_shown_as_it_is_printed(
+    local_cluster: Local, tiny_archive: Path, private_engine: Engine
+) -> None:
+    local_cluster.env["DOCKER_HOST"] = private_engine.url
+    text = printed(local_cluster, Mistake(settings=f"image: {{archive: {tiny_archive}}}", code=2))
+    assert not private_engine.client.containers.list(all=True, filters={"label": "tfprov.cluster=linear"})
+    for tag in {tag for image in private_engine.client.images.list("tfprov/linear") for tag in image.tags}:
+        private_engine.client.images.remove(tag)
+    assert is_as_shown(text, shown(PAGE.read_text())["The image has no Python"]), text

@@ -25,7 +25,7 @@ if args.job_name == "ps":
     server.join()
 workers = spec.num_tasks("worker")
 device = v1.train.replica_device_setter(worker_device=f"/job:worker/task:{args.task_index}", cluster=spec)
-with tf.device(device):
+with v1.device(device):
     step = v1.train.get_or_create_global_step()
     w = v1.get_variable("w", [])
     loss = tf.square(w - 3.0)

@@ -14,6 +14,7 @@ from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
 from tests.support.waiting import until
 from tfprov.errors import HostError
+from tfprov.hosts.base import Sparse
 from tfprov.hosts.docker_labels import container_name
 from tfprov.model.state import Box, Mount, State
 
@@ -278,3 +279,29 @@ def test_a_file_that_is_not_read_to_its_end_holds_no_connection(bench: DockerBen
 def test_a_port_where_nobody_listens_in_the_container_does_not_count(bench: DockerBench) -> None:
     started = bench.start(container())
     assert not bench.docker.serves(started.task)
+
+
+def test_a_large_directory_of_an_ended_container_is_listed_beside_it(engine: PrivateEngine, images: Images) -> None:
+    bench = DockerBench(engine, images.python())
+    try:
+        sparse = "mkdir /checkpoints/many; echo 1 >/checkpoints/many/a; truncate -s 100G /checkpoints/sparse.bin"
+        bench.start(container(argv=["sh", "-c", sparse]))
+        bench.becomes(State.EXITED)
+        before = len(bench.client.containers.list(all=True))
+        listed = bench.docker.files("worker/0")
+        assert {name: file.size for name, file in listed.items()} == {"many/a": 2, "sparse.bin": 100 * 1024**3}
+        read = bench.docker.open("worker/0", "sparse.bin")
+        assert isinstance(read, Sparse)
+        assert read.hole() == 100 * 1024**3
+        read.close()
+        bench.start(
+            container(argv=["sh", "-c", f"{sparse.partition('; ')[2]}; echo end >>/checkpoints/sparse.bin; sleep 60"])
+        )
+        until(lambda: bench.docker.files("worker/0")["sparse.bin"].size > 100 * 1024**3, "it has grown")
+        with bench.docker.open("worker/0", "sparse.bin") as read:
+            assert isinstance(read, Sparse)
+            read.seek(read.hole() - 3)
+            assert read.read() == b"\0\0\0end\n"
+        assert len(bench.client.containers.list(all=True)) == before
+    finally:
+        bench.close()

@@ -1,13 +1,18 @@
 """Every verb on this machine, with stand-in programs: quick, and about tfprov rather than TensorFlow."""
 
+import contextlib
 import fcntl
 import os
 import pty
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
+import threading
+import time
 
 import pytest
 
@@ -141,16 +146,58 @@ def test_an_interrupted_run_leaves_nothing_running(local_cluster: Local, number:
     assert local_cluster.processes() == []
 
 
-def test_a_terminal_that_is_closed_leaves_the_training_running(local_cluster: Local) -> None:
-    local_cluster.write(INVENTORY)
+def in_terminal(local_cluster: Local, *words: str) -> tuple["subprocess.Popen[bytes]", int]:
+    """Start a verb in a terminal of its own, and return it with the other end of the terminal."""
     master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     # A session with the terminal as its own, as a shell in a window: the kernel sends it SIGHUP when the window goes.
     own = "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-    argv = [sys.executable, "-c", own + "os.execv(sys.argv[1], sys.argv[1:])", *local_cluster.command("run")]
+    argv = [sys.executable, "-c", own + "os.execv(sys.argv[1], sys.argv[1:])", *local_cluster.command(*words)]
     process = subprocess.Popen(
         argv, stdin=slave, stdout=slave, stderr=slave, env=local_cluster.env, cwd=local_cluster.directory
     )
     os.close(slave)
+    return process, master
+
+
+def answer_to_ctrl_c(local_cluster: Local, *words: str) -> float:
+    """Press Ctrl-C in the terminal of a verb that follows the training, and return the seconds to its answer."""
+    process, master = in_terminal(local_cluster, *words)
+    limit = threading.Timer(LONG, process.kill)
+    limit.start()
+
+    def read_until(text: bytes) -> None:
+        shown = b""
+        with contextlib.suppress(OSError):  # nobody has the other end open any more
+            while not text or text not in shown:
+                shown += os.read(master, 65536)
+        assert text in shown, shown.decode()
+
+    try:
+        read_until(b"waiting for the first step")
+        pressed = time.monotonic()
+        os.write(master, b"\x03")
+        read_until(b"interrupted: Ctrl-C again leaves at once")
+        answered = time.monotonic() - pressed
+        read_until(b"")
+        assert process.wait(LONG) == 130
+        return answered
+    finally:
+        limit.cancel()
+        process.kill()
+        os.close(master)
+
+
+def test_the_first_ctrl_c_is_answered_within_a_fifth_of_a_second(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    # What else runs on this machine may hold it up; that it waits for something shows every time.
+    assert any(answer_to_ctrl_c(local_cluster, "run") < 0.2 for _ in range(5))
+    assert local_cluster.processes() == []
+
+
+def test_a_terminal_that_is_closed_leaves_the_training_running(local_cluster: Local) -> None:
+    local_cluster.write(INVENTORY)
+    process, master = in_terminal(local_cluster, "run")
     until(lambda: len(local_cluster.pids()) == 3 and lock_is_free(local_cluster), "run follows the training")
     running = local_cluster.pids()
     os.close(master)

@@ -1,9 +1,9 @@
 """What the hosts say now, and what is made of the hosts that say nothing."""
 
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 
 from tfprov.engine.context import Context
+from tfprov.engine.pools import pool
 from tfprov.errors import HostError, Unreachable, together
 from tfprov.hosts.base import Runtime
 from tfprov.model.plan import CONTROLLER, Plan
@@ -33,8 +33,8 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
 
 def _ask(runtimes: Collection[Runtime], forks: int) -> tuple[dict[str, HostState], dict[str, HostError]]:
     """Return what every host says, and the errors of those that do not, in the order of `runtimes`."""
-    with ThreadPoolExecutor(max_workers=max(1, min(forks, len(runtimes)))) as pool:
-        answers = dict(zip((runtime.host for runtime in runtimes), pool.map(_state, runtimes), strict=True))
+    with pool(min(forks, len(runtimes))) as asking:
+        answers = dict(zip((runtime.host for runtime in runtimes), asking.map(_state, runtimes), strict=True))
     states = {host: answer for host, answer in answers.items() if isinstance(answer, HostState)}
     return states, {host: answer for host, answer in answers.items() if isinstance(answer, HostError)}
 

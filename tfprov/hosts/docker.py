@@ -228,7 +228,7 @@ class DockerRuntime:
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
         found = self._need(task)
-        return docker_files.read(self.engine, found["Id"], f"{_directory(found)}/{name}")
+        return docker_files.read(self.engine, found, f"{_directory(found)}/{name}")
 
     def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
         """See Runtime. Directories of which most is wanted come as one archive each."""

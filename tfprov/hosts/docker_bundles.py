@@ -7,6 +7,8 @@ from tfprov.hosts.base import File
 
 _REQUEST = 256 * 1024
 """Bytes that are moved in the time that a file takes which is asked for alone: 25 ms over 10 MB/s."""
+LARGE = 64 * 1024 * 1024
+"""Bytes from which on a file may be worth asking for alone: should it be sparse, its holes need not be sent."""
 _HEADER = 1024
 """Bytes that an archive needs for a file, besides its content."""
 
@@ -15,9 +17,12 @@ def bundles(names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple
     """Yield directories to be read whole, with those of `names` below; the checkpoint directory itself is "".
 
     An archive of a directory has all of `files` below it: it is worth that where what is not wanted takes less time than
-    to ask for each file that is. What is in none of them is better asked for alone.
+    to ask for each file that is. What is in none of them is better asked for alone, as large files are beside a few others.
     """
-    yield from _below("", frozenset(names) & files.keys(), files)
+    wanted = frozenset(names) & files.keys()
+    small = frozenset(name for name in wanted if files[name].size < LARGE)
+    alone = _REQUEST * len(small) <= sum(files[name].size for name in wanted - small)
+    yield from _below("", small if alone else wanted, files)
 
 
 def _below(top: str, names: frozenset[str], files: Mapping[str, File]) -> Iterator[tuple[str, frozenset[str]]]:

@@ -5,19 +5,23 @@ Where the container runs, a program inside it answers what an archive could only
 
 import io
 import json
+import math
 import os
 import tarfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from datetime import datetime
-from typing import IO, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import docker
 
 from tfprov.errors import HostError
-from tfprov.hosts import docker_exec
+from tfprov.hosts import docker_beside, docker_exec
 from tfprov.hosts.base import File
+from tfprov.hosts.docker_bundles import LARGE
+from tfprov.hosts.docker_sparse import sparse
+from tfprov.hosts.docker_stream import REST, Chunks, Long, Member, damage, sent_archive
 from tfprov.hosts.engine_api import Engine
 
 _LIST = (
@@ -51,12 +55,10 @@ _PYTHON = ("python3", "-I", "-S", "-c")
 """For an image without a shell; without the program's own directory and packages, in which anything may be `json`."""
 _TAIL = '[ -f "$1" ] && [ ! -L "$1" ] || exit 66; exec tail -c "$2" "$1"'
 """Prints the end of a regular file; wherever there is a shell, there is `tail`."""
-_END = 1024
-"""Zero bytes that end an archive; one without them was cut off."""
 _SPECIAL = 0x8F280000
 """The bits of Go's os.FileMode of which a regular file has none."""
-_REST = 64 * 1024
-"""Bytes that are read for nothing, so that a connection can be used again."""
+_MUCH = 32 * 1024 * 1024
+"""Bytes of an archive from which on it takes longer to read than to start a container that lists the directory."""
 
 
 def listing(engine: Engine, facts: Mapping[str, Any], directory: str, mute: set[str]) -> dict[str, File]:
@@ -74,7 +76,21 @@ def listing(engine: Engine, facts: Mapping[str, Any], directory: str, mute: set[
             codes.append(code)
         if all(code in _ABSENT for code in codes):
             mute.add(container)
-    return dict(_headers(engine, container, directory))
+    if facts["State"]["Running"] or container in mute:
+        return dict(_headers(engine, container, directory))
+    try:
+        return dict(_headers(engine, container, directory, _MUCH))
+    except Long:
+        if (told := _told_beside(engine, facts, directory)) is not None:
+            return told
+        mute.add(container)
+        return dict(_headers(engine, container, directory))
+
+
+def _told_beside(engine: Engine, facts: Mapping[str, Any], directory: str) -> dict[str, File] | None:
+    """Have the files of a container that has ended listed beside it; None where its image has no Python."""
+    said = b"".join(docker_beside.pieces(engine, facts, [*_PYTHON, _LIST, directory]))
+    return _told(said, directory) if said else None
 
 
 def is_whole(code: int | None, wrong: bytes) -> bool:
@@ -109,11 +125,14 @@ def _asked(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int 
     return code, b"".join(said[1]), b"".join(said[2])
 
 
-def _headers(engine: Engine, container: str, directory: str) -> Iterator[tuple[str, File]]:
-    """List by reading the whole directory as an archive: for a container that does not run, or has no Python."""
+def _headers(engine: Engine, container: str, directory: str, limit: float = math.inf) -> Iterator[tuple[str, File]]:
+    """List by reading the whole directory as an archive: for a container that does not run, or has no Python.
+
+    Raises Long where that has more than `limit` bytes.
+    """
     top = directory.rstrip("/").rpartition("/")[2]
-    with _Chunks(engine, _archive(engine, container, directory)) as chunks:
-        with _damage(engine.host, directory), tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
+    with Chunks(engine, sent_archive(engine, container, directory), limit) as chunks:
+        with damage(engine.host, directory), tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
             for member in archive:
                 if member.isreg():
                     yield member.name.removeprefix(f"{top}/"), File(member.size, float(member.mtime))
@@ -121,20 +140,32 @@ def _headers(engine: Engine, container: str, directory: str) -> Iterator[tuple[s
             raise HostError(engine.host, f"the listing of {directory} broke off", "run this again")
 
 
-def read(engine: Engine, container: str, path: str) -> BinaryIO:
-    """Open one file of a container. It must be a regular file: a link could lead anywhere."""
+def read(engine: Engine, facts: Mapping[str, Any], path: str) -> BinaryIO:
+    """Open one file of a container. It must be a regular file: a link could lead anywhere.
+
+    Of a sparse file only the data is asked for. An engine does nothing else with a container that it sends an archive of.
+    """
+    size, content = _archived(engine, facts["Id"], path)
+    if size < LARGE:
+        return content
+    content.close()
+    return cast("BinaryIO | None", sparse(engine, facts, path)) or _archived(engine, facts["Id"], path)[1]
+
+
+def _archived(engine: Engine, container: str, path: str) -> tuple[int, BinaryIO]:
+    """Return the size of a regular file and its content, as an archive."""
     with ExitStack() as stack:
-        chunks = stack.enter_context(_Chunks(engine, _archive(engine, container, path)))
-        with _damage(engine.host, path):
+        chunks = stack.enter_context(Chunks(engine, sent_archive(engine, container, path)))
+        with damage(engine.host, path):
             archive = stack.enter_context(tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|"))
             member = archive.next()
             if member is None and not _is_text(path):  # the engine sends it only with the whole directory
                 raise HostError(engine.host, f"{path!a} cannot be read: its name is not UTF-8")
             content = archive.extractfile(member) if member is not None and member.isreg() else None
-        if content is None:
+        if member is None or content is None:
             raise HostError(engine.host, f"{path} is not a regular file")
         stack.pop_all()
-    return cast(BinaryIO, io.BufferedReader(_Member(engine.host, path, chunks, content)))
+    return member.size, cast(BinaryIO, io.BufferedReader(Member(engine.host, path, chunks, content)))
 
 
 def tree(engine: Engine, container: str, path: str, *, links: bool = False) -> Iterator[tuple[str, File, BinaryIO]]:
@@ -143,7 +174,7 @@ def tree(engine: Engine, container: str, path: str, *, links: bool = False) -> I
     A second name of a file has no content in an archive: HostError, or with `links` it is left out.
     """
     top = path.rpartition("/")[2]
-    with _Chunks(engine, _archive(engine, container, path)) as chunks, _damage(engine.host, path):
+    with Chunks(engine, sent_archive(engine, container, path)) as chunks, damage(engine.host, path):
         with tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
             for member in archive:
                 if member.islnk() and not links:  # its content came with another name, which is gone by now
@@ -151,7 +182,7 @@ def tree(engine: Engine, container: str, path: str, *, links: bool = False) -> I
                 if (content := archive.extractfile(member) if member.isreg() else None) is not None:
                     name = member.name.removeprefix(top).lstrip("/")
                     file = File(member.size, float(int(member.mtime)))
-                    yield name, file, io.BufferedReader(_Member(engine.host, path, chunks, content, whole=False))
+                    yield name, file, io.BufferedReader(Member(engine.host, path, chunks, content, whole=False))
         if not chunks.ended(archive.offset):
             raise HostError(engine.host, f"{path} was not sent to its end", "run this again")
 
@@ -203,96 +234,9 @@ def last(file: BinaryIO, size: int) -> bytes:
     """Return the last `size` bytes of what can only be read from its beginning; holds little more in memory."""
     chunks: deque[bytes] = deque()
     held = 0
-    while chunk := file.read(_REST):
+    while chunk := file.read(REST):
         chunks.append(chunk)
         held += len(chunk)
         while chunks and held - len(chunks[0]) >= size:
             held -= len(chunks.popleft())
     return b"".join(chunks)[max(0, held - size) :]
-
-
-def _archive(engine: Engine, container: str, path: str) -> Iterator[bytes]:
-    """Ask for `path` as an archive; its name is given as bytes, because it need not be UTF-8."""
-    try:
-        with engine.errors():
-            chunks, _ = engine.api.get_archive(container, cast(str, os.fsencode(path)))
-    except HostError as error:
-        if isinstance(error.__cause__, docker.errors.NotFound):
-            raise HostError(engine.host, f"no such file: {path}") from None
-        raise
-    return cast(Iterator[bytes], chunks)
-
-
-@contextmanager
-def _damage(host: str, path: str) -> Iterator[None]:
-    """Turn what is wrong with an archive into an error of the host: the file shrank, or the engine gave up on it."""
-    try:
-        yield
-    except tarfile.TarError as error:
-        raise HostError(host, f"{path} could not be read to its end: {error}", "run this again") from None
-
-
-class _Chunks(io.RawIOBase):
-    """What the engine sends, as a file; reading it raises nothing but HostError."""
-
-    def __init__(self, engine: Engine, chunks: Iterator[bytes]) -> None:
-        self._engine, self._chunks = engine, chunks
-        self._rest = self._last = b""
-        self._read = 0
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer` with what comes next."""
-        if not self._rest:
-            with self._engine.errors():
-                self._rest = next(self._chunks, b"")
-            self._last = (self._last + self._rest[-_END:])[-_END:]
-            self._read += len(self._rest)
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
-
-    def ended(self, offset: int) -> bool:
-        """Read what is left; whether an archive whose last member ends at `offset` has its end as well."""
-        while self.read(_REST):
-            pass
-        return self._read >= offset + _END and self._last == bytes(_END)
-
-    def close(self) -> None:
-        """Let go of the connection, which can be used again when little is left in it."""
-        if self.closed:
-            return
-        left = _REST
-        with suppress(HostError):
-            while left > 0 and (data := self.read(left)):
-                left -= len(data)
-        close: Callable[[], None] = getattr(self._chunks, "close", lambda: None)
-        close()
-        super().close()
-
-
-class _Member(io.RawIOBase):
-    """A file in an archive; reading it raises nothing but HostError. It lets go of the archive where it is all of it."""
-
-    def __init__(self, host: str, path: str, chunks: _Chunks, content: IO[bytes], *, whole: bool = True) -> None:
-        self._host, self._path, self._chunks, self._content, self._whole = host, path, chunks, content, whole
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill `buffer` with what comes next."""
-        with _damage(self._host, self._path):
-            data = self._content.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        if self._whole:
-            self._chunks.close()
-        super().close()

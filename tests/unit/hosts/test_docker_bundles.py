@@ -22,6 +22,14 @@ TABLE = {
         {"a": 2, "b": 2},
     ),
     "a folder in a folder that is not": ({"a/b/1": 1, "a/b/2": 1}, {"a/b/1": 1, "a/b/2": 1, "a/old": GB}, {"a/b": 2}),
+    "large files beside many": (
+        BELOW | {"many/big": 200 * KB**2},
+        BELOW | {"many/big": 200 * KB**2},
+        {
+            "": 10_001,
+        },
+    ),
+    "a large file beside a few": ({"f1": 1, "f2": 1, "big": 10 * GB}, {"f1": 1, "f2": 1, "big": 10 * GB}, {}),
     "what was not listed": ({"f1": 1, "gone": 1}, {"f1": 1}, {}),
 }
 """What is wanted, what there is, and how many files come with which directory."""

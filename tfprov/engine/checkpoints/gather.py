@@ -34,8 +34,6 @@ STATE = "checkpoint"
 """TensorFlow's file that names the newest checkpoint."""
 _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
-"""Reads every tensor of the checkpoints at these prefixes; an empty answer where nobody can."""
-
 
 def _together(names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Return what is on its own, and what is true only as a whole: folders with a `checkpoint` file of their own."""
@@ -128,10 +126,15 @@ class _Gather:
     def bring_others(self, names: Sequence[str], found: Survey, kept: Manifest) -> Manifest:
         """Bring what is no checkpoint of the chief, and note it down every now and then: it may be much."""
         alone, folders = _together(names)
+        came = 0
         for batch in self.staging.fetch_each(alone, found.chief):
             self.staging.place(batch, self.target)
+            came += len(batch)
             if len(batch) < len(alone):
                 kept = self.note_down(kept)
+        if came < len(alone):
+            what = f"{len(alone) - came} of {len(alone)} files beside the checkpoints could not be copied"
+            self.context.report.note(f"{what}: {self.staging.trouble}")
         for folder in folders:
             if self.staging.fetch(dict.fromkeys(folder, found.chief)) and self.is_true(folder, found):
                 self.staging.place(folder, self.target)

@@ -58,7 +58,7 @@ class Staging:
     def fetch_each(self, names: Collection[str], source: Place) -> Iterator[list[str]]:
         """Copy those of `names` that can be had, and yield them a batch at a time, each once it is on the disk.
 
-        `trouble` says why others cannot be had.
+        `trouble` says why others cannot be had. HostError when the host is lost: what was yielded before stays.
         """
         if not names:
             return

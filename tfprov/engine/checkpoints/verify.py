@@ -4,6 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +30,28 @@ def verify(prefixes: Sequence[Path]) -> Mapping[str, Verdict]:
     if not prefixes or importlib.util.find_spec("tensorflow") is None:
         return {}
     command = [sys.executable, "-m", "tfprov.runtime.verify", *map(str, prefixes)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, start_new_session=True)
+    code, output, errors = _run(command)
     verdicts = {}
-    for line in done.stdout.splitlines():
+    for line in output.splitlines():
         if line.startswith("{"):
             facts = json.loads(line)
             verdicts[Path(facts["prefix"]).name] = Verdict(facts["tensors"], facts["error"])
-    unread = f"the reader ended with {done.returncode}: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}"
+    unread = f"the reader ended with {code}: {(errors.strip().splitlines() or ['no reason'])[-1]}"
     return {prefix.name: verdicts.get(prefix.name, Verdict(0, unread)) for prefix in prefixes}
+
+
+def _run(command: Sequence[str]) -> tuple[int, str, str]:
+    """Run a command; return how it ended and what it printed. Ctrl-C ends it at once: `subprocess.run` waits 0.25 s."""
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            output = process.stdout.read()
+            code = process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        errors.seek(0)
+        return code, output, errors.read()

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfprov.engine.checkpoints.shards import explain_torn
 from tfprov.engine.context import Context
+from tfprov.engine.pools import pool
 from tfprov.engine.watching.excerpt import excerpt, in_own_paths
 from tfprov.engine.watching.known_causes import remedy, same_cause
 from tfprov.errors import HostError, TaskFailed
@@ -56,8 +56,8 @@ def failure(context: Context, tasks: Sequence[Observed], seen: Observation) -> T
     Those that failed as well, because of it or of the same thing, have a line each.
     """
     tasks = sorted(tasks, key=lambda one: (one.stopped, one.finished_at or float("inf")))[:_READ]
-    with ThreadPoolExecutor(max_workers=min(context.forks, len(tasks))) as pool:
-        failures = list(pool.map(lambda one: read_failure(context, one), tasks))
+    with pool(min(context.forks, len(tasks))) as asking:
+        failures = list(asking.map(lambda one: read_failure(context, one), tasks))
     first = min(failures, key=lambda one: (one.observed.stopped, one.is_consequence))
     others = [one for one in failures if one is not first]
     chief = next((one.observed for one in failures if one.observed.task == context.cluster.chief.name), None)

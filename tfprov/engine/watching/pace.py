@@ -3,12 +3,12 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from tfprov.engine.context import Context
+from tfprov.engine.pools import pool
 from tfprov.errors import HostError
 from tfprov.hosts.base import Runtime
 from tfprov.model.state import Observed, State
@@ -108,8 +108,8 @@ def read_pace(runtime: Runtime, observed: Observed) -> Pace | None:
 def read_paces(context: Context, found: Iterable[Observed]) -> dict[str, Pace]:
     """Return what the training tasks in `found` last said, asked at the same time; those that said nothing are left out."""
     asked = [observed for observed in found if says(observed) and observed.started_at is not None]
-    with ThreadPoolExecutor(max_workers=max(1, min(context.forks, len(asked)))) as pool:
-        answers = pool.map(lambda observed: read_pace(context.runtimes[observed.host], observed), asked)
+    with pool(min(context.forks, len(asked))) as asking:
+        answers = list(asking.map(lambda observed: read_pace(context.runtimes[observed.host], observed), asked))
     return {observed.task: pace for observed, pace in zip(asked, answers, strict=False) if pace is not None}
 
 

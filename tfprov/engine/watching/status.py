@@ -1,12 +1,12 @@
 """What `status` says: every task that should be there or is, how fast each is, and how far the chief has got."""
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tfprov.engine.context import Context
 from tfprov.engine.observe import needs, observe
+from tfprov.engine.pools import pool
 from tfprov.engine.watching.failures import ended, last_log
 from tfprov.engine.watching.pace import Pace, Slowest, read_paces, settled, slowest, step_back
 from tfprov.engine.watching.progress import read_progress, steps_of
@@ -170,8 +170,8 @@ def _with_logs(context: Context, rows: Iterable[Row]) -> list[Row]:
         gave_up = row.state == "failed" and row.restarts
         return replace(row, log=tuple(last_log(context, row.task, row.host))) if gave_up else row
 
-    with ThreadPoolExecutor(max_workers=context.forks) as pool:
-        return list(pool.map(completed, rows))
+    with pool(context.forks) as asking:
+        return list(asking.map(completed, rows))
 
 
 def _from_pace(pace: Pace | None) -> Progress | None:

@@ -371,6 +371,17 @@ def test_a_gather_of_many_files_goes_on_where_it_was_cut_off(tmp_path: Path) -> 
     assert (gather(chief.context, lambda _: {}).files, (chief.target / ".part").exists()) == (0, False)
 
 
+def test_files_that_could_not_be_copied_are_told(tmp_path: Path) -> None:
+    chief = Fixture(tmp_path, Vanishing("h1"))
+    for name in ("a.keras", "b.keras", "model.ckpt-100.notes"):
+        chief.host.saves("worker/0", name, b"x")
+    chief.gather()
+    assert chief.report.notes == [
+        "1 of 3 files beside the checkpoints could not be copied: h1: no such file: model.ckpt-100.notes"
+    ]
+    assert {"a.keras", "b.keras"} <= chief.names()
+
+
 class Holes(MemoryRuntime):
     """A host with one sparse file of 256 MiB; `read` counts the bytes that were read of it."""
 

@@ -9,14 +9,19 @@ from tests.support.clock import ManualClock
 from tests.support.world import Runtimes, up, world
 from tfprov.engine.context import Context
 from tfprov.engine.report import Quiet
+from tfprov.engine.watching.follow import follow
+from tfprov.engine.watching.lookout import Lookout
 from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import TaskFailed, Unreachable
+from tfprov.model.state import Observation
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python], wiring: WIRING, restart: never}}}
 ps: {hosts: {h1: {ansible_host: 10.0.0.1}}, vars: {tfprov: {tasks_per_host: 2}}}
 worker: {hosts: {h2: {ansible_host: 10.0.0.2}, h3: {ansible_host: 10.0.0.3}}, vars: {tfprov: {tasks_per_host: 2}}}
 """
+
+AGAIN = INVENTORY.replace("restart: never", "restart: on-failure, max_restarts: 2")
 
 
 class Notes(Quiet):
@@ -58,3 +63,21 @@ class MemoryLab:
 
     def cut(self, host: str) -> None:
         self.hosts[host].trouble = Unreachable(host, "no answer")
+
+
+class Meanwhile(Lookout):
+    """Does one of `steps` after each look at the tasks, so that the next look sees what came of it."""
+
+    def __init__(self, context: Context, *steps: Callable[[], None]) -> None:
+        super().__init__(context)
+        self._steps = list(steps)
+
+    def look(self, seen: Observation) -> None:
+        super().look(seen)
+        if self._steps:
+            self._steps.pop(0)()
+
+
+def followed(context: Context, *steps: Callable[[], None]) -> None:
+    """Follow the training while `steps` happen."""
+    follow(context, 60, with_logs=False, lookout=Meanwhile(context, *steps))

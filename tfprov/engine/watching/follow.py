@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from tfprov.engine.context import Context
 from tfprov.engine.watching.ending import Standstill, see_out
+from tfprov.engine.watching.falls import Falls, lives
 from tfprov.engine.watching.logs import logs
 from tfprov.engine.watching.lookout import Lookout
-from tfprov.engine.watching.progress import read_progress, train_steps
+from tfprov.engine.watching.progress import read_reached, train_steps
 from tfprov.engine.watching.waiting import ended, failure
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import TaskFailed, TfprovError
@@ -76,6 +77,7 @@ class _Training:
     seen: Observation = field(default_factory=lambda: Observation({}))
     next_progress: float = 0.0
     standstill: Standstill = field(default_factory=Standstill)
+    falls: Falls = field(default_factory=Falls)
 
     def look(self) -> bool:
         """Look once; return whether the training is done."""
@@ -124,12 +126,17 @@ class _Training:
 
     def tell_progress(self) -> None:
         """Say how far the chief has got."""
-        progress, name = read_progress(self.context, self.seen), self.context.cluster.chief.name
+        name, reached = self.context.cluster.chief.name, read_reached(self.context, self.seen)
+        progress = reached.progress if reached is not None else None
         chief = self.context.container(name)
         steps = train_steps(chief.argv) if chief is not None else None
         if progress is not None:
             self.context.report.awaiting("")
             self.context.report.progress(progress, steps)
+        if reached is not None and not self.lookout.reads(name):
+            now_lives = lives(self.seen.containers(), name)
+            if fell := self.falls.update(reached.source, reached.step, now_lives):
+                self.context.report.note(fell)
         now = self.context.clock.now()
         if said := self.standstill.update(progress, steps, others_done=self.others_done(name), now=now):
             self.context.report.note(f"{name} {said}")

@@ -1,37 +1,14 @@
 """What following a training makes of tasks that their restart policy starts again, and of those over their limit."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from tests.support.followed import INVENTORY, MemoryLab
+from tests.support.followed import AGAIN, MemoryLab, followed
 from tfprov.engine.context import Context
-from tfprov.engine.watching.follow import follow
-from tfprov.engine.watching.lookout import Lookout
 from tfprov.engine.watching.restarts import Restarts
 from tfprov.errors import TaskFailed
-from tfprov.model.state import Observation, Observed, State
-
-AGAIN = INVENTORY.replace("restart: never", "restart: on-failure, max_restarts: 2")
-
-
-class Meanwhile(Lookout):
-    """Does one of `steps` after each look at the tasks, so that the next look sees what came of it."""
-
-    def __init__(self, context: Context, *steps: Callable[[], None]) -> None:
-        super().__init__(context)
-        self._steps = list(steps)
-
-    def look(self, seen: Observation) -> None:
-        super().look(seen)
-        if self._steps:
-            self._steps.pop(0)()
-
-
-def followed(context: Context, *steps: Callable[[], None]) -> None:
-    """Follow the training while `steps` happen."""
-    follow(context, 60, with_logs=False, lookout=Meanwhile(context, *steps))
+from tfprov.model.state import Observed, State
 
 
 def with_strategy(context: Context, strategy: str) -> Context:

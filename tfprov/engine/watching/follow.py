@@ -8,7 +8,7 @@ from tfprov.engine.watching.ending import Standstill, see_out
 from tfprov.engine.watching.falls import Falls, lives
 from tfprov.engine.watching.logs import logs
 from tfprov.engine.watching.lookout import Lookout
-from tfprov.engine.watching.progress import read_reached, train_steps
+from tfprov.engine.watching.progress import Reached, read_reached, train_steps
 from tfprov.engine.watching.waiting import ended, failure
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import TaskFailed, TfprovError
@@ -133,13 +133,17 @@ class _Training:
         if progress is not None:
             self.context.report.awaiting("")
             self.context.report.progress(progress, steps)
-        if reached is not None and not self.lookout.reads(name):
-            now_lives = lives(self.seen.containers(), name)
-            if fell := self.falls.update(reached.source, reached.step, now_lives):
-                self.context.report.note(fell)
         now = self.context.clock.now()
+        if reached is not None and not self.lookout.reads(name):
+            self.tell_fall(reached, now)
         if said := self.standstill.update(progress, steps, others_done=self.others_done(name), now=now):
             self.context.report.note(f"{name} {said}")
+
+    def tell_fall(self, reached: Reached, now: float) -> None:
+        """Say so when the training went back, and its program does not say it itself."""
+        living = lives(self.seen.containers(), self.context.cluster.chief.name)
+        if fell := self.falls.update(reached.source, reached.step, living, now):
+            self.context.report.note(fell)
 
     def others_done(self, chief: str) -> bool:
         """Return whether there are workers besides the chief, and all of them are done."""

@@ -54,7 +54,7 @@ def test_a_training_that_falls_back_is_told_once_and_only_after_a_task_fell() ->
         newer = "events.out.tfevents.2"
         return {
             "825 -> 8": [at(lab, 825), pause, falls(lab), at(lab, 8, newer), pause, at(lab, 20, newer), pause],
-            "900 -> 850": [at(lab, 900), pause, falls(lab, "ps/1"), at(lab, 850), pause],
+            "900 -> 850": [at(lab, 900), pause, falls(lab, "ps/1"), *[pause] * 6, at(lab, 850), pause],
             "400 -> 16": [saves(lab, 400), pause, falls(lab), saves(lab, 16), pause],
             # a program that counts anew with each epoch, an evaluator beside it, a chief that goes on where it was
             "": [at(lab, 900), pause, at(lab, 3), pause, at(lab, 2, "eval/events.out.tfevents.1"), pause],

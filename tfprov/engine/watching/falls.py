@@ -1,9 +1,13 @@
 """Steps that a training lost, for programs that say nothing of it themselves: from what its chief's files say. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from tfprov.engine.watching.progress import Reached
 from tfprov.model.state import Observed
+
+Fall = tuple[int, int]
+"""A step, and the lower one that came next."""
 
 WHILE = 600.0
 """Seconds in which a session recovers: restarts are seconds apart, and TensorFlow looks for its peers every 30 seconds."""
@@ -27,19 +31,27 @@ class Falls:
     """
 
     highest: dict[str, int] = field(default_factory=dict)
+    written: dict[str, float] = field(default_factory=dict)
     lives: Lives | None = None
     begun: float | None = None
 
-    def update(self, source: str, step: int, now: Lives, at: float) -> str:
-        """Return what there is to tell of `step`, which `source`, such as a directory of event files, says at time `at`."""
+    def update(self, reached: Reached, now: Lives, at: float, fall: Callable[[float], Fall | None]) -> str:
+        """Return what there is to tell of what was `reached` at time `at`.
+
+        `fall` returns the last fall in the same file that was written after a time of the host's clock.
+        """
         if self.lives is not None and now != self.lives:
             self.begun = at
-        self.lives = now
-        before = self.highest.get(source, step)
-        if step >= before:
-            self.highest[source] = step
+        self.lives, source = now, reached.source
+        before = self.highest.get(source, reached.step)
+        armed = self.begun is not None and at - self.begun <= WHILE
+        fell = (before, reached.step) if reached.step < before else None
+        if armed and fell is None and source in self.written:
+            fell = fall(self.written[source])
+        if not armed or fell is None:
+            self.highest[source] = max(before, reached.step)
+            if not armed and reached.progress is not None:
+                self.written[source] = reached.progress.wall_time
             return ""
-        if self.begun is None or at - self.begun > WHILE:
-            return ""
-        self.highest, self.begun = {source: step}, None
-        return f"the training went back {before} -> {step}"
+        self.highest, self.begun = {source: reached.step}, None
+        return f"the training went back {fell[0]} -> {fell[1]}"

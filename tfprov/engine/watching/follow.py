@@ -8,7 +8,7 @@ from tfprov.engine.watching.ending import Standstill, see_out
 from tfprov.engine.watching.falls import Falls, lives
 from tfprov.engine.watching.logs import logs
 from tfprov.engine.watching.lookout import Lookout
-from tfprov.engine.watching.progress import Reached, read_reached, train_steps
+from tfprov.engine.watching.progress import Reached, read_fall, read_reached, train_steps
 from tfprov.engine.watching.waiting import ended, failure
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import TaskFailed, TfprovError
@@ -142,7 +142,7 @@ class _Training:
     def tell_fall(self, reached: Reached, now: float) -> None:
         """Say so when the training went back, and its program does not say it itself."""
         living = lives(self.seen.containers(), self.context.cluster.chief.name)
-        if fell := self.falls.update(reached.source, reached.step, living, now):
+        if fell := self.falls.update(reached, living, now, lambda at: read_fall(self.context, self.seen, reached, at)):
             self.context.report.note(fell)
 
     def others_done(self, chief: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 from tfprov.checkpoint import checkpoints
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
-from tfprov.events import Progress, progress
+from tfprov.events import Progress, last_fall, progress
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation
 
@@ -27,12 +27,25 @@ _SLACK = 1024 * 1024
 class Reached:
     """How far the chief has got by its files: `source` is the directory of its event file, or what else says it.
 
-    `progress` is what the event file says; None where there are checkpoints only.
+    `progress` is what the event file says, `file` its name and `size` its bytes; None where there are checkpoints only.
     """
 
     step: int
     source: str
     progress: Progress | None = None
+    file: str = ""
+    size: int = 0
+
+
+def read_fall(context: Context, seen: Observation, reached: Reached, since: float) -> tuple[int, int] | None:
+    """Return the last fall of steps in the chief's event file that was written after `since`, by its host's clock."""
+    found = context.chief(seen)
+    if found is None or not reached.file:
+        return None
+    try:
+        return last_fall(tail_of(context.runtimes[found.host], found.task, reached.file, reached.size), since)
+    except HostError:
+        return None
 
 
 def read_progress(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> Progress | None:
@@ -52,7 +65,7 @@ def read_reached(context: Context, seen: Observation, files: Mapping[str, File] 
         events = [(file.modified, name, file.size) for name, file in listed.items() if ".tfevents." in name]
         for _, name, size in sorted(events, reverse=True):
             if (read := progress(tail_of(runtime, found.task, name, size), _MOST)) is not None:
-                return Reached(read.step, name.rpartition("/")[0], read)
+                return Reached(read.step, name.rpartition("/")[0], read, name, size)
     except HostError:  # a file that is removed between the listing and the reading
         return None
     whole = [one for one in checkpoints(listed) if one.whole and one.step >= 0]

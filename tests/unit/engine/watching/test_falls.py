@@ -14,13 +14,14 @@ from tfprov.engine.steps import tell_lost
 from tfprov.records import write_record
 
 
-def at(lab: MemoryLab, step: int, file: str = "events.out.tfevents.1", time: float = 1.0) -> Callable[[], None]:
-    """The chief writes an event of `step`; each file is newer than those before."""
+def at(lab: MemoryLab, *steps: int, file: str = "events.out.tfevents.1", time: float = 1.0) -> Callable[[], None]:
+    """The chief's event file has events of `steps`, a second apart; each file is newer than those before."""
 
     def writes() -> None:
         content = io.BytesIO()
         write_record(content, event(0.5, 0))
-        write_record(content, event(time, step, {"loss": 0.5}))
+        for number, step in enumerate(steps):
+            write_record(content, event(time + number, step, {"loss": 0.5}))
         lab.hosts["h2"].now += 1
         lab.hosts["h2"].saves("worker/0", file, content.getvalue())
 
@@ -53,12 +54,30 @@ def test_a_training_that_falls_back_is_told_once_and_only_after_a_task_fell() ->
     def trained(lab: MemoryLab) -> dict[str, list[Callable[[], None]]]:
         newer = "events.out.tfevents.2"
         return {
-            "825 -> 8": [at(lab, 825), pause, falls(lab), at(lab, 8, newer), pause, at(lab, 20, newer), pause],
+            "825 -> 8": [
+                at(lab, 825),
+                pause,
+                falls(lab),
+                at(lab, 8, file=newer),
+                pause,
+                at(lab, 20, file=newer),
+                pause,
+            ],
             "900 -> 850": [at(lab, 900), pause, falls(lab, "ps/1"), *[pause] * 6, at(lab, 850), pause],
+            # written in blocks: the fall is in the middle of what comes next
+            "380 -> 10": [
+                at(lab, 375),
+                pause,
+                falls(lab, "ps/1"),
+                *[pause] * 4,
+                at(lab, 375, 380, 10, 563),
+                *[pause] * 6,
+            ],
             "400 -> 16": [saves(lab, 400), pause, falls(lab), saves(lab, 16), pause],
             # a program that counts anew with each epoch, an evaluator beside it, a chief that goes on where it was
-            "": [at(lab, 900), pause, at(lab, 3), pause, at(lab, 2, "eval/events.out.tfevents.1"), pause],
-            " ": [at(lab, 900), pause, falls(lab), at(lab, 901, newer), pause],
+            "": [at(lab, 900), pause, at(lab, 3), pause, at(lab, 2, file="eval/events.out.tfevents.1"), pause],
+            "  ": [at(lab, 375, 2, 375), pause, falls(lab), at(lab, 375, 2, 375, 400), pause, pause],
+            " ": [at(lab, 900), pause, falls(lab), at(lab, 901, file=newer), pause],
         }
 
     wrong = {}

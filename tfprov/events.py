@@ -6,6 +6,7 @@ its tail. Needs nothing but the standard library, because it also runs inside th
 """
 
 import io
+import itertools
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -92,6 +93,23 @@ def progress(stream: BinaryIO, most: int = _TAILS[-1]) -> Progress | None:
         if start == 0 or (found and (_complete(found) or len(records) == _RECENT or tail == _TAILS[-2])):
             break
     return found
+
+
+def last_fall(stream: BinaryIO, since: float, most: int = _TAILS[0]) -> tuple[int, int] | None:
+    """Return the last step that came before a lower one, and that one, where it was written later than `since`; else None.
+
+    `since` is in seconds since 1970, and `stream` as for `progress`. TensorFlow writes its events in blocks: who only looks
+    at the last one misses a fall that has been made good meanwhile.
+    """
+    size = stream.seek(0, io.SEEK_END)
+    start = max(0, size - most)
+    stream.seek(start)
+    data = stream.read(size - start)
+    records = last_records(data, most, aligned=start == 0)
+    steps = [one for body in records if (one := _readable_event(data[body])) is not None and one.values]
+    pairs = itertools.pairwise(steps)
+    found = [(one.step, other.step) for one, other in pairs if other.step < one.step and other.wall_time > since]
+    return found[-1] if found else None
 
 
 def _complete(found: Progress) -> bool:

@@ -22,6 +22,9 @@ class ManualClock(Clock):
     def now(self) -> float:
         return self.time
 
+    def wall(self) -> float:
+        return self.time
+
     def sleep(self, seconds: float) -> None:
         self.time += seconds
         assert self.time < 100_000, "this would wait for ever"

@@ -26,7 +26,7 @@ from tfprov.engine.locking.lock import Lock
 from tfprov.engine.observe import locate, missing, observe, plan
 from tfprov.engine.playbook import Options, play
 from tfprov.engine.programs import refuse_start
-from tfprov.engine.steps import clean, tell, tell_brought
+from tfprov.engine.steps import clean, tell, tell_brought, tell_lost
 from tfprov.errors import Usage, together
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation
@@ -104,6 +104,8 @@ def gather_command(path: str | None, **options: Any) -> None:
             seen = observe(context, tolerant=True)
             gathered = gather(context, context.verify, seen)
             tell(context, gathered)
+            if (chief := context.chief(seen)) is not None:
+                tell_lost(context, chief, seen)
             if gathered.newest is None:
                 printer.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
                 if (nothing := nothing_saved(context, seen)) is not None and nothing.elsewhere:

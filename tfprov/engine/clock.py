@@ -12,6 +12,10 @@ class Clock:
         """Return the seconds since some moment; they only ever grow."""
         return time.monotonic()
 
+    def wall(self) -> float:
+        """Return the seconds since 1970, to compare with what hosts and files say."""
+        return time.time()
+
     def sleep(self, seconds: float) -> None:
         """Let `seconds` pass."""
         time.sleep(seconds)

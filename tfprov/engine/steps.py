@@ -8,12 +8,14 @@ from tfprov.engine.checkpoints.bring import Brought
 from tfprov.engine.checkpoints.gather import Gathered, gather
 from tfprov.engine.checkpoints.holders import Place, holders, savers, unsaved_among
 from tfprov.engine.checkpoints.nothing_saved import NothingSaved, nothing_saved
+from tfprov.engine.checkpoints.unsaved import gathered_of
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
 from tfprov.engine.observe import observe, plan
 from tfprov.engine.programs import refuse_start
 from tfprov.engine.watching.follow import follow
 from tfprov.engine.watching.kept_logs import KeptLogs
+from tfprov.engine.watching.progress import read_progress
 from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import GatherError, HostError, TfprovError, together
 from tfprov.model.plan import Plan
@@ -23,6 +25,9 @@ from tfprov.planning.reconcile import teardown
 from tfprov.planning.text import counted, lines, readable
 
 _KINDS = {"build": ("build",), "deliver": ("deliver", "fetch"), "start": ("stop", "remove", "start")}
+
+_BY_STEP = "model.ckpt-"
+"""Begins the names of TensorFlow 1's checkpoints; TensorFlow 2 counts how often it saved, as in `ckpt-3`."""
 
 
 def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
@@ -116,6 +121,7 @@ def _gather(context: Context, _arguments: Any, discard: bool) -> None:
     sources = [holder for holder in holders(context, seen) if context.allows(holder.host)]
     for source in sources:
         tell(context, gather(context, context.verify, source=source))
+        tell_lost(context, source, seen)
     chief = context.cluster.chief
     if not sources:
         lost = chief.host in seen.unreachable
@@ -135,6 +141,24 @@ def tell(context: Context, gathered: Gathered) -> None:
         context.report.note(f"gathered into {gathered.directory}: {what}")
     elif gathered.newest:
         context.report.note(f"nothing new to gather: {gathered.directory} has {gathered.newest.prefix}")
+
+
+def tell_lost(context: Context, source: Observed, seen: Observation) -> None:
+    """Say how many steps of a chief are in none of its checkpoints, where their numbers are steps: `model.ckpt-16`."""
+    kept = gathered_of(context, source.run)
+    newest = kept.newest if kept is not None else None
+    if newest is None or not newest.prefix.rpartition("/")[2].startswith(_BY_STEP) or source != context.chief(seen):
+        return
+    reached = read_progress(context, seen)
+    lost = reached.step - newest.step if reached is not None else 0
+    if reached is None or lost <= 0:
+        return
+    if source.state is State.RUNNING:
+        context.report.note(f"{source.task} is at step {reached.step:,} and has saved nothing since {newest.prefix}")
+        return
+    did = "did not save when it was stopped" if source.stopped else "did not save at its end"
+    what = f"{source.task} was at step {reached.step:,} and {did}"
+    context.report.note(f"{what}: {counted(lost, 'step')} since {newest.prefix} are lost")
 
 
 def tell_brought(context: Context, brought: Brought) -> None:

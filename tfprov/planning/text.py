@@ -62,6 +62,14 @@ def readable(size: float) -> str:
     return f"{size:.1f} TB"
 
 
+def rough(seconds: float) -> str:
+    """Return a time that need not be exact: `40 s`, `14 min`, `3 h`, `2 d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def listed(names: Sequence[str], most: int) -> str:
     """Return at most so many names, and how many there are besides: `ps/0, worker/0 and 3 more`."""
     left = len(names) - most

@@ -13,6 +13,7 @@ from tfprov.errors import GatherError
 from tfprov.hosts.base import File
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation, Observed, State
+from tfprov.planning.text import rough
 
 
 def forecast(context: Context, plan: Plan, seen: Observation) -> str | None:
@@ -65,6 +66,8 @@ def _of_chief(context: Context, plan: Plan, seen: Observation, chief: Observed) 
     return f"the training starts anew: {chief.task} has no checkpoint{was}{hint}" if was or hint else None
 
 
+_OLD = 120.0
+"""Seconds behind which a step that an event file says is no figure of now: TensorFlow writes one every two minutes."""
 _KEEPING = ("between_graph", "in_graph")
 """Strategies in which a chief that comes back goes on with the model that its ps kept."""
 
@@ -101,8 +104,13 @@ def _newest(context: Context) -> Resume | None:
 
 
 def _was(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> str:
-    progress = read_progress(context, seen, files)
-    return f" (it is at {progress.step})" if progress else ""
+    progress, chief = read_progress(context, seen, files), context.chief(seen)
+    if progress is None or chief is None:
+        return ""
+    age = context.clock.wall() - progress.wall_time
+    if chief.state is State.RUNNING and age > _OLD:
+        return f" (it was at {progress.step} {rough(age)} ago, and has written no event since)"
+    return f" (it is at {progress.step})"
 
 
 def _hint(step: int) -> str:

@@ -69,9 +69,11 @@ def _tell(context: Context, workers: Sequence[Container], seen: Observation) -> 
         pace = read_pace(context.runtimes[observed.host], observed) if observed else None
         names.append(f"{name} (at step {pace.step:,})" if pace else name)
     longest = max(container.end_wait for container in workers)
-    fix = f"for longer than `end: {{wait: {longest}}}` allows" if longest else "`end: {wait: 60}` would wait for that"
-    verb = "still trains" if len(names) == 1 else "still train"
-    context.report.note(f"{context.cluster.chief.name} is done, and {listed(names, _NAMED)} {verb}; {fix}")
+    fix = (
+        f", for longer than `end: {{wait: {longest}}}` allows" if longest else "; `end: {wait: 60}` would wait for that"
+    )
+    verb = "still runs" if len(names) == 1 else "still run"
+    context.report.note(f"{context.cluster.chief.name} is done, and {listed(names, _NAMED)} {verb}{fix}")
 
 
 def _unevaluated(context: Context, seen: Observation) -> str:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from tfprov.engine.context import Context
 from tfprov.engine.watching.ending import Standstill, see_out
 from tfprov.engine.watching.failures import failure, fallen, idle_end
+from tfprov.engine.watching.falls import Falls, lives
 from tfprov.engine.watching.logs import logs
 from tfprov.engine.watching.lookout import Lookout
-from tfprov.engine.watching.progress import read_progress, steps_of
+from tfprov.engine.watching.progress import Reached, read_fall, read_reached, steps_of
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import TaskFailed, TfprovError
 from tfprov.model.state import Observation, Observed
@@ -77,6 +78,7 @@ class _Training:
     seen: Observation = field(default_factory=lambda: Observation({}))
     next_progress: float = 0.0
     standstill: Standstill = field(default_factory=Standstill)
+    falls: Falls = field(default_factory=Falls)
 
     def look(self) -> bool:
         """Look once; return whether the training is done."""
@@ -135,14 +137,23 @@ class _Training:
 
     def tell_progress(self) -> None:
         """Say how far the chief has got."""
-        progress, name = read_progress(self.context, self.seen), self.context.cluster.chief.name
+        name, reached = self.context.cluster.chief.name, read_reached(self.context, self.seen)
+        progress = reached.progress if reached is not None else None
         steps = steps_of(self.context)
         if progress is not None:
             self.context.report.awaiting("")
             self.context.report.progress(progress, steps)
         now = self.context.clock.now()
+        if reached is not None and not self.lookout.reads(name):
+            self.tell_fall(reached, now)
         if said := self.standstill.update(progress, steps, others_done=self.others_done(name), now=now):
             self.context.report.note(f"{name} {said}")
+
+    def tell_fall(self, reached: Reached, now: float) -> None:
+        """Say so when the training went back, and its program does not say it itself."""
+        living = lives(self.seen.containers(), self.context.cluster.chief.name)
+        if fell := self.falls.update(reached, living, now, lambda at: read_fall(self.context, self.seen, reached, at)):
+            self.context.report.note(fell)
 
     def others_done(self, chief: str) -> bool:
         """Return whether there are workers besides the chief, and all of them are done."""

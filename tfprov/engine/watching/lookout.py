@@ -32,18 +32,24 @@ class Lookout:
         self._asked: dict[str, Future[Pace | None]] = {}
         self._next = 0.0
         self._back: tuple[int | None, int | None] = None, None
+        self._spoken: set[str] = set()
 
     def look(self, seen: Observation) -> None:
         """Take what has been read, tell what there is to tell, and read again when it is time. Never waits."""
         now = self._context.clock.now()
         running = {one.task: one for one in observed_running(seen.containers()) if one.task in self._wanted}
         paces = {task: pace for task, pace in self._answers().items() if task in running}
+        self._spoken.update(paces)
         self._tell_step_back(paces)
         for straggler in self._judge.update(paces, now):
             self._pool.submit(self._take_stacks, straggler, running[straggler.task])
         if now >= self._next:
             self._next = now + self._every
             self._ask(running.values())
+
+    def reads(self, task: str) -> bool:
+        """Whether `task` says itself how far it is, and what it lost."""
+        return task in self._spoken
 
     def _ask(self, running: Iterable[Observed]) -> None:
         for observed in running:

@@ -3,37 +3,74 @@
 import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO, cast
 
+from tfprov.checkpoint import checkpoints
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
-from tfprov.events import Progress, progress
+from tfprov.events import Progress, last_fall, progress
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation
 
 _MOST = 2 * 1024 * 1024
 """Bytes looked at: this is asked all the time, perhaps over a slow line; 64 KiB do for most files."""
 _STEPS = re.compile(r"--?(?:train_steps|training_steps|max_steps|num_steps)=(\d{1,18})")
+_CHECKPOINTS = "checkpoints"
+"""What says how far the chief is where it writes no event file."""
 _SLACK = 1024 * 1024
 """Bytes that a file may grow by, between its listing and its reading."""
 
 
+@dataclass(frozen=True)
+class Reached:
+    """How far the chief has got by its files: `source` is the directory of its event file, or what else says it.
+
+    `progress` is what the event file says, `file` its name and `size` its bytes; None where there are checkpoints only.
+    """
+
+    step: int
+    source: str
+    progress: Progress | None = None
+    file: str = ""
+    size: int = 0
+
+
+def read_fall(context: Context, seen: Observation, reached: Reached, since: float) -> tuple[int, int] | None:
+    """Return the last fall of steps in the chief's event file that was written after `since`, by its host's clock."""
+    found = context.chief(seen)
+    if found is None or not reached.file:
+        return None
+    try:
+        return last_fall(tail_of(context.runtimes[found.host], found.task, reached.file, reached.size), since)
+    except HostError:
+        return None
+
+
 def read_progress(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> Progress | None:
     """Return the chief's progress, or None while it has written none; `files` are in its directory, if that is known."""
+    found = read_reached(context, seen, files)
+    return found.progress if found is not None else None
+
+
+def read_reached(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> Reached | None:
+    """Return how far the chief has got: by its event file, else by the checkpoint that it wrote last; None for nothing."""
     found = context.chief(seen)
     if found is None:
         return None
     runtime = context.runtimes[found.host]
     try:
-        listed = (runtime.files(found.task) if files is None else files).items()
-        events = [(file.modified, name, file.size) for name, file in listed if ".tfevents." in name]
+        listed = runtime.files(found.task) if files is None else files
+        events = [(file.modified, name, file.size) for name, file in listed.items() if ".tfevents." in name]
         for _, name, size in sorted(events, reverse=True):
             if (read := progress(tail_of(runtime, found.task, name, size), _MOST)) is not None:
-                return read
+                return Reached(read.step, name.rpartition("/")[0], read, name, size)
     except HostError:  # a file that is removed between the listing and the reading
         return None
-    return None
+    whole = [one for one in checkpoints(listed) if one.whole and one.step >= 0]
+    last = max(whole, key=lambda one: (listed[f"{one.prefix}.index"].modified, one.step), default=None)
+    return Reached(last.step, _CHECKPOINTS) if last is not None else None
 
 
 def steps_of(context: Context) -> int | None:

@@ -33,14 +33,14 @@ class Case:
 
 
 WAIT = "`end: {wait: 60}` would wait for that"
-TRAINS = "worker/0 is done, and worker/2 (at step 1,816) still trains; "
+TRAINS = "worker/0 is done, and worker/2 (at step 1,816) still runs"
 BEHIND = f"worker/0 is done, and evaluator/0 has not evaluated model.ckpt-200: it is at step 100; {WAIT}"
 SILENT = "worker/0 is done, and evaluator/0 has written no event file that says it evaluated model.ckpt-200; "
 CASES = {
     "all end a moment later": Case(("worker/1", "worker/2", "evaluator/0"), 1, []),
-    "one goes on": Case(("worker/1", "evaluator/0"), 1, [TRAINS + WAIT]),
+    "one goes on": Case(("worker/1", "evaluator/0"), 1, [f"{TRAINS}; {WAIT}"]),
     "one goes on for longer than allowed": Case(
-        ("worker/1", "evaluator/0"), 20, [f"{TRAINS}for longer than `end: {{wait: 20}}` allows"], "end: {wait: 20}"
+        ("worker/1", "evaluator/0"), 20, [f"{TRAINS}, for longer than `end: {{wait: 20}}` allows"], "end: {wait: 20}"
     ),
     "workers only serve": Case((), 0, [], "strategy: in_graph"),
     "an evaluator is behind": Case(("worker/1", "worker/2"), 1, [BEHIND]),

@@ -44,7 +44,7 @@ def test_tasks_that_are_started_again_at_the_same_time_end_nothing() -> None:
     assert sorted(memory_lab.report.notes) == [
         "ps/0 ended with exit code 1 and was started again (1 of 2)",
         "worker/0 ended with exit code 137 and was started again (1 of 2)",
-        "worker/0 is done, and worker/1, worker/2, worker/3 still train; `end: {wait: 60}` would wait for that",
+        "worker/0 is done, and worker/1, worker/2, worker/3 still run; `end: {wait: 60}` would wait for that",
         "worker/2 ended with exit code 1 and was started again (1 of 2)",
     ]
 

@@ -316,7 +316,7 @@ def test_following_goes_on_while_a_host_is_lost_and_ends_with_the_chief() -> Non
     follow(memory_lab.context, 60, with_logs=False)
     note, end = memory_lab.report.notes
     assert re.fullmatch(r"h3 cannot be reached since \d\d:\d\d:\d\d: no answer", note)
-    assert end == "worker/0 is done, and worker/1 still trains; `end: {wait: 60}` would wait for that"
+    assert end == "worker/0 is done, and worker/1 still runs; `end: {wait: 60}` would wait for that"
 
 
 def test_the_first_step_is_waited_for_until_the_chief_has_done_one() -> None:

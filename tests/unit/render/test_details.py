@@ -306,6 +306,9 @@ ALIKE = "say the same for both; programs find who they are in TFPROV_TASK"
          "say where the data is, with `data: {path: …}`")),
         ("kubernetes", FETCHED, ("claim=c",),
          f"2:91: error: `data.fetch` is for hosts of tfprov: kubernetes fetches nothing; {FROM_CLAIM}"),
+        ("swarm", inventory("checkpoints: {link: logdir}"), (),
+         ("2:98: error: `checkpoints.link` is for hosts of tfprov: swarm makes no links; "
+         "remove it, and have the program save to `{{ checkpoint_dir }}`")),
         ("swarm", inventory("code: ./a"), (),
          ("2:84: error: swarm does not bring `code` to its tasks; put it into the image, at /code, "
          "and say `--set code=image`")),

@@ -32,6 +32,7 @@ class Falls:
 
     highest: dict[str, int] = field(default_factory=dict)
     written: dict[str, float] = field(default_factory=dict)
+    saved: float = 0.0
     lives: Lives | None = None
     begun: float | None = None
 
@@ -46,12 +47,18 @@ class Falls:
         before = self.highest.get(source, reached.step)
         armed = self.begun is not None and at - self.begun <= WHILE
         fell = (before, reached.step) if reached.step < before else None
+        if armed and fell is None and reached.saved is not None and reached.saved[1] > self.saved:
+            # A session that is made anew saves at once, and may write no event until it is where it was.
+            fell = (before, reached.saved[0]) if reached.saved[0] < before else None
         if armed and fell is None and source in self.written:
             fell = fall(self.written[source])
         if not armed or fell is None:
             self.highest[source] = max(before, reached.step)
             if not armed and reached.progress is not None:
                 self.written[source] = reached.progress.wall_time
+            if not armed and reached.saved is not None:
+                self.saved = reached.saved[1]
             return ""
         self.highest, self.begun = {source: reached.step}, None
+        self.saved = reached.saved[1] if reached.saved is not None else self.saved
         return f"the training went back {fell[0]} -> {fell[1]}"

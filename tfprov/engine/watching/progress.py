@@ -27,6 +27,7 @@ _SLACK = 1024 * 1024
 class Reached:
     """How far the chief has got by its files: `source` is the directory of its event file, or what else says it.
 
+    `saved` is the step of the checkpoint that was written last, and when, by the host's clock.
     `progress` is what the event file says, `file` its name and `size` its bytes; None where there are checkpoints only.
     """
 
@@ -35,6 +36,7 @@ class Reached:
     progress: Progress | None = None
     file: str = ""
     size: int = 0
+    saved: tuple[int, float] | None = None
 
 
 def read_fall(context: Context, seen: Observation, reached: Reached, since: float) -> tuple[int, int] | None:
@@ -62,15 +64,20 @@ def read_reached(context: Context, seen: Observation, files: Mapping[str, File] 
     runtime = context.runtimes[found.host]
     try:
         listed = runtime.files(found.task) if files is None else files
+        saved = _last_saved(listed)
         events = [(file.modified, name, file.size) for name, file in listed.items() if ".tfevents." in name]
         for _, name, size in sorted(events, reverse=True):
             if (read := progress(tail_of(runtime, found.task, name, size), _MOST)) is not None:
-                return Reached(read.step, name.rpartition("/")[0], read, name, size)
+                return Reached(read.step, name.rpartition("/")[0], read, name, size, saved)
     except HostError:  # a file that is removed between the listing and the reading
         return None
-    whole = [one for one in checkpoints(listed) if one.whole and one.step >= 0]
-    last = max(whole, key=lambda one: (listed[f"{one.prefix}.index"].modified, one.step), default=None)
-    return Reached(last.step, _CHECKPOINTS) if last is not None else None
+    return Reached(saved[0], _CHECKPOINTS, saved=saved) if saved is not None else None
+
+
+def _last_saved(files: Mapping[str, File]) -> tuple[int, float] | None:
+    whole = [one for one in checkpoints(files) if one.whole and one.step >= 0]
+    written = [(files[f"{one.prefix}.index"].modified, one.step) for one in whole]
+    return max(written)[::-1] if written else None
 
 
 def steps_of(context: Context) -> int | None:

@@ -73,6 +73,16 @@ def test_a_training_that_falls_back_is_told_once_and_only_after_a_task_fell() ->
                 at(lab, 375, 380, 10, 563),
                 *[pause] * 6,
             ],
+            # events are left out until the step is where it was, but the new session saves at once
+            "281 -> 0": [
+                saves(lab, 0),
+                at(lab, 281),
+                pause,
+                falls(lab, "ps/0"),
+                *[pause] * 4,
+                saves(lab, 0),
+                *[pause] * 4,
+            ],
             "400 -> 16": [saves(lab, 400), pause, falls(lab), saves(lab, 16), pause],
             # a program that counts anew with each epoch, an evaluator beside it, a chief that goes on where it was
             "": [at(lab, 900), pause, at(lab, 3), pause, at(lab, 2, file="eval/events.out.tfevents.1"), pause],

@@ -226,7 +226,7 @@ def tail(engine: Engine, facts: Mapping[str, Any], path: str, size: int) -> byte
         code, said, _ = _asked(engine.api, facts["Id"], ["sh", "-c", _TAIL, "sh", path, str(size)])
         if code == 0:
             return said
-    with read(engine, facts["Id"], path) as file:
+    with read(engine, facts, path) as file:
         return last(file, size)
 
 

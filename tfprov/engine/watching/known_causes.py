@@ -22,6 +22,10 @@ _READY = (
     "a program that serves on no port needs `ready: start`, and one that takes longer to serve a larger `start_timeout`"
 )
 _PORT = "another program has the port: end it, or choose another `port`"
+_LINK = (
+    "a relative directory is another one for each task: `checkpoints: {link: DIRECTORY}` leads it to the checkpoint "
+    "directory"
+)
 _ROOM = "make room on the disk of its host"
 
 _NAMES = r"(?:job_name|task_index|ps_hosts|worker_hosts)"
@@ -45,6 +49,7 @@ KNOWN_CAUSES: tuple[tuple[str, str], ...] = (
     (r"does not serve on ", _READY),
     (r"[Aa]ddress already in use", _PORT),
     (r"No space left on device", _ROOM),
+    (r"NotFoundError.*[ :](?!/)[\w.-]+/[^\s;]*model\.ckpt\S*; No such file or directory", _LINK),
 )
 """Regular expressions, and what to do where one matches the line that names a failure; the first that does counts."""
 

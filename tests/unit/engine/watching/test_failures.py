@@ -44,6 +44,7 @@ CAUSES = {
     "does not serve on 10.0.0.1:2222 after 120 s": "`ready: start`",
     "OSError: [Errno 98] Address already in use": "`port`",
     "OSError: [Errno 28] No space left on device": "disk",
+    "NotFoundError: logdir/model.ckpt-0_temp/part-00000-of-00001.index; No such file or directory": "`checkpoints: {link:",
 }
 
 
@@ -51,6 +52,7 @@ def test_known_causes_have_their_remedy_in_one_line() -> None:
     wrong = {line: remedy([line]) for line, part in CAUSES.items() if part not in remedy([line])}
     assert wrong == {}
     assert remedy(["ValueError: shapes (3,) and (4,) not aligned"]) == ""
+    assert remedy(["NotFoundError: /data/model.ckpt-0.index; No such file or directory"]) == ""
     used = {next((cause for cause in KNOWN_CAUSES if cause[1] == remedy([line])), None) for line in CAUSES}
     assert {cure for _, cure in KNOWN_CAUSES} == {cause[1] for cause in used if cause}
     assert all("\n" not in cure for _, cure in KNOWN_CAUSES)

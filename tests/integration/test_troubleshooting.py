@@ -62,7 +62,7 @@ MISTAKES = {
         f"{WAITS}import argparse\nparser = argparse.ArgumentParser()\nparser.parse_args()"
     ),
     "The program hangs before it serves": Mistake(
-        "import time\nprint('loading', flush=True)\ntime.sleep(600)", settings="start_timeout: 1"
+        "import time\nprint('loading', flush=True)\ntime.sleep(600)", settings="start_timeout: 8"
     ),
     "The program ends at once": Mistake(settings=ALONE),
     "The program saves elsewhere": Mistake("open('model.keras', 'wb').write(b'weights')", settings=ALONE),

@@ -19,10 +19,12 @@ from tests.support.budget import Budget  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure what the tests cost; and give Ctrl-C its meaning back, which a shell takes from what it starts behind it."""
+    """Measure what the tests cost; and give signals their meaning back: a shell takes it from Ctrl-C, nohup from SIGHUP."""
     config.pluginmanager.register(Budget(config), "budget")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     gc.disable()  # while thousands of tests are collected, of which none is garbage
 
 

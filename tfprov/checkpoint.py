@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+STATE = "checkpoint"
+"""TensorFlow's text file that names the newest checkpoint of a directory."""
 NO_STEP = -1
 """The step of a prefix that names none, such as Keras' `cp.ckpt`: it sorts before every prefix that does."""
 

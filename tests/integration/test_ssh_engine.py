@@ -353,7 +353,7 @@ def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, im
     task = Task("worker", 0, "worker", "h1", "127.0.0.1", 2222)
     asked = Container(task, {"command": ["sh"]}, ("sh",), {}, "/checkpoints", box=Box(image))
     names = ["sh", "python", "/bin/cat", "/bin/nothing", "./tmp", "./bin/sh", "/nowhere/x"]
-    labels = {"test": IMAGE}
+    labels = {"test": IMAGE, "look": IMAGE}
     looked = look(engine, asked, labels, names)
     assert [name for name, is_there in looked.there.items() if is_there] == ["sh", "/bin/cat", "./bin/sh"]
     assert looked.entrypoint == ()
@@ -363,7 +363,7 @@ def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, im
     assert "import" in found.trouble or "syntax" in found.trouble.lower(), found
     assert "has no program python" in failing(lambda: try_import(engine, asked, labels, "python"))
     with engine.errors():
-        assert engine.api.containers(all=True, filters={"label": f"test={IMAGE}"}) == []
+        assert engine.api.containers(all=True, filters={"label": f"look={IMAGE}"}) == []
 
 
 def test_an_engine_that_does_not_run(ssh: SSH, tmp_path: Path) -> None:

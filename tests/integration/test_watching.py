@@ -44,7 +44,7 @@ while not task.startswith("ps/") and not (here / "done").exists():
     stands_still()
     if (here / "fails").exists():
         print(*(f"reason {n}" for n in range(30)), sep="\\n", flush=True)
-        sys.exit(4)
+        sys.exit(5)
     steps += 1
     rate = steps / (time.time() - began)
     said = {"task": task, "step": 500 + steps, "steps": steps, "rate": rate, "examples_rate": 32 * rate}
@@ -206,7 +206,7 @@ def test_a_task_over_its_limit_is_shown_with_its_last_twenty_lines(local_cluster
     say(local_cluster, "worker/2", "fails")
     until(lambda: local_cluster.tasks()["worker/2"]["state"] == "failed", "it is at its limit")
     output = local_cluster("status")
-    assert re.search(r"^worker/2 +failed .* exited with code 4 after 1 restart$", output, re.MULTILINE), output
+    assert re.search(r"^worker/2 +failed .* exited with code 5 after 1 restart$", output, re.MULTILINE), output
     assert [line for line in output.splitlines() if "| reason" in line] == [
         f"  worker/2 | reason {n}" for n in range(10, 30)
     ]
@@ -214,9 +214,9 @@ def test_a_task_over_its_limit_is_shown_with_its_last_twenty_lines(local_cluster
     told = read_until(follower, "the training goes on without worker/2\n")
     say(local_cluster, "worker/0", "fails")
     told += rest_of(follower)
-    assert follower.returncode == 4, told
-    assert "worker/2: exited with code 4 after 1 restart\n  worker/2 | reason 10\n" in told
-    assert "error: worker/0: exited with code 4 after 1 restart\n  worker/0 | reason 10\n" in told
+    assert follower.returncode == 5, told
+    assert "worker/2: exited with code 5 after 1 restart\n  worker/2 | reason 10\n" in told
+    assert "error: worker/0: exited with code 5 after 1 restart\n  worker/0 | reason 10\n" in told
 
 
 # --- stragglers ------------------------------------------------------------------------------------------------------

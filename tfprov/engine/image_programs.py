@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from tfprov.engine.context import Context
 from tfprov.engine.programs import Fault, Programs, alternatives, fault_of_image, refuse, tasks_by_program
 from tfprov.errors import HostError
 from tfprov.hosts.docker_look import Looked, look
-from tfprov.hosts.listener import CHECK
+from tfprov.hosts.listener import CHECK, sweep_created
 from tfprov.hosts.machine import Machine
 from tfprov.model.state import Container
 
@@ -25,12 +26,16 @@ def refuse_images(context: Context, programs: Programs, containers: Iterable[Con
     ]
 
     def seen(container: Container) -> Fault | None:
-        try:
+        with suppress(HostError):
             return image_fault(context.machines[container.task.host], programs, container, context.cluster.name)
-        except HostError:
-            return None
+        return None
+
+    def sweep(host: str) -> None:
+        with suppress(HostError):
+            sweep_created(context.machines[host].engine, context.cluster.name)
 
     with ThreadPoolExecutor(max_workers=context.forks) as pool:
+        list(pool.map(sweep, {container.task.host for container, _ in groups}))
         found = list(pool.map(seen, [container for container, _ in groups]))
     for (_, tasks), fault in zip(groups, found, strict=True):
         faults |= dict.fromkeys(tasks, fault)

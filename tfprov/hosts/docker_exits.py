@@ -45,8 +45,12 @@ class Exits:
 
     def _words(self, facts: Mapping[str, Any]) -> str:
         """Return the words with which the run before the present one ended; what that one has printed is left out."""
-        begun = seconds(facts["State"]["StartedAt"]) if facts["State"]["Status"] == "running" else None
-        until: dict[str, Any] = {} if begun is None else {"until": begun}
+        until: dict[str, Any] = {}
+        ended, begun = seconds(facts["State"]["FinishedAt"]), seconds(facts["State"]["StartedAt"])
+        if facts["State"]["Status"] == "running" and ended is not None and begun is not None:
+            # An engine waits 0.1 s or more in between. It notes a line when it reads it, which may be after the end, and a
+            # start when the program already prints.
+            until = {"until": (ended + begun) / 2}
         try:
             with self._engine.errors():
                 # As a stream, which comes without the frames of the engine's protocol.

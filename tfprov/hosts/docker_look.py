@@ -1,7 +1,7 @@
 """What is in an image, asked of an engine that has it: programs and files, and whether TensorFlow can be imported.
 
 Files are looked up in a container that is created and never started, which needs neither a shell nor a Python in the
-image. Everything made here has `check`'s labels, so that what a killed controller leaves is swept by the next check.
+image. Everything made here has `check`'s labels, so that what a killed controller leaves is swept by the next look.
 """
 
 import base64

@@ -112,6 +112,13 @@ def sweep(engine: Engine, cluster: str, word: str = "") -> None:
             _remove(engine.api, found["Id"])
 
 
+def sweep_created(engine: Engine, cluster: str) -> None:
+    """Remove from a host what was made for `cluster` and never started: a controller was killed meanwhile."""
+    with engine.errors():
+        for found in engine.api.containers(all=True, filters={"label": f"{CHECK}={cluster}", "status": "created"}):
+            _remove(engine.api, found["Id"])
+
+
 def _remove(api: docker.APIClient, container: str) -> None:
     try:
         api.remove_container(container, force=True, v=True)

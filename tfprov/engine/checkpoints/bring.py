@@ -8,9 +8,9 @@ from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
 
-from tfprov.checkpoint import relative
+from tfprov.checkpoint import STATE, relative
 from tfprov.engine.checkpoints import manifest as manifests
-from tfprov.engine.checkpoints.gather import STATE, check_target, set_aside
+from tfprov.engine.checkpoints.gather import check_target, set_aside
 from tfprov.engine.checkpoints.manifest import Manifest
 from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.context import Context

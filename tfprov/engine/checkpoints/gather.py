@@ -13,7 +13,7 @@ from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
 
-from tfprov.checkpoint import checkpoint_state, checkpoints, parse_state, relative
+from tfprov.checkpoint import STATE, checkpoint_state, checkpoints, parse_state, relative
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Manifest, Saved
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, Whole, survey, unmerged
@@ -30,8 +30,6 @@ from tfprov.model.state import Observation, Observed
 
 _TRIES = 3
 """Listings taken before giving up: the chief removes old checkpoints while they are copied."""
-STATE = "checkpoint"
-"""TensorFlow's file that names the newest checkpoint."""
 _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tfprov.checkpoint import checkpoints
+from tfprov.checkpoint import STATE, checkpoints
 from tfprov.engine.checkpoints.holders import Place
 from tfprov.engine.checkpoints.manifest import Manifest
 from tfprov.engine.checkpoints.unsaved import gathered_of
@@ -97,7 +97,8 @@ def nothing_saved(
     if kept is not None and _is_gathered(kept):
         return None
     listing = runtime.files(chief.task)  # of a stopped container it takes as long as to read all of it
-    if any(checkpoints(_names(listing))):
+    names = _names(listing)
+    if STATE in names or any(checkpoints(names)):
         return None
     here = [name for name in model_files(listing) if kept is None or kept.has_changed(name, listing[name])]
     written = runtime.outside.models(chief.task)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfprov.checkpoint import NO_STEP, checkpoint_state, checkpoints, step_of
+from tfprov.checkpoint import NO_STEP, STATE, checkpoint_state, checkpoints, step_of
 from tfprov.engine.checkpoints.gather import check_target
 from tfprov.engine.checkpoints.manifest import Entry, Saved
 from tfprov.engine.checkpoints.shards import Survey, survey
@@ -21,7 +21,6 @@ from tfprov.hosts.base import NOTHING
 from tfprov.model.cluster import Task
 from tfprov.model.state import Observation, Observed, State
 
-_STATE = "checkpoint"
 _CHUNK = 1024 * 1024
 
 
@@ -43,7 +42,7 @@ class Resume:
 
     def of_chief(self, state: Path) -> dict[str, Path]:
         """Return what the chief must find: the checkpoint and, last, the `checkpoint` file at `state` that names it."""
-        return {**{name: self.directory / name for name in self.files}, _STATE: state}
+        return {**{name: self.directory / name for name in self.files}, STATE: state}
 
     def of_ps(self) -> dict[str, Path]:
         """Return what a ps must find: its TensorFlow reads the index and shards on its own disk."""
@@ -151,7 +150,7 @@ def restoring(context: Context, task: Task, run: str) -> Iterator[Mapping[str, P
         yield resume.of_ps()
     else:
         with tempfile.TemporaryDirectory() as folder:
-            state = Path(folder) / _STATE
+            state = Path(folder) / STATE
             state.write_text(checkpoint_state(resume.saved.prefix, [resume.saved.prefix]))
             yield resume.of_chief(state)
 

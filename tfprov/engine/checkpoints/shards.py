@@ -9,14 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfprov.checkpoint import NO_STEP, Checkpoint, checkpoints, parse_state, relative, step_of
+from tfprov.checkpoint import NO_STEP, STATE, Checkpoint, checkpoints, parse_state, relative, step_of
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed, State
 
 REMEDY = "save with tfprov.runtime, or with a Saver(sharded=False) on the chief"
-_STATE = "checkpoint"
 _STATE_LIMIT = 1024 * 1024
 """Bytes of a `checkpoint` file that are read: its names are short, and few."""
 _UNMERGED = re.compile(r"((?P<prefix>[^/]+)_temp(?:_[0-9a-f]+)?)/part-[0-9]{5}-of-[0-9]{5}\.(?:index|data-.+)")
@@ -174,7 +173,7 @@ def _out_of_reach(found: Survey) -> str | None:
 
 def _named(runtime: Runtime, chief: str) -> tuple[str, ...]:
     try:
-        with runtime.open(chief, _STATE) as file:
+        with runtime.open(chief, STATE) as file:
             text = file.read(_STATE_LIMIT).decode(errors="surrogateescape")
     except HostError:  # nothing was saved yet
         return ()

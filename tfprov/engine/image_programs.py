@@ -1,10 +1,10 @@
 """The programs of tasks in their images: looked up on hosts that have them."""
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from tfprov.engine.context import Context
+from tfprov.engine.pools import pool
 from tfprov.engine.programs import Fault, Programs, alternatives, fault_of_image, refuse, tasks_by_program
 from tfprov.errors import HostError
 from tfprov.hosts.docker_look import Looked, look
@@ -34,9 +34,9 @@ def refuse_images(context: Context, programs: Programs, containers: Iterable[Con
         with suppress(HostError):
             sweep_created(context.machines[host].engine, context.cluster.name)
 
-    with ThreadPoolExecutor(max_workers=context.forks) as pool:
-        list(pool.map(sweep, {container.task.host for container, _ in groups}))
-        found = list(pool.map(seen, [container for container, _ in groups]))
+    with pool(context.forks) as looks:
+        list(looks.map(sweep, {container.task.host for container, _ in groups}))
+        found = list(looks.map(seen, [container for container, _ in groups]))
     for (_, tasks), fault in zip(groups, found, strict=True):
         faults |= dict.fromkeys(tasks, fault)
     refuse(context, list(containers), lambda container: faults.get(container.task.name))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tfprov.delivery.inside import Inside, names_tensorflow
 from tfprov.engine.context import Context
 from tfprov.errors import InvalidInput, Problem, shown
+from tfprov.hosts.commands import USUAL
 from tfprov.hosts.order import PYTHON, environment
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container
@@ -22,9 +23,6 @@ from tfprov.planning.program import Program, files_of_module, program_of, starte
 
 if TYPE_CHECKING:
     from tfprov.hosts.docker_look import Looked
-
-_COMMON = ("python", "python3", "sh", "bash", "env", "tensorboard", "torchrun", "horovodrun")
-"""What a mistyped command is likely to mean."""
 
 Which = Callable[[Container, str], str | None]
 """Returns where the program of that name is, which a task would start; None when there is none."""
@@ -106,7 +104,7 @@ class Programs:
     def _here(self, container: Container, program: Program, inside: Inside | None) -> Fault | None:
         for name in _programs(program, inside):
             if not _is_slashed_relative(name) and self.which(container, name) is None:
-                return _no_program(name, inside, "this machine", dict.fromkeys(_COMMON, True), ())
+                return _no_program(name, inside, "this machine", dict.fromkeys(USUAL, True), ())
         script = program.script
         if script.startswith("/") and not _comes_later(container, script) and not Path(script).exists():
             return Fault(f"{script} is not on this machine", "correct the path")

@@ -5,12 +5,12 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-_USUAL = ("python", "python3", "bash", "sh", "tensorboard")
+USUAL = ("python", "python3", "bash", "sh", "env", "tensorboard", "torchrun", "horovodrun")
 """What commands begin with: of a container nobody knows which programs it has."""
 _ALIKE = 0.7
 
 
-def correction(name: str, programs: Iterable[str] = _USUAL) -> str:
+def correction(name: str, programs: Iterable[str] = USUAL) -> str:
     """Return how to mend a command that begins with `name`, which is none of the `programs`."""
     close = difflib.get_close_matches(Path(name).name, sorted(programs), n=1, cutoff=_ALIKE)
     return f"did you mean `{close[0]}`? correct `command:`" if close else "correct `command:`"

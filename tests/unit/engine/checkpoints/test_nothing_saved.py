@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.bench import ProcessBench, container
 from tests.support.clock import ManualClock
+from tests.support.split import Notes
 from tests.support.world import up, world
 from tfprov.config.playbooks import read_playbook
 from tfprov.engine.checkpoints.bring import bring, check_path
 from tfprov.engine.playbook import Options, play
-from tfprov.engine.report import Quiet
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.model_files import model_files, models
@@ -26,14 +26,6 @@ ps: {hosts: {h1: }}
 worker: {hosts: {h2: }}
 """
 CHIEF = "worker/0"
-
-
-class Notes(Quiet):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 class Lab:

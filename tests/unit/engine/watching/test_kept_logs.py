@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.clock import ManualClock
+from tests.support.split import Notes
 from tests.support.world import up, world
 from tfprov.config.playbooks import read_playbook
 from tfprov.engine.checkpoints import manifest
 from tfprov.engine.observe import observe
 from tfprov.engine.playbook import Options, play
-from tfprov.engine.report import Quiet
 from tfprov.engine.watching.kept_logs import KeptLogs, kept_logs, lines_of
 from tfprov.errors import HostError, TfprovError, hide
 from tfprov.hosts.memory import MemoryRuntime
@@ -27,14 +27,6 @@ ps: {hosts: {h1: }}
 worker: {hosts: {h2: }}
 """
 SECRET = "correct horse battery staple"
-
-
-class Notes(Quiet):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 class Lab:

@@ -128,6 +128,18 @@ def test_streamed_lines_have_the_users_paths_too() -> None:
     assert report.lines == [("worker/2", '  File "src/train.py", line 3, in <module>')]
 
 
+def test_what_is_lost_with_a_task_stands_before_the_remedy() -> None:
+    memory_lab = lab()
+    h1 = memory_lab.hosts["h1"]
+    h1.prints("ps/1", "OSError: [Errno 28] No space left on device")
+    with pytest.raises(TaskFailed) as caught:
+        followed(memory_lab.context, lambda: h1.exits("ps/1", 7))
+    words = (
+        "ps/1: exited with code 7: the training cannot go on without its variables; make room on the disk of its host"
+    )
+    assert str(caught.value).splitlines()[0] == words
+
+
 def test_a_ps_that_fell_first_is_named_before_the_chief_that_lost_it() -> None:
     memory_lab = lab()
     h1, h2 = memory_lab.hosts["h1"], memory_lab.hosts["h2"]

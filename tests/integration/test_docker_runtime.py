@@ -198,8 +198,8 @@ def test_a_restore_that_is_cut_off_leaves_no_name_for_what_is_half_there(bench: 
 
 
 ODD = "cd /checkpoints; mkdir sub; echo x >sub/file; echo x >'new\nline'; printf x >$(printf 'b\\377d'); mkfifo fifo; "
-ODD += "ln -s /etc/passwd link; ln -s /etc folder; ln -s nowhere dangling; touch $(printf '\\303\\244')"
-REGULAR = {"sub/file": 2, "new\nline": 2, "b\udcffd": 1, "ä": 0}
+ODD += "ln sub/file tied; ln -s /etc/passwd link; ln -s /etc folder; ln -s nowhere dangling; touch $(printf '\\303\\244')"
+REGULAR = {"sub/file": 2, "tied": 2, "new\nline": 2, "b\udcffd": 1, "ä": 0}
 
 
 def sizes(bench: DockerBench) -> dict[str, int]:
@@ -223,6 +223,7 @@ def test_only_regular_files_are_listed_whatever_their_names(
     bench.docker.stop("worker/0", 1)
     assert bench.docker.files("worker/0") == listed, "a stopped container says the same, to the second"
     assert bench.docker.open("worker/0", "new\nline").read() == b"x\n"
+    assert bench.docker.open("worker/0", "tied").read() == b"x\n", "a second name of a file is as good as its first"
     assert bench.docker.open("worker/0", "ä").read() == b""
     with pytest.raises(HostError, match="its name is not UTF-8"):
         bench.docker.open("worker/0", "b\udcffd")

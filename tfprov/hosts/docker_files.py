@@ -128,14 +128,18 @@ def _asked(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int 
 def _headers(engine: Engine, container: str, directory: str, limit: float = math.inf) -> Iterator[tuple[str, File]]:
     """List by reading the whole directory as an archive: for a container that does not run, or has no Python.
 
-    Raises Long where that has more than `limit` bytes.
+    An archive has the size and the content of a file with its first name alone: an evaluator's best checkpoint is a
+    second name of the chief's. Raises Long where the archive has more than `limit` bytes.
     """
     top = directory.rstrip("/").rpartition("/")[2]
     with Chunks(engine, sent_archive(engine, container, directory), limit) as chunks:
         with damage(engine.host, directory), tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
+            sizes: dict[str, int] = {}
             for member in archive:
-                if member.isreg():
-                    yield member.name.removeprefix(f"{top}/"), File(member.size, float(member.mtime))
+                size = member.size if member.isreg() else sizes.get(member.linkname) if member.islnk() else None
+                if size is not None:
+                    sizes[member.name] = size
+                    yield member.name.removeprefix(f"{top}/"), File(size, float(member.mtime))
         if not chunks.ended(archive.offset):  # what was not listed would be taken for what is not there
             raise HostError(engine.host, f"the listing of {directory} broke off", "run this again")
 

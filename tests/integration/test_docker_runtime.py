@@ -198,7 +198,9 @@ def test_a_restore_that_is_cut_off_leaves_no_name_for_what_is_half_there(bench: 
 
 
 ODD = "cd /checkpoints; mkdir sub; echo x >sub/file; echo x >'new\nline'; printf x >$(printf 'b\\377d'); mkfifo fifo; "
-ODD += "ln sub/file tied; ln -s /etc/passwd link; ln -s /etc folder; ln -s nowhere dangling; touch $(printf '\\303\\244')"
+ODD += (
+    "ln sub/file tied; ln -s /etc/passwd link; ln -s /etc folder; ln -s nowhere dangling; touch $(printf '\\303\\244')"
+)
 REGULAR = {"sub/file": 2, "tied": 2, "new\nline": 2, "b\udcffd": 1, "ä": 0}
 
 

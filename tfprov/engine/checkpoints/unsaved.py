@@ -24,12 +24,16 @@ class Unsaved:
 def unsaved(context: Context, found: Observed, seen: Observation | None = None) -> Unsaved | None:
     """Return the newest checkpoint that a container saved and that was not gathered yet, else None.
 
-    One that may be whole, and cannot be taken as it lies, counts as well: nobody removes it by mistake.
+    One that may be whole, and cannot be taken as it lies, counts as well, and so does one that the program calls its newest
+    and that lacks files: nobody removes it by mistake.
     """
     look = survey(context, found, lambda: seen or observe(context))
     kept = gathered_of(context, found.run)
     new = [one for one in look.whole if is_new(one, kept)]
-    doubtful = [prefix for prefix in look.doubtful if kept is None or step_of(prefix) > kept.step]
+    torn = [prefix for prefix in look.named[:1] if look.find(prefix) is None]
+    doubtful = [
+        prefix for prefix in dict.fromkeys([*look.doubtful, *torn]) if kept is None or step_of(prefix) > kept.step
+    ]
     prefixes = [*doubtful, *(one.checkpoint.prefix for one in new)]
     if not prefixes:
         return None
@@ -53,7 +57,7 @@ def gathered_of(context: Context, run: str) -> Manifest | None:
 
 
 def _holders(look: Survey, doubtful: list[str], new: list[Whole]) -> tuple[Observed, ...]:
-    of_ps = [ps for prefix in doubtful for ps in look.held_by[prefix]]
+    of_ps = [ps for prefix in doubtful for ps in look.held_by.get(prefix, ())]
     of_ps += [one.place.holder for one in new]
     found = {(holder.task, holder.host): holder for holder in (look.chief.holder, *of_ps)}
     return tuple(found.values())

@@ -13,6 +13,7 @@ import pytest
 
 from tfprov.checkpoint import parse_state
 from tfprov.engine.checkpoints.gather import gather
+from tfprov.engine.checkpoints.holders import unsaved_among
 from tfprov.engine.checkpoints.unsaved import unsaved
 from tfprov.engine.checkpoints.verify import Verdict
 from tfprov.engine.context import Context
@@ -109,6 +110,9 @@ def test_a_torn_checkpoint_is_told_and_the_whole_one_before_it_is_taken(chief: F
     assert chief.gather() == ["model.ckpt-100"]
     assert "lacks model.ckpt-200.data-00001-of-00002" in chief.report.notes[0]
     assert not any("200" in name for name in chief.names())
+    seen = observe(chief.context)
+    kept = unsaved_among(chief.context, seen, lambda _: True)
+    assert {name: prefix for (name, _), (_, prefix) in kept.items()} == {"worker/0": "model.ckpt-200"}, "not removed"
 
 
 def test_a_chief_that_holds_only_an_empty_shell_is_an_error_with_the_remedy(chief: Fixture) -> None:

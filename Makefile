@@ -33,7 +33,7 @@ lint: $(VENV)/ready-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/ready-dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/unit $(ARGS)
+	$(BIN)/python -m pytest -p tests.forks --forks 2 tests/unit $(ARGS)
 
 test: lint
 	sh .ci/engine.sh

@@ -6,7 +6,7 @@ through the SSH connection. Where that cannot be, the same layers go as an archi
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tfprov.delivery.handing import Handing
@@ -30,11 +30,15 @@ _LITTLE = 64 * 1024
 
 @dataclass(frozen=True)
 class Pushed:
-    """How an image came to a host: `sent` bytes, by which way, and why it was not the usual one."""
+    """How an image came to a host: `sent` bytes, by which way, and why it was not the usual one.
+
+    `image_id` is what the host's engine knows it by.
+    """
 
     sent: int
     way: Literal["there", "pull", "load"]
     reason: str = ""
+    image_id: str = field(default="", compare=False)
 
 
 def push(  # noqa: PLR0913, PLR0917  whom to tell what, beside what goes where
@@ -98,6 +102,7 @@ class _Delivery:
         self._progress = progress
         self._way: Literal["there", "pull", "load"] = "there"
         self._reason = ""
+        self._id = ""
         self._sent = self._total = 0
         self.begun = False
 
@@ -108,14 +113,15 @@ class _Delivery:
             if not self._named():
                 what = "its engine took the image and does not have it"
                 raise HostError(self._machine.host, what, "look at the engine's log there, and run this again")
-        return Pushed(self._sent, self._way, self._reason)
+        return Pushed(self._sent, self._way, self._reason, self._id)
 
     def _named(self) -> bool:
         """Give the image its name, and no other; False when the engine does not have it."""
         facts = held(self._engine, self._image)
         if facts is None:
             return False
-        tag(self._engine, facts["Id"], self._reference)
+        self._id = str(facts["Id"])
+        tag(self._engine, self._id, self._reference)
         tidy(self._engine, self._image)
         return True
 

@@ -16,6 +16,7 @@ from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
 from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.docker_bundles import bundles
 from tfprov.hosts.docker_exits import Exits
+from tfprov.hosts.docker_images import Deliveries, Unrecorded, is_delivered, other_image, sorted_out
 from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation, volume_name
 from tfprov.hosts.docker_outside import DockerOutside
 from tfprov.hosts.docker_state import observed
@@ -23,7 +24,7 @@ from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet
-from tfprov.model.state import Container, HostState, Observed, State
+from tfprov.model.state import Container, HostState, Observed, State, not_delivered
 
 if TYPE_CHECKING:
     from tfprov.hosts.docker_data import DataVolumes
@@ -38,6 +39,7 @@ Codes = Callable[[str], bytes]
 
 _NEVER: Any = {"Name": "no"}
 """A restart policy, without the number that only another one has."""
+_UNRECORDED = Unrecorded()
 DEFAULT_DIRECTORY = "/checkpoints"
 """Where a container's checkpoints are when no label says it."""
 
@@ -57,9 +59,10 @@ class DockerRuntime:
         codes: Codes | None = None,
         *,
         fetches: bool = True,
+        deliveries: Deliveries = _UNRECORDED,
     ) -> None:
         self.host, self.engine, self.cluster, self.fetches = engine.host, engine, cluster, fetches
-        self._serves, self._run, self._codes = serves, run, codes
+        self._serves, self._run, self._codes, self._deliveries = serves, run, codes, deliveries
         self._mute: set[str] = set()
         self._exits = Exits(engine)
         self.outside = DockerOutside(engine, self._find)
@@ -74,17 +77,17 @@ class DockerRuntime:
         containers = [self._observed(facts) for facts in self._inspected(f"{CLUSTER}={self.cluster}", TASK)]
         with self.engine.errors():
             images = self.engine.api.images(name=f"tfprov/{self.cluster}")
-        delivered = frozenset(name for image in images for name in image["RepoTags"] or ())
+        delivered, moved = sorted_out(self._deliveries, images)
         data = self._data().whole() if self.fetches else frozenset()
-        return HostState(self.host, tuple(containers), delivered | data)
+        return HostState(self.host, tuple(containers), delivered | data, moved)
 
     def _data(self) -> "DataVolumes":
         from tfprov.hosts.docker_data import DataVolumes  # noqa: PLC0415  most clusters fetch none
 
-        return DataVolumes(self.engine, self.cluster)
+        return DataVolumes(self.engine, self.cluster, self._deliveries)
 
     def _observed(self, facts: Mapping[str, Any]) -> Observed:
-        found = observed(facts, self.host)
+        found = replace(observed(facts, self.host), other_image=other_image(self._deliveries, facts))
         before = self._exits.last(facts)
         return found if before is None else replace(found, last_exit=before.code, last_words=before.words)
 
@@ -118,6 +121,7 @@ class DockerRuntime:
         self._check_name(container_name(self.cluster, task))
         if container.data and container.data not in self._data().whole():  # the engine would make an empty volume
             raise lacking(self.host, task)
+        image = self._image(box.image)
         with self.engine.errors():
             api = self.engine.api
             if before is not None:
@@ -125,7 +129,7 @@ class DockerRuntime:
             owner = box.files_of or task
             volume = volume_name(self.cluster, owner)
             api.create_volume(volume, labels={CLUSTER: self.cluster, TASK: owner})
-            made = api.create_container(**creation(api, container, box, self.cluster, run))
+            made = api.create_container(**creation(api, container, box, self.cluster, run, image))
             if not box.only_reads and (before is None or not self._has_used(before, volume)):
                 api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
             if restore:
@@ -135,6 +139,16 @@ class DockerRuntime:
             if container.link:
                 self._link(made["Id"], *container.link)
             api.start(made["Id"])
+
+    def _image(self, reference: str) -> str:
+        """Return the id of the image `reference`, which is the one that was delivered."""
+        with self.engine.errors():
+            facts: dict[str, Any] = self.engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+        image_id = str(facts["Id"])
+        if not is_delivered(self._deliveries, reference, image_id):
+            raise HostError(self.host, not_delivered(reference), "run this again, which delivers it")
+        self._deliveries.note(reference, image_id)
+        return image_id
 
     def _link(self, container: str, name: str, target: str) -> None:
         """Make `name`, below the working directory of a container, lead to its directory `target`."""

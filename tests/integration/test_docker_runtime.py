@@ -162,7 +162,9 @@ def test_only_the_image_that_was_delivered_is_run_and_by_its_id(bench: DockerBen
         assert delivered.known("h", name) == (bench.image,), "the first start of an image that nobody knows"
         client.images.get(other).tag("tfprov/contract", "0123456789abcdef")
         seen = bench.docker.observe()
-        assert (seen.moved, seen.containers[0].other_image) == (frozenset({name}), ""), "the task runs what was delivered"
+        assert (seen.moved, seen.containers[0].other_image) == (frozenset({name}), ""), (
+            "the task runs what was delivered"
+        )
         bench.docker.stop("worker/0", 1)
         with pytest.raises(HostError, match=r"^h: the image 0123456789ab is not the one that was delivered; run this"):
             bench.start(container(box=Box(name, address=bench.address)))

@@ -1,7 +1,6 @@
 """The `docker` runtime: each task in a container of the host's engine."""
 
 import os
-import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,19 +11,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import docker
 
 from tfprov.errors import HostError
-from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
+from tfprov.hosts import docker_archive, docker_before, docker_exec, docker_files, docker_logs
 from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.docker_bundles import bundles
 from tfprov.hosts.docker_exits import Exits
-from tfprov.hosts.docker_images import Deliveries, Unrecorded, is_delivered, other_image, sorted_out
-from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation, volume_name
+from tfprov.hosts.docker_images import Deliveries, Unrecorded, other_image, sorted_out
+from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation
 from tfprov.hosts.docker_outside import DockerOutside
 from tfprov.hosts.docker_state import observed
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet
-from tfprov.model.state import Container, HostState, Observed, State, not_delivered
+from tfprov.model.state import Container, HostState, Observed, State
 
 if TYPE_CHECKING:
     from tfprov.hosts.docker_data import DataVolumes
@@ -113,22 +112,24 @@ class DockerRuntime:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         return found
 
+    def in_the_way(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
+        """See Runtime. Its own containers say which ports they publish."""
+        return docker_before.taken(self.engine, self.cluster, self._run, starting)
+
     def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """See Runtime."""
         task, box = container.task.name, container.box
         assert box is not None, "a container of the docker runtime has an image"
         before = self._idle(task, "is already running")
-        self._check_name(container_name(self.cluster, task))
+        docker_before.check_name(self.engine, self.cluster, container_name(self.cluster, task))
         if container.data and container.data not in self._data().whole():  # the engine would make an empty volume
             raise lacking(self.host, task)
-        image = self._image(box.image)
+        image = docker_before.image_id(self.engine, self._deliveries, box.image)
+        volume = docker_before.volume(self.engine, self.cluster, box.files_of or task)
         with self.engine.errors():
             api = self.engine.api
             if before is not None:
                 api.remove_container(before["Id"])
-            owner = box.files_of or task
-            volume = volume_name(self.cluster, owner)
-            api.create_volume(volume, labels={CLUSTER: self.cluster, TASK: owner})
             made = api.create_container(**creation(api, container, box, self.cluster, run, image))
             if not box.only_reads and (before is None or not self._has_used(before, volume)):
                 api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
@@ -137,27 +138,8 @@ class DockerRuntime:
             if box.code and self._codes:
                 api.put_archive(made["Id"], "/", self._codes(box.code))
             if container.link:
-                self._link(made["Id"], *container.link)
+                docker_before.link(self.engine, made["Id"], *container.link)
             api.start(made["Id"])
-
-    def _image(self, reference: str) -> str:
-        """Return the id of the image `reference`, which is the one that was delivered."""
-        with self.engine.errors():
-            facts: dict[str, Any] = self.engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
-        image_id = str(facts["Id"])
-        if not is_delivered(self._deliveries, reference, image_id):
-            raise HostError(self.host, not_delivered(reference), "run this again, which delivers it")
-        self._deliveries.note(reference, image_id)
-        return image_id
-
-    def _link(self, container: str, name: str, target: str) -> None:
-        """Make `name`, below the working directory of a container, lead to its directory `target`."""
-        api = self.engine.api
-        path = posixpath.join(api.inspect_container(container)["Config"]["WorkingDir"] or "/", name)
-        if docker_files.exists(self.engine, container, path):
-            fix = "choose another name for `checkpoints.link`, or remove it from the image"
-            raise HostError(self.host, f"the image has {path} already", fix)
-        api.put_archive(container, "/", docker_archive.link(path, target))
 
     def _idle(self, task: str, complaint: str) -> dict[str, Any] | None:
         found = self._find(task)
@@ -169,15 +151,6 @@ class DockerRuntime:
         """Whether a container was started with `volume`, which was made writable before that."""
         mounted = any(mount.get("Name") == volume for mount in facts["Mounts"])
         return mounted and observed(facts, self.host).started_at is not None
-
-    def _check_name(self, name: str) -> None:
-        """A container that has our name but not our labels is somebody's, and not touched."""
-        with self.engine.errors():
-            same = self.engine.api.containers(all=True, filters={"name": f"^/{name}$"})
-        for one in same:
-            if (one["Labels"] or {}).get(CLUSTER) != self.cluster:
-                what = f"the container {name} ({one['Id'][:12]}) is not ours"
-                raise HostError(self.host, what, "rename it, or choose another `cluster`")
 
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""

@@ -15,7 +15,7 @@ from tfprov.delivery.layout import Layout
 from tfprov.delivery.oci import Descriptor, Image
 from tfprov.delivery.room import check_platform, check_room, room_needed
 from tfprov.delivery.saved import saved
-from tfprov.delivery.stages import LOOPBACK, REPOSITORY, remove, stages, tidy
+from tfprov.delivery.stages import LOOPBACK, remove, stages, tidy
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden
@@ -152,7 +152,7 @@ class _Delivery:
         try:
             with self._machine.reverse_forward(handing.serve) as port:
                 for part in wanted:
-                    self._pull(f"{LOOPBACK}:{port}/{REPOSITORY}", part.manifest.digest)
+                    self._pull(f"{LOOPBACK}:{port}", handing, part.manifest.digest)
         except ForwardingForbidden:
             return "its sshd forwards no ports, so the image went as one archive, which is slower"
         except Unreachable:
@@ -164,14 +164,18 @@ class _Delivery:
                 return (
                     "its engine does not reach the host's loopback, so the image went as one archive, which is slower"
                 )
+            if not handing.known:
+                return "its engine shows a registry no token, so the image went as one archive, which is slower"
             raise
         return ""
 
-    def _pull(self, repository: str, digest: str) -> None:
+    def _pull(self, registry: str, handing: Handing, digest: str) -> None:
         self._way = "pull"
+        login = {**handing.login, "serveraddress": registry}  # those of this machine are for other registries
         with self._engine.errors():
-            # Without logins: those of this machine are for other registries.
-            lines = self._engine.api.pull(repository, digest, stream=True, decode=True, auth_config={})
+            lines = self._engine.api.pull(
+                f"{registry}/{handing.name}", digest, stream=True, decode=True, auth_config=login
+            )
         heeded(self._engine, lines)
 
     def _load(self, wanted: Sequence[Image], number: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.support.testhosts import Lab
 from tfprov.delivery.layout import Layout
 from tfprov.delivery.oci import Image
 from tfprov.delivery.pull import pull
-from tfprov.delivery.registry import Registry
+from tfprov.delivery.registry import Registry, Request, Response
 from tfprov.delivery.serve import Connection, serve
 from tfprov.errors import HostError
 from tfprov.hosts.machine import Remote
@@ -41,10 +42,21 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "images")
 
 
+class Tagged(Registry):
+    """Somebody's registry, with the tag `latest`."""
+
+    latest = ""
+
+    def answer(self, request: Request) -> Response:
+        target = request.target.replace("/manifests/latest", f"/manifests/{self.latest}")
+        return super().answer(replace(request, target=target))
+
+
 @contextmanager
 def registry(node_machine: Remote, layout: Layout, *images: Image) -> Iterator[str]:
     """Yield the name of a registry that has `images`; the first of them is tagged `latest`."""
-    served = Registry(layout, {TEAM: images})
+    served = Tagged(layout, {TEAM: images})
+    served.latest = images[0].manifest.digest
 
     def answer(connection: Connection) -> None:
         serve(served, connection)

@@ -28,7 +28,7 @@ from tfprov.delivery.layout import Layout
 from tfprov.delivery.oci import Image
 from tfprov.delivery.push import Pushed, forget, present
 from tfprov.delivery.saved import saved
-from tfprov.delivery.stages import REPOSITORY, STAGE
+from tfprov.delivery.stages import STAGE
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.machine import Here, Machine, Remote
@@ -296,8 +296,8 @@ def test_names_that_a_killed_run_left_are_removed_by_the_next(node: Host, node_m
     image = random_image(layout, 1000)
     handing = Handing(layout, [image], (), lambda size: None)
     with node_machine.reverse_forward(handing.serve) as port, node_machine.engine.errors():
-        name = f"127.0.0.1:{port}/{REPOSITORY}"
-        pulled = node_machine.engine.api.pull(name, image.manifest.digest, stream=True, decode=True, auth_config={})
+        name, login = f"127.0.0.1:{port}/{handing.name}", handing.login
+        pulled = node_machine.engine.api.pull(name, image.manifest.digest, stream=True, decode=True, auth_config=login)
         heeded(node_machine.engine, pulled)
     assert f"{name}@{image.manifest.digest}" in names(node)
     assert brought(node_machine, layout, image, "1") == Pushed(0, "there")

@@ -13,8 +13,10 @@ from tests.support.docker_bench import DockerBench
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
 from tests.support.waiting import until
+from tfprov.engine.delivered import Delivered
 from tfprov.errors import HostError
 from tfprov.hosts.base import Sparse
+from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.docker_labels import container_name
 from tfprov.model.state import Box, Mount, State
 
@@ -142,6 +144,39 @@ def test_a_task_that_needs_too_much_memory_is_said_to(bench: DockerBench) -> Non
     bench.start(container(argv=eats, box=Box(bench.image, address=bench.address, memory=32 * 1024**2)))
     seen = bench.becomes(State.EXITED)
     assert "out of memory (limit 32m)" in seen.ending
+
+
+def test_only_the_image_that_was_delivered_is_run_and_by_its_id(bench: DockerBench, tmp_path: Path) -> None:
+    name = "tfprov/contract:0123456789abcdef"
+    client, delivered = bench.client, Delivered(tmp_path / "images.json")
+    bench.docker = DockerRuntime(
+        bench.docker.engine, "contract", bench.answers_at, lambda _: (0, ""), deliveries=delivered.on("h")
+    )
+    bench.runtime = bench.docker
+    made = client.containers.create(bench.image, "true")
+    try:
+        other = str(made.commit("tfprov/contract", "other").id)
+        client.images.get(bench.image).tag("tfprov/contract", "0123456789abcdef")
+        bench.start(container(box=Box(name, address=bench.address)))
+        assert bench.inspect()["Config"]["Image"] == bench.image
+        assert delivered.known("h", name) == (bench.image,), "the first start of an image that nobody knows"
+        client.images.get(other).tag("tfprov/contract", "0123456789abcdef")
+        seen = bench.docker.observe()
+        assert (seen.moved, seen.containers[0].other_image) == (frozenset({name}), ""), (
+            "the task runs what was delivered"
+        )
+        bench.docker.stop("worker/0", 1)
+        with pytest.raises(HostError, match=r"^h: the image 0123456789ab is not the one that was delivered; run this"):
+            bench.start(container(box=Box(name, address=bench.address)))
+        delivered.note("h", name, other)
+        bench.start(container(box=Box(name, address=bench.address)))
+        delivered.note("h", name, bench.image)
+        assert bench.see().other_image == "", "another controller delivered it, as the container says"
+    finally:
+        made.remove()
+        bench.close()
+        for image in client.images.list("tfprov/contract"):
+            client.images.remove(image.tags[0], force=True)
 
 
 def test_a_container_of_somebody_else_is_not_touched(bench: DockerBench) -> None:

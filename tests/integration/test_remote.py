@@ -289,7 +289,7 @@ def _break(three: Cluster, fault: str) -> tuple[int, str]:
         bad.hide_docker()
         return 1, r"Docker is not installed; install it there"
     bad.listen(2222, bad.address)
-    return 1, r"port 2222 is taken; stop what listens there"
+    return 1, r"port 2222 for worker/1 is taken by another program; stop it"
 
 
 def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(three: Cluster, tiny_archive: Path) -> None:
@@ -344,14 +344,25 @@ def test_a_reboot_of_a_host_is_seen_and_made_good(three: Cluster) -> None:
     assert {task["state"] for task in three.tasks().values()} == {"running"}
 
 
-def test_a_foreign_container_of_our_name_is_not_touched(three: Cluster, tiny_archive: Path) -> None:
+def test_what_others_have_of_our_names_is_not_touched_and_an_image_that_was_moved_not_run(three: Cluster) -> None:
     up(three)
     three("down")
     two = three.lab.hosts[1]
-    image = two.client.images.list()[0]
+    (image,) = two.client.images.list("tfprov/lab")
     theirs = two.client.containers.create(image, "true", name="tfprov-lab-worker-0")
-    assert "is not ours" in three("up", code=1)
-    assert [made.id for made in two.client.containers.list(all=True)] == [theirs.id]
+    volume = two.client.volumes.create("tfprov-lab-worker-0-checkpoints")
+    printed = three("up", code=1)
+    assert f"node2: the container tfprov-lab-worker-0 ({str(theirs.id)[:12]}) is not ours; rename it" in printed
+    assert "node2: the volume tfprov-lab-worker-0-checkpoints is not ours; remove it" in printed
+    assert {host: len(ids) for host, ids in three.containers().items() if ids} == {"node2": 1}, "nothing was started"
+    other = theirs.commit(image.tags[0].partition(":")[0], image.tags[0].partition(":")[2])  # moves the tag
+    theirs.remove()
+    volume.remove()
+    assert "(the image of this name on node2 is not the one that was delivered)" in three("plan")
+    up(three)
+    (worker,) = two.client.containers.list()
+    assert worker.attrs["Image"] == image.id != other.id
+    assert three("plan").rstrip().endswith("nothing to do")
 
 
 def test_an_image_of_a_registry_gets_the_code_beside_it(three: Cluster, tiny_archive: Path, images: Images) -> None:

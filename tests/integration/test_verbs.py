@@ -109,8 +109,10 @@ def test_a_ps_is_stopped_when_the_chief_is_done(local_cluster: Local) -> None:
     assert local_cluster.processes() == []
     kept = re.search(r"^logs are kept in (.*)$", output, re.MULTILINE)
     assert kept
-    lines = local_cluster("logs", "worker/0").splitlines()
-    assert lines == [f"not there any more; kept in {kept[1]}:", "worker/0 | trained"]
+    said, *lines = local_cluster("logs", "worker/0").splitlines()
+    ended = r"worker/0 is not there any more \(exited with code 0, 20\S+ \d\d:\d\d:\d\d UTC\); its log is kept in "
+    assert re.fullmatch(ended + re.escape(f"{kept[1]}/worker-0.log:"), said)
+    assert lines == ["worker/0 | trained"]
 
 
 def test_a_model_that_was_saved_elsewhere_is_kept_until_it_is_brought(local_cluster: Local) -> None:

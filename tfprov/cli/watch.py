@@ -10,7 +10,7 @@ from tfprov.cli.output import Printer
 from tfprov.engine.context import Context
 from tfprov.engine.observe import locate, needs, observe
 from tfprov.engine.watching.follow import follow
-from tfprov.engine.watching.kept_logs import Kept, kept_logs, lines_of
+from tfprov.engine.watching.kept_logs import Kept, ended, kept_logs, lines_of
 from tfprov.engine.watching.logs import log_lines
 from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import Usage, together
@@ -51,9 +51,9 @@ def logs_command(tasks: Sequence[str], follows: bool, tail: int | None, **option
         seen = Observation({}) if tasks else observe(context, tolerant=True)
         found, gone = _named(context, tasks) if tasks else _all(context, seen)
         printer.align([*(observed.task for observed in found), *(task for _, files in gone for task in files)])
-        for directory, files in gone:
-            printer.note(f"not there any more; kept in {directory}:")
+        for _, files in gone:
             for task, path in files.items():
+                printer.note(ended(task, path))
                 for line in lines_of(path, tail):
                     printer.log(task, line)
         if follows:

@@ -6,7 +6,7 @@ through the SSH connection. Where that cannot be, the same layers go as an archi
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tfprov.delivery.handing import Handing
@@ -15,7 +15,7 @@ from tfprov.delivery.layout import Layout
 from tfprov.delivery.oci import Descriptor, Image
 from tfprov.delivery.room import check_platform, check_room, room_needed
 from tfprov.delivery.saved import saved
-from tfprov.delivery.stages import LOOPBACK, REPOSITORY, remove, stages, tidy
+from tfprov.delivery.stages import LOOPBACK, remove, stages, tidy
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden
@@ -30,11 +30,15 @@ _LITTLE = 64 * 1024
 
 @dataclass(frozen=True)
 class Pushed:
-    """How an image came to a host: `sent` bytes, by which way, and why it was not the usual one."""
+    """How an image came to a host: `sent` bytes, by which way, and why it was not the usual one.
+
+    `image_id` is what the host's engine knows it by.
+    """
 
     sent: int
     way: Literal["there", "pull", "load"]
     reason: str = ""
+    image_id: str = field(default="", compare=False)
 
 
 def push(  # noqa: PLR0913, PLR0917  whom to tell what, beside what goes where
@@ -98,6 +102,7 @@ class _Delivery:
         self._progress = progress
         self._way: Literal["there", "pull", "load"] = "there"
         self._reason = ""
+        self._id = ""
         self._sent = self._total = 0
         self.begun = False
 
@@ -108,14 +113,15 @@ class _Delivery:
             if not self._named():
                 what = "its engine took the image and does not have it"
                 raise HostError(self._machine.host, what, "look at the engine's log there, and run this again")
-        return Pushed(self._sent, self._way, self._reason)
+        return Pushed(self._sent, self._way, self._reason, self._id)
 
     def _named(self) -> bool:
         """Give the image its name, and no other; False when the engine does not have it."""
         facts = held(self._engine, self._image)
         if facts is None:
             return False
-        tag(self._engine, facts["Id"], self._reference)
+        self._id = str(facts["Id"])
+        tag(self._engine, self._id, self._reference)
         tidy(self._engine, self._image)
         return True
 
@@ -146,7 +152,7 @@ class _Delivery:
         try:
             with self._machine.reverse_forward(handing.serve) as port:
                 for part in wanted:
-                    self._pull(f"{LOOPBACK}:{port}/{REPOSITORY}", part.manifest.digest)
+                    self._pull(f"{LOOPBACK}:{port}", handing, part.manifest.digest)
         except ForwardingForbidden:
             return "its sshd forwards no ports, so the image went as one archive, which is slower"
         except Unreachable:
@@ -158,14 +164,18 @@ class _Delivery:
                 return (
                     "its engine does not reach the host's loopback, so the image went as one archive, which is slower"
                 )
+            if not handing.known:
+                return "its engine shows a registry no token, so the image went as one archive, which is slower"
             raise
         return ""
 
-    def _pull(self, repository: str, digest: str) -> None:
+    def _pull(self, registry: str, handing: Handing, digest: str) -> None:
         self._way = "pull"
+        login = {**handing.login, "serveraddress": registry}  # those of this machine are for other registries
         with self._engine.errors():
-            # Without logins: those of this machine are for other registries.
-            lines = self._engine.api.pull(repository, digest, stream=True, decode=True, auth_config={})
+            lines = self._engine.api.pull(
+                f"{registry}/{handing.name}", digest, stream=True, decode=True, auth_config=login
+            )
         heeded(self._engine, lines)
 
     def _load(self, wanted: Sequence[Image], number: int) -> None:

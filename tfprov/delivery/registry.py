@@ -37,7 +37,7 @@ class Response:
 
 
 class Registry:
-    """Hands out `images`, by repository: `{"tfprov/linear": [image]}`. The first of them is tagged `latest`, too.
+    """Hands out `images`, by repository and digest: `{"tfprov/linear": [image]}`. There are no tags.
 
     Immutable, so any number of threads may ask at once. The layout must be held `in_use` meanwhile.
     """
@@ -45,9 +45,7 @@ class Registry:
     def __init__(self, layout: Layout, images: Mapping[str, Sequence[Image]]) -> None:
         self.blobs = layout.blobs
         self._manifests = {
-            name: {image.manifest.digest: image.manifest for image in given} | {"latest": given[0].manifest}
-            for name, given in images.items()
-            if given
+            name: {image.manifest.digest: image.manifest for image in given} for name, given in images.items() if given
         }
         self._blobs = {
             name: {blob.digest: blob for image in given for blob in (*image.layers, image.config)}

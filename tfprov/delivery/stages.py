@@ -4,6 +4,9 @@ Each stage is an image of the lower layers of the next. What has arrived as a st
 is lost costs one stage and not all of them.
 """
 
+import re
+import secrets
+
 from tfprov.delivery.holdings import held, untag
 from tfprov.delivery.layout import Layout
 from tfprov.delivery.oci import DOCKER_CONFIG, Image, encode, write_manifest
@@ -11,9 +14,14 @@ from tfprov.hosts.engine_api import Engine
 
 STAGE = 32 * 1024 * 1024
 """Bytes of layers from which on they are a stage: smaller ones would cost more in questions than they save."""
-REPOSITORY = "tfprov/image"
-"""What an image is called while it is pulled."""
 LOOPBACK = "127.0.0.1"
+_ON_THE_WAY = re.compile(rf"{re.escape(LOOPBACK)}:[0-9]+/tfprov/(image|[0-9a-f]{{32}})@")
+"""What an image is called while it is pulled: by the name that `repository` made up, or that earlier versions used."""
+
+
+def repository() -> str:
+    """Return a name for an image on its way that nobody can guess: any user of the host reaches the port it comes by."""
+    return f"tfprov/{secrets.token_hex(16)}"
 
 
 def stages(layout: Layout, image: Image, size: int = STAGE) -> tuple[Image, ...]:
@@ -47,7 +55,7 @@ def tidy(engine: Engine, image: Image) -> None:
     """
     facts = held(engine, image) or {}
     for name in facts.get("RepoDigests") or ():
-        if name.startswith(f"{LOOPBACK}:") and f"/{REPOSITORY}@" in name:
+        if _ON_THE_WAY.match(name):
             untag(engine, name)
 
 

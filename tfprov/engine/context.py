@@ -68,6 +68,8 @@ class Context:
     """Whether the program is expected to save checkpoints (`checkpoints: none` says that it is not)."""
     followed: bool = False
     """Whether the training was followed to its end by the same play, which then answers for a missing checkpoint."""
+    partial: bool = False
+    """Whether what cannot be started leaves what can be (`--partial`)."""
     tolerant: bool = False
     """Whether to work with the hosts that can be reached: taking down what is there must not wait for one that is not."""
     code: Mapping[tuple[str, str], str] = field(default_factory=dict)

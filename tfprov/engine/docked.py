@@ -9,11 +9,12 @@ from tfprov.engine import fleet
 from tfprov.engine.artifacts import fetched
 from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import Context
+from tfprov.engine.delivered import Delivered
 from tfprov.engine.packing import all_problems, check_data, pack_all
 from tfprov.engine.prepare import Given, chief_of, target_of
 from tfprov.engine.reach import Reach
 from tfprov.engine.record import Record
-from tfprov.engine.supply import Supplier
+from tfprov.engine.supply import Supplier, made
 from tfprov.errors import HostError
 from tfprov.paths import cache_home
 from tfprov.planning.data import data_sets
@@ -26,7 +27,8 @@ def docked(given: Given, reach: Reach) -> Context:
     inventory, roles, home, wishes = given.inventory, given.roles, given.home, given.wishes
     found = fleet.machines(reach, os.environ)
     store = CodeStore(cache_home() / "code")
-    supplier = Supplier(found, given.report, os.environ, store)
+    delivered = Delivered(home / "images.json", made)
+    supplier = Supplier(found, given.report, os.environ, store, delivered)
     try:
         roles = fleet.addressed(roles, found)
     except HostError:
@@ -45,7 +47,7 @@ def docked(given: Given, reach: Reach) -> Context:
     hosts = {host: machine for host, machine in found.items() if host not in reach.builder}
     sets = data_sets(roles)
     put = put_into(store, {c.digest: c for c in codes.values()})
-    runtimes = fleet.runtimes(hosts, cluster.name, put, fetches=bool(sets))
+    runtimes = fleet.runtimes(hosts, cluster.name, put, delivered, fetches=bool(sets))
     wanted = desired(cluster, roles, digests, lambda task: settings[task.role, task.host].checkpoints.dir, stock.boxes)
     return Context(
         inventory=inventory,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.config.settings.resolve import RoleSettings
+from tfprov.engine.delivered import Delivered
 from tfprov.engine.reach import Reach
 from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
 from tfprov.hosts.docker import DockerRuntime
@@ -37,12 +38,15 @@ def engine_socket(environ: Mapping[str, str]) -> Path:
 
 
 def runtimes(
-    found: Mapping[str, Machine], cluster: str, codes: Callable[[str], bytes] | None = None, *, fetches: bool = False
+    found: Mapping[str, Machine], cluster: str, codes: Callable[[str], bytes], delivered: Delivered, *, fetches: bool
 ) -> dict[str, DockerRuntime]:
     """Return the docker runtime of every machine; `fetches` says whether the cluster has data that hosts fetch."""
 
     def runtime(machine: Machine) -> DockerRuntime:
-        return DockerRuntime(machine.engine, cluster, machine.serves, machine.run, codes, fetches=fetches)
+        engine, deliveries = machine.engine, delivered.on(machine.host)
+        return DockerRuntime(
+            engine, cluster, machine.serves, machine.run, codes, fetches=fetches, deliveries=deliveries
+        )
 
     return {host: runtime(machine) for host, machine in found.items()}
 

@@ -16,6 +16,7 @@ from typing import Any
 from tfprov.delivery.archive import load
 from tfprov.delivery.build import build, export
 from tfprov.delivery.code import Code
+from tfprov.delivery.holdings import inspected, tag
 from tfprov.delivery.layer import compose
 from tfprov.delivery.layout import Layout
 from tfprov.delivery.oci import Image
@@ -23,9 +24,11 @@ from tfprov.delivery.pull import pull
 from tfprov.delivery.push import forget, push
 from tfprov.delivery.recipe import Recipe
 from tfprov.delivery.store import CodeStore
+from tfprov.engine.delivered import Delivered
 from tfprov.engine.report import Reporter
 from tfprov.engine.supply import Makes
 from tfprov.errors import DeliveryError, HostError
+from tfprov.hosts.docker_images import Deliveries, is_delivered
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.machine import Machine
 
@@ -45,6 +48,7 @@ class Workshop:
     report: Reporter
     names: set[str]
     """The images of the inventory, by their names on hosts: none of them is in another's way."""
+    delivered: Delivered
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -142,6 +146,7 @@ class Layered:
             lambda sent, total: report.transferred(host, sent, total),
             lambda text: report.note(f"{host}: {text}"),
         )
+        workshop.delivered.note(host, self.reference, pushed.image_id)
         if pushed.reason:
             report.note(f"{host}: {pushed.reason}")
         with suppress(HostError):  # the images that are not needed any more are a matter of tidiness
@@ -170,28 +175,46 @@ class Named:
 
     def deliver(self, host: str) -> None:
         """See Artifact. A tag can mean another image a moment later: who comes first decides for all."""
-        machine, note = self.workshop.machines[host], self.workshop.report.note
+        if self._named_again(host):
+            return
         with self.workshop.alone(self.reference):
             chosen = self._chosen()
             if chosen is None:
-                pull(machine.engine, self.name, self.reference, lambda text: note(f"{host}: {text}"))
+                self._pull(host, self.name)
                 return
-        pull(machine.engine, chosen, self.reference, lambda text: note(f"{host}: {text}"))
+        self._pull(host, chosen)
+
+    def _named_again(self, host: str) -> bool:
+        """Give the image that was delivered to `host` its name back, where only the name was moved."""
+        engine = self.workshop.machines[host].engine
+        for image_id in self.workshop.delivered.known(host, self.reference):
+            if inspected(engine, image_id) is not None:
+                tag(engine, image_id, self.reference)
+                return True
+        return False
+
+    def _pull(self, host: str, name: str) -> None:
+        machine, note = self.workshop.machines[host], self.workshop.report.note
+        image_id, _ = pull(machine.engine, name, self.reference, lambda text: note(f"{host}: {text}"))
+        self.workshop.delivered.note(host, self.reference, image_id)
 
     def _chosen(self) -> str | None:
         """Return the digest form of what the first host with the image has; None when no host has it."""
-        for machine in self.workshop.machines.values():
+        for host, machine in self.workshop.machines.items():
             with suppress(HostError):
-                if found := _digest_form(machine.engine, self.reference, self.name):
+                deliveries = self.workshop.delivered.on(host)
+                if found := _digest_form(machine.engine, deliveries, self.reference, self.name):
                     return found
         return None
 
 
-def _digest_form(engine: Engine, reference: str, name: str) -> str | None:
+def _digest_form(engine: Engine, deliveries: Deliveries, reference: str, name: str) -> str | None:
     with engine.errors():
         if not engine.api.images(name=reference):
             return None
         facts: dict[str, Any] = engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+    if not is_delivered(deliveries, reference, str(facts["Id"])):
+        return None
     bare = name.partition("@")[0]
     repository = bare.rpartition(":")[0] if ":" in bare.rpartition("/")[2] else bare
     found = [digest for digest in facts.get("RepoDigests") or () if digest.partition("@")[0].endswith(repository)]

@@ -92,7 +92,7 @@ class _Player:
         """Run the steps of a play and yield what went wrong: at most one error, or all of them in an `always` play."""
         if not _applies(self.context, one.when):
             return
-        context = replace(_hosts(self.context, one), tolerant=one.always)
+        context = replace(_hosts(self.context, one), tolerant=one.always, partial=self.options.partial)
         before: Observation | None = None
         for step in one.steps:
             try:  # a signal may come at any moment, and an `always` play is played after it all the same

@@ -11,6 +11,7 @@ from tfprov.engine.checkpoints.nothing_saved import NothingSaved, nothing_saved
 from tfprov.engine.checkpoints.unsaved import gathered_of
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
+from tfprov.engine.in_the_way import refuse_taken
 from tfprov.engine.observe import observe, plan
 from tfprov.engine.programs import refuse_start
 from tfprov.engine.watching.follow import follow
@@ -40,6 +41,8 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
         part = _of_module(whole, module)
         if module == "start":
             _check_chief(context, part, seen)
+            if not context.partial:  # else whoever starts it says so, and the others start
+                refuse_taken(context, part, seen)
         if module == "start" and _save_what_goes(context, part, seen):
             seen = observe(context)
             part = _part(context, seen, module)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +16,10 @@ from tfprov.delivery.recipe import Recipe, proxies
 from tfprov.delivery.runtime import runtime
 from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import Artifact, Later, Once
+from tfprov.engine.delivered import Delivered
 from tfprov.engine.fleet import engine_socket
 from tfprov.engine.report import Reporter
-from tfprov.errors import InvalidInput, Problem
+from tfprov.errors import DeliveryError, InvalidInput, Problem
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.machine import Machine
 from tfprov.model.parts import Image
@@ -38,6 +39,17 @@ def reference(cluster: str, *parts: object) -> str:
     """Return the name, on every host, of the image that is made from `parts`: plain values that say all about it."""
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
     return f"tfprov/{cluster}:{key}"
+
+
+def made(reference: str) -> Collection[str]:
+    """Return the ids that engines may give to an image of the controller's layout; none when it has no such image."""
+    from tfprov.delivery.layout import Layout  # noqa: PLC0415  only where nothing is recorded
+
+    try:
+        image = Layout(cache_home() / "images").find(reference)
+    except DeliveryError:  # whoever needs the layout says so
+        return ()
+    return (image.id, image.manifest.digest) if image else ()
 
 
 @dataclass(frozen=True)
@@ -93,6 +105,7 @@ class Supplier:
     report: Reporter
     environ: Mapping[str, str]
     store: CodeStore
+    delivered: Delivered
 
     def source(self, role: RoleSettings) -> Source:
         """Return what `role` says under `image:`, which is the same for all roles, with its content read."""
@@ -118,7 +131,7 @@ class Supplier:
         from tfprov.delivery.layout import Layout  # noqa: PLC0415
         from tfprov.engine.images import Workshop  # noqa: PLC0415
 
-        return Workshop(Layout(cache_home() / "images"), self.machines, self.report, names)
+        return Workshop(Layout(cache_home() / "images"), self.machines, self.report, names, self.delivered)
 
     def _archive(self, role: RoleSettings, path: Path) -> str:
         if not path.is_file():

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Protocol, runtime_checkable
 
+from tfprov.errors import HostError
 from tfprov.hosts.fetching import Telling
 from tfprov.model.cluster import Task
 from tfprov.model.data import DataSet
@@ -103,6 +104,12 @@ class Runtime(Protocol):
 
     def tidy(self, keep: Collection[str]) -> int:
         """Remove the fetched data that is not among `keep` and that no task there reads; return how many sets."""
+
+    def in_the_way(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
+        """Return an error for each thing of others that `starting` would run into; nothing is changed.
+
+        `held` are the endpoints at which tasks of the cluster run now.
+        """
 
     def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """Start `container` in place of any earlier one of its task; its checkpoint directory stays. `run` labels it.

@@ -1,7 +1,6 @@
 """The `docker` runtime: each task in a container of the host's engine."""
 
 import os
-import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,11 +11,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import docker
 
 from tfprov.errors import HostError
-from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
+from tfprov.hosts import docker_archive, docker_before, docker_exec, docker_files, docker_logs
 from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.docker_bundles import bundles
 from tfprov.hosts.docker_exits import Exits
-from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation, volume_name
+from tfprov.hosts.docker_images import Deliveries, Unrecorded, other_image, sorted_out
+from tfprov.hosts.docker_labels import CLUSTER, DIRECTORY, STOPPED, TASK, container_name, creation
 from tfprov.hosts.docker_outside import DockerOutside
 from tfprov.hosts.docker_state import observed
 from tfprov.hosts.engine_api import Engine
@@ -38,6 +38,7 @@ Codes = Callable[[str], bytes]
 
 _NEVER: Any = {"Name": "no"}
 """A restart policy, without the number that only another one has."""
+_UNRECORDED = Unrecorded()
 DEFAULT_DIRECTORY = "/checkpoints"
 """Where a container's checkpoints are when no label says it."""
 
@@ -57,9 +58,10 @@ class DockerRuntime:
         codes: Codes | None = None,
         *,
         fetches: bool = True,
+        deliveries: Deliveries = _UNRECORDED,
     ) -> None:
         self.host, self.engine, self.cluster, self.fetches = engine.host, engine, cluster, fetches
-        self._serves, self._run, self._codes = serves, run, codes
+        self._serves, self._run, self._codes, self._deliveries = serves, run, codes, deliveries
         self._mute: set[str] = set()
         self._exits = Exits(engine)
         self.outside = DockerOutside(engine, self._find)
@@ -74,17 +76,17 @@ class DockerRuntime:
         containers = [self._observed(facts) for facts in self._inspected(f"{CLUSTER}={self.cluster}", TASK)]
         with self.engine.errors():
             images = self.engine.api.images(name=f"tfprov/{self.cluster}")
-        delivered = frozenset(name for image in images for name in image["RepoTags"] or ())
+        delivered, moved = sorted_out(self._deliveries, images)
         data = self._data().whole() if self.fetches else frozenset()
-        return HostState(self.host, tuple(containers), delivered | data)
+        return HostState(self.host, tuple(containers), delivered | data, moved)
 
     def _data(self) -> "DataVolumes":
         from tfprov.hosts.docker_data import DataVolumes  # noqa: PLC0415  most clusters fetch none
 
-        return DataVolumes(self.engine, self.cluster)
+        return DataVolumes(self.engine, self.cluster, self._deliveries)
 
     def _observed(self, facts: Mapping[str, Any]) -> Observed:
-        found = observed(facts, self.host)
+        found = replace(observed(facts, self.host), other_image=other_image(self._deliveries, facts))
         before = self._exits.last(facts)
         return found if before is None else replace(found, last_exit=before.code, last_words=before.words)
 
@@ -110,22 +112,25 @@ class DockerRuntime:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         return found
 
+    def in_the_way(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
+        """See Runtime. Its own containers say which ports they publish."""
+        return docker_before.taken(self.engine, self.cluster, self._run, starting)
+
     def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """See Runtime."""
         task, box = container.task.name, container.box
         assert box is not None, "a container of the docker runtime has an image"
         before = self._idle(task, "is already running")
-        self._check_name(container_name(self.cluster, task))
+        docker_before.check_name(self.engine, self.cluster, container_name(self.cluster, task))
         if container.data and container.data not in self._data().whole():  # the engine would make an empty volume
             raise lacking(self.host, task)
+        image = docker_before.image_id(self.engine, self._deliveries, box.image)
+        volume = docker_before.volume(self.engine, self.cluster, box.files_of or task)
         with self.engine.errors():
             api = self.engine.api
             if before is not None:
                 api.remove_container(before["Id"])
-            owner = box.files_of or task
-            volume = volume_name(self.cluster, owner)
-            api.create_volume(volume, labels={CLUSTER: self.cluster, TASK: owner})
-            made = api.create_container(**creation(api, container, box, self.cluster, run))
+            made = api.create_container(**creation(api, container, box, self.cluster, run, image))
             if not box.only_reads and (before is None or not self._has_used(before, volume)):
                 api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
             if restore:
@@ -133,17 +138,8 @@ class DockerRuntime:
             if box.code and self._codes:
                 api.put_archive(made["Id"], "/", self._codes(box.code))
             if container.link:
-                self._link(made["Id"], *container.link)
+                docker_before.link(self.engine, made["Id"], *container.link)
             api.start(made["Id"])
-
-    def _link(self, container: str, name: str, target: str) -> None:
-        """Make `name`, below the working directory of a container, lead to its directory `target`."""
-        api = self.engine.api
-        path = posixpath.join(api.inspect_container(container)["Config"]["WorkingDir"] or "/", name)
-        if docker_files.exists(self.engine, container, path):
-            fix = "choose another name for `checkpoints.link`, or remove it from the image"
-            raise HostError(self.host, f"the image has {path} already", fix)
-        api.put_archive(container, "/", docker_archive.link(path, target))
 
     def _idle(self, task: str, complaint: str) -> dict[str, Any] | None:
         found = self._find(task)
@@ -155,15 +151,6 @@ class DockerRuntime:
         """Whether a container was started with `volume`, which was made writable before that."""
         mounted = any(mount.get("Name") == volume for mount in facts["Mounts"])
         return mounted and observed(facts, self.host).started_at is not None
-
-    def _check_name(self, name: str) -> None:
-        """A container that has our name but not our labels is somebody's, and not touched."""
-        with self.engine.errors():
-            same = self.engine.api.containers(all=True, filters={"name": f"^/{name}$"})
-        for one in same:
-            if (one["Labels"] or {}).get(CLUSTER) != self.cluster:
-                what = f"the container {name} ({one['Id'][:12]}) is not ours"
-                raise HostError(self.host, what, "rename it, or choose another `cluster`")
 
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""

@@ -15,6 +15,7 @@ import docker
 from tfprov.errors import HostError
 from tfprov.hosts import docker_exec
 from tfprov.hosts.docker_archive import directory_for_all
+from tfprov.hosts.docker_images import Deliveries, is_delivered
 from tfprov.hosts.docker_labels import CLUSTER, DATA, data_name
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.fetching import PROGRAM, Answers, Telling, order
@@ -34,8 +35,8 @@ _NO_PYTHON = "the image has no program python3"
 class DataVolumes:
     """The data sets of `cluster` on an engine."""
 
-    def __init__(self, engine: Engine, cluster: str) -> None:
-        self.engine, self.cluster = engine, cluster
+    def __init__(self, engine: Engine, cluster: str, deliveries: Deliveries) -> None:
+        self.engine, self.cluster, self._deliveries = engine, cluster, deliveries
 
     def whole(self) -> frozenset[str]:
         """Return those that are whole, as artifacts."""
@@ -74,8 +75,9 @@ class DataVolumes:
     def _image(self, names: Sequence[str]) -> str:
         for name in names:
             with self.engine.errors():
-                if self.engine.api.images(name=name):
-                    return name
+                listed = self.engine.api.images(name=name)
+            if listed and is_delivered(self._deliveries, name, image_id := str(listed[0]["Id"])):
+                return image_id
         raise HostError(self.engine.host, "there is no image to fetch data with", "deliver one: `tfprov image deliver`")
 
     def _volume(self, key: str) -> str:

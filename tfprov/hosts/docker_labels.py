@@ -12,6 +12,9 @@ from tfprov.model.state import Box, Container
 CLUSTER, TASK, HOST = "tfprov.cluster", "tfprov.task", "tfprov.host"
 SPEC, RUN, DIRECTORY = "tfprov.spec", "tfprov.run", "tfprov.checkpoints"
 
+DELIVERED = "tfprov.delivered"
+"""The name and the id of the image that a container is made from: `tfprov/linear:3f2a…@sha256:…`."""
+
 DATA = "tfprov.data"
 """On what belongs to fetched data: its key."""
 
@@ -48,18 +51,20 @@ def labels(container: Container, cluster: str, run: str) -> dict[str, str]:
     return {CLUSTER: cluster, TASK: task.name, HOST: task.host, **told}
 
 
-def creation(api: docker.APIClient, container: Container, box: Box, cluster: str, run: str) -> dict[str, Any]:
-    """Return the arguments with which the SDK creates `container`."""
+def creation(  # noqa: PLR0913, PLR0917  all that a container is made of
+    api: docker.APIClient, container: Container, box: Box, cluster: str, run: str, image_id: str
+) -> dict[str, Any]:
+    """Return the arguments with which the SDK creates `container`, by the id of its image: a tag can be moved."""
     task = container.task
     ports = [task.port] if task.serves else []
     return {
-        "image": box.image,
+        "image": image_id,
         "command": list(container.argv),
         "entrypoint": [],  # an image's own entry point would get the program as its arguments
         "environment": {"PYTHONUNBUFFERED": "1", **container.env, RUN_VARIABLE: run},
         "name": container_name(cluster, task.name),
         "hostname": task.name.replace("/", "-"),
-        "labels": labels(container, cluster, run),
+        "labels": {**labels(container, cluster, run), DELIVERED: f"{box.image}@{image_id}"},
         "stop_timeout": container.stop_grace,
         **({"working_dir": CODE} if box.code else {}),
         "ports": ports,

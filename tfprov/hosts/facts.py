@@ -1,6 +1,6 @@
 """What a host says of itself, as plain values; what is None could not be found out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -58,6 +58,20 @@ class Present:
     task: str = ""
     check: str = ""
     published: tuple[tuple[str, int], ...] = ()
+
+
+def publisher(containers: Iterable[Present], address: str, port: int) -> Present | None:
+    """Return the container that keeps others from publishing `port` on `address`; None where there is none."""
+    wide = (EVERYWHERE, "::", "")
+    return next(
+        (
+            it
+            for it in containers
+            for where, number in it.published
+            if number == port and (where in (address, *wide) or address in wide)
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class MemoryRuntime:
     `refuses` maps such a call to the reason with which it fails; `unstartable` maps a task to why its program cannot be
     run; `silent` are the tasks that run without answering; `answer` is what commands print and end with; `now` is the
     host's clock, in seconds. `trouble` is raised by everything that is asked of the host, as when it cannot be reached.
-    `handled` are the signals that tasks handle.
+    `handled` are the signals that tasks handle; `taken` says, by task, what of others is in the way of its start.
     `neighbours` are the other hosts by name, and `walled` the tasks that a firewall keeps from being reached from here.
     `places` is all there is on the host, by task.
     """
@@ -47,6 +47,7 @@ class MemoryRuntime:
         self.neighbours: Mapping[str, MemoryRuntime] = {}
         self.walled: set[str] = set()
         self.handled: set[str] = {"SIGUSR1"}
+        self.taken: dict[str, str] = {}
         self.answer: Callable[[Sequence[str]], tuple[int, str]] = lambda _argv: (0, "")
         self.codes: dict[str, bytes] = {}
         self.data: set[str] = set()
@@ -80,6 +81,12 @@ class MemoryRuntime:
         gone = self.data - set(keep) - used
         self.data -= gone
         return len(gone)
+
+    def in_the_way(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
+        """See Runtime; `taken` says what is."""
+        self._check_trouble()
+        named = [self.taken[one.task.name] for one in starting if one.task.name in self.taken]
+        return [HostError(self.host, what, "stop it") for what in named]
 
     def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """See Runtime."""

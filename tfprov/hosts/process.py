@@ -93,15 +93,25 @@ class ProcessRuntime:
         return self.data.tidy(keep, [data for data in found if data])
 
     @mapped
+    def in_the_way(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
+        """See Runtime."""
+        tasks = [one.task for one in starting if one.task.serves and one.task.endpoint not in held]
+        fix = "stop it, or choose another `port`"
+        return [
+            HostError(self.host, f"port {task.port} for {task.name} is taken by {owner}", fix)
+            for task in tasks
+            if (owner := port_owner(task.address, task.port))
+        ]
+
+    @mapped
     def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
         """See Runtime."""
         task, directory = container.task, self.task_dir(container.task.name)
         before = self._observed(directory)
         if before.state is State.RUNNING:
             raise HostError(self.host, f"{task.name} is already running (pid {before.id})", "stop it first")
-        if task.serves and (owner := port_owner(task.address, task.port)):
-            fix = "stop it, or choose another `port`"
-            raise HostError(self.host, f"port {task.port} for {task.name} is taken by {owner}", fix)
+        for error in self.in_the_way([container], ()):
+            raise error
         if container.data and container.data not in self.data.whole():
             raise lacking(self.host, task.name)
         artifact = container.artifact

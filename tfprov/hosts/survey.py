@@ -66,7 +66,7 @@ def engine_facts(engine: Engine, images: Collection[str]) -> EngineFacts:
         limits_cpus=bool(info.get("CpuCfsQuota", True)),
         gives_gpus="nvidia" in str((info.get("Runtimes"), info.get("DiscoveredDevices"))),
         images=images_there(engine, images),
-        containers=tuple(map(_present, containers)),
+        containers=tuple(map(present, containers)),
     )
 
 
@@ -91,7 +91,8 @@ def _disk(info: Mapping[str, Any]) -> str:
     return _CONTAINERD if is_systems and _IN_CONTAINERD in str(info.get("DriverStatus")) else root
 
 
-def _present(listed: Mapping[str, Any]) -> Present:
+def present(listed: Mapping[str, Any]) -> Present:
+    """Return a container as the engine's list describes it."""
     labels: Mapping[str, str] = listed.get("Labels") or {}
     ports = {(str(it.get("IP") or ""), int(it["PublicPort"])) for it in listed.get("Ports") or () if "PublicPort" in it}
     return Present(

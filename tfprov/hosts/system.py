@@ -106,6 +106,12 @@ def read_clock(run: Run, now: Callable[[], float] = time.time) -> Clock | None:
     return Clock(there - (before + after) / 2, (after - before) / 2 + (0 if exact else 0.5))
 
 
+def read_listeners(run: Run) -> tuple[Listener, ...]:
+    """Return who listens on a machine; nothing where it does not say so."""
+    _, output = run(["sh", "-c", "PATH=$PATH:/usr/sbin:/sbin; ss -ltnp 2>&- || cat /proc/net/tcp /proc/net/tcp6"])
+    return parse_listeners(output) or ()
+
+
 def owner_of(listeners: Sequence[Listener], address: str, port: int) -> str | None:
     """Return who listens at `address:port`, as far as it is told; None when nobody does."""
     found = [listener.owner for listener in listeners if listener.takes(address, port)]

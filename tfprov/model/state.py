@@ -127,6 +127,8 @@ class Observed:
     """Whether it ended because tfprov stopped it."""
     error: str = ""
     """Why it could not be started, when it could not."""
+    other_image: str = ""
+    """Why its image is not the one that was delivered, when it is another one."""
 
     @property
     def finished(self) -> bool:
@@ -147,13 +149,22 @@ class Observed:
         return describe_exit(self.exit_code)
 
 
+def not_delivered(image: str) -> str:
+    """Say that the image with a name of ours is another one than was delivered under it."""
+    return f"the image {image.rpartition(':')[2][:12]} is not the one that was delivered"
+
+
 @dataclass(frozen=True)
 class HostState:
-    """Everything of one cluster on one host, and the artifacts that were delivered to it."""
+    """Everything of one cluster on one host, and the artifacts that were delivered to it.
+
+    `moved` are names of images that stand for another image there than the one that was delivered.
+    """
 
     host: str
     containers: tuple[Observed, ...] = ()
     delivered: frozenset[str] = field(default_factory=frozenset)
+    moved: frozenset[str] = field(default_factory=frozenset)
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,8 @@ def _causes(container: Container, current: Observed, training: _Training) -> tup
 def _changes(container: Container, current: Observed) -> tuple[str, ...]:
     if not current.spec:
         return ("nothing says how it was started",)
-    return tuple(differences(current.spec, container.spec))
+    other = (current.other_image,) if current.other_image else ()
+    return (*other, *differences(current.spec, container.spec))
 
 
 def _deliveries(starting: Sequence[Container], seen: Observation) -> Iterator[Action]:
@@ -178,11 +179,16 @@ def _deliveries(starting: Sequence[Container], seen: Observation) -> Iterator[Ac
             yield Action(
                 "build", CONTROLLER, artifact, ("not packed yet" if artifact.startswith(_CODE) else "not built yet",)
             )
-        yield from (Action("deliver", host, artifact, ("not there",)) for host in lacking)
+        yield from (Action("deliver", host, artifact, (_lack(seen, host, artifact),)) for host in lacking)
     reading = dict.fromkeys((container.task.host, container.data) for container in starting if container.data)
     for host, data in reading:
         if not _has(seen, host, data):
             yield Action("fetch", host, data, ("not there",))
+
+
+def _lack(seen: Observation, host: str, artifact: str) -> str:
+    is_moved = host in seen.hosts and artifact in seen.hosts[host].moved
+    return f"the image of this name on {host} is not the one that was delivered" if is_moved else "not there"
 
 
 def _has(seen: Observation, host: str, artifact: str) -> bool:

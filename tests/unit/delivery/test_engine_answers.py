@@ -17,7 +17,7 @@ from tfprov.delivery.holdings import heeded, held, layers_held, tag, tagged, unt
 from tfprov.delivery.layout import Layout
 from tfprov.delivery.recipe import Recipe
 from tfprov.delivery.saved import saved
-from tfprov.delivery.stages import REPOSITORY, remove, tidy
+from tfprov.delivery.stages import remove, repository, tidy
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.engine_errors import engine_errors
 
@@ -270,9 +270,11 @@ def test_an_image_that_is_not_there_was_never_named() -> None:
 
 def test_names_of_the_way_are_taken_away_and_others_stay(tmp_path: Path) -> None:
     image = loaded(Layout(tmp_path))
-    own = f"127.0.0.1:5000/{REPOSITORY}@sha256:1"
-    near = f"127.0.0.10:5000/{REPOSITORY}@sha256:1"
-    digests = [own, near, "127.0.0.1:5000/train@sha256:1", f"registry.example.com/{REPOSITORY}@sha256:1", own + "2"]
+    name = repository()
+    own = f"127.0.0.1:5000/{name}@sha256:1"
+    old = "127.0.0.1:5000/tfprov/image@sha256:1"  # of an earlier version that was killed
+    near = f"127.0.0.10:5000/{name}@sha256:1"
+    digests = [own, near, "127.0.0.1:5000/train@sha256:1", f"registry.example.com/{name}@sha256:1", old]
     gone: list[str] = []
 
     def there(**facts: Any) -> Any:
@@ -284,7 +286,7 @@ def test_names_of_the_way_are_taken_away_and_others_stay(tmp_path: Path) -> None
         return engine(inspect_image=inspect, remove_image=lambda name, noprune: gone.append(name))
 
     tidy(there(RepoDigests=digests), image)
-    assert gone == [own, own + "2"]
+    assert gone == [own, old]
     gone.clear()
     for facts, removed in (
         ({"RepoTags": ["x:1"]}, []),

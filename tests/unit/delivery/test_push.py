@@ -3,7 +3,9 @@
 import gzip
 import io
 import json
+import re
 import tarfile
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from tfprov.delivery.pull import meaning
 from tfprov.delivery.registry import Request
 from tfprov.delivery.room import amount, check_platform, check_room, room_needed
 from tfprov.delivery.saved import PIECE, saved
-from tfprov.delivery.stages import REPOSITORY, stages
+from tfprov.delivery.stages import stages
 from tfprov.errors import DeliveryError, HostError, Unreachable
 
 MIB = 1024 * 1024
@@ -156,7 +158,45 @@ def test_a_stage_says_nothing_but_what_it_is_made_of(layout: Layout) -> None:
 
 
 def ask(handing: Handing, kind: str, digest: str) -> int:
-    return handing.answer(Request("GET", f"/v2/{REPOSITORY}/{kind}/{digest}")).status
+    return handing.answer(
+        Request("GET", f"/v2/{handing.name}/{kind}/{digest}", {"authorization": basic(handing)})
+    ).status
+
+
+def basic(handing: Handing) -> str:
+    """Return the header with which an engine shows the token."""
+    return "Basic " + b64encode(f"{handing.login['username']}:{handing.login['password']}".encode()).decode()
+
+
+def test_whoever_has_no_token_learns_nothing(layout: Layout) -> None:
+    image = loaded(layout)
+    handing, other = (Handing(layout, [image], image.layers[:2], lambda size: None) for _ in range(2))
+    assert re.fullmatch(r"tfprov/[0-9a-f]{32}", handing.name)
+    assert (handing.name, handing.login) != (other.name, other.login)
+    there = f"/v2/{handing.name}/manifests/{image.manifest.digest}"
+    held = f"/v2/{handing.name}/blobs/{image.layers[0].digest}"
+    targets = (
+        there,
+        held,
+        f"/v2/{handing.name}/tags/list",
+        "/v2/_catalog",
+        "/v2/",
+        "/v2/tfprov/image/manifests/latest",
+    )
+    headers = ("", "Basic", "Basic dGZwcm92Og==", "Basic \xff", "Bearer " + basic(handing)[6:], basic(other))
+    answers = {
+        (response.status, response.body, tuple(response.headers.items()))
+        for target in targets
+        for header in headers
+        if (response := handing.answer(Request("GET", target, {"authorization": header} if header else {})))
+    }
+    ((status, body, told),) = answers
+    assert (status, dict(told)["WWW-Authenticate"]) == (401, 'Basic realm="tfprov"')
+    assert image.manifest.digest.encode() not in body
+    assert (handing.known, handing.refused) == (False, False)
+    listed = [handing.answer(Request("GET", it, {"authorization": basic(handing)})).status for it in targets]
+    assert listed == [200, 403, 404, 404, 200, 404]
+    assert handing.known
 
 
 def test_layers_that_the_host_has_are_refused_and_noted(layout: Layout) -> None:

@@ -22,7 +22,7 @@ from tfprov.engine.observe import observe, plan
 from tfprov.engine.playbook import Options, play
 from tfprov.engine.report import Quiet
 from tfprov.engine.undo import take_back, undo
-from tfprov.errors import HostError, TaskFailed, Unreachable
+from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
 from tfprov.hosts.base import File
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.state import Observed, State
@@ -81,6 +81,23 @@ def test_a_start_that_fails_on_one_host_leaves_nothing_on_the_others(memory_lab:
         memory_lab.up()
     assert memory_lab.there() == {}
     assert memory_lab.report.notes == ["nothing was left half-started: stopped ps/0, worker/0"]
+
+
+def test_what_is_in_the_way_of_a_start_is_told_before_anything_is_stopped_or_started(memory_lab: MemoryLab) -> None:
+    memory_lab.up()
+    for host in memory_lab.hosts.values():
+        host.calls.clear()
+    memory_lab.hosts["h2"].taken["worker/0"] = "port 2222 for worker/0 is taken by nc (pid 7)"
+    memory_lab.hosts["h3"].taken["worker/1"] = "the container tfprov-lab-worker-1 (0123456789ab) is not ours"
+    edited = memory_lab.read(INVENTORY.replace("restart: never", "flags: {lr: 1}"))
+    with pytest.raises(TfprovError) as raised:
+        memory_lab.up(edited)
+    assert "h2: port 2222 for worker/0 is taken by nc (pid 7)" in str(raised.value)
+    assert "h3: the container tfprov-lab-worker-1 (0123456789ab) is not ours" in str(raised.value)
+    assert [call for host in memory_lab.hosts.values() for call in host.calls] == []
+    assert set(memory_lab.there().values()) == {"running"}
+    memory_lab.up(edited, partial=True)
+    assert "start worker/0" in memory_lab.hosts["h2"].calls, "with --partial, each host tells of its own start"
 
 
 @pytest.mark.parametrize("what", ["too slow", "ended"])

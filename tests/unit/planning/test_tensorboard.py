@@ -140,7 +140,7 @@ def test_each_role_publishes_its_ports_where_its_own_group_says() -> None:
 
 def mounted(container: Container, box: Box) -> dict[str, Any]:
     """Return how the engine is asked to mount the checkpoints."""
-    made = creation(docker.APIClient(version="1.41"), container, box, "lab", "run-1")
+    made = creation(docker.APIClient(version="1.41"), container, box, "lab", "run-1", "sha256:1")
     found: dict[str, Any] = made["host_config"]["Mounts"][0]
     return found
 

@@ -19,7 +19,7 @@ from tfprov.engine.checking.findings import (
     warning,
 )
 from tfprov.hosts.docker_labels import container_name
-from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, Present, System
+from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, System, publisher
 from tfprov.hosts.system import owner_of
 from tfprov.model.checks import is_loopback
 from tfprov.model.cluster import Cluster
@@ -155,33 +155,20 @@ def _ports(engine: EngineFacts, system: System, part: Part, cluster: str) -> Ite
     listeners = system.listeners or ()
 
     def taken_by(address: str, port: int) -> str | None:
-        found = _publisher(theirs, address, port)
+        found = publisher(theirs, address, port)
         if found is not None:
             return f"the container {found.name}"
-        if _publisher([it for it in engine.containers if it.check == cluster], address, port):
+        if publisher([it for it in engine.containers if it.check == cluster], address, port):
             return None  # what an earlier check left, and this one removes
         return owner_of(listeners, address, port)
 
     def own(address: str, port: int) -> str | None:
-        found = _publisher(ours, address, port)
+        found = publisher(ours, address, port)
         return found.task if found is not None else None
 
     yield from free_ports(taken_by, own, part.published)
     if part.published and system.listeners is None:
         yield note("ports", "only checked against containers: neither `ss` nor /proc says who else listens")
-
-
-def _publisher(containers: Sequence[Present], address: str, port: int) -> Present | None:
-    wide = (EVERYWHERE, "::", "")
-    return next(
-        (
-            it
-            for it in containers
-            for where, number in it.published
-            if number == port and (where in (address, *wide) or address in wide)
-        ),
-        None,
-    )
 
 
 def _containers(host: str, engine: EngineFacts, cluster: Cluster) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """The logs of tasks that were removed, and the settings of their run, beside the gathered checkpoints.
 
     logs/RUN/JOB-INDEX.log     what a task printed; `.log.gz` where that is more than 1 MiB
-    logs/RUN/settings.json     the settings of every role, and the spec that each task ran with
+    logs/RUN/JOB-INDEX.TIME.log  that of an earlier container of the task, which ended before TIME
+    logs/RUN/settings.json     the settings of every role, the spec that each task ran with, and how and when it ended
 
 Secrets are masked in both. What is written has a dot in front until it is whole.
 """
@@ -12,6 +13,7 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,14 +25,14 @@ from tfprov.engine.context import Context
 from tfprov.errors import HostError, masked
 from tfprov.files import replace
 from tfprov.model.node import HIDDEN, visible
-from tfprov.model.state import Observation, Observed
+from tfprov.model.state import Observation, Observed, State
 
 _LARGE = 1024 * 1024
 """Bytes of a log from which on it is compressed."""
 _RUN = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+", re.ASCII)
 """What the id of a run looks like: a program may write directories into `logs/` as well."""
 _SETTINGS = "settings.json"
-_ENDINGS = (".log", ".log.gz")
+_LOG = re.compile(r"(?P<job>[a-z_]+)-(?P<index>[0-9]+(?:@.+)?)\.log(?:\.gz)?", re.ASCII)
 
 
 Kept = tuple[Path, Mapping[str, Path]]
@@ -45,6 +47,7 @@ class KeptLogs:
         self._containers = {(one.task, one.host): one for one in seen.containers()}
         self._lock = threading.Lock()
         self._kept: set[Path] = set()
+        self._before: dict[Path, Mapping[str, Mapping[str, Any]]] = {}
 
     def keep(self, task: str, host: str) -> None:
         """Keep the log of `task` on `host` as it is now; one that was kept earlier is replaced."""
@@ -56,8 +59,12 @@ class KeptLogs:
             with self._lock:
                 to.mkdir(parents=True, exist_ok=True)
                 if to not in self._kept:
-                    replace(to / _SETTINGS, _settings(self._context, self._seen, container.run), mode=0o600)
+                    self._before[to] = _tasks(to)
+                    written = _settings(self._context, self._seen, container.run, self._before[to])
+                    replace(to / _SETTINGS, written, mode=0o600)
                 self._kept.add(to)
+            if self._before[to].get(task, {}).get("started") not in (None, container.started_at):
+                _set_aside(to, self._name(container))
             _write(to, self._name(container), self._context.runtimes[host].logs(task))
         except HostError as error:
             self._context.report.note(f"the log of {task} is not kept: {error}")
@@ -81,7 +88,8 @@ def kept_logs(logs: Path | None, task: str | None = None) -> Kept | None:
     if logs is None or not logs.is_dir():
         return None
     for directory in sorted((one for one in logs.iterdir() if _RUN.fullmatch(one.name)), reverse=True):
-        files = {_task(path): path for path in sorted(directory.iterdir()) if path.name.endswith(_ENDINGS)}
+        found = ((_LOG.fullmatch(path.name), path) for path in sorted(directory.iterdir()))
+        files = {f"{name['job']}/{name['index']}": path for name, path in found if name is not None}
         files = {name: path for name, path in files.items() if task in (None, name.partition("@")[0])}
         if files:
             return directory, files
@@ -95,9 +103,30 @@ def lines_of(path: Path, tail: int | None) -> Iterable[str]:
         return list(lines if tail is None else deque(lines, tail))
 
 
-def _task(path: Path) -> str:
-    job, _, index = path.name.removesuffix(".gz").removesuffix(".log").rpartition("-")
-    return f"{job}/{index}"
+def ended(task: str, path: Path) -> str:
+    """Say that `task`, whose log was kept at `path`, is not there any more, and how and when it ended."""
+    facts = _tasks(path.parent).get(task.partition("@")[0], {})
+    how, at = facts.get("ended") or "removed", facts.get("finished")
+    seconds = float(at) if isinstance(at, int | float) else path.stat().st_mtime
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+    return f"{task} is not there any more ({how}, {when}); its log is kept in {path}:"
+
+
+def _tasks(directory: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return what is kept of the tasks of a run besides their logs; nothing where it cannot be read."""
+    try:
+        tasks: Any = json.loads((directory / _SETTINGS).read_bytes())["tasks"]
+        return {task: dict(facts) for task, facts in tasks.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _set_aside(directory: Path, name: str) -> None:
+    """Keep the log of an earlier container under the time at which it was kept: what made it fail may be in it."""
+    for path in (directory / f"{name}.log", directory / f"{name}.log.gz"):
+        if path.exists():
+            at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(path.stat().st_mtime))
+            path.replace(directory / path.name.replace(f"{name}.log", f"{name}.{at}.log", 1))
 
 
 def _write(directory: Path, name: str, lines: Iterator[str]) -> None:
@@ -119,13 +148,19 @@ def _write(directory: Path, name: str, lines: Iterator[str]) -> None:
             left.unlink(missing_ok=True)
 
 
-def _settings(context: Context, seen: Observation, run: str) -> bytes:
+def _settings(context: Context, seen: Observation, run: str, before: Mapping[str, Mapping[str, Any]]) -> bytes:
     roles: dict[str, dict[str, Any]] = {}
     for role in context.roles:
         roles.setdefault(role.role, {})[role.host] = _of_role(role)
-    tasks = {one.task: {"host": one.host, "spec": _public(one.spec)} for one in seen.containers() if one.run == run}
+    tasks = dict(before) | {one.task: _of_task(one) for one in seen.containers() if one.run == run}
     whole = {"cluster": context.cluster.name, "run": run, "roles": roles, "tasks": tasks}
     return json.dumps(_masked(whole), indent=1, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _of_task(one: Observed) -> dict[str, Any]:
+    ended = "stopped" if one.state is State.RUNNING else one.ending
+    times = {"started": one.started_at, "ended": ended, "finished": one.finished_at}
+    return {"host": one.host, "spec": _public(one.spec), **times}
 
 
 def _of_role(role: RoleSettings) -> dict[str, Any]:

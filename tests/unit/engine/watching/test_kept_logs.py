@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from tfprov.config.playbooks import read_playbook
 from tfprov.engine.checkpoints import manifest
 from tfprov.engine.observe import observe
 from tfprov.engine.playbook import Options, play
-from tfprov.engine.watching.kept_logs import KeptLogs, kept_logs, lines_of
+from tfprov.engine.watching.kept_logs import KeptLogs, ended, kept_logs, lines_of
 from tfprov.errors import HostError, TfprovError, hide
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.paths import shipped
@@ -92,6 +93,41 @@ def test_a_start_that_failed_leaves_its_logs(lab: Lab) -> None:
     assert observe(lab.context).containers() == []
     (run,) = lab.logs.iterdir()
     assert lab.names(run.name) == ["ps-0.log", "settings.json", "worker-0.log"]
+
+
+def test_the_log_of_a_task_that_was_undone_says_how_and_when_it_ended(lab: Lab) -> None:
+    """And the log of the next container of the task in the same run does not take its place."""
+    lab.hosts["h2"].now = 60.0
+    run = lab.trains()
+    lab.hosts["h2"].prints("worker/0", "the disk is on fire")
+    lab.hosts["h2"].now = 120.0
+    lab.hosts["h2"].exits("worker/0", 3)
+    KeptLogs(lab.context, observe(lab.context)).keep("worker/0", "h2")
+    path = lab.logs / run / "worker-0.log"
+    assert ended("worker/0", path) == (
+        f"worker/0 is not there any more (exited with code 3, 1970-01-01 00:02:00 UTC); its log is kept in {path}:"
+    )
+    KeptLogs(lab.context, observe(lab.context)).keep("worker/0", "h2")
+    assert lab.names(run) == ["settings.json", "worker-0.log"], "the same container"
+    lab.hosts["h2"].now = 180.0
+    lab.hosts["h2"].remove("worker/0")
+    lab.hosts["h2"].start(lab.context.wanted[1], run)
+    lab.hosts["h2"].prints("worker/0", "again")
+    logs = KeptLogs(lab.context, observe(lab.context))
+    logs.keep("worker/0", "h2")
+    settings, aside, newest = sorted((lab.logs / run).iterdir())
+    assert (settings.name, newest.read_text(), aside.read_text()) == (
+        "settings.json",
+        "again\n",
+        "the disk is on fire\n",
+    )
+    assert re.fullmatch(r"worker-0\.\d{8}T\d{6}Z\.log", aside.name)
+    kept = kept_logs(lab.logs, "worker/0")
+    assert kept is not None
+    assert kept[1] == {"worker/0": newest}
+    assert "(stopped, " in ended("worker/0", newest)
+    (lab.logs / run / "settings.json").unlink()
+    assert "(removed, 20" in ended("worker/0", newest), "one of an earlier version: when it was kept"
 
 
 def test_a_chief_that_is_kept_has_its_log_kept_too(lab: Lab) -> None:

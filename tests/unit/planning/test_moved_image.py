@@ -1,0 +1,52 @@
+"""A tag that somebody moved on a host: what the plan does about it, and why."""
+
+from dataclasses import replace
+
+from tests.support.clusters import Left
+from tests.support.leftovers import build
+from tfprov.engine.context import Context
+from tfprov.engine.observe import observe, plan
+from tfprov.model.state import Observation, not_delivered
+from tfprov.planning.text import lines
+
+INVENTORY = """
+all:
+  vars:
+    tfprov: {cluster: law, image: {name: "example.org/train:1"}, command: [python, train.py]}
+  children:
+    ps: {hosts: {h1: {ansible_host: 10.0.0.11}}}
+    worker: {hosts: {h2: {ansible_host: 10.0.0.12}}}
+"""
+
+
+def planned(context: Context, seen: Observation) -> list[str]:
+    return [" ".join(line.split()) for line in lines(plan(context, seen), context.wanted)]
+
+
+def test_an_image_that_is_not_the_delivered_one_is_brought_before_anything_starts_from_it() -> None:
+    context, _ = build(INVENTORY)
+    name = str(context.wanted[0].artifact)
+    seen = observe(context)
+    assert any(row.startswith("build image") for row in planned(context, seen))
+    hosts = {
+        "h1": replace(seen.hosts["h1"], delivered=frozenset({name})),
+        "h2": replace(seen.hosts["h2"], moved=frozenset({name})),
+    }
+    rows = planned(context, replace(seen, hosts={**seen.hosts, **hosts}, built={name}))
+    tag = name.rpartition(":")[2][:12]
+    assert rows == [
+        f"deliver image {tag} to h2 (the image of this name on h2 is not the one that was delivered)",
+        "start ps/0 on h1 10.0.0.11:2222 (not there)",
+        "start worker/0 on h2 10.0.0.12:2222 (not there)",
+    ]
+
+
+def test_a_container_of_another_image_is_started_again() -> None:
+    context, _ = build(INVENTORY, Left(INVENTORY, ("running", "running"), ()))
+    seen = observe(context)
+    assert planned(context, seen) == ["nothing to do"]
+    state = seen.hosts["h2"]
+    (worker,) = state.containers
+    state = replace(state, containers=(replace(worker, other_image=not_delivered("tfprov/law:0123456789abcdef")),))
+    rows = planned(context, replace(seen, hosts={**seen.hosts, "h2": state}))
+    assert rows == ["restart worker/0 on h2 10.0.0.12:2222 (the image 0123456789ab is not the one that was delivered)"]

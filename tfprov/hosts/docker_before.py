@@ -1,0 +1,75 @@
+"""What is looked at, and made, on an engine before a container of a task starts there."""
+
+import posixpath
+from collections.abc import Sequence
+from typing import Any
+
+from tfprov.errors import HostError, Unreachable
+from tfprov.hosts import docker_archive, docker_files
+from tfprov.hosts.docker_images import Deliveries, is_delivered
+from tfprov.hosts.docker_labels import CLUSTER, TASK, volume_name
+from tfprov.hosts.docker_taken import foreign_name, foreign_volume, obstacles
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.survey import present
+from tfprov.hosts.system import Run, read_listeners
+from tfprov.model.state import Container, not_delivered
+
+
+def taken(engine: Engine, cluster: str, run: Run, starting: Sequence[Container]) -> list[HostError]:
+    """Return an error for each thing of others that `starting` would run into. Raises HostError.
+
+    Who listens besides containers is only known where the host itself runs commands.
+    """
+    with engine.errors():
+        there = [present(one) for one in engine.api.containers(all=True)]
+        volumes = engine.api.volumes(filters={"name": f"tfprov-{cluster}-"})["Volumes"] or ()
+    try:
+        listeners = read_listeners(run)
+    except Unreachable:
+        raise
+    except HostError:
+        listeners = ()
+    found = obstacles(cluster, starting, there, volumes, listeners)
+    return [HostError(engine.host, what, fix) for what, fix in dict.fromkeys(found)]
+
+
+def check_name(engine: Engine, cluster: str, name: str) -> None:
+    """Raise HostError when a container has a name of ours and not our labels: it is somebody's, and not touched."""
+    with engine.errors():
+        same = engine.api.containers(all=True, filters={"name": f"^/{name}$"})
+    for one in map(present, same):
+        if one.cluster != cluster:
+            raise HostError(engine.host, *foreign_name(one))
+
+
+def image_id(engine: Engine, deliveries: Deliveries, reference: str) -> str:
+    """Return the id of the image `reference`. HostError when it is not the one that was delivered."""
+    with engine.errors():
+        facts: dict[str, Any] = engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+    found = str(facts["Id"])
+    if not is_delivered(deliveries, reference, found):
+        raise HostError(engine.host, not_delivered(reference), "run this again, which delivers it")
+    deliveries.note(reference, found)
+    return found
+
+
+def volume(engine: Engine, cluster: str, task: str) -> str:
+    """Have the volume of a task's checkpoints there, and return its name; HostError when it is somebody else's."""
+    name = volume_name(cluster, task)
+    with engine.errors():  # one that was there before is returned as it is
+        made = engine.api.create_volume(name, labels={CLUSTER: cluster, TASK: task})
+    if (made.get("Labels") or {}).get(CLUSTER) != cluster:
+        raise HostError(engine.host, *foreign_volume(name))
+    return name
+
+
+def link(engine: Engine, container: str, name: str, target: str) -> None:
+    """Make `name`, below the working directory of a container, lead to its directory `target`."""
+    with engine.errors():
+        facts = engine.api.inspect_container(container)
+    path = posixpath.join(facts["Config"]["WorkingDir"] or "/", name)
+    if docker_files.exists(engine, container, path):
+        fix = "choose another name for `checkpoints.link`, or remove it from the image"
+        raise HostError(engine.host, f"the image has {path} already", fix)
+    with engine.errors():
+        engine.api.put_archive(container, "/", docker_archive.link(path, target))

@@ -153,6 +153,19 @@ def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(
     assert tags(node) == {f"{OURS}:1", "foreign/base:1"}
 
 
+def test_an_engine_that_is_brought_two_images_at_once_upon_layers_from_elsewhere_has_both(
+    node: Host, node_machine: Remote, layout: Layout
+) -> None:
+    """It asks for a layer once for all who pull it: one delivery refuses it, and the other's pull fails."""
+    base = random_image(layout, 2_000_000)
+    load(node, layout, base, "foreign/base:1")
+    images = [compose(layout, base, program(), str(number)) for number in range(4)]
+    with ThreadPoolExecutor() as pool:
+        pushed = list(pool.map(lambda image: brought(node_machine, layout, image, image.id[7:19]), images))
+    assert {one.way for one in pushed} == {"load"}
+    assert set(present(node_machine.engine, OURS).values()) == {image.id for image in images}
+
+
 def test_a_host_that_forwards_no_ports_gets_it_as_an_archive(node: Host, layout: Layout, tiny: Image) -> None:
     node.sshd_option("AllowTcpForwarding no")
     node.wait()

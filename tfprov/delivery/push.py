@@ -157,7 +157,7 @@ class _Delivery:
             return "its sshd forwards no ports, so the image went as one archive, which is slower"
         except Unreachable:
             raise
-        except HostError:
+        except HostError as error:
             if handing.refused:
                 return "it has the lower layers from elsewhere, so that the others went as one archive"
             if not handing.asked:
@@ -166,7 +166,10 @@ class _Delivery:
                 )
             if not handing.known:
                 return "its engine shows a registry no token, so the image went as one archive, which is slower"
-            raise
+            if "no space" in str(error):
+                raise
+            # It fetches a layer once for all who pull it, and another delivery may have refused it.
+            return "its engine did not pull all of it, so that the rest went as one archive"
         return ""
 
     def _pull(self, registry: str, handing: Handing, digest: str) -> None:

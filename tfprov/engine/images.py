@@ -137,15 +137,16 @@ class Layered:
     def deliver(self, host: str) -> None:
         """See Artifact."""
         workshop, report = self.workshop, self.workshop.report
-        machine = workshop.machines[host]
-        pushed = push(
-            machine,
-            workshop.layout,
-            self.image(),
-            self.reference,
-            lambda sent, total: report.transferred(host, sent, total),
-            lambda text: report.note(f"{host}: {text}"),
-        )
+        machine, image = workshop.machines[host], self.image()
+        with workshop.alone(f"to {host}"):  # of two images that share layers, the second finds them there
+            pushed = push(
+                machine,
+                workshop.layout,
+                image,
+                self.reference,
+                lambda sent, total: report.transferred(host, sent, total),
+                lambda text: report.note(f"{host}: {text}"),
+            )
         workshop.delivered.note(host, self.reference, pushed.image_id)
         if pushed.reason:
             report.note(f"{host}: {pushed.reason}")

@@ -13,11 +13,13 @@ from tests.support.docker_bench import DockerBench
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
 from tests.support.waiting import until
+from tfprov.checkpoint import Checkpoint, checkpoints
 from tfprov.engine.delivered import Delivered
 from tfprov.errors import HostError
-from tfprov.hosts.base import Sparse
+from tfprov.hosts.base import File, Sparse
 from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.docker_labels import container_name
+from tfprov.hosts.held import FOLDER
 from tfprov.model.state import Box, Mount, State
 
 
@@ -317,6 +319,36 @@ def test_a_file_that_is_not_read_to_its_end_holds_no_connection(bench: DockerBen
 def test_a_port_where_nobody_listens_in_the_container_does_not_count(bench: DockerBench) -> None:
     started = bench.start(container())
     assert not bench.docker.serves(started.task)
+
+
+_ROTATES = """cd /checkpoints; step=0
+while :; do
+    step=$((step + 1))
+    for end in data-00000-of-00001 index; do echo $step >.new; mv .new model.ckpt-$step.$end; done
+    rm -f model.ckpt-$((step - 1)).*
+done"""
+
+
+def test_a_program_that_removes_what_it_saved_at_once_removes_nothing_that_is_held(bench: DockerBench) -> None:
+    bench.start(container(argv=["sh", "-c", _ROTATES]))
+    until(lambda: bench.docker.files("worker/0"))
+
+    def held() -> list[Checkpoint]:
+        files.update(bench.docker.hold("worker/0"))
+        return [one for one in checkpoints(files) if one.whole]
+
+    files: dict[str, File] = {}
+    until(held)
+    newest = held()[-1]
+    with bench.docker.open("worker/0", f"{FOLDER}/{newest.prefix}.index") as file:
+        assert file.read() == b"%d\n" % newest.step
+    assert not any(FOLDER in name for name in bench.docker.files("worker/0"))
+    again = DockerRuntime(bench.docker.engine, "contract", bench.answers_at, lambda _: (0, ""))
+    again.release("worker/0")
+    assert bench.docker.execute("worker/0", ["test", "-d", f"/checkpoints/{FOLDER}"]) == 0
+    assert again.files("worker/0"), "a listing comes across what a gather that was cut off has left"
+    again.release("worker/0")
+    assert bench.docker.execute("worker/0", ["test", "-d", f"/checkpoints/{FOLDER}"]) != 0
 
 
 def test_a_large_directory_of_an_ended_container_is_listed_beside_it(engine: PrivateEngine, images: Images) -> None:

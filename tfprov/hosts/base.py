@@ -144,6 +144,15 @@ class Runtime(Protocol):
     def files(self, task: str) -> Mapping[str, File]:
         """Return the regular files in the task's checkpoint directory, by their path relative to it; links are left out."""
 
+    def hold(self, task: str) -> Mapping[str, File]:
+        """Keep what of checkpoints there is from being removed by the task; return the files, by name.
+
+        `open` has them below `held.FOLDER`, and `files` does not list them. Nothing where nothing can be held.
+        """
+
+    def release(self, task: str) -> None:
+        """Let go of what `hold` holds, or what an earlier one has left that `files` came across."""
+
     def open(self, task: str, name: str) -> BinaryIO:
         """Open one of `files` for reading. Reading, too, raises HostError when the host is lost meanwhile."""
 

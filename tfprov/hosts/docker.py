@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import docker
 
 from tfprov.errors import HostError
-from tfprov.hosts import docker_archive, docker_before, docker_exec, docker_files, docker_logs
+from tfprov.hosts import docker_archive, docker_before, docker_exec, docker_files, docker_logs, held
 from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.docker_bundles import bundles
 from tfprov.hosts.docker_exits import Exits
@@ -63,6 +63,7 @@ class DockerRuntime:
         self.host, self.engine, self.cluster, self.fetches = engine.host, engine, cluster, fetches
         self._serves, self._run, self._codes, self._deliveries = serves, run, codes, deliveries
         self._mute: set[str] = set()
+        self._holds: set[str] = set()
         self._exits = Exits(engine)
         self.outside = DockerOutside(engine, self._find)
 
@@ -210,7 +211,30 @@ class DockerRuntime:
         if (found := self._find(task)) is None:
             return {}
         with self.engine.errors():
-            return docker_files.listing(self.engine, found, _directory(found), self._mute)
+            files, left = held.apart(docker_files.listing(self.engine, found, _directory(found), self._mute))
+        if left:
+            self._holds.add(task)
+        return files
+
+    def hold(self, task: str) -> Mapping[str, File]:
+        """See Runtime. A task that has ended removes nothing; an image without a shell can hold nothing."""
+        if (found := self._find(task)) is None or not found["State"]["Running"]:
+            return {}
+        self._holds.add(task)
+        directory = _directory(found)
+        with self.engine.errors():
+            code, _, _ = docker_files.asked(self.engine.api, found["Id"], ["sh", "-c", held.HOLD, "sh", directory])
+            if code != 0:
+                return {}
+            there = docker_files.listing(self.engine, found, f"{directory}/{held.FOLDER}", self._mute)
+        return held.held(there)
+
+    def release(self, task: str) -> None:
+        """See Runtime. What a task has that ended meanwhile goes with its volume."""
+        if task in self._holds and (found := self._find(task)) is not None and found["State"]["Running"]:
+            with self.engine.errors():
+                docker_files.asked(self.engine.api, found["Id"], ["sh", "-c", held.RELEASE, "sh", _directory(found)])
+            self._holds.discard(task)
 
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""

@@ -70,7 +70,7 @@ def listing(engine: Engine, facts: Mapping[str, Any], directory: str, mute: set[
     if facts["State"]["Running"] and container not in mute:
         codes = []
         for argv in (["sh", "-c", _FIND, "sh", directory, _LIST], [*_PYTHON, _LIST, directory]):
-            code, said, wrong = _asked(engine.api, container, argv)
+            code, said, wrong = asked(engine.api, container, argv)
             if is_whole(code, wrong) and (told := _told(said, directory)) is not None:
                 return told
             codes.append(code)
@@ -112,7 +112,7 @@ def _told(said: bytes, directory: str) -> dict[str, File] | None:
         return None
 
 
-def _asked(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
+def asked(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
     """Return how a program inside a container ended, and what it printed and said.
 
     None when its image has no such program, _NOT_NOW when the container is gone, or between two lives.
@@ -227,7 +227,7 @@ def _is_text(path: str) -> bool:
 def tail(engine: Engine, facts: Mapping[str, Any], path: str, size: int) -> bytes:
     """Return the last `size` bytes of a file: only they are moved where the container runs and has a shell."""
     if facts["State"]["Running"]:
-        code, said, _ = _asked(engine.api, facts["Id"], ["sh", "-c", _TAIL, "sh", path, str(size)])
+        code, said, _ = asked(engine.api, facts["Id"], ["sh", "-c", _TAIL, "sh", path, str(size)])
         if code == 0:
             return said
     with read(engine, facts, path) as file:

@@ -14,7 +14,6 @@ from typing import BinaryIO
 
 from tfprov.errors import HostError
 from tfprov.hosts.base import NOTHING, File, Sent, Tree, Written, untold
-from tfprov.hosts.crash import Life, is_hopeless, last_words
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.hosts.memory_place import Place
 from tfprov.model.cluster import Task
@@ -137,7 +136,7 @@ class MemoryRuntime:
         """See Runtime."""
         self._called("stop", task)
         if task in self.places and self.places[task].observed.state is State.RUNNING:
-            self._end(task, exit_code=_TERMINATED, stopped=True)
+            self.places[task].ends(_TERMINATED, self.now, stopped=True)
 
     def end_restarts(self, task: str) -> None:
         """See Runtime."""
@@ -174,7 +173,17 @@ class MemoryRuntime:
         """See Runtime."""
         self._check_trouble()
         place = self.places.get(task)
-        return {name: File(len(data), modified) for name, (data, modified) in place.files.items()} if place else {}
+        return place.listing() if place else {}
+
+    def hold(self, task: str) -> Mapping[str, File]:
+        """See Runtime."""
+        self._called("hold", task)
+        return self.places[task].hold()
+
+    def release(self, task: str) -> None:
+        """See Runtime."""
+        if task in self.places:
+            self.places[task].release()
 
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
@@ -243,22 +252,7 @@ class MemoryRuntime:
 
     def exits(self, task: str, code: int = 0) -> None:
         """End the task's process by itself; it is started again where its container asks for that."""
-        place = self.places[task]
-        wanted = place.container
-        again = wanted is not None and wanted.restart == "on-failure" and place.observed.restarts < wanted.max_restarts
-        if not (code and again):
-            self._end(task, exit_code=code)
-            return
-        life = Life(code, self.now - (place.observed.started_at or 0.0), last_words(place.log[place.begin :]))
-        if place.before is not None and is_hopeless(place.before, life):
-            self._end(task, exit_code=code)
-            place.observed = replace(place.observed, gave_up=True)
-            return
-        place.before, place.begin = life, len(place.log)
-        restarts = place.observed.restarts + 1
-        place.observed = replace(
-            place.observed, restarts=restarts, last_exit=code, last_words=life.words, started_at=self.now
-        )
+        self.places[task].exits(code, self.now)
 
     def loses(self, task: str) -> None:
         """End the task so that nobody learns its exit code."""
@@ -276,17 +270,6 @@ class MemoryRuntime:
     def prints(self, task: str, *lines: str) -> None:
         """Add lines to the task's log."""
         self.places[task].log.extend(lines)
-
-    def _end(self, task: str, *, exit_code: int, stopped: bool = False) -> None:
-        place = self.places[task]
-        place.observed = replace(
-            place.observed,
-            state=State.EXITED,
-            id="",
-            exit_code=exit_code,
-            stopped=stopped,
-            finished_at=self.now,
-        )
 
     def _called(self, verb: str, subject: str) -> None:
         self._check_trouble()

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
 from tfprov.files import bring
-from tfprov.hosts import workdir
+from tfprov.hosts import held, workdir
 from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.fetching import Telling, lacking
 from tfprov.hosts.logfile import follow as followed
@@ -217,7 +217,17 @@ class ProcessRuntime:
                     continue
                 if stat.S_ISREG(status.st_mode):
                     found[path[len(base) + 1 :]] = File(status.st_size, status.st_mtime)
-        return found
+        return held.apart(found)[0]
+
+    @mapped
+    def hold(self, task: str) -> Mapping[str, File]:
+        """See Runtime."""
+        return held.hold(self.task_dir(task).checkpoints)
+
+    @mapped
+    def release(self, task: str) -> None:
+        """See Runtime."""
+        held.release(self.task_dir(task).checkpoints)
 
     @mapped
     def open(self, task: str, name: str) -> BinaryIO:

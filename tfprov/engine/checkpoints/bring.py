@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tfprov.checkpoint import STATE, relative
 from tfprov.engine.checkpoints import manifest as manifests
-from tfprov.engine.checkpoints.gather import check_target, set_aside
+from tfprov.engine.checkpoints.gather import check_target
 from tfprov.engine.checkpoints.manifest import Manifest
-from tfprov.engine.checkpoints.staging import Staging
+from tfprov.engine.checkpoints.staging import Staging, set_aside
 from tfprov.engine.context import Context
 from tfprov.engine.observe import locate
 from tfprov.errors import GatherError, Usage

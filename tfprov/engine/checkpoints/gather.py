@@ -6,24 +6,25 @@ is written into `.part/` first, fsynced, read back where TensorFlow is there to 
 """
 
 import re
-import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
 
-from tfprov.checkpoint import STATE, checkpoint_state, checkpoints, parse_state, relative
+from tfprov.checkpoint import STATE, checkpoint_state, checkpoints, parse_state, relative, step_of
 from tfprov.engine.checkpoints import manifest as manifests
+from tfprov.engine.checkpoints.held_back import survey_held
 from tfprov.engine.checkpoints.manifest import Manifest, Saved
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, Whole, survey, unmerged
-from tfprov.engine.checkpoints.staging import Staging
+from tfprov.engine.checkpoints.staging import Staging, set_aside
 from tfprov.engine.checkpoints.unsaved import is_new
 from tfprov.engine.checkpoints.verify import Verify
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
 from tfprov.engine.watching.pace import FILE as PROGRESS
-from tfprov.errors import GatherError
+from tfprov.errors import GatherError, HostError
 from tfprov.files import replace, sync
 from tfprov.model.model_files import model_files
 from tfprov.model.state import Observation, Observed
@@ -99,6 +100,8 @@ class _Gather:
 
     def run(self, before: Manifest | None, verify: Verify) -> Gathered:
         found = survey(self.context, self.observed, self.look)
+        if found.named and not found.whole:  # it may have been listed while the program removed one and saved the next
+            found = survey_held(self.context, self.observed, self.look)
         self.explain(found)
         kept = before if before is not None and before.run == self.observed.run else None
         new, found = self.fetch_new(kept, found)
@@ -155,6 +158,8 @@ class _Gather:
     def clean(self) -> None:
         """Remove what was staged and not moved into place."""
         self.staging.clean()
+        with suppress(HostError):  # the next gather releases it
+            self.context.runtimes[self.observed.host].release(self.chief)
         if self.target.is_dir() and not any(self.target.iterdir()):
             self.target.rmdir()
 
@@ -165,8 +170,8 @@ class _Gather:
                 raise GatherError(torn)
             return
         newest = found.named[0]
-        if found.find(newest):
-            return
+        if found.find(newest) or any(one.checkpoint.step > step_of(newest) for one in found.whole):
+            return  # it may have been removed since, for a newer one
         what, fix = f"{self.chief}'s checkpoint {newest} ", REMEDY
         if newest in found.doubtful:
             what, fix = f"{what}is not taken: {found.doubtful[newest]}", "what there is of it stays where it is"
@@ -180,20 +185,22 @@ class _Gather:
         """Copy every whole checkpoint that is newer than what is kept into the staging directory.
 
         One that vanishes meanwhile was removed by the chief, which keeps only its newest ones: then the directories are
-        listed again. GatherError when the newest cannot be had although it stays.
+        listed again, and where that was the newest one, its host holds what there is. GatherError when the newest cannot
+        be had all the same.
         """
-        for _ in range(_TRIES):
+        for left in reversed(range(_TRIES)):
             self.staging.clean()
             wanted = [one for one in found.whole if is_new(one, kept)]
             # The newest first: while the older ones are copied the chief may remove them, and it is what matters most.
             fetched = [one for one in reversed(wanted) if self.staging.fetch(one.files())][::-1]
             if fetched == wanted:
                 return fetched, found
-            found = survey(self.context, self.observed, self.look)
+            look = survey_held if left and wanted[-1] not in fetched else survey
+            found = look(self.context, self.observed, self.look)
         if wanted[-1] not in fetched:
-            raise GatherError(
-                f"{self.chief}'s checkpoint {wanted[-1].checkpoint.prefix} could not be copied: {self.staging.trouble}"
-            )
+            newest = wanted[-1].checkpoint.prefix
+            fix = "" if found.find(newest) else "its program keeps too few: let it keep more, or save less often"
+            raise GatherError(f"{self.chief}'s checkpoint {newest} could not be copied: {self.staging.trouble}", fix)
         return fetched, found
 
     def accept(self, fetched: Sequence[Whole], verify: Verify) -> list[Saved]:
@@ -262,26 +269,6 @@ class _Gather:
         after.write(self.target)
         sync(self.target)
         return after
-
-
-def set_aside(context: Context, before: Manifest, staged: Path) -> None:
-    """Keep an earlier run's checkpoints under a name of their own: step 2000 of two runs is not the same.
-
-    `staged` is where this run's files were copied to, below the directory that is renamed; it is there again afterwards.
-    """
-    number, target = 1, context.target
-    while (aside := manifests.aside(target, number)).exists():
-        number += 1
-    beside = target.with_name(f".{target.name}.part")
-    shutil.rmtree(beside, ignore_errors=True)
-    if staged.exists():
-        staged.rename(beside)
-    target.rename(aside)
-    target.mkdir()
-    if beside.exists():
-        beside.rename(staged)
-    step = f" (step {before.newest.step})" if before.newest else ""
-    context.report.note(f"{target} held an earlier run{step}: it is now {aside}")
 
 
 def _lacks(prefix: str, found: Survey) -> str:

@@ -6,8 +6,9 @@ two ps on two hosts the merge does not find the other's part, and the program di
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 from tfprov.checkpoint import NO_STEP, STATE, Checkpoint, checkpoints, parse_state, relative, step_of
 from tfprov.engine.context import Context
@@ -36,6 +37,14 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self.holder.task} on {self.holder.host}"
+
+    def open(self, name: str) -> BinaryIO:
+        """Open one of `files`. Raises HostError."""
+        return self.runtime.open(self.task, name)
+
+    def open_each(self, names: Collection[str]) -> Iterator[tuple[str, BinaryIO]]:
+        """Open many of `files`; see Runtime."""
+        return self.runtime.open_each(self.task, names, self.files)
 
 
 @dataclass(frozen=True)

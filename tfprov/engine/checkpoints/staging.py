@@ -10,8 +10,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import BinaryIO
 
-from tfprov.engine.checkpoints.manifest import Entry
+from tfprov.engine.checkpoints import manifest as manifests
+from tfprov.engine.checkpoints.manifest import Entry, Manifest
 from tfprov.engine.checkpoints.shards import Place
+from tfprov.engine.context import Context
 from tfprov.errors import HostError, Unreachable
 from tfprov.files import Flush
 from tfprov.hosts.base import File, Sparse
@@ -97,13 +99,13 @@ class Staging:
         if len(left) > 1:
             # What cannot be had like this is tried alone, and that says what is amiss.
             with suppress(HostError):
-                for name, stream in source.runtime.open_each(source.task, names, source.files):
+                for name, stream in source.open_each(names):
                     self._write_whole(name, source, stream, moved)
                     del left[name]
                     yield name
         for name in left:
             try:
-                self._write_whole(name, source, source.runtime.open(source.task, name), moved)
+                self._write_whole(name, source, source.open(name), moved)
             except HostError as error:
                 self.trouble = str(error)
                 if all_or_nothing or isinstance(error, Unreachable):
@@ -177,3 +179,23 @@ def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
             yield piece
         else:
             return
+
+
+def set_aside(context: Context, before: Manifest, staged: Path) -> None:
+    """Keep an earlier run's checkpoints under a name of their own: step 2000 of two runs is not the same.
+
+    `staged` is where this run's files were copied to, below the directory that is renamed; it is there again afterwards.
+    """
+    number, target = 1, context.target
+    while (aside := manifests.aside(target, number)).exists():
+        number += 1
+    beside = target.with_name(f".{target.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    if staged.exists():
+        staged.rename(beside)
+    target.rename(aside)
+    target.mkdir()
+    if beside.exists():
+        beside.rename(staged)
+    step = f" (step {before.newest.step})" if before.newest else ""
+    context.report.note(f"{target} held an earlier run{step}: it is now {aside}")

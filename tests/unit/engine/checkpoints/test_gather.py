@@ -251,6 +251,58 @@ def test_a_checkpoint_that_is_removed_meanwhile_is_passed_over(tmp_path: Path) -
     assert chief.latest() == "model.ckpt-200"
 
 
+class Rotating(MemoryRuntime):
+    """A chief that keeps one checkpoint, and saves the next whenever one is about to be read."""
+
+    def __init__(self, host: str, *, can_hold: bool = True) -> None:
+        super().__init__(host)
+        self.step, self.reads, self.can_hold = 100, list[str](), can_hold
+
+    def open(self, task: str, name: str) -> BinaryIO:
+        self.reads.append(name)
+        files, before = self.places[task].files, f"model.ckpt-{self.step}."
+        if "ckpt-" in name:
+            self.step += 100
+            after = f"model.ckpt-{self.step}."
+            self.places[task].files = {
+                one.replace(before, after) if one.startswith(before) else one: data for one, data in files.items()
+            }
+            state = f'model_checkpoint_path: "{after[:-1]}"'.encode()
+            self.places[task].files["checkpoint"] = state, 0.0
+        return super().open(task, name)
+
+    def hold(self, task: str) -> Mapping[str, File]:
+        return super().hold(task) if self.can_hold else {}
+
+
+def test_a_chief_that_removes_each_checkpoint_at_once_has_it_held_until_it_is_copied(tmp_path: Path) -> None:
+    host = Rotating("h1")
+    chief = Fixture(tmp_path, host)
+    chief.saves(100)
+    (gathered,) = chief.gather()
+    assert gathered == chief.latest() != "model.ckpt-100"
+    assert {f"{gathered}.index", f"{gathered}.data-00000-of-00001"} <= set(chief.names())
+    assert host.calls.count("hold worker/0") == 1
+    assert not any("held" in name for name in [*host.places["worker/0"].files, *chief.names()])
+
+
+def test_where_nothing_can_be_held_three_tries_are_made_and_the_cause_is_named(tmp_path: Path) -> None:
+    host = Rotating("h1", can_hold=False)
+    chief = Fixture(tmp_path, host)
+    chief.saves(100)
+    with pytest.raises(GatherError, match=r"could not be copied: .*; its program keeps too few: let it keep more, or"):
+        chief.gather()
+    assert sum("ckpt-" in name for name in host.reads) <= 3 * 4, "each try reads until the first that is gone"
+
+
+def test_what_a_gather_that_was_cut_off_held_is_released_by_the_next(chief: Fixture) -> None:
+    chief.saves(100)
+    chief.host.hold("worker/0")
+    assert any("held" in name for name in chief.host.places["worker/0"].files)
+    assert chief.gather() == ["model.ckpt-100"]
+    assert not any("held" in name for name in [*chief.host.places["worker/0"].files, *chief.names()])
+
+
 class Cut(MemoryRuntime):
     """A connection that ends in the middle of a file."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import docker
 
 from tfprov.errors import HostError
-from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs
+from tfprov.hosts import docker_archive, docker_exec, docker_files, docker_logs, docker_secrets
 from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.docker_bundles import bundles
 from tfprov.hosts.docker_exits import Exits
@@ -125,7 +125,8 @@ class DockerRuntime:
             owner = box.files_of or task
             volume = volume_name(self.cluster, owner)
             api.create_volume(volume, labels={CLUSTER: self.cluster, TASK: owner})
-            made = api.create_container(**creation(api, container, box, self.cluster, run))
+            entry = self._place_secrets(container)
+            made = api.create_container(**creation(api, container, box, self.cluster, run, entry))
             if not box.only_reads and (before is None or not self._has_used(before, volume)):
                 api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
             if restore:
@@ -135,6 +136,14 @@ class DockerRuntime:
             if container.link:
                 self._link(made["Id"], *container.link)
             api.start(made["Id"])
+
+    def _place_secrets(self, container: Container) -> list[str]:
+        """Put the secrets of a container where it will find them; return its entry point, which exports them."""
+        if not container.secret or container.box is None:
+            return []
+        values = {name: container.env[name] for name in sorted(container.secret)}
+        name = container_name(self.cluster, container.task.name)
+        return docker_secrets.place(self.engine, name, container.box.image, container.argv, values)
 
     def _link(self, container: str, name: str, target: str) -> None:
         """Make `name`, below the working directory of a container, lead to its directory `target`."""
@@ -196,6 +205,8 @@ class DockerRuntime:
         found = self._idle(task, "is running")
         with self.engine.errors():
             if found is not None:
+                if docker_secrets.has_secrets(found):
+                    docker_secrets.forget(self.engine, container_name(self.cluster, task), found["Image"])
                 self.engine.api.remove_container(found["Id"])
             ours = {"label": [f"{CLUSTER}={self.cluster}", f"{TASK}={task}"]}
             for volume in self.engine.api.volumes(filters=ours)["Volumes"] or ():
@@ -273,7 +284,7 @@ class DockerRuntime:
         """See Runtime; the command has no input."""
         found = self._need(task)
         with self.engine.errors():
-            return docker_exec.run(self.engine.api, found["Id"], argv, os.write)
+            return docker_exec.run(self.engine.api, found["Id"], docker_secrets.with_secrets(found, argv), os.write)
 
 
 def _directory(facts: Mapping[str, Any]) -> str:

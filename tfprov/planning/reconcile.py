@@ -7,6 +7,7 @@ from typing import Any
 from tfprov.model.data import KIND as DATA
 from tfprov.model.plan import CONTROLLER, Action, Plan
 from tfprov.model.state import Container, Observation, Observed, State
+from tfprov.planning.keyed_hash import of_other_keys
 from tfprov.planning.order import ordered
 
 _Place = tuple[str, str]
@@ -55,7 +56,7 @@ def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: s
         name, before, after = f"{prefix}{key}", running.get(key, _NOT_SET), wanted.get(key, _NOT_SET)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             found.extend(differences(before, after, f"{name}."))
-        elif before != after:
+        elif before != after and not of_other_keys(before, after):
             found.append(name + _change(name, before, after))
     return found
 

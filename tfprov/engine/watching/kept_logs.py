@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.config.settings.resolve import RoleSettings
-from tfprov.config.vault.secrets import mentions_secret
+from tfprov.config.vault.secrets import masks, mentions_secret
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, masked
 from tfprov.files import replace
@@ -139,7 +139,10 @@ def _public(values: Mapping[str, Any]) -> dict[str, Any]:
     env = values.get("env")
     if not isinstance(env, Mapping):
         return dict(values)
-    return {**values, "env": {name: HIDDEN if mentions_secret(name) else value for name, value in env.items()}}
+    return {
+        **values,
+        "env": {name: HIDDEN if mentions_secret(name) or masks(name) else value for name, value in env.items()},
+    }
 
 
 def _masked(value: Any) -> Any:

@@ -32,22 +32,32 @@ _MOST = 1024 * 1024
 """Bytes that are read of an image's list of users."""
 _LOST = 78
 """The exit code, EX_CONFIG, of a task whose secrets are not there."""
-_MESSAGE = (
-    f"tfprov: the secrets of this task are not in {DIRECTORY} any more, as after a restart of its host: run `tfprov up`"
-)
 _SHELL = "/bin/sh"
-_IN_SHELL = (
-    f"[ -r {DIRECTORY}/.environment ] || {{ echo {shlex.quote(_MESSAGE)} >&2; exit {_LOST}; }}\n"
-    f'. {DIRECTORY}/.environment && exec "$@"'
-)
-_IN_PYTHON = f"""import os, sys
-try: names = [name for name in os.listdir({DIRECTORY!r}) if name != '.environment']
+_LOST_SAYS = "tfprov: the secrets of this task are not in {} any more, as after a restart of its host: run `tfprov up`"
+_IN_SHELL = """[ -r {directory}/.environment ] || {{ echo {message} >&2; exit {code}; }}
+. {directory}/.environment && exec "$@"
+"""
+_IN_PYTHON = """import os, sys
+try: names = [name for name in os.listdir({directory!r}) if name != '.environment']
 except OSError: names = []
-if not names: sys.exit(print({_MESSAGE!r}, file=sys.stderr) or {_LOST})
+if not names: sys.exit(print({message!r}, file=sys.stderr) or {code})
 for name in names:
-    with open(os.path.join({DIRECTORY!r}, name), 'rb') as file: os.environb[name.encode()] = file.read()
+    with open(os.path.join({directory!r}, name), 'rb') as file: os.environb[name.encode()] = file.read()
 try: os.execvp(sys.argv[1], sys.argv[1:])
-except OSError as error: sys.exit(print(sys.argv[1] + ': ' + error.strerror, file=sys.stderr) or 127)"""
+except OSError as error: sys.exit(print(sys.argv[1] + ': ' + error.strerror, file=sys.stderr) or 127)
+"""
+
+
+def in_shell(directory: str = DIRECTORY) -> list[str]:
+    """Return the command that runs the one behind it with the secrets in `directory`."""
+    message = shlex.quote(_LOST_SAYS.format(directory))
+    return [_SHELL, "-c", _IN_SHELL.format(directory=shlex.quote(directory), message=message, code=_LOST), "tfprov"]
+
+
+def in_python(python: str, directory: str = DIRECTORY) -> list[str]:
+    """Return the same for an image without a shell."""
+    program = _IN_PYTHON.format(directory=directory, message=_LOST_SAYS.format(directory), code=_LOST)
+    return [python, "-I", "-S", "-c", program]
 
 
 def bind(container: str) -> str:
@@ -107,9 +117,9 @@ def _beside(engine: Engine, container: str, image: str) -> Iterator[str]:
 def _entry(engine: Engine, made: str, container: str, argv: Sequence[str]) -> list[str]:
     """Return what exports the secrets before it becomes the program: a shell where there is one, else the task's Python."""
     if docker_files.exists(engine, made, _SHELL):
-        return [_SHELL, "-c", _IN_SHELL, "tfprov"]
+        return in_shell()
     if PurePosixPath(argv[0]).name.startswith("python"):
-        return [argv[0], "-I", "-S", "-c", _IN_PYTHON]
+        return in_python(argv[0])
     what = (
         f"{container}: its image has no {_SHELL} and its command is no Python, one of which must bring it its secrets"
     )
@@ -132,15 +142,19 @@ def _owner(engine: Engine, made: str, user: str) -> int:
     raise HostError(engine.host, f"the image runs as `{name}`, who is not in its /etc/passwd", "correct its USER")
 
 
-def _archive(container: str, values: Mapping[str, str], owner: int) -> bytes:
-    data = {name: value.encode("utf-8", "surrogateescape") for name, value in values.items()}
+def contents(values: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the files that hold these variables, by their names."""
     sourced = "".join(f"export {name}={_quoted(value)}\n" for name, value in values.items())
-    data[".environment"] = sourced.encode("utf-8", "surrogateescape")
+    texts = {**values, ".environment": sourced}
+    return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
+
+
+def _archive(container: str, values: Mapping[str, str], owner: int) -> bytes:
     top = f"{_ON_HOST}/{container}"
     directory = _info(top, 0o500, owner)
     directory.type = tarfile.DIRTYPE
     # An empty file first: it takes the place of the directory of an earlier container, whose variables must not stay.
-    files = [(_info(f"{top}/{name}", 0o400, owner), value) for name, value in data.items()]
+    files = [(_info(f"{top}/{name}", 0o400, owner), value) for name, value in contents(values).items()]
     return _tar([_top(), (_info(top, 0o400, 0), b""), (directory, b""), *files])
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from tfprov.errors import Usage
+from tfprov.files import private_directory
 from tfprov.paths import state_home
 from tfprov.planning.keyed_hash import KeyedHash
 
@@ -36,7 +37,7 @@ def controller_key(directory: Path) -> bytes:
 
 
 def _make(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_directory(path.parent)
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -18,6 +18,7 @@ from tfprov.engine.packing import all_problems, check_data, check_python, never_
 from tfprov.engine.record import Record
 from tfprov.engine.report import Reporter
 from tfprov.errors import InvalidInput, Usage, Warn, hide, unheard
+from tfprov.files import private_directory
 from tfprov.hosts.process import ProcessRuntime
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
@@ -70,6 +71,9 @@ def prepare(
 ) -> Context:
     """Return the context for the inventory in `sources`; InvalidInput with all that is wrong in it."""
     wishes = wishes or Wishes()
+    for directory in (state_home(), cache_home()):  # an earlier version left them open to others
+        if directory.is_dir():
+            private_directory(directory)
     inventory, roles = load(sources, extra, vault, wishes.warn)
     limit = _limit(inventory, wishes.limit)
     home = state_home() / "clusters" / roles[0].values.cluster

@@ -61,6 +61,18 @@ def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: s
     return found
 
 
+def unknown_secrets(wanted: Sequence[Container], seen: Observation) -> list[str]:
+    """Return the secret variables, as `env.NAME of TASK`, that cannot be compared: another controller has hashed them."""
+    observed = {(one.task, one.host): one for one in seen.containers()}
+    return [
+        f"env.{name} of {container.task.name}"
+        for container in wanted
+        if (current := observed.get((container.task.name, container.task.host))) is not None
+        for name, value in container.spec.get("env", {}).items()
+        if of_other_keys((current.spec.get("env") or {}).get(name), value)
+    ]
+
+
 def _change(name: str, before: Any, after: Any) -> str:
     if name.startswith("env.") or any(isinstance(value, list | Mapping) for value in (before, after)):
         return ""  # an environment often holds secrets, and a list of hosts says less than its name

@@ -10,9 +10,9 @@ from tests.support.world import packed, world
 from tfprov.errors import InvalidInput
 from tfprov.hosts.docker_labels import creation
 from tfprov.model.secret_names import names_secret
-from tfprov.model.state import Box, Container
+from tfprov.model.state import Box, Container, HostState, Observation, Observed, State
 from tfprov.planning.keyed_hash import KeyedHash
-from tfprov.planning.reconcile import differences
+from tfprov.planning.reconcile import differences, unknown_secrets
 from tfprov.planning.text import summary
 
 FULL = """
@@ -224,4 +224,9 @@ def test_hashes_under_another_controllers_key_are_no_change() -> None:
     assert differences({"env": {"KEY": ours}}, {"env": {"KEY": changed}}) == ["env.KEY"]
     assert differences({"env": {"KEY": other.of("linear", "KEY", "b")}}, {"env": {"KEY": ours}}) == []
     assert differences({"env": {"KEY": "plain"}}, {"env": {"KEY": ours}}) == ["env.KEY"]
+    wanted = container("worker/0", SECRETS)
+    theirs = {**wanted.spec, "env": {**wanted.spec["env"], "HF_TOKEN": other.of("linear", "HF_TOKEN", "x")}}
+    for spec, unknown in ((theirs, ["env.HF_TOKEN of worker/0"]), (wanted.spec, []), ({}, [])):
+        seen = Observation({"h2": HostState("h2", (Observed("worker/0", "h2", State.RUNNING, spec),))})
+        assert unknown_secrets([wanted], seen) == unknown
     assert one.of("linear", "KEY", "a") not in (one.of("lab", "KEY", "a"), one.of("linear", "OTHER", "a"))

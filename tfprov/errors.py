@@ -25,7 +25,9 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
 HUNG_UP = 129
 """Exit code after the terminal was closed: 128 + SIGHUP."""
-OWN_CODES = frozenset((2, 3, 4, HUNG_UP, INTERRUPTED))
+UNREAD = 141
+"""The exit code when nobody reads the output any more (`tfprov status | true`): as of a program that SIGPIPE has ended."""
+OWN_CODES = frozenset((2, 3, 4, HUNG_UP, INTERRUPTED, UNREAD))
 """Exit codes that say something of tfprov: where a training ends with one of them, `run` and `wait` end with 1."""
 
 

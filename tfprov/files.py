@@ -1,5 +1,6 @@
 """Writing files so that nobody ever sees half of one. Standard library only."""
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -19,10 +20,29 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     beside = path.with_name(f"{path.name}.part")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:
+        if not mode & 0o077:  # it is private also where a run that was killed has left it with another mode
+            os.fchmod(descriptor, mode)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
+
+
+def private_directory(path: Path) -> Path:
+    """Make `path` and what is missing above it for its owner alone, whatever the umask; return it.
+
+    A directory of ours that is there already is closed to others; what is above it is left as it is.
+    """
+    missing = [path, *path.parents]
+    missing = missing[: next((number for number, one in enumerate(missing) if one.is_dir()), len(missing))]
+    for one in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another run has just made it
+            one.mkdir(mode=0o700)
+            one.chmod(0o700)
+    status = path.stat()
+    if status.st_mode & 0o077 and status.st_uid == os.getuid():
+        path.chmod(0o700)
+    return path
 
 
 def sync(path: Path) -> None:

@@ -18,12 +18,12 @@ from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
 from tfprov.engine.locking.facts import Facts
 from tfprov.engine.locking.host import HostLock
+from tfprov.engine.locking.lock import way_over
 from tfprov.errors import HostError, Locked, Unreachable
 from tfprov.hosts.ssh import SSH
 from tfprov.hosts.ssh_target import Target
 
 ME = Facts.here("up")
-LOCK = "/tmp/.tfprov-linear.lock"
 
 
 def target(host: Host, user: str) -> Target:
@@ -46,8 +46,8 @@ def locks(lab: Lab) -> Iterator[Locks]:
     with ExitStack() as stack:
 
         def make(user: str = "trainer", token: str = "", facts: Facts = ME, **values: Any) -> HostLock:
-            ssh = stack.enter_context(SSH(replace(target(host, user), **values)))
-            return HostLock(ssh, "linear", facts, token or f"{user}-{id(ssh)}")
+            ssh = stack.enter_context(SSH(replace(target(host, user), become=user == "admin", **values)))
+            return HostLock(way_over(ssh), "linear", facts, token or f"{user}-{id(ssh)}")
 
         yield make
 
@@ -153,13 +153,25 @@ def test_a_host_without_flock_and_one_that_is_not_there_are_named(locks: Locks, 
         lost.take()
 
 
-def test_what_lies_in_the_way_of_the_lock_is_left_alone(locks: Locks, lab: Lab) -> None:
+def test_a_user_outside_of_the_engines_group_neither_holds_the_lock_nor_has_root_write_elsewhere(
+    locks: Locks, lab: Lab
+) -> None:
     host = lab.hosts[0]
-    host.run("ln", "-s", "/etc/passwd", LOCK)
-    before = host.run("cat", "/etc/passwd")
-    with pytest.raises(HostError, match=f"{LOCK} is not a file that can be locked"):
+    shared = f"/tmp/.tfprov-{host.run('stat', '-c', '%g', '/var/run/docker.sock').strip()}"
+    host.run("su", "plain", "-s", "/bin/sh", "-c", f"ln -s /etc {shared}")
+    before = host.run("ls", "-ld", "/etc"), host.run("ls", "/etc")
+    with pytest.raises(HostError, match=f"node1: {shared} of user plain is not the directory for locks"):
         locks("root").take()
-    assert host.run("cat", "/etc/passwd") == before
+    assert (host.run("ls", "-ld", "/etc"), host.run("ls", "/etc")) == before
+    host.run("rm", shared)
+    holder = locks("trainer")
+    holder.take()
+    tries = "flock -n {0}/linear.lock true || flock -n {0} true || mkfifo {0}/x || mv {0} {0}.x || rm -r {0} || ls {0}"
+    code = host.run("su", "plain", "-s", "/bin/sh", "-c", f"({tries.format(shared)}) >/dev/null 2>&1; echo $?")
+    assert code.strip() != "0"
+    assert holder.alive
+    with pytest.raises(Locked):
+        locks("root").take()
 
 
 # --- whole commands --------------------------------------------------------------------------------------------------

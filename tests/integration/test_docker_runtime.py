@@ -1,6 +1,9 @@
 """The docker runtime keeps the contract that the others keep, on a real engine; and what only containers have."""
 
+import hashlib
+import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -118,6 +121,47 @@ def test_a_container_is_as_closed_as_it_can_be(bench: DockerBench) -> None:
     (bindings,) = config["PortBindings"].values()
     assert [binding["HostIp"] for binding in bindings] == [bench.address]
     assert not config["Privileged"]
+
+
+SECRETS = {"API_TOKEN": 'it\'s $(a) "secret"\n \\ ä ', "KEY": "second-secret"}
+
+
+def test_secrets_are_files_and_no_part_of_a_container(bench: DockerBench) -> None:
+    """They are there in each of a task's lives, for commands beside it, and gone with it."""
+    prints = 'printf "%s|%s|%s" "$API_TOKEN" "$KEY" "$PLAIN" | sha256sum'
+    again = "[ -e /checkpoints/again ] && exec sleep 3600; touch /checkpoints/again; exit 5"
+    wanted = container(
+        argv=["sh", "-c", f"{prints}; ls -ln /run/secrets/tfprov; {again}"],
+        env={**SECRETS, "PLAIN": "1"},
+        secret=frozenset(SECRETS),
+        restart="on-failure",
+        max_restarts=2,
+    )
+    bench.start(wanted)
+    until(lambda: bench.see().restarts == 1 and not bench.see().restarting)
+    everything = json.dumps(bench.inspect())
+    assert not [name for name, value in SECRETS.items() if json.dumps(value)[1:-1] in everything]
+    assert '"PLAIN=1"' in everything
+    digest = hashlib.sha256(f"{SECRETS['API_TOKEN']}|{SECRETS['KEY']}|1".encode()).hexdigest()
+    until(lambda: [*bench.docker.logs("worker/0")].count(f"{digest}  -") == 2)
+    listed = [line for line in bench.docker.logs("worker/0") if line.endswith((" API_TOKEN", " KEY"))]
+    assert all(re.match(r"-r-------- +1 1000 +1000 ", line) for line in listed), listed
+    assert (
+        bench.docker.execute("worker/0", ["sh", "-c", '[ "$KEY" = second-secret ] && [ ! -w /run/secrets/tfprov/KEY ]'])
+        == 0
+    )
+    made = bench.inspect()["Id"]
+    bench.docker.stop("worker/0", 0)
+    on_host = Path("/run/tfprov/tfprov-contract-worker-0")  # the engine of the tests shares /run with them
+    shutil.rmtree(on_host)  # as a restart of the host does
+    bench.client.api.start(made)
+    until(lambda: bench.see().exit_code == 78)
+    assert "are not in /run/secrets/tfprov any more" in list(bench.docker.logs("worker/0"))[-1]
+    bench.start(wanted)
+    bench.docker.stop("worker/0", 0)
+    bench.docker.remove("worker/0")
+    assert on_host.read_bytes() == b""
+    assert on_host.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_limits_and_mounts_are_the_containers(bench: DockerBench) -> None:

@@ -13,7 +13,7 @@ from tests.support.command_line import CommandLine
 from tests.support.ssh_targets import target
 from tests.support.sshd import Sshd, program, sshd
 from tfprov.engine.locking.facts import Facts
-from tfprov.engine.locking.host import HostLock
+from tfprov.engine.locking.host import HostLock, Where
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.machine import Remote
@@ -176,7 +176,7 @@ def _engine(ssh: SSH, _server: Sshd) -> None:
 
 
 def _lock(ssh: SSH, server: Sshd) -> None:
-    HostLock(ssh, "linear", Facts.here("up"), "token", str(server.directory)).take()
+    HostLock(ssh, "linear", Facts.here("up"), "token", Where(own=str(server.directory))).take()
 
 
 def _told(do: Callable[[SSH, Sshd], None], ssh: SSH, server: Sshd) -> str:

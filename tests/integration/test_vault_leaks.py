@@ -68,6 +68,8 @@ class Sealed:
             assert secret not in "\n".join(self.printed)
         for path in (self.local.directory / "state", self.local.directory / "cache"):
             for file in path.rglob("*"):
+                mode = file.lstat().st_mode
+                assert file.is_symlink() or "code" in file.parts or not mode & 0o077, f"others may use {file}"
                 if file.is_file():
                     self.check_file(file)
 

@@ -29,6 +29,7 @@ from tfprov.model.parts import Checkpoints, Data, FlagNames, Image, MountSetting
 from tfprov.model.playbook import MODULES
 from tfprov.model.settings import Settings
 from tfprov.planning.desired import desired
+from tfprov.planning.keyed_hash import KeyedHash
 from tfprov.planning.place import place
 
 INVENTORY = """\
@@ -156,7 +157,9 @@ def try_sources(
     try:
         _, roles = load([str(directory / source) for source in sources], extra, Vault())
         cluster = place(roles)
-        containers = desired(cluster, roles, {}, lambda task: f"/checkpoints/{task.name}")
+        containers = desired(
+            cluster, roles, {}, lambda task: f"/checkpoints/{task.name}", hashed=KeyedHash(lambda: b"")
+        )
     except InvalidInput as error:
         check(error, paths)
     else:

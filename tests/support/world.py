@@ -24,8 +24,10 @@ from tfprov.model.plan import Plan
 from tfprov.model.state import Container, Observed, State
 from tfprov.planning.data import data_sets
 from tfprov.planning.desired import Boxed, desired
+from tfprov.planning.keyed_hash import KeyedHash
 from tfprov.planning.place import place
 
+HASHES = KeyedHash(lambda: b"the key of the tests")
 Runtimes = dict[str, MemoryRuntime]
 
 
@@ -70,7 +72,7 @@ def world(
     packages = [PackedCode(code, shelf, hosts) for code in codes.values() if not in_docker]
     images = [PackedCode(image_of(box.reference), shelf, hosts) for box in boxes.values()]
     digests = {key: code.digest for key, code in codes.items()}
-    wanted = desired(cluster, roles, digests, checkpoint_dir, boxes)
+    wanted = desired(cluster, roles, digests, checkpoint_dir, boxes, hashed=HASHES)
     return Context(
         inventory=read,
         cluster=cluster,

@@ -13,6 +13,7 @@ from tfprov.engine.observe import observe, plan
 from tfprov.engine.report import Quiet
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation
+from tfprov.planning.reconcile import unknown_secrets
 from tfprov.planning.text import NOTHING, summary
 
 
@@ -53,6 +54,12 @@ def up_command(partial: bool, **options: Any) -> None:
 def _todo(context: Context, printer: Printer) -> tuple[Plan, Observation] | None:
     """Return the plan and what it was made from; None, and a line that says so, when there is nothing to do."""
     seen = observe(context)
+    if unknown := unknown_secrets(context.wanted, seen):
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        what = (
+            f"{unknown[0]}{more} cannot be compared: another controller started these tasks, or this one lost its key"
+        )
+        printer.note(f"{what}; after a secret has changed, `down` and `up` bring it to them")
     if found := plan(context, seen):
         return found, seen
     printer.note(f"{summary(context.cluster)}: {NOTHING}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tfprov.cli.options import inventory_of, json_option, source_options
+from tfprov.cli.options import inventory_of, json_option, show_secrets_option, source_options
 from tfprov.cli.output import Printer
 from tfprov.config.settings.origins import Explained, Given, Origin, explain, place
 from tfprov.errors import shown
@@ -26,13 +26,16 @@ Row = tuple[tuple[str, str, str], str]
 @click.argument("key", required=False)
 @click.option("--role", type=click.Choice(ROLES), help="Settings in this role only; default: in all it has.")
 @json_option
+@show_secrets_option
 @source_options
-def explain_command(host: str, key: str | None, role: str | None, as_json: bool, **options: Any) -> None:
+def explain_command(
+    host: str, key: str | None, role: str | None, as_json: bool, show_secrets: bool, **options: Any
+) -> None:
     """KEY is a variable or a setting, or what others are below: `tfprov.flags.train_steps`, `tfprov.checkpoints`.
 
     Under each value stand those it wins over, the strongest first.
     """
-    found = explain(inventory_of(options), host, role)
+    found = explain(inventory_of(options), host, role, show_secrets=show_secrets)
     if key is not None:
         found = found.only(key)
     if as_json:

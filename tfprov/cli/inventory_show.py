@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from tfprov.cli.json_text import dumps
-from tfprov.cli.options import inventory_of, source_options
+from tfprov.cli.options import inventory_of, show_secrets_option, source_options
 from tfprov.config.patterns import match
 from tfprov.config.sources.listing import Encrypted, Form, Listing
 from tfprov.errors import Usage, shown
@@ -21,15 +21,16 @@ _export = click.option(
 @_export
 @_yaml
 @_limit
+@show_secrets_option
 @source_options
-def list_command(export: bool, as_yaml: bool, limit: str | None, **options: Any) -> None:
-    """Templates stay as they are written, and encrypted values encrypted."""
+def list_command(export: bool, as_yaml: bool, limit: str | None, show_secrets: bool, **options: Any) -> None:
+    """Templates stay as they are written, and encrypted values encrypted; other secrets are masked."""
     inventory = inventory_of(options)
     hosts = inventory.members("all")
     if limit is not None:
         chosen = frozenset(match(inventory, limit))
         hosts = tuple(host for host in hosts if host in chosen)
-    listing = Listing(inventory, Form.YAML if as_yaml else Form.LIST, export=export)
+    listing = Listing(inventory, Form.YAML if as_yaml else Form.LIST, export=export, show_secrets=show_secrets)
     _print(listing.as_yaml(hosts) if as_yaml else listing.as_json(hosts), as_yaml=as_yaml)
 
 
@@ -38,14 +39,15 @@ def list_command(export: bool, as_yaml: bool, limit: str | None, **options: Any)
 @_export
 @_yaml
 @_limit
+@show_secrets_option
 @source_options
-def host_command(name: str, export: bool, as_yaml: bool, limit: str | None, **options: Any) -> None:
+def host_command(name: str, export: bool, as_yaml: bool, limit: str | None, show_secrets: bool, **options: Any) -> None:
     """NAME may be a pattern that means one host. What `--limit` says makes no difference."""
     inventory = inventory_of(options)
     hosts = match(inventory, name)
     if len(hosts) != 1:
         raise Usage(f"`{shown(name)}` means {len(hosts)} hosts", "name one of them")
-    listing = Listing(inventory, Form.YAML if as_yaml else Form.HOST, export=export)
+    listing = Listing(inventory, Form.YAML if as_yaml else Form.HOST, export=export, show_secrets=show_secrets)
     _print(listing.host(hosts[0]), as_yaml=as_yaml)
 
 
@@ -53,13 +55,14 @@ def host_command(name: str, export: bool, as_yaml: bool, limit: str | None, **op
 @click.argument("group", default="all")
 @click.option("--vars", "variables", is_flag=True, help="Show the variables, too.")
 @_limit
+@show_secrets_option
 @source_options
-def graph_command(group: str, variables: bool, limit: str | None, **options: Any) -> None:
+def graph_command(group: str, variables: bool, limit: str | None, show_secrets: bool, **options: Any) -> None:
     """GROUP is where to begin. What `--limit` says makes no difference."""
     inventory = inventory_of(options)
     if group not in inventory.groups:
         raise Usage(f"no group `{shown(group)}`", f"its groups are {', '.join(inventory.groups)}")
-    for line in Listing(inventory, Form.TEXT).graph(group, variables=variables):
+    for line in Listing(inventory, Form.TEXT, show_secrets=show_secrets).graph(group, variables=variables):
         click.echo(line)
 
 

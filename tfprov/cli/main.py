@@ -8,13 +8,13 @@ import signal
 import sys
 import traceback
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
 from tfprov import __version__
 from tfprov.cli.lazy import LazyGroup
-from tfprov.errors import HUNG_UP, INTERRUPTED, HangUp, InvalidInput, Several, TfprovError, masked
+from tfprov.errors import HUNG_UP, INTERRUPTED, UNREAD, HangUp, InvalidInput, Several, TfprovError, masked
 
 VERBS = {
     "init": ("project", "Write a commented inventory and a program to start from."),
@@ -48,16 +48,43 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     # Nothing that is imported is garbage, and to look for it again and again is a tenth of a short command's time.
     gc.disable()
+    _open_streams()
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has said that nothing is to come of it
         signal.signal(signal.SIGHUP, _hang_up)
-    code = run(sys.argv[1:])
+    code = _flushed(run(sys.argv[1:]))
     if code in (INTERRUPTED, HUNG_UP):  # threads that read logs, or wait for a host, must not hold the user up
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError):
-                stream.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Have all three standard streams: where one was closed (`>&-`), a connection would get its number, and its output."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # which is the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _flushed(code: int) -> int:
+    """Write out what is left to print, so that the interpreter has nothing to complain about; return the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            _discard(stream)
+            code = code or (UNREAD if isinstance(error, BrokenPipeError) else 1)
+    return code
+
+
+def _discard(stream: TextIO) -> None:
+    """Let go what `stream` still holds, which nobody can be given."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1 if stream is sys.stdout else 2)
+    os.close(nowhere)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
@@ -88,9 +115,12 @@ def run(argv: list[str]) -> int:
         return max(_fail(_line(one), error.exit_code) for one in error.errors)
     except TfprovError as error:
         return _fail(_line(error), error.exit_code)
-    except BrokenPipeError:  # `tfprov logs | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except (
+        BrokenPipeError,
+        SystemExit,
+    ):  # `tfprov logs | head`: click, which ends otherwise by an exception, ends this
+        _discard(sys.stdout)
+        return UNREAD
     except Exception as error:
         return _unforeseen(error, whole="-vv" in argv)
     return code if isinstance(code, int) else 0

@@ -85,6 +85,9 @@ def exit_code_of_training() -> Iterator[None]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print data for programs.")
+show_secrets_option = click.option(
+    "--show-secrets", is_flag=True, help="Print secret values, which are masked otherwise."
+)
 resume_option = click.option(
     "--resume", is_flag=True, help="A training that starts goes on from the newest gathered checkpoint."
 )

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from tfprov.delivery.oci import MAX_DOCUMENT, Descriptor, digest_of
 from tfprov.errors import DeliveryError
-from tfprov.files import sync
+from tfprov.files import private_directory, sync
 
 CHUNK = 64 * 1024
 """Bytes read, hashed and written at a time. 1 MiB costs twice the CPU time: such buffers are mapped anew each time."""
@@ -96,8 +96,8 @@ class Blobs:
         self.incoming = directory / "incoming"
         self.directory = directory / "blobs" / "sha256"
         with stored(directory):
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self.incoming.mkdir(exist_ok=True)
+            private_directory(self.directory)
+            private_directory(self.incoming)
 
     def path(self, digest: str) -> Path:
         """Return where the blob of a descriptor's `digest` is, or would be."""

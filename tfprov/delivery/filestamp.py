@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tfprov.files import replace
+from tfprov.files import private_directory, replace
 
 KEEP = 50
 """Files that are remembered: the last ones that were read."""
@@ -40,8 +40,8 @@ def _remember(cache: Path, key: str, entry: list[Any]) -> None:
     known[key] = entry
     last = dict(list(known.items())[-KEEP:])
     with contextlib.suppress(OSError):
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        replace(cache, json.dumps(last).encode())
+        private_directory(cache.parent)
+        replace(cache, json.dumps(last).encode(), mode=0o600)
 
 
 def _read(cache: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Layout:
         self._index = directory / "index.json"
         with self._naming():
             if not self._index.exists():
-                replace(directory / "oci-layout", encode({"imageLayoutVersion": "1.0.0"}))
+                replace(directory / "oci-layout", encode({"imageLayoutVersion": "1.0.0"}), mode=0o600)
                 self._write({})
 
     def find(self, name: str) -> Image | None:
@@ -130,7 +130,7 @@ class Layout:
             for name, it in sorted(named.items())
         ]
         with stored(self._index):
-            replace(self._index, encode({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}))
+            replace(self._index, encode({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}), mode=0o600)
 
     @contextmanager
     def _naming(self) -> Iterator[None]:

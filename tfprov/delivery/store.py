@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tfprov.delivery.code import Code
-from tfprov.files import replace
+from tfprov.files import private_directory, replace
 
 KEEP = 20
 """Archives kept; the ones unused for longest go first. They are made again from the `code:` directory when needed."""
@@ -28,9 +28,9 @@ class CodeStore:
 
     def put(self, code: Code) -> None:
         """Store `code`, and drop what has not been used for longest."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        private_directory(self.directory)
         with self._held():
-            replace(self._path(code.digest), code.archive)
+            replace(self._path(code.digest), code.archive, mode=0o600)
             by_age = sorted(self.directory.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
             for path in by_age[KEEP:]:
                 path.unlink()

@@ -9,9 +9,10 @@ from tfprov.engine import fleet
 from tfprov.engine.artifacts import fetched
 from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import Context
+from tfprov.engine.controller_key import keyed_hash
 from tfprov.engine.delivered import Delivered
 from tfprov.engine.packing import all_problems, check_data, pack_all
-from tfprov.engine.prepare import Given, chief_of, target_of
+from tfprov.engine.prepare import Given, chief_of, hide_secrets, target_of
 from tfprov.engine.reach import Reach
 from tfprov.engine.record import Record
 from tfprov.engine.supply import Supplier, made
@@ -48,7 +49,15 @@ def docked(given: Given, reach: Reach) -> Context:
     sets = data_sets(roles)
     put = put_into(store, {c.digest: c for c in codes.values()})
     runtimes = fleet.runtimes(hosts, cluster.name, put, delivered, fetches=bool(sets))
-    wanted = desired(cluster, roles, digests, lambda task: settings[task.role, task.host].checkpoints.dir, stock.boxes)
+    wanted = desired(
+        cluster,
+        roles,
+        digests,
+        lambda task: settings[task.role, task.host].checkpoints.dir,
+        stock.boxes,
+        hashed=keyed_hash(),
+    )
+    hide_secrets(wanted)
     return Context(
         inventory=inventory,
         cluster=cluster,

@@ -13,13 +13,16 @@ from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode, fetched
 from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import DEFAULT_FORKS, Context
+from tfprov.engine.controller_key import keyed_hash
 from tfprov.engine.packing import all_problems, check_data, check_python, never_code, pack_all
 from tfprov.engine.record import Record
 from tfprov.engine.report import Reporter
-from tfprov.errors import InvalidInput, Usage, Warn, unheard
+from tfprov.errors import InvalidInput, Usage, Warn, hide, unheard
+from tfprov.files import private_directory
 from tfprov.hosts.process import ProcessRuntime
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
+from tfprov.model.state import Container
 from tfprov.paths import cache_home, state_home
 from tfprov.planning.data import data_sets
 from tfprov.planning.desired import desired
@@ -68,6 +71,9 @@ def prepare(
 ) -> Context:
     """Return the context for the inventory in `sources`; InvalidInput with all that is wrong in it."""
     wishes = wishes or Wishes()
+    for directory in (state_home(), cache_home()):  # an earlier version left them open to others
+        if directory.is_dir():
+            private_directory(directory)
     inventory, roles = load(sources, extra, vault, wishes.warn)
     limit = _limit(inventory, wishes.limit)
     home = state_home() / "clusters" / roles[0].values.cluster
@@ -122,8 +128,10 @@ def _as_processes(given: Given) -> Context:
         {place: code.digest for place, code in codes.items()},
         # An evaluator and a tensorboard work on the chief's files; everyone else has a directory of their own.
         lambda task: checkpoints if task.reads else runtimes[task.host].checkpoint_dir(task.name),
+        hashed=keyed_hash(),
         fetched=lambda host, key: str(runtimes[host].data.path(key)),
     )
+    hide_secrets(wanted)
     return Context(
         inventory=given.inventory,
         cluster=cluster,
@@ -144,6 +152,13 @@ def _as_processes(given: Given) -> Context:
         left=frozenset(runtimes) - {role.host for role in roles},
         resume=given.wishes.resume,
     )
+
+
+def hide_secrets(wanted: Sequence[Container]) -> None:
+    """Have no message of this process repeat the secrets of containers."""
+    for container in wanted:
+        for name in container.secret:
+            hide(container.env[name])
 
 
 def target_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfprov.config.settings.connection import Connection
 from tfprov.errors import Position
-from tfprov.files import replace
+from tfprov.files import private_directory, replace
 
 _NAME = "hosts.json"
 _PLAIN = ("address", "port", "user", "local", "become", "timeout", "proxy_jump", "proxy_command", "accept_new")
@@ -47,7 +47,7 @@ class Record:
             self._write(after)
 
     def _write(self, ways: Mapping[str, Connection]) -> None:
-        self.home.mkdir(parents=True, exist_ok=True)
+        private_directory(self.home)
         data = {host: _encoded(way) for host, way in ways.items()}
         replace(self.home / _NAME, json.dumps(data, indent=1).encode(), mode=0o600)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import docker
 
 from tfprov.errors import HostError
-from tfprov.hosts import docker_archive, docker_before, docker_exec, docker_files, docker_logs, held
+from tfprov.hosts import docker_archive, docker_before, docker_exec, docker_files, docker_logs, docker_secrets, held
 from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.docker_bundles import bundles
 from tfprov.hosts.docker_exits import Exits
@@ -131,7 +131,8 @@ class DockerRuntime:
             api = self.engine.api
             if before is not None:
                 api.remove_container(before["Id"])
-            made = api.create_container(**creation(api, container, box, self.cluster, run, image))
+            entry = docker_before.secrets(self.engine, self.cluster, container, image)
+            made = api.create_container(**creation(api, container, box, self.cluster, run, image, entry))
             if not box.only_reads and (before is None or not self._has_used(before, volume)):
                 api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
             if restore:
@@ -184,6 +185,8 @@ class DockerRuntime:
         found = self._idle(task, "is running")
         with self.engine.errors():
             if found is not None:
+                if docker_secrets.has_secrets(found):
+                    docker_secrets.forget(self.engine, container_name(self.cluster, task), found["Image"])
                 self.engine.api.remove_container(found["Id"])
             ours = {"label": [f"{CLUSTER}={self.cluster}", f"{TASK}={task}"]}
             for volume in self.engine.api.volumes(filters=ours)["Volumes"] or ():
@@ -284,7 +287,7 @@ class DockerRuntime:
         """See Runtime; the command has no input."""
         found = self._need(task)
         with self.engine.errors():
-            return docker_exec.run(self.engine.api, found["Id"], argv, os.write)
+            return docker_exec.run(self.engine.api, found["Id"], docker_secrets.with_secrets(found, argv), os.write)
 
 
 def _directory(facts: Mapping[str, Any]) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfprov.errors import HostError, Unreachable
-from tfprov.hosts import docker_archive, docker_files
+from tfprov.hosts import docker_archive, docker_files, docker_secrets
 from tfprov.hosts.docker_images import Deliveries, is_delivered
-from tfprov.hosts.docker_labels import CLUSTER, TASK, volume_name
+from tfprov.hosts.docker_labels import CLUSTER, TASK, container_name, volume_name
 from tfprov.hosts.docker_taken import foreign_name, foreign_volume, obstacles
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.survey import present
@@ -61,6 +61,15 @@ def volume(engine: Engine, cluster: str, task: str) -> str:
     if (made.get("Labels") or {}).get(CLUSTER) != cluster:
         raise HostError(engine.host, *foreign_volume(name))
     return name
+
+
+def secrets(engine: Engine, cluster: str, container: Container, image: str) -> list[str]:
+    """Put the secrets of a container where it will find them; return its entry point, which exports them."""
+    if not container.secret:
+        return []
+    values = {name: container.env[name] for name in sorted(container.secret)}
+    with engine.errors():
+        return docker_secrets.place(engine, container_name(cluster, container.task.name), image, container.argv, values)
 
 
 def link(engine: Engine, container: str, name: str, target: str) -> None:

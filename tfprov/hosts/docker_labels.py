@@ -1,10 +1,12 @@
 """What a container of ours is called and labelled, and how it is made: labels are the only state there is."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import docker
 
+from tfprov.hosts import docker_secrets
 from tfprov.hosts.order import RUN as RUN_VARIABLE
 from tfprov.model.data import key_of
 from tfprov.model.state import Box, Container
@@ -51,17 +53,27 @@ def labels(container: Container, cluster: str, run: str) -> dict[str, str]:
     return {CLUSTER: cluster, TASK: task.name, HOST: task.host, **told}
 
 
-def creation(  # noqa: PLR0913, PLR0917  all that a container is made of
-    api: docker.APIClient, container: Container, box: Box, cluster: str, run: str, image_id: str
+def creation(  # noqa: PLR0913, PLR0917  one container, seen from all sides
+    api: docker.APIClient,
+    container: Container,
+    box: Box,
+    cluster: str,
+    run: str,
+    image_id: str,
+    entry: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the arguments with which the SDK creates `container`, by the id of its image: a tag can be moved."""
+    """Return the arguments with which the SDK creates `container`, by the id of its image: a tag can be moved.
+
+    `entry` exports its secrets before its command runs.
+    """
     task = container.task
+    public = {name: value for name, value in container.env.items() if name not in container.secret}
     ports = [task.port] if task.serves else []
     return {
         "image": image_id,
         "command": list(container.argv),
-        "entrypoint": [],  # an image's own entry point would get the program as its arguments
-        "environment": {"PYTHONUNBUFFERED": "1", **container.env, RUN_VARIABLE: run},
+        "entrypoint": list(entry),  # an image's own entry point would get the program as its arguments
+        "environment": {"PYTHONUNBUFFERED": "1", **public, RUN_VARIABLE: run},
         "name": container_name(cluster, task.name),
         "hostname": task.name.replace("/", "-"),
         "labels": {**labels(container, cluster, run), DELIVERED: f"{box.image}@{image_id}"},
@@ -87,6 +99,7 @@ def _host_config(api: docker.APIClient, container: Container, box: Box, cluster:
         # On the address of the cluster only: whoever reaches a TensorFlow port can run code.
         port_bindings={task.port: (box.address, task.port)} if task.serves else {},
         mounts=mounts,
+        binds=[docker_secrets.bind(container_name(cluster, task.name))] if container.secret else None,
         restart_policy=policy,
         init=True,  # PID 1 that ignores SIGTERM would cost the whole grace
         log_config=docker.types.LogConfig(type="json-file", config=_LOG),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tfprov.errors import HostError
-from tfprov.files import bring
+from tfprov.files import bring, private_directory, replace
 from tfprov.hosts import held, workdir
 from tfprov.hosts.base import NOTHING, File, Sent, untold
 from tfprov.hosts.fetching import Telling, lacking
@@ -76,7 +76,7 @@ class ProcessRuntime:
             return
         beside = final.with_name(f".{final.name}")
         shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
+        private_directory(beside)
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(beside, **_FILTER)  # noqa: S202  see there
         beside.rename(final)
@@ -137,7 +137,7 @@ class ProcessRuntime:
         directory = self.task_dir(task)
         facts = directory.read("state.json") or {}
         if directory.is_supervised():
-            (directory.path / "grace").write_text(str(grace))
+            replace(directory.path / "grace", str(grace).encode(), mode=0o600)
             if is_alive(facts.get("supervisor"), facts.get("supervisor_identity")):
                 with contextlib.suppress(ProcessLookupError):  # its task has just ended by itself
                     os.kill(facts["supervisor"], signal.SIGTERM)
@@ -169,7 +169,7 @@ class ProcessRuntime:
         """See Runtime."""
         directory = self.task_dir(task)
         if directory.path.is_dir():
-            directory.no_restart.touch()
+            directory.no_restart.touch(mode=0o600)
 
     @mapped
     def signal(self, task: str, name: str) -> bool:

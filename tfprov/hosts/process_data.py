@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from tfprov.errors import HostError
-from tfprov.files import sync
+from tfprov.files import private_directory, sync
 from tfprov.hosts.fetching import PROGRAM, Answers, Telling, order
 from tfprov.hosts.taskdir import complete
 from tfprov.model.data import KIND, DataSet, key_of
@@ -36,7 +36,7 @@ class DataDirs:
         beside = final.with_name(f".{final.name}")
         if final.is_dir():
             return
-        beside.mkdir(parents=True, exist_ok=True)
+        private_directory(beside)
         try:
             self._fill(beside, data, telling)
             beside.rename(final)

@@ -50,9 +50,10 @@ Spawn = Callable[..., Process]
 class Supervisor:
     """Starts the process of an order, waits for it, and starts it again where the order says so."""
 
-    def __init__(self, directory: TaskDir, spawn: Spawn = subprocess.Popen) -> None:
+    def __init__(self, directory: TaskDir, spawn: Spawn = subprocess.Popen, umask: int = 0o022) -> None:
         self.directory = directory
         self.spawn = spawn
+        self.umask = umask
         self.order = directory.read("order.json") or {}
         self.state: dict[str, Any] = {
             "supervisor": os.getpid(),
@@ -101,9 +102,7 @@ class Supervisor:
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
-                    preexec_fn=lambda: signal.pthread_sigmask(
-                        signal.SIG_UNBLOCK, _SIGNALS
-                    ),  # safe: there is one thread
+                    preexec_fn=self.begin,  # safe: there is one thread
                 )
         except OSError as error:
             reason = unstartable(error, self.order["argv"][0], self.order["env"], self.directory.work)
@@ -111,6 +110,11 @@ class Supervisor:
             return None
         self.record("running", pid=process.pid, identity=identity(process.pid), started_at=time.time(), exit_code=None)
         return process
+
+    def begin(self) -> None:
+        """Give the process of the task, in which this runs, what it would have without a supervisor."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        os.umask(self.umask)
 
     def wait(self, process: Process) -> int:
         """Return the exit code, 128 + N after signal N; on SIGTERM, stop the whole process group first."""
@@ -181,6 +185,7 @@ class Supervisor:
 def main(spawn: Spawn = subprocess.Popen) -> int:
     """Start the supervisor of the directory in argv[1]; return when its task has started."""
     directory = TaskDir(Path(sys.argv[1]))
+    umask = os.umask(0o077)  # what a task prints is for its owner alone; what it writes is its own affair
     lock = directory.lock(patience=10.0)
     before = directory.read("state.json") or {}
     if lock is None or is_alive(before.get("pid"), before.get("identity")):
@@ -196,7 +201,7 @@ def main(spawn: Spawn = subprocess.Popen) -> int:
     with Path(os.devnull).open("r+b") as nothing:  # the caller waits for the end of these
         os.dup2(nothing.fileno(), 1)
         os.dup2(nothing.fileno(), 2)
-    Supervisor(directory, spawn).run(ready)
+    Supervisor(directory, spawn, umask).run(ready)
     return 0
 
 

@@ -124,6 +124,12 @@ class Settings(Strict):
         description="Environment variables of the task; values are text, so quote what YAML takes for something else.",
         examples=[{"TF_CPP_MIN_LOG_LEVEL": "2"}],
     )
+    public_env: list[EnvName] = Field(
+        default_factory=list,
+        description="Names in `env` that are no secrets, though they have a word such as TOKEN, SECRET, PASSWORD or KEY. "
+        "Secret variables reach a container as files on a tmpfs, and `docker inspect` does not show them.",
+        examples=[["SORT_KEY"]],
+    )
     checkpoints: CheckpointSetting = Field(
         default_factory=Checkpoints,
         description="Where checkpoints are saved and gathered. `none` for a program that saves nothing: without it, a "

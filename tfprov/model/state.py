@@ -59,6 +59,8 @@ class Container:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     checkpoint_dir: str
+    secret: frozenset[str] = frozenset()
+    """The names in `env` whose values nobody else may read: files in a container, and no part of its configuration."""
     restart: str = "never"
     max_restarts: int = 3
     start_timeout: int = 120

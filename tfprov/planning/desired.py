@@ -1,8 +1,7 @@
 """Tasks to containers: what should run, in full, so that it can be compared with what runs."""
 
-import hashlib
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +13,14 @@ from tfprov.errors import InvalidInput, Problem
 from tfprov.model.checks import bytes_of
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.node import Node, Scalar, find, plain
+from tfprov.model.secret_names import names_secret
 from tfprov.model.state import Box, Container, Mount
 from tfprov.planning import telling
 from tfprov.planning.data import Fetched, data_dir, data_mounts, data_set, data_spec
+from tfprov.planning.keyed_hash import KeyedHash
 
-_SAID = 16
-"""Hex digits of the hash that stands for the value of an environment variable in a label."""
+_SHORTEST = 8
+"""Characters of a secret for which command lines are searched: shorter ones may be ordinary words."""
 
 Place = tuple[str, str]
 """A role and a host."""
@@ -49,13 +50,15 @@ def desired(  # noqa: PLR0913  what is known of a cluster, from everywhere
     checkpoint_dir: Callable[[Task], str],
     boxes: Mapping[Place, Boxed] | None = None,
     *,
+    hashed: KeyedHash,
     fetched: Fetched = _nowhere,
 ) -> tuple[Container, ...]:
     """Return the container of every task.
 
     `code` has the digest of the code and, under the docker runtime, `boxes` the image of each role on each host;
     `checkpoint_dir` says where a task finds its checkpoint directory, which depends on the runtime, and `fetched` where
-    processes find fetched data. InvalidInput carries the templates that fail for some task.
+    processes find fetched data. `hashed` makes what stands for secret values in specs.
+    InvalidInput carries the templates that fail for some task.
     """
     settings = {(role.role, role.host): role for role in roles}
     problems: list[Problem] = []
@@ -69,7 +72,15 @@ def desired(  # noqa: PLR0913  what is known of a cluster, from everywhere
             # Other containers cannot reach the chief's volume, unless they share it; processes share a file system.
             linked = directory if boxed else checkpoint_dir(cluster.chief)
             made = _container(
-                cluster, task, role, code=code.get(place), directory=directory, linked=linked, data=data, boxed=boxed
+                cluster,
+                task,
+                role,
+                code=code.get(place),
+                directory=directory,
+                linked=linked,
+                data=data,
+                boxed=boxed,
+                hashed=hashed,
             )
             containers.append(made)
         except InvalidInput as error:
@@ -89,6 +100,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
     linked: str,
     data: str | None,
     boxed: Boxed | None,
+    hashed: KeyedHash,
 ) -> Container:
     values, fetches = role.values, data_set(role)
     link = values.checkpoints.link and posixpath.normpath(values.checkpoints.link.strip())
@@ -98,6 +110,9 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
     stated = [str(word) for word in late["command"] or ()]
     command = stated or telling.default_command(cluster, task, directory, listens)
     flags, env = _flags(role, late["flags"]), {name: _text(value) for name, value in late["env"].items()}
+    secret = late["secret"] | {name for name in env if names_secret(name) and name not in values.public_env}
+    if problems := list(_repeated(role, stated, flags, {name: env[name] for name in sorted(secret)})):
+        raise InvalidInput(problems)
     return Container(
         task=task,
         spec={
@@ -105,10 +120,9 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
             "code": code,
             "command": command,
             "flags": flags,
-            # Labels can be read by whoever may use the engine, and an environment often holds secrets.
+            # Labels and records of runs can be read by others.
             "env": {
-                name: _hashed(cluster.name, name, value) if boxed or name in late["secret"] else value
-                for name, value in env.items()
+                name: hashed.of(cluster.name, name, value) if name in secret else value for name, value in env.items()
             },
             "wiring": telling.wiring(cluster, task, role),
             "endpoint": task.endpoint,
@@ -128,6 +142,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
             **telling.environment(cluster, task, role, data),
             "TFPROV_CHECKPOINT_DIR": directory,
         },
+        secret=frozenset(secret),
         checkpoint_dir=directory,
         restart=values.restart,
         max_restarts=values.max_restarts,
@@ -174,10 +189,6 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: Boxed) -> Box:
     )
 
 
-def _hashed(cluster: str, name: str, value: str) -> str:
-    return hashlib.sha256(f"{cluster}/{name}={value}".encode()).hexdigest()[:_SAID]
-
-
 def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str, data: str | None) -> dict[str, Any]:
     """Return `command`, `flags` and `env`, rendered with what only the task knows, and which names in `env` are secret."""
     faults = Faults()
@@ -193,6 +204,22 @@ def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str, data
 
 def _is_secret(node: Node) -> bool:
     return isinstance(node, Scalar) and node.secret
+
+
+def _repeated(
+    role: RoleSettings, command: Sequence[str], flags: Mapping[str, str | None], secrets: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Yield a problem for each argument in which the value of a secret variable is written out."""
+    words: list[tuple[str, str | int, str]] = [("command", number, word) for number, word in enumerate(command)]
+    words += [("flags", name, value or "") for name, value in flags.items()]
+    for setting, key, word in words:
+        for name, value in secrets.items():
+            if len(value) >= _SHORTEST and value in word:
+                where = f"{setting}.{key}" if setting == "flags" else setting
+                what = (
+                    f"`{where}` has the value of the secret `env.{name}`, and others on the host can read command lines"
+                )
+                yield Problem(find(role.node, [setting, key])[1], what, "have the program read the variable")
 
 
 def _flags(role: RoleSettings, flags: Mapping[str, Any]) -> dict[str, str | None]:

@@ -7,6 +7,7 @@ from typing import Any
 from tfprov.model.data import KIND as DATA
 from tfprov.model.plan import CONTROLLER, Action, Plan
 from tfprov.model.state import Container, Observation, Observed, State
+from tfprov.planning.keyed_hash import of_other_keys
 from tfprov.planning.order import ordered
 
 _Place = tuple[str, str]
@@ -55,9 +56,21 @@ def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: s
         name, before, after = f"{prefix}{key}", running.get(key, _NOT_SET), wanted.get(key, _NOT_SET)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             found.extend(differences(before, after, f"{name}."))
-        elif before != after:
+        elif before != after and not of_other_keys(before, after):
             found.append(name + _change(name, before, after))
     return found
+
+
+def unknown_secrets(wanted: Sequence[Container], seen: Observation) -> list[str]:
+    """Return the secret variables, as `env.NAME of TASK`, that cannot be compared: another controller has hashed them."""
+    observed = {(one.task, one.host): one for one in seen.containers()}
+    return [
+        f"env.{name} of {container.task.name}"
+        for container in wanted
+        if (current := observed.get((container.task.name, container.task.host))) is not None
+        for name, value in container.spec.get("env", {}).items()
+        if of_other_keys((current.spec.get("env") or {}).get(name), value)
+    ]
 
 
 def _change(name: str, before: Any, after: Any) -> str:

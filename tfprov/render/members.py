@@ -13,10 +13,12 @@ from tfprov.model.cluster import Cluster, Task
 from tfprov.model.node import Mapping as Map
 from tfprov.model.node import Node, Scalar, Sealed
 from tfprov.model.parts import Image
+from tfprov.model.secret_names import names_secret
 from tfprov.model.state import Container, Mount
 from tfprov.planning import telling
 from tfprov.planning.data import data_dir, data_set
 from tfprov.planning.desired import Boxed, Place, desired
+from tfprov.planning.keyed_hash import KeyedHash
 from tfprov.planning.place import DEFAULT_PORT, TENSORBOARD_PORT, place
 from tfprov.render.naming import long_name
 from tfprov.render.options import Values
@@ -75,12 +77,23 @@ def unfit(asked: Asked, target: Target) -> Iterator[Problem]:
                 yield Problem(role.at("code"), what, fix)
 
 
+_NO_HASHES = KeyedHash(lambda: b"")
+"""Specs are not compared here, and not written."""
+
+
 def members(asked: Asked) -> tuple[Member, ...]:
     """Return every task as templates see it; InvalidInput carries the templates of the inventory that fail for some."""
     cluster = asked.cluster
     directories = {place: role.values.checkpoints.dir for place, role in asked.roles.items()}
     boxes = {place: Boxed(_image(role, asked.settings), "", "0.0.0.0") for place, role in asked.roles.items()}  # noqa: S104
-    found = desired(cluster, list(asked.roles.values()), {}, lambda task: directories[task.role, task.host], boxes)
+    found = desired(
+        cluster,
+        list(asked.roles.values()),
+        {},
+        lambda task: directories[task.role, task.host],
+        boxes,
+        hashed=_NO_HASHES,
+    )
     return tuple(_member(container, asked) for container in found)
 
 
@@ -133,15 +146,17 @@ def _member(container: Container, asked: Asked) -> Member:
 
 
 def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...]:
-    """Return the variables whose values are secret: what was encrypted, and what is computed from that."""
+    """Return the variables whose values are secret: encrypted, computed from that, or named as secrets are."""
     written = role.node.get("env")
-    closed = [name for name, node in written.entries.items() if not _is_open(node)] if isinstance(written, Map) else []
-    if not isinstance(written, Map) or not closed:
+    if not isinstance(written, Map) or not written.entries:
         return ()
+    named = {name for name in written.entries if names_secret(name) and name not in role.values.public_env}
+    closed = [name for name, node in written.entries.items() if not _is_open(node)]
     data = data_dir(role)
     known_of = telling.of_cluster(cluster, task)
     variables = for_task(role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, known_of=known_of)
-    return tuple(name for name in closed if is_secret(written.entries[name], variables))
+    computed = {name for name in closed if is_secret(written.entries[name], variables)}
+    return tuple(name for name in written.entries if name in named | computed)
 
 
 def _is_open(node: Node) -> bool:

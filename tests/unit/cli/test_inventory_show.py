@@ -122,6 +122,37 @@ def test_a_graph_shows_nothing_of_what_is_encrypted(capsys: pytest.CaptureFixtur
     assert "sesame" not in told.out
 
 
+MASKED = """\
+all:
+  vars:
+    ansible_become_pass: plain-become
+    ansible_ssh_private_key_file: ~/.ssh/id
+    reference: "{{ ansible_become_pass }}"
+    db: {password: plain-nested, port: 5}
+    tfprov:
+      cluster: lab
+      command: [python, t.py]
+      env: {HF_TOKEN: plain-token, MONKEY: banana, "SUDO": "{{ ansible_become_pass }}"}
+  children: {ps: {hosts: {h: }}, worker: {hosts: {w: }}}
+"""
+
+
+def test_secrets_are_masked_unless_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("masked.yml").write_text(MASKED)
+    shown = {}
+    for form in (
+        "list", "list --yaml", "list --export", "host h", "host h --yaml", "graph --vars", "explain h",
+        "explain h --json", "explain h db", "explain h tfprov.env --json",
+    ):  # fmt: skip
+        words = ["inventory", *form.split(), "-i", "masked.yml"]
+        told, whole = tell(capsys, *words), tell(capsys, *words, "--show-secrets")
+        assert (told.code, whole.code) == (0, 0), form
+        text = told.out + "".join(told.lines)
+        shown[form] = "plain-" in text, "******" in text, "plain-" in whole.out, "******" in whole.out
+        assert "banana" in text or form == "explain h db", form
+    assert shown == dict.fromkeys(shown, (False, True, True, False))
+
+
 def test_what_a_file_encrypted_as_a_whole_says_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     (ciphertext,) = encrypted("api_key: sesame\n")
     Path("one").mkdir(exist_ok=True)

@@ -1,9 +1,18 @@
 """From tasks to what is run: the arguments, the environment, and what counts as a change."""
 
+import json
 from typing import Any
 
+import docker
+import pytest
+
 from tests.support.world import packed, world
-from tfprov.model.state import Container
+from tfprov.errors import InvalidInput
+from tfprov.hosts.docker_labels import creation
+from tfprov.model.secret_names import names_secret
+from tfprov.model.state import Box, Container, HostState, Observation, Observed, State
+from tfprov.planning.keyed_hash import KeyedHash
+from tfprov.planning.reconcile import differences, unknown_secrets
 from tfprov.planning.text import summary
 
 FULL = """
@@ -133,3 +142,91 @@ def test_flags_of_the_wiring_are_the_users_where_tfprov_appends_none() -> None:
     for wiring in ("wiring: tf_config", "wiring: {flags: {job_name: --role}}", "strategy: single"):
         inventory = f"all: {{vars: {{tfprov: {{cluster: lab, {wiring}, command: [x], flags: {{job_name: mine}}}}}}}}"
         assert "--job_name=mine" in container("worker/0", f"{inventory}\nworker: {{hosts: {{h1: }}}}").argv, wiring
+
+
+SECRETS = """
+all:
+  vars:
+    ansible_become_pass: become-secret
+    tfprov:
+      cluster: linear
+      image: {name: registry.example/tf@sha256:%s}
+      command: [python, train.py]
+      env: {HF_TOKEN: hf-secret, MONKEY: banana, SORT_KEY: by-name, KEY_FILE: /etc/key, SUDO: "x{{ ansible_become_pass }}"}
+      public_env: [SORT_KEY]
+      flags: {name: plain}
+ps: {hosts: {h1: }}
+worker: {hosts: {h2: }}
+""" % ("0" * 64)
+
+
+def test_secrets_are_known_by_their_origin_and_by_their_name_unless_they_are_public() -> None:
+    found = container("worker/0", SECRETS)
+    assert found.secret == {"HF_TOKEN", "SUDO"}
+    spec = found.spec["env"]
+    assert {name: spec[name] for name in ("MONKEY", "SORT_KEY", "KEY_FILE")} == {
+        "MONKEY": "banana",
+        "SORT_KEY": "by-name",
+        "KEY_FILE": "/etc/key",
+    }
+    made = creation(docker.APIClient(version="1.41"), found, found.box or Box(""), "linear", "run-1", "", ["/bin/sh"])
+    assert not [secret for secret in ("hf-secret", "become-secret") if secret in json.dumps(made, default=str)]
+    assert made["environment"]["MONKEY"] == "banana"
+
+
+NAMES = {
+    "HF_TOKEN": True,
+    "AWS_SECRET_ACCESS_KEY": True,
+    "apiKey": True,
+    "DB_PASSWORD": True,
+    "WANDB_API_KEY": True,
+    "MONKEY": False,
+    "TURKEY_COUNT": False,
+    "MAX_TOKENS": False,
+    "SSL_KEY_FILE": False,
+    "KEYBOARD": False,
+    "COMPASS": False,
+}
+
+
+def test_a_name_is_a_secrets_by_its_words() -> None:
+    assert {name: names_secret(name) for name in NAMES} == NAMES
+
+
+REFUSED = {
+    'command: [python, train.py, "--pw={{ ansible_become_pass }}"]': (35, "`command` is secret"),
+    'flags: {name: "{{ ansible_become_pass }}"}': (21, "`flags.name` is secret"),
+    "command: [python, train.py, --token=hf-secret]": (35, "`command` has the value of the secret `env.HF_TOKEN`"),
+    "flags: {token: hf-secret}": (15, "`flags.token` has the value of the secret `env.HF_TOKEN`"),
+    'memory: "{{ ansible_become_pass }}"': (15, "`memory` is secret"),
+}
+
+
+def test_a_secret_on_a_command_line_or_in_a_label_is_refused_where_it_stands() -> None:
+    wrong = {}
+    for setting, (column, what) in REFUSED.items():
+        text = SECRETS.replace("flags: {name: plain}", setting)
+        if setting.startswith("command"):
+            text = text.replace("command: [python, train.py]", "pids: 100")
+        with pytest.raises(InvalidInput) as caught:
+            world(text)
+        [problem] = caught.value.problems
+        if (problem.at.line, problem.at.column) != (11, column) or not problem.what.startswith(what):
+            wrong[setting] = str(problem)
+        assert not [secret for secret in ("hf-secret", "become-secret") if secret in str(caught.value)]
+    assert wrong == {}
+
+
+def test_hashes_under_another_controllers_key_are_no_change() -> None:
+    one, other = KeyedHash(lambda: b"one"), KeyedHash(lambda: b"other")
+    ours, same, changed = (one.of("linear", "KEY", value) for value in ("a", "a", "b"))
+    assert differences({"env": {"KEY": ours}}, {"env": {"KEY": same}}) == []
+    assert differences({"env": {"KEY": ours}}, {"env": {"KEY": changed}}) == ["env.KEY"]
+    assert differences({"env": {"KEY": other.of("linear", "KEY", "b")}}, {"env": {"KEY": ours}}) == []
+    assert differences({"env": {"KEY": "plain"}}, {"env": {"KEY": ours}}) == ["env.KEY"]
+    wanted = container("worker/0", SECRETS)
+    theirs = {**wanted.spec, "env": {**wanted.spec["env"], "HF_TOKEN": other.of("linear", "HF_TOKEN", "x")}}
+    for spec, unknown in ((theirs, ["env.HF_TOKEN of worker/0"]), (wanted.spec, []), ({}, [])):
+        seen = Observation({"h2": HostState("h2", (Observed("worker/0", "h2", State.RUNNING, spec),))})
+        assert unknown_secrets([wanted], seen) == unknown
+    assert one.of("linear", "KEY", "a") not in (one.of("lab", "KEY", "a"), one.of("linear", "OTHER", "a"))

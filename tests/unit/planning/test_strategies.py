@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.inventories import inventory, roles
 from tests.support.paths import ROOT
-from tests.support.world import world
+from tests.support.world import HASHES, world
 from tfprov.config.load import load
 from tfprov.config.settings.origins import explain
 from tfprov.errors import InvalidInput
@@ -198,7 +198,7 @@ def test_every_example_is_a_cluster_with_a_program_that_is_there(path: Path) -> 
     _, found = load(path)
     cluster = place(found)
     assert [task.name for task in cluster.tasks] == EXAMPLES[path.stem]
-    for container in desired(cluster, found, {}, lambda task: f"/checkpoints/{task.name}"):
+    for container in desired(cluster, found, {}, lambda task: f"/checkpoints/{task.name}", hashed=HASHES):
         assert container.task.feeds or (ROOT / "images" / "train" / "programs" / container.argv[1]).is_file()
         assert cluster.name in (path.stem, "linear")
     assert path.stem in ("lab", "local") or {role.values.data is not None for role in found} == {True}

@@ -4,7 +4,7 @@ Values are looked up in the same layers as the variables themselves; what is sho
 """
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,10 +14,10 @@ from tfprov.config.settings.meant import meant_for_others
 from tfprov.config.templates.known import variables
 from tfprov.config.templates.values import Variables, is_template, render
 from tfprov.config.vault.opening import Unopened
-from tfprov.config.vault.secrets import SECRETS, mentions_secret
+from tfprov.config.vault.secrets import SECRETS, masks, mentions_secret
 from tfprov.errors import InvalidInput, Position, Usage, shown
 from tfprov.model.inventory import EXTRA, NAMESPACE, ROLES, Inventory
-from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, scalars, visible
+from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, plain, scalars, unsealed, visible
 from tfprov.model.parts import Strict
 from tfprov.model.settings import Settings, implied_runtime, implied_wiring
 
@@ -94,8 +94,11 @@ class Explained:
         raise Usage(f"{self.host} has no `{shown(key)}`", _meant(key, self.names()))
 
 
-def explain(inventory: Inventory, host: str, role: str | None = None) -> Explained:
-    """Return the origin of every value of `host`, in one `role` or in all it has; Usage for an unknown host or role."""
+def explain(inventory: Inventory, host: str, role: str | None = None, *, show_secrets: bool = False) -> Explained:
+    """Return the origin of every value of `host`, in one `role` or in all it has; Usage for an unknown host or role.
+
+    Secrets are masked, unless `show_secrets` is set.
+    """
     if host not in inventory.hosts:
         raise Usage(f"no host `{shown(host)}` in {inventory.path}", _known_host(inventory, host))
     roles = [name for name in ROLES if host in inventory.members(name)]
@@ -105,9 +108,10 @@ def explain(inventory: Inventory, host: str, role: str | None = None) -> Explain
     found = inventory.hosts[host]
     nodes = inventory.variables(host)
     context = variables(inventory, host, nodes)
-    stacks = _stacked(inventory, host, None)
-    own = [_origin(path, given, context) for path, given in sorted(stacks.items()) if path[0] != NAMESPACE]
-    settings = {name: tuple(_settings(inventory, host, name)) for name in ([role] if role else roles)}
+    shows = _clear if show_secrets else _written
+    stacks = _stacked(inventory, host, None, shows)
+    own = [_origin(path, given, context, shows) for path, given in sorted(stacks.items()) if path[0] != NAMESPACE]
+    settings = {name: tuple(_settings(inventory, host, name, shows)) for name in ([role] if role else roles)}
     return Explained(host, found.at, found.groups, tuple(own), settings)
 
 
@@ -126,9 +130,11 @@ def _meant(name: str, known: list[str], otherwise: str = "leave the key out to s
 
 
 _Stack = list[tuple[Node, Given]]
+_Shows = Callable[[Path, Node], Any]
+"""Returns the value of a node for others to see."""
 
 
-def _stacked(inventory: Inventory, host: str, role: str | None) -> dict[Path, _Stack]:
+def _stacked(inventory: Inventory, host: str, role: str | None, shows: _Shows) -> dict[Path, _Stack]:
     """Return what each place says of each value, weakest first; settings are taken apart into single values."""
     found: dict[Path, _Stack] = {}
     for layer in inventory.layers(host, role=role):
@@ -138,7 +144,7 @@ def _stacked(inventory: Inventory, host: str, role: str | None) -> dict[Path, _S
             for path, leaf, place in parts:
                 if not (isinstance(leaf, Mapping) and any(_is_below(one, path) for one in found)):
                     below = _lost(found, path)
-                    found[path] = [*below, (leaf, Given(_written(path, leaf), layer.origin, place))]
+                    found[path] = [*below, (leaf, Given(shows(path, leaf), layer.origin, place))]
     return found
 
 
@@ -166,7 +172,7 @@ def _leaves(path: Path, node: Node, at: Position) -> Iterator[tuple[Path, Node, 
         yield path, node, at
 
 
-def _origin(path: Path, stack: _Stack, context: Variables) -> Origin:
+def _origin(path: Path, stack: _Stack, context: Variables, shows: _Shows) -> Origin:
     node, given = stack[-1]
     template = any(not value.literal and is_template(value.data) for value in scalars(node))
     lost = tuple(one for _, one in reversed(stack[:-1]))
@@ -174,7 +180,7 @@ def _origin(path: Path, stack: _Stack, context: Variables) -> Origin:
     if template and path[0] == NAMESPACE and path[1:2] and path[1] in LATE and _tells_tasks_apart(node):
         return replace(found, note="differs from task to task")
     try:
-        return replace(found, value=_written(path, render(node, context)))
+        return replace(found, value=shows(path, render(node, context)))
     except Unopened as error:
         return replace(found, value=HIDDEN, note=error.problems[0].what)
     except InvalidInput as error:
@@ -184,17 +190,30 @@ def _origin(path: Path, stack: _Stack, context: Variables) -> Origin:
 def _written(path: Path, node: Node) -> Any:
     """Return `node` for others to see: also what is called like a password is hidden, wherever it came from."""
     is_program = path[:2] in ((NAMESPACE, "flags"), (NAMESPACE, "command"))  # they stand on a command line as they are
-    if path[-1] in SECRETS or (not is_program and isinstance(node, Scalar) and mentions_secret(path[-1])):
+    if path[-1] in SECRETS or (not is_program and _is_named(path[-1], node)):
         return HIDDEN if not _is_plain_template(node) else visible(node)
     return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, Sealed) else _hidden_inside(node)
 
 
+def _clear(_path: Path, node: Node) -> Any:
+    """Return `node` with its secrets, but for those that no password decrypts."""
+    try:
+        return plain(unsealed(node))
+    except InvalidInput:
+        return _hidden_inside(node)
+
+
 def _hidden_inside(node: Node) -> Any:
     if isinstance(node, Mapping):
-        return {key: _hidden_inside(value) for key, value in node.entries.items()}
+        return {key: HIDDEN if _is_named(key, value) else _hidden_inside(value) for key, value in node.entries.items()}
     if isinstance(node, Items):
         return [_hidden_inside(item) for item in node.items]
     return HIDDEN if node.secret else node.data
+
+
+def _is_named(name: str, node: Node) -> bool:
+    """Whether a single value is called as secrets are."""
+    return isinstance(node, Scalar) and node.data is not None and (mentions_secret(name) or masks(name))
 
 
 def _is_plain_template(node: Node) -> bool:
@@ -206,15 +225,15 @@ def _is_plain_template(node: Node) -> bool:
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-def _settings(inventory: Inventory, host: str, role: str) -> Iterator[Origin]:
+def _settings(inventory: Inventory, host: str, role: str, shows: _Shows) -> Iterator[Origin]:
     """Yield the settings of `host` in one role: those that are set, then the defaults of the others."""
-    stacks = {path: stack for path, stack in _stacked(inventory, host, role).items() if path[0] == NAMESPACE}
+    stacks = {path: stack for path, stack in _stacked(inventory, host, role, shows).items() if path[0] == NAMESPACE}
     nodes = inventory.variables(host, role=role)
     written = nodes.get(NAMESPACE)
     if isinstance(written, Mapping):
         foreign = set(meant_for_others(inventory, host, role, written))
         stacks = {path: stack for path, stack in stacks.items() if not foreign & {path[1:2], path[1:3]}}
-    others = _of_other_roles(inventory, host, role)
+    others = _of_other_roles(inventory, host, role, shows)
     context = variables(inventory, host, nodes)
     cluster = written.get("cluster") if isinstance(written, Mapping) else None
     data = written.get("data") if isinstance(written, Mapping) else None
@@ -223,7 +242,7 @@ def _settings(inventory: Inventory, host: str, role: str) -> Iterator[Origin]:
     order = list(Settings.model_fields)
     for path in sorted(stacks, key=lambda path: (order.index(path[1]) if path[1:2] and path[1] in order else -1, path)):
         late = path[1:2] and path[1] in LATE
-        yield replace(_origin(path, stacks[path], task if late else context), elsewhere=others.get(path, ()))
+        yield replace(_origin(path, stacks[path], task if late else context, shows), elsewhere=others.get(path, ()))
     for default in _defaults(Settings, (NAMESPACE,), frozenset(stacks)):
         value = default.value
         if default.path == (NAMESPACE, "runtime") and isinstance(written, Mapping):
@@ -240,13 +259,13 @@ def _tells_tasks_apart(node: Node) -> bool:
     return any(name in str(value.data) for value in scalars(node) for name in names)
 
 
-def _of_other_roles(inventory: Inventory, host: str, role: str) -> dict[Path, tuple[Given, ...]]:
+def _of_other_roles(inventory: Inventory, host: str, role: str, shows: _Shows) -> dict[Path, tuple[Given, ...]]:
     found: dict[Path, tuple[Given, ...]] = {}
     for whole, ours in zip(inventory.layers(host), inventory.layers(host, role=role), strict=True):
         settings = whole.vars.get(NAMESPACE)
         if settings is not None and NAMESPACE not in ours.vars.entries:
             for path, leaf, at in _leaves((NAMESPACE,), settings, settings.at):
-                found[path] = (*found.get(path, ()), Given(_written(path, leaf), whole.origin, at))
+                found[path] = (*found.get(path, ()), Given(shows(path, leaf), whole.origin, at))
     return found
 
 

@@ -11,8 +11,9 @@ from datetime import date
 from enum import Enum, auto
 from typing import Any
 
+from tfprov.config.vault.secrets import masks
 from tfprov.model.inventory import Group, Inventory, Layer, fold
-from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed
+from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, unsealed
 
 _PRIORITY = "ansible_group_priority"
 _INTERNAL = frozenset(
@@ -47,11 +48,12 @@ class Encrypted:
 class Listing:
     """What can be told of `inventory`, with values as `form` has them.
 
-    `export` tells of every group and host what is stated there, instead of all that applies to a host.
+    `export` tells of every group and host what is stated there, instead of all that applies to a host. Secrets are masked,
+    unless `show_secrets` is set.
     """
 
-    def __init__(self, inventory: Inventory, form: Form, *, export: bool = False) -> None:
-        self.inventory, self.form, self.export = inventory, form, export
+    def __init__(self, inventory: Inventory, form: Form, *, export: bool = False, show_secrets: bool = False) -> None:
+        self.inventory, self.form, self.export, self.show_secrets = inventory, form, export, show_secrets
         self._is_json = form in (Form.LIST, Form.HOST)
         self._shared: dict[int, tuple[Node, Any]] = {}
 
@@ -66,16 +68,18 @@ class Listing:
         # The values of groups are the same objects for all their hosts, which YAML shows by aliases; a host's are its own.
         own = {id(value) for value in one.vars.entries.values()}
         return {
-            self._key(nodes, key): self._once(value)
+            self._key(nodes, key): self._once(value, key)
             if self.form is Form.YAML and id(value) not in own
-            else self._plain(value)
+            else self._plain(value, key)
             for key, value in nodes.entries.items()
             if key not in _INTERNAL
         }
 
     def _listed(self, nodes: Mapping) -> dict[str, Any]:
         return {
-            self._key(nodes, key): self._once(value) for key, value in nodes.entries.items() if key not in _INTERNAL
+            self._key(nodes, key): self._once(value, key)
+            for key, value in nodes.entries.items()
+            if key not in _INTERNAL
         }
 
     def _kept(self, node: Node, plain: Any) -> Any:
@@ -91,7 +95,7 @@ class Listing:
         one = self.inventory.groups[name]
         files = (values for beside in self.inventory.beside for values in beside.groups.get(name, ()))
         nodes = fold(Layer(name, values) for values in (one.vars, *files))
-        found = {self._key(nodes, key): self._plain(value) for key, value in nodes.entries.items()}
+        found = {self._key(nodes, key): self._plain(value, key) for key, value in nodes.entries.items()}
         if one.priority != 1:
             found[_PRIORITY] = one.priority
         return {key: value for key, value in found.items() if key not in _INTERNAL}
@@ -156,20 +160,25 @@ class Listing:
         if variables:
             yield from _assigned(self.group(group.name), depth + 1)
 
-    def _once(self, node: Node) -> Any:
+    def _once(self, node: Node, name: str) -> Any:
         if isinstance(node, Scalar):
-            return self._plain(node)
+            return self._plain(node, name)
         known = self._shared.get(id(node))
-        return known[1] if known else self._kept(node, self._plain(node))
+        return known[1] if known else self._kept(node, self._plain(node, name))
 
-    def _plain(self, node: Node) -> Any:
+    def _plain(self, node: Node, name: str = "") -> Any:
+        """Return the value of the variable or key called `name`; an empty name is no secret's."""
         if isinstance(node, Mapping):
-            return {self._key(node, name): self._plain(value) for name, value in node.entries.items()}
+            # Flags stand on command lines, where everybody reads them.
+            return {
+                self._key(node, key): self._plain(value, "" if name == "flags" else key)
+                for key, value in node.entries.items()
+            }
         if isinstance(node, Items):
             return [self._plain(item) for item in node.items]
         if isinstance(node.data, Sealed):
             return self._sealed(node, node.data.ciphertext)
-        if node.secret:
+        if not self.show_secrets and (node.secret or self._is_named(node, name)):
             return HIDDEN
         if node.literal and self.form is Form.LIST:
             return {"__ansible_unsafe": node.data}
@@ -177,11 +186,15 @@ class Listing:
             return node.data.isoformat() if self._is_json else node.data.replace()
         return node.data
 
+    def _is_named(self, node: Scalar, name: str) -> bool:
+        is_reference = isinstance(node.data, str) and node.data.startswith("{{") and not set("'\"") & set(node.data)
+        return node.data is not None and masks(name) and not is_reference
+
     def _sealed(self, node: Node, ciphertext: str) -> Any:
         if self._is_json:
             return {"__ansible_vault": ciphertext}
         if self.form is not Form.YAML:
-            return HIDDEN
+            return unsealed(node).data if self.show_secrets else HIDDEN  # type: ignore[union-attr]
         known = self._shared.get(id(node))  # one value is one object wherever it stands, which YAML shows by aliases
         return known[1] if known else self._kept(node, Encrypted(ciphertext))
 

@@ -17,6 +17,7 @@ from tfprov.config.vault.opening import Unopened
 from tfprov.config.vault.secrets import Reads, mentions_secret
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed, plain, scalars, secretly, unsealed
+from tfprov.model.secret_names import is_ansible_password
 
 DEFINE = "define it under `vars:` or give it with `-e`"
 """What to do about a variable that is not there."""
@@ -86,7 +87,7 @@ class Variables(AbstractMapping[str, Any]):
                     self._done[id(node)] = *self._rendered(node, way), names
             value, secret, names = self._done[id(node)]
             self._asked[-1] |= names
-        if secret:
+        if secret or is_ansible_password(way):
             Reads.note()
         return value
 

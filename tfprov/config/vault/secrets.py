@@ -5,6 +5,7 @@ import re
 from tfprov.errors import hide
 from tfprov.model.inventory import NAMESPACE
 from tfprov.model.node import Items, Mapping, Node, Sealed, secretly
+from tfprov.model.secret_names import is_ansible_password, names_secret
 
 SECRETS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
 """Variables that hold a password."""
@@ -15,6 +16,11 @@ _NAMED = re.compile(r"(?:pass|secret|token)\w*", re.IGNORECASE)
 def mentions_secret(text: str) -> bool:
     """Whether `text` is or holds the name of a password, or of something like it."""
     return _NAMED.search(text) is not None
+
+
+def masks(name: str) -> bool:
+    """Whether the value of a variable with this name is masked wherever an inventory is shown."""
+    return is_ansible_password(name) or (names_secret(name) and not name.startswith("ansible_"))
 
 
 def discreet(text: str) -> str:

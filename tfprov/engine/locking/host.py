@@ -6,27 +6,66 @@ A program on the host holds a lock file for as long as the channel to it is open
 import contextlib
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from tfprov.engine.locking.facts import UNKNOWN, Facts
-from tfprov.errors import HostError, Locked, one_line
+from tfprov.errors import HostError, Locked, one_line, shown
 from tfprov.hosts.ssh_shell import holding
 
-DIRECTORY = "/tmp"  # noqa: S108  every user of a host may write there, and only there
-"""Where the lock file of a cluster lies on a host."""
 _LIMIT = 60.0
 """Seconds a shell of this machine may take until it holds the lock, or says who does."""
 
-# Users differ, and where the kernel guards sticky directories (fs.protected_regular), nobody may open another's file
-# there with O_CREAT: so the file is made only when it is not there, readable and writable for all, and opened for reading,
-# which is enough to lock it. Whoever holds it is written into it without O_CREAT, and without being vital.
-# $3 is the token of a holder that is known to be dead, or is ourselves: sshd has not noticed yet that its connection is.
-_SCRIPT = r"""f=$1 who=$2 dead=$3
+
+@dataclass(frozen=True)
+class Where:
+    """Where the lock files of a host lie.
+
+    With `socket`, the engine's, the users of its group share a directory below `shared`; everybody else has one below
+    `own`, by default the home directory.
+    """
+
+    shared: str = "/tmp"  # noqa: S108  the name of the group's directory there is no secret, and its group is checked
+    socket: str = "/var/run/docker.sock"
+    own: str = ""
+
+
+WHERE = Where()
+"""Where they lie on every host."""
+
+# Only a member of a group, or root, can make a directory that belongs to the group: so its group says whether it is ours,
+# whoever was first to make one of that name in a directory where everybody may. Nobody else gets into it: whatever lies in
+# it was put there by somebody who may use the engine. All is read and written through the descriptor that is locked.
+# $4 is the token of a holder that is known to be dead, or is ourselves: sshd has not noticed yet that its connection is.
+_SCRIPT = r"""name=$1 who=$2 dead=$3 shared=$4 socket=$5 own=$6
+umask 077
 nap() { sleep 0.3 2>/dev/null || sleep 1; }
+strange() { printf 'strange %s %s %s
+' "$(stat -c %U "$1")" "$2" "$1"; exit; }
 command -v flock >/dev/null || { echo missing; exit; }
-[ -e "$f" ] || (umask 0; set -C; : >"$f") 2>/dev/null
-{ [ -f "$f" ] && [ ! -L "$f" ] && [ -r "$f" ]; } || { echo strange; exit; }
-exec 9<"$f"
+me=$(id -u) group=$(stat -L -c %g "$socket" 2>/dev/null)
+case " $(id -G) " in *" $group "*) ours=$group ;; *) ours= ;; esac
+[ "$me" = 0 ] && ours=$group
+if [ -n "$ours" ]; then
+    d=$shared/.tfprov-$ours
+    if [ ! -e "$d" ] && [ ! -L "$d" ]; then
+        # It gets its name once it is the group's: whoever comes meanwhile would take it for a stranger's.
+        new=$(mktemp -d "$d.XXXXXX") && chgrp "$ours" "$new" && chmod 2770 "$new" && mv -T "$new" "$d" 2>/dev/null
+        [ ! -d "$new" ] || rmdir "$new"
+        [ -e "$d" ] || [ -L "$d" ] || { echo "$d cannot be made" >&2; exit; }
+    fi
+    { [ -d "$d" ] && [ ! -L "$d" ] && [ "$(stat -c %g "$d")" = "$ours" ]; } || strange "$d" directory
+    case $(stat -c %a "$d") in *0) ;; *) strange "$d" directory ;; esac
+    umask 007
+else
+    d=${own:-$HOME}/.tfprov
+    mkdir -p "$d" || exit
+    { [ ! -L "$d" ] && [ "$(stat -c %u "$d")" = "$me" ]; } || strange "$d" directory
+    chmod 700 "$d"
+fi
+f=$d/$name.lock
+{ [ ! -e "$f" ] && [ ! -L "$f" ]; } || { [ -f "$f" ] && [ ! -L "$f" ]; } || strange "$f" file
+exec 9<>"$f" || exit
 flock -n 9; code=$? tries='1 2 3'
 if [ $code -eq 1 ] && [ -n "$dead" ]; then
     read -r pid token rest <"$f"
@@ -36,12 +75,14 @@ for try in $tries; do # who has let it go may take a moment to end, and who has 
     [ $code -ne 1 ] || { nap; flock -n 9; code=$?; }
 done
 if [ $code -eq 1 ]; then
-    read -r line <"$f"
-    printf 'taken %.2000s\n' "$line"
+    read -r line <&9
+    printf 'taken %.2000s
+' "$line"
     exit
 fi
 [ $code -eq 0 ] || exit
-printf '%-900s\n' "$$ $who" | dd of="$f" conv=nocreat,notrunc 2>/dev/null || (printf '%s\n' "$$ $who" >"$f") 2>/dev/null
+printf '%-900s
+' "$$ $who" >&9
 echo held
 exec sleep 2000000000
 """
@@ -82,10 +123,9 @@ class Holds(Protocol):
 class HostLock:
     """The lock of `cluster` on one host, for the run that `facts` describe; its `token` is like no other run's."""
 
-    def __init__(self, way: Holds, cluster: str, facts: Facts, token: str, directory: str = DIRECTORY) -> None:
+    def __init__(self, way: Holds, cluster: str, facts: Facts, token: str, where: Where = WHERE) -> None:
         self.host, self.cluster = way.host, cluster
-        self.way, self._facts, self._token = way, facts, token
-        self._path = f"{directory}/.tfprov-{cluster}.lock"
+        self.way, self._facts, self._token, self._where = way, facts, token, where
         self._held: Held | None = None
 
     @property
@@ -115,7 +155,8 @@ class HostLock:
     def _try(self, dead: str) -> tuple[str, Facts | None]:
         """Try once; return the token and the facts of who has it, as far as they can be read."""
         who = f"{self._token} {self._facts.to_text()}"
-        held = self.way.hold(["sh", "-c", _SCRIPT, "sh", self._path, who, dead])
+        places = (self._where.shared, self._where.socket, self._where.own)
+        held = self.way.hold(["sh", "-c", _SCRIPT, "sh", self.cluster, who, dead, *places])
         if held.said == "held":
             self._held = held
             return "", None
@@ -133,9 +174,20 @@ class HostLock:
         if verdict == "missing":
             raise HostError(self.host, "there is no `flock`, which the lock needs", "install util-linux there")
         if verdict == "strange":
-            raise HostError(self.host, f"{self._path} is not a file that can be locked", "remove it there")
+            raise self._in_the_way(rest)
         reason = held.complaint() or "the host gave no reason"
-        raise self.way.explained(HostError(self.host, f"the lock {self._path} could not be taken: {reason}"))
+        raise self.way.explained(
+            HostError(self.host, f"the lock of cluster {self.cluster} could not be taken: {reason}")
+        )
+
+    def _in_the_way(self, words: str) -> HostError:
+        owner, kind, path = [*words.split(" ", 2), "", ""][:3]  # a host may print anything
+        purpose = (
+            "the directory for locks of the engine's users" if kind == "directory" else "a file that can be locked"
+        )
+        printable = "".join(character if character.isprintable() else "?" for character in path)
+        what = f"{printable} of user {shown(owner)} is not {purpose}"
+        return HostError(self.host, what, "have its owner or root remove it there")
 
 
 class Shell:

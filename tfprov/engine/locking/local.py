@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tfprov.engine.locking.facts import UNKNOWN, Facts
 from tfprov.errors import Locked
+from tfprov.files import private_directory
 
 
 @contextmanager
@@ -16,7 +17,7 @@ def held(path: Path, cluster: str, facts: Facts) -> Iterator[None]:
 
     The kernel frees it with its holder: there is nothing to unlock.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_directory(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -5,14 +5,18 @@ work on the same cluster from elsewhere. Under the process runtime, whose hosts 
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from tfprov.engine.context import Context
 from tfprov.engine.locking.facts import Facts
-from tfprov.engine.locking.host import DIRECTORY, Holds, HostLock, Shell
+from tfprov.engine.locking.host import WHERE, Held, Holds, HostLock, Shell, Where
 from tfprov.engine.locking.local import held
-from tfprov.errors import Unreachable
+from tfprov.errors import HostError, Unreachable
+
+if TYPE_CHECKING:  # who has machines has imported it; others need not
+    from tfprov.hosts.ssh import SSH
 
 
 def way_to(context: Context, host: str) -> Holds:
@@ -20,7 +24,27 @@ def way_to(context: Context, host: str) -> Holds:
     from tfprov.hosts.machine import Remote  # noqa: PLC0415  who has machines has imported it; others need not
 
     machine = context.machines[host]
-    return machine.ssh if isinstance(machine, Remote) else Shell(host)
+    return way_over(machine.ssh) if isinstance(machine, Remote) else Shell(host)
+
+
+def way_over(ssh: "SSH") -> Holds:
+    """Return how a command is held over a connection: as root, where the engine there is used as root."""
+    return _AsRoot(ssh) if ssh.target.become else ssh
+
+
+class _AsRoot:
+    """A host on which commands are held with sudo: root is among the users of every engine."""
+
+    def __init__(self, ssh: "SSH") -> None:
+        self._ssh, self.host = ssh, ssh.host
+
+    def hold(self, argv: Sequence[str]) -> Held:
+        """See Holds."""
+        return self._ssh.hold(argv, sudo=True)
+
+    def explained(self, error: HostError) -> HostError:
+        """See Holds."""
+        return self._ssh.explained(error)
 
 
 class Lock:
@@ -28,7 +52,7 @@ class Lock:
 
     With `tolerant`, the first host that can be reached stands in for the first one: taking a cluster down, and bringing
     its checkpoints home, must not wait for a host that is lost. `way` says how a command is held on a host, and
-    `directory` where the lock file lies on it.
+    `where` where the lock file lies on it.
     """
 
     def __init__(
@@ -38,9 +62,9 @@ class Lock:
         *,
         tolerant: bool = False,
         way: Callable[[Context, str], Holds] = way_to,
-        directory: str = DIRECTORY,
+        where: Where = WHERE,
     ) -> None:
-        self._context, self._tolerant, self._way, self._directory = context, tolerant, way, directory
+        self._context, self._tolerant, self._way, self._where = context, tolerant, way, where
         self._facts, self._token = Facts.here(verb), secrets.token_hex(8)
         self._local = ExitStack()
         self._is_held = False
@@ -104,7 +128,7 @@ class Lock:
         if tolerant and isinstance(known, Unreachable):
             raise known
         way = self._way(self._context, host)
-        lock = HostLock(way, self._context.cluster.name, self._facts, self._token, self._directory)
+        lock = HostLock(way, self._context.cluster.name, self._facts, self._token, self._where)
         lock.take()
         return lock
 

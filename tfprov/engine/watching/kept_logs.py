@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.config.settings.resolve import RoleSettings
-from tfprov.config.vault.secrets import mentions_secret
+from tfprov.config.vault.secrets import masks, mentions_secret
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, masked
-from tfprov.files import replace
+from tfprov.files import private_directory, replace
 from tfprov.model.node import HIDDEN, visible
 from tfprov.model.state import Observation, Observed, State
 
@@ -57,7 +57,9 @@ class KeptLogs:
         to = self._context.logs / container.run
         try:
             with self._lock:
-                to.mkdir(parents=True, exist_ok=True)
+                to.parent.parent.mkdir(parents=True, exist_ok=True)
+                private_directory(to.parent)
+                private_directory(to)
                 if to not in self._kept:
                     self._before[to] = _tasks(to)
                     written = _settings(self._context, self._seen, container.run, self._before[to])
@@ -132,13 +134,13 @@ def _set_aside(directory: Path, name: str) -> None:
 def _write(directory: Path, name: str, lines: Iterator[str]) -> None:
     part, packed = directory / f".{name}.log", directory / f".{name}.log.gz"
     try:
-        with part.open("wb") as file:
+        with os.fdopen(_private_file(part), "wb") as file:
             file.writelines(f"{masked(line)}\n".encode("utf-8", "replace") for line in lines)
             file.flush()
             os.fsync(file.fileno())
         whole = part
         if part.stat().st_size > _LARGE:
-            with part.open("rb") as source, gzip.open(packed, "wb") as sink:
+            with part.open("rb") as source, os.fdopen(_private_file(packed), "wb") as raw, gzip.open(raw, "wb") as sink:
                 shutil.copyfileobj(source, sink, _LARGE)
             whole = packed
         whole.replace(directory / whole.name[1:])
@@ -146,6 +148,12 @@ def _write(directory: Path, name: str, lines: Iterator[str]) -> None:
     finally:
         for left in (part, packed):
             left.unlink(missing_ok=True)
+
+
+def _private_file(path: Path) -> int:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def _settings(context: Context, seen: Observation, run: str, before: Mapping[str, Mapping[str, Any]]) -> bytes:
@@ -174,7 +182,10 @@ def _public(values: Mapping[str, Any]) -> dict[str, Any]:
     env = values.get("env")
     if not isinstance(env, Mapping):
         return dict(values)
-    return {**values, "env": {name: HIDDEN if mentions_secret(name) else value for name, value in env.items()}}
+    return {
+        **values,
+        "env": {name: HIDDEN if mentions_secret(name) or masks(name) else value for name, value in env.items()},
+    }
 
 
 def _masked(value: Any) -> Any:

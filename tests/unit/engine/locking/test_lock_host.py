@@ -2,7 +2,9 @@
 
 import json
 import os
+import pwd
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +20,7 @@ import pytest
 from tests.support.waiting import until
 from tests.support.world import world
 from tfprov.engine.locking.facts import Facts
-from tfprov.engine.locking.host import Child, HostLock, Shell
+from tfprov.engine.locking.host import Child, HostLock, Shell, Where
 from tfprov.engine.locking.lock import Lock
 from tfprov.engine.report import Quiet
 from tfprov.errors import HostError, Locked, Unreachable
@@ -28,7 +30,12 @@ ME = Facts.here("up")
 
 
 def names(directory: Path) -> list[str]:
-    return [path.name for path in directory.iterdir()]
+    return [path.name for path in (directory / ".tfprov").iterdir()]
+
+
+def below(directory: Path) -> Where:
+    """Return places in a directory of a test, for a host without an engine unless there is a `socket`."""
+    return Where(str(directory), str(directory / "socket"), str(directory))
 
 
 @pytest.fixture
@@ -37,7 +44,7 @@ def made(tmp_path: Path) -> Iterator[Callable[..., HostLock]]:
     with ExitStack() as stack:
 
         def make(facts: Facts = ME) -> HostLock:
-            lock = HostLock(Shell("h1"), "linear", facts, secrets.token_hex(8), str(tmp_path))
+            lock = HostLock(Shell("h1"), "linear", facts, secrets.token_hex(8), below(tmp_path))
             stack.callback(lock.free)
             return lock
 
@@ -62,8 +69,9 @@ def test_a_lock_that_is_let_go_can_be_taken_and_leaves_its_file(made: Callable[.
         lock.take()
         lock.free()
         assert not lock.alive
-    assert names(tmp_path) == [".tfprov-linear.lock"]
-    assert (tmp_path / ".tfprov-linear.lock").stat().st_mode & 0o777 == 0o666
+    assert names(tmp_path) == ["linear.lock"]
+    assert (tmp_path / ".tfprov" / "linear.lock").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / ".tfprov").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_shorter_name_leaves_nothing_of_a_longer_one(made: Callable[..., HostLock]) -> None:
@@ -96,8 +104,8 @@ def test_of_two_at_once_exactly_one_gets_it(made: Callable[..., HostLock]) -> No
 HOLDER = """
 import sys
 from tfprov.engine.locking.facts import Facts
-from tfprov.engine.locking.host import HostLock, Shell
-lock = HostLock(Shell("h1"), "linear", Facts.here("run"), "theirs", sys.argv[1])
+from tfprov.engine.locking.host import HostLock, Shell, Where
+lock = HostLock(Shell("h1"), "linear", Facts.here("run"), "theirs", Where(own=sys.argv[1], socket=""))
 lock.take()
 print("held", flush=True)
 sys.stdin.read()
@@ -153,26 +161,26 @@ def orphaned() -> Iterator[Orphaned]:
 
 def test_a_run_gets_its_own_lost_lock_back(orphaned: Orphaned, tmp_path: Path) -> None:
     for _ in range(2):
-        lock = HostLock(orphaned, "linear", replace(ME, process=""), "ours", str(tmp_path))
+        lock = HostLock(orphaned, "linear", replace(ME, process=""), "ours", below(tmp_path))
         lock.take()
     assert lock.alive
     until(lambda: not orphaned.lost[0].alive)
 
 
 def test_a_lost_lock_of_somebody_else_is_respected(orphaned: Orphaned, tmp_path: Path) -> None:
-    HostLock(orphaned, "linear", replace(ME, process=""), "theirs", str(tmp_path)).take()
+    HostLock(orphaned, "linear", replace(ME, process=""), "theirs", below(tmp_path)).take()
     with pytest.raises(Locked):
-        HostLock(Shell("h1"), "linear", ME, "ours", str(tmp_path)).take()
+        HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path)).take()
 
 
 def test_a_lock_of_a_process_that_is_known_to_be_dead_is_taken_over(orphaned: Orphaned, tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         facts = replace(ME, pid=process.pid, process=identity(process.pid) or "")
-        HostLock(orphaned, "linear", facts, "theirs", str(tmp_path)).take()
+        HostLock(orphaned, "linear", facts, "theirs", below(tmp_path)).take()
         with pytest.raises(Locked):
-            HostLock(Shell("h1"), "linear", ME, "ours", str(tmp_path)).take()
+            HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path)).take()
         process.kill()
-    after = HostLock(Shell("h1"), "linear", ME, "ours", str(tmp_path))
+    after = HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path))
     after.take()
     until(lambda: not orphaned.lost[0].alive)
     after.free()
@@ -211,40 +219,105 @@ def test_whatever_is_written_there_the_lock_is_another_runs(
     made: Callable[..., HostLock], tmp_path: Path, content: str
 ) -> None:
     made().take()
-    (tmp_path / ".tfprov-linear.lock").write_text(content)
+    (tmp_path / ".tfprov" / "linear.lock").write_text(content)
     with pytest.raises(Locked, match="in use by another run, says h1"):
         made().take()
-    assert names(tmp_path) == [".tfprov-linear.lock"]
+    assert names(tmp_path) == ["linear.lock"]
 
 
-def test_what_is_no_file_is_left_alone(made: Callable[..., HostLock], tmp_path: Path) -> None:
+def engine_of_group(directory: Path, group: int) -> Path:
+    """Put an engine's socket into `directory`; return where the users of its group have their locks."""
+    (directory / "socket").touch()
+    os.chown(directory / "socket", -1, group)
+    return directory / f".tfprov-{group}"
+
+
+IN_THE_WAY: dict[str, Callable[[Path, Path], object]] = {
+    "a link to a file": lambda path, precious: path.symlink_to(precious),
+    "a link to nowhere": lambda path, precious: path.symlink_to(precious.with_name("elsewhere")),
+    "a FIFO": lambda path, _: os.mkfifo(path),
+    "a directory": lambda path, _: path.mkdir(),
+}
+
+
+def test_what_is_in_the_way_of_a_lock_is_left_alone_and_its_owner_is_named(tmp_path: Path) -> None:
+    me = pwd.getpwuid(os.getuid()).pw_name
+    for number, (kind, make) in enumerate(IN_THE_WAY.items()):
+        for is_file in (True, False):
+            directory = tmp_path / f"{number}-{is_file}"
+            directory.mkdir()
+            precious = directory / "precious"
+            precious.write_text("mine")
+            group = os.getgid()
+            shared = engine_of_group(directory, group)
+            if is_file:
+                shared.mkdir(mode=0o770)
+                make(shared / "linear.lock", precious)
+            elif kind == "a directory":
+                shared.mkdir()
+                shared.chmod(0o777)
+            else:
+                make(shared, precious)
+            what = "a file that can be locked" if is_file else "the directory for locks of the engine's users"
+            path = shared / "linear.lock" if is_file else shared
+            with pytest.raises(HostError) as caught:
+                HostLock(Shell("h1"), "linear", ME, "ours", below(directory)).take()
+            assert str(caught.value) == f"h1: {path} of user {me} is not {what}; have its owner or root remove it there"
+
+            assert precious.read_text() == "mine"
+            assert not (directory / "elsewhere").exists()
+
+
+def test_users_of_an_engine_share_a_directory_that_is_their_groups_alone(tmp_path: Path) -> None:
+    shared = engine_of_group(tmp_path, os.getgid())
+    lock = HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path))
+    lock.take()
+    assert (shared.stat().st_mode & 0o7777, shared.stat().st_gid) == (0o2770, os.getgid())
+    assert (shared / "linear.lock").stat().st_mode & 0o777 == 0o660
+    assert sorted(path.name for path in tmp_path.iterdir()) == [shared.name, "socket"]
+    with pytest.raises(Locked):
+        HostLock(Shell("h1"), "linear", ME, "theirs", below(tmp_path)).take()
+    lock.free()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a directory of another group")
+def test_a_directory_of_somebody_outside_of_the_engines_group_is_not_used(tmp_path: Path) -> None:
+    shared = engine_of_group(tmp_path, 12345)
+    shared.mkdir(mode=0o770)
+    os.chown(shared, 65534, 65534)
+    with pytest.raises(HostError, match="of user nobody is not the directory for locks"):
+        HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path)).take()
+    assert list(shared.iterdir()) == []
+
+
+def test_whoever_owns_the_file_cannot_have_another_one_written(tmp_path: Path) -> None:
+    """The path leads elsewhere as soon as the lock is held: only what was locked is written."""
     (tmp_path / "precious").write_text("mine")
-    (tmp_path / ".tfprov-linear.lock").symlink_to(tmp_path / "precious")
-    with pytest.raises(
-        HostError, match=r"h1: .*/.tfprov-linear.lock is not a file that can be locked; remove it there"
-    ):
-        made().take()
+    (tmp_path / "bin").mkdir()
+    flock = tmp_path / "bin" / "flock"
+    swap = f'rm -f "{tmp_path}/.tfprov/linear.lock"; ln -s "{tmp_path}/precious" "{tmp_path}/.tfprov/linear.lock"'
+    flock.write_text(f'#!/bin/sh\n{shutil.which("flock")} "$@" || exit\n{swap}\n')
+    flock.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{tmp_path}/bin", prepend=os.pathsep)
+        lock = HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path))
+        lock.take()
+        lock.free()
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_a_link_to_nowhere_creates_nothing(made: Callable[..., HostLock], tmp_path: Path) -> None:
-    (tmp_path / ".tfprov-linear.lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(HostError, match="not a file that can be locked"):
-        made().take()
-    assert not (tmp_path / "elsewhere").exists()
-
-
 def test_a_host_without_flock_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("sh", "cat", "sleep", "dd"):
+    for name in ("sh", "cat", "sleep"):
         (tmp_path / name).symlink_to(f"/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError, match="h1: there is no `flock`, which the lock needs; install util-linux there"):
-        HostLock(Shell("h1"), "linear", ME, "ours", str(tmp_path)).take()
+        HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path)).take()
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="is not a file that can be locked"):
-        HostLock(Shell("h1"), "linear", ME, "ours", str(tmp_path / "nowhere")).take()
+def test_a_place_where_nothing_can_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(HostError, match="the lock of cluster linear could not be taken: mkdir: "):
+        HostLock(Shell("h1"), "linear", ME, "ours", below(tmp_path / "file")).take()
 
 
 # --- both halves -----------------------------------------------------------------------------------------------------
@@ -287,7 +360,7 @@ class Cluster:
             world(text.replace("NAME", name)), home=self.directory / home, report=self.notes, machines=machines
         )
         way: Any = lambda _context, host: self.ways[host]  # noqa: E731
-        return Lock(context, "up", way=way, directory=str(self.directory), **options)
+        return Lock(context, "up", way=way, where=below(self.directory), **options)
 
 
 @pytest.fixture
@@ -311,7 +384,7 @@ def test_two_clusters_on_the_same_hosts_have_two_locks(cluster: Cluster, tmp_pat
         for name in ("one", "two"):
             with pytest.raises(Locked, match=f"cluster {name} is in use"), cluster.lock("three", name):
                 pytest.fail("two at once")
-    assert {".tfprov-one.lock", ".tfprov-two.lock"} <= set(names(tmp_path))
+    assert {"one.lock", "two.lock"} == set(names(tmp_path))
 
 
 def test_a_refused_lock_is_not_half_held(cluster: Cluster) -> None:

@@ -74,7 +74,7 @@ class DockerRuntime:
         containers = [self._observed(facts) for facts in self._inspected(f"{CLUSTER}={self.cluster}", TASK)]
         with self.engine.errors():
             images = self.engine.api.images(name=f"tfprov/{self.cluster}")
-        delivered = frozenset(name for image in images for name in image["RepoTags"] or ())
+        delivered = frozenset(name for image in images for name in image.get("RepoTags") or ())
         data = self._data().whole() if self.fetches else frozenset()
         return HostState(self.host, tuple(containers), delivered | data)
 
@@ -139,7 +139,7 @@ class DockerRuntime:
     def _link(self, container: str, name: str, target: str) -> None:
         """Make `name`, below the working directory of a container, lead to its directory `target`."""
         api = self.engine.api
-        path = posixpath.join(api.inspect_container(container)["Config"]["WorkingDir"] or "/", name)
+        path = posixpath.join(api.inspect_container(container)["Config"].get("WorkingDir") or "/", name)
         if docker_files.exists(self.engine, container, path):
             fix = "choose another name for `checkpoints.link`, or remove it from the image"
             raise HostError(self.host, f"the image has {path} already", fix)
@@ -153,7 +153,7 @@ class DockerRuntime:
 
     def _has_used(self, facts: Mapping[str, Any], volume: str) -> bool:
         """Whether a container was started with `volume`, which was made writable before that."""
-        mounted = any(mount.get("Name") == volume for mount in facts["Mounts"])
+        mounted = any(mount.get("Name") == volume for mount in facts.get("Mounts") or ())
         return mounted and observed(facts, self.host).started_at is not None
 
     def _check_name(self, name: str) -> None:
@@ -161,7 +161,7 @@ class DockerRuntime:
         with self.engine.errors():
             same = self.engine.api.containers(all=True, filters={"name": f"^/{name}$"})
         for one in same:
-            if (one["Labels"] or {}).get(CLUSTER) != self.cluster:
+            if (one.get("Labels") or {}).get(CLUSTER) != self.cluster:
                 what = f"the container {name} ({one['Id'][:12]}) is not ours"
                 raise HostError(self.host, what, "rename it, or choose another `cluster`")
 
@@ -198,7 +198,7 @@ class DockerRuntime:
             if found is not None:
                 self.engine.api.remove_container(found["Id"])
             ours = {"label": [f"{CLUSTER}={self.cluster}", f"{TASK}={task}"]}
-            for volume in self.engine.api.volumes(filters=ours)["Volumes"] or ():
+            for volume in self.engine.api.volumes(filters=ours).get("Volumes") or ():
                 self.engine.api.remove_volume(volume["Name"])
 
     def deliver(self, digest: str, archive: bytes) -> None:
@@ -277,4 +277,4 @@ class DockerRuntime:
 
 
 def _directory(facts: Mapping[str, Any]) -> str:
-    return (facts["Config"]["Labels"] or {}).get(DIRECTORY) or DEFAULT_DIRECTORY
+    return (facts["Config"].get("Labels") or {}).get(DIRECTORY) or DEFAULT_DIRECTORY

@@ -11,6 +11,7 @@ from typing import IO, Any, cast
 import docker
 
 from tfprov.errors import HostError
+from tfprov.hosts import bounds
 from tfprov.hosts.engine_api import Engine
 
 _END = 1024
@@ -40,7 +41,7 @@ def damage(host: str, path: str) -> Iterator[None]:
     """Turn what is wrong with an archive into an error of the host: the file shrank, or the engine gave up on it."""
     try:
         yield
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError) as error:  # of its headers
         raise HostError(host, f"{path} could not be read to its end: {error}", "run this again") from None
 
 
@@ -50,7 +51,8 @@ class Chunks(io.RawIOBase):
     def __init__(self, engine: Engine, chunks: Iterator[bytes], limit: float = math.inf) -> None:
         self._engine, self._chunks, self._limit = engine, chunks, limit
         self._rest = self._last = b""
-        self._read = 0
+        self._read = self._used = 0
+        self._bound = math.inf
 
     def readable(self) -> bool:
         """It is."""
@@ -67,7 +69,14 @@ class Chunks(io.RawIOBase):
                 raise Long
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        self._used += size
+        if self._used > self._bound:
+            raise tarfile.ReadError(f"a header longer than {bounds.amount(bounds.ARCHIVE_HEADER)}")
         return size
+
+    def bounded(self, offset: float) -> None:
+        """Let no more be read than up to `offset`, which a header must end before."""
+        self._bound = offset
 
     def ended(self, offset: int) -> bool:
         """Read what is left; whether an archive whose last member ends at `offset` has its end as well."""
@@ -86,6 +95,18 @@ class Chunks(io.RawIOBase):
         close: Callable[[], None] = getattr(self._chunks, "close", lambda: None)
         close()
         super().close()
+
+
+def members(archive: tarfile.TarFile, chunks: Chunks) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive that is read as a stream. What a header announces is held in memory by tarfile."""
+    while True:
+        chunks.bounded(archive.offset + bounds.ARCHIVE_HEADER)
+        member = archive.next()
+        chunks.bounded(math.inf)
+        archive.members = []  # type: ignore[attr-defined]  # of which it keeps every one
+        if member is None:
+            return
+        yield member
 
 
 class Member(io.RawIOBase):

@@ -1,0 +1,205 @@
+"""Engines that are broken or hostile: whatever they answer is one line that names the host, and bounded."""
+
+import copy
+import json
+import random
+import re
+import resource
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support import hostile
+from tests.support.hostile import ID, Endless, answered, engine, framed, recorded
+from tfprov.delivery import holdings
+from tfprov.engine.fleet import _gateway
+from tfprov.errors import HostError
+from tfprov.hosts import bounds, docker_files
+from tfprov.hosts.docker import DockerRuntime
+from tfprov.hosts.docker_state import observed
+from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.survey import engine_facts
+
+MUTATIONS = 2_000
+NASTY: tuple[Any, ...] = (
+    None, True, 0, -1, 2**31, 2**63, 10**400, 1.5, float("inf"), float("nan"), "", "x", "\ud800", "\x1b[2J\r\n", "é" * 50,
+    "2026-13-77T99:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", [], [None], [[]], {}, {"": None},
+)  # fmt: skip
+
+
+def runtime(there: Engine) -> DockerRuntime:
+    return DockerRuntime(there, "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"", fetches=True)
+
+
+def facts() -> dict[str, Any]:
+    """Return what a sound engine says of the container."""
+    return dict(json.loads(json.dumps(hostile.CONTAINER)))
+
+
+def listed(there: Engine) -> object:
+    with there.errors():
+        return docker_files.listing(there, facts(), "/checkpoints", set())
+
+
+def inspect(there: Engine) -> object:
+    with there.errors():
+        return observed(there.api.inspect_container(ID), "h1")
+
+
+def exit_code(there: Engine) -> object:
+    with there.errors():
+        return there.api.exec_inspect(ID)
+
+
+def tail(there: Engine) -> object:
+    with there.errors():
+        return docker_files.tail(there, facts(), "/checkpoints/x", 10)
+
+
+ASKED: dict[str, tuple[str, Callable[[Engine], object]]] = {
+    "version": (r"/version", lambda there: there.api),
+    "info": (r"/info", lambda there: engine_facts(there, [])),
+    "versions": (r"/version|/info", lambda there: engine_facts(there, ["tfprov/lab:1"])),
+    "list": (r"/containers/json", lambda there: engine_facts(there, [])),
+    "inspect": (r"/containers/[^/]+/json", inspect),
+    "exit": (r"/events|/containers/[^/]+/logs", lambda there: runtime(there).observe()),
+    "image": (r"/images/.*json", lambda there: (holdings.layers_held(there, ["a"]), holdings.tagged(there, "x"))),
+    "network": (r"/networks/bridge", _gateway),
+    "volumes": (r"/volumes", lambda there: runtime(there)._data().whole()),  # noqa: SLF001
+    "logs": (r"/containers/[^/]+/logs", lambda there: list(runtime(there).logs("ps/0"))),
+    "exec": (r"/exec/[^/]+/start|.*/exec", listed),
+    "execute": (r"/exec/[^/]+/start", tail),
+    "exit code": (r"/exec/.*", exit_code),
+    "stat": (r".*/archive", lambda there: docker_files.stat(there, ID, "/checkpoints/x")),
+    "changes": (r".*/changes|.*/archive", lambda there: runtime(there).outside.models("ps/0")),
+}
+"""Which answers are spoilt, and what then asks for them."""
+
+
+def test_mutated_answers_are_errors_of_the_host_and_nothing_else() -> None:
+    chance = random.Random(18)
+    wrong: list[str] = []
+    caught = 0
+    spoilt = ""
+    spoil: Callable[[bytes], bytes] = bytes
+
+    def answer(_method: str, path: str) -> bytes:
+        whole = recorded(path)
+        return spoil(whole) if re.fullmatch(rf"(/v[\d.]+)?({spoilt})", path.partition("?")[0]) else whole
+
+    sound = engine(answer)
+    assert sound.api, "to make a client takes as long as ten questions"
+    for number in range(MUTATIONS):
+        name = list(ASKED)[number % len(ASKED)]
+        spoilt, ask = ASKED[name]
+        spoil = mutation(chance)
+        try:
+            ask(engine(answer) if name == "version" else sound)
+        except HostError as error:
+            caught += 1
+            if not str(error).startswith("h1: ") or "\n" in str(error) or "\x1b" in str(error):
+                wrong.append(f"{number} {name}: {error}")
+        except Exception as error:
+            wrong.append(f"{number} {name}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong[:20])
+    assert MUTATIONS / 4 < caught < MUTATIONS, "most of what is mutated is read by somebody"
+
+
+def mutation(chance: random.Random) -> Callable[[bytes], bytes]:
+    """Return what spoils an answer: its JSON, its bytes or its headers, chosen beforehand so that it can be repeated."""
+    kind, seed = chance.choice(("json",) * 6 + ("bytes", "bytes", "http")), chance.random()
+    spoil = {"json": _spoilt_json, "bytes": _spoilt_bytes, "http": _spoilt_http}[kind]
+    return lambda whole: spoil(whole, random.Random(seed))
+
+
+def _spoilt_json(whole: bytes, chance: random.Random) -> bytes:
+    body = whole.partition(b"\r\n\r\n")[2]
+    try:
+        value = json.loads(body) if body else None
+    except ValueError:
+        return _spoilt_bytes(whole, chance)
+    stat = json.loads(json.dumps(hostile.STAT))
+    top = [value, stat]
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        holder, key = chance.choice([place for place in _places(top) if place[0] is not top or place[1] == 0])
+        if isinstance(holder, dict) and chance.random() < 0.3:
+            del holder[key]
+        else:
+            holder[key] = copy.deepcopy(chance.choice(NASTY))
+    return answered(json.dumps(top[0]).encode(), stat=top[1])
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    for key, part in list(value.items()) if isinstance(value, dict) else list(enumerate(value)):
+        yield value, key
+        if isinstance(part, dict | list):
+            yield from _places(part)
+
+
+def _spoilt_bytes(whole: bytes, chance: random.Random) -> bytes:
+    body = bytearray(whole.partition(b"\r\n\r\n")[2])
+    at = chance.randrange(len(body) + 1)
+    nasty = (b"\xff\xfe", b"\0" * 9, b"[" * 3000, b'{"a":' * 3000, b"NaN", b"1e999", b"9" * 5000, b"\\ud800", b"'", b"")
+    body[at : at + chance.choice((0, 1, 8, 1000))] = chance.choice(nasty)
+    return answered(bytes(body), stat=hostile.STAT)
+
+
+def _spoilt_http(whole: bytes, chance: random.Random) -> bytes:
+    head, _, body = whole.partition(b"\r\n\r\n")
+    return chance.choice((
+        b"", b"HTTP/1.1\r\n\r\n", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 99999 x\r\n\r\n", head, head + b"\r\n\r\n", body,
+        answered(body, 302, headers="Location: http://elsewhere/\r\n"), answered(body, 204), answered(b"", 200),
+        answered(body, headers="Content-Encoding: gzip\r\n"), answered(b'{"message": ["\\ud800"]}', 500),
+        answered(b"[1]", 404), answered(b"\xff" * 9000, 500), answered(b'"x"', 409), answered(b"[" * 4000, 400),
+        b"HTTP/1.1 200 -\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"HTTP/1.1 200 -\r\nContent-Length: x\r\n\r\n" + body,
+        b"HTTP/1.1 200 -\r\nContent-Length: 99999\r\n\r\n" + body, b"HTTP/1.1 200 -\r\nNo colon\r\n\r\n" + body,
+        b"HTTP/1.1 200 -\r\n" + b"a: b\r\n" * 200 + b"\r\n" + body, b"HTTP/1.1 200 " + b"x" * 70000 + b"\r\n\r\n",
+    ))  # fmt: skip
+
+
+CHUNKED = b"HTTP/1.1 200 -\r\nTransfer-Encoding: chunked\r\n\r\n"
+PIECE = b"%x\r\n%s\r\n" % (1 << 20, bytes(1 << 20))
+ENDLESS: dict[str, tuple[str, bytes, bytes, str]] = {
+    "version in chunks": ("/version", CHUNKED, PIECE, "sent an answer longer than 16 MiB"),
+    "one chunk of any length": ("/version", CHUNKED + b"7fffffffffffffff\r\n", bytes(1 << 20), "longer than 16 MiB"),
+    "a list": ("/containers/json", CHUNKED, PIECE, "sent an answer longer than 16 MiB"),
+    "a header": ("/version", b"HTTP/1.1 200 ", b"x" * 4096, "broke off"),
+    "headers": ("/version", b"HTTP/1.1 200 -\r\n", b"a: b\r\n", "broke off"),
+    "an error": ("/containers/json", b"HTTP/1.1 500 -\r\n\r\n", b"words ", "words"),
+}
+
+
+def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
+    wrong = []
+    for name, (asked, head, piece, words) in ENDLESS.items():
+        source = Endless(head, piece)
+
+        def answer(_method: str, path: str, asked: str = asked, source: Endless = source) -> Any:
+            return source if path.partition("?")[0].endswith(asked) else recorded(path)
+
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(HostError, match=r"^h1: [^\n]*$") as raised:
+            runtime(engine(answer)).observe()
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+        if words not in str(raised.value) or source.sent > 2 * bounds.ENGINE_ANSWER or grown > 6 * bounds.ENGINE_ANSWER:
+            wrong.append(f"{name}: {raised.value}; {source.sent} bytes read, {grown} bytes more in memory")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_frame_of_any_length_is_cut_into_lines_that_are_short() -> None:
+    source = Endless(b"HTTP/1.1 200 -\r\n\r\n" + framed(1, b"first\n") + b"\1\0\0\0\xff\xff\xff\xff", b"x" * 65_536)
+
+    def answer(_method: str, path: str) -> Any:
+        return source if "/logs" in path else recorded(path)
+
+    lines = runtime(engine(answer)).logs("ps/0")
+    assert next(lines) == "first"
+    assert source.sent < 1 << 20, "what was not asked for is not read"
+    with pytest.raises(
+        HostError, match=r"^h1: its Docker engine sent a log longer than 64 MiB: the rest is not read; "
+    ):
+        with (there := engine(answer)).errors():
+            for _ in there.api.logs(ID, stream=True, follow=False):
+                pass

@@ -11,8 +11,6 @@ from typing import Any
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.engine_client import Patience
 
-QUICK = Patience(act=0.2, look=0.1, ping=0.05)
-"""For an engine that hangs."""
 ID = "afb437bb80617b6f7ad2aabddd327390c20547a76255329c9d7f6b2f94b61fd3"
 LABELS = {
     "tfprov.cluster": "lab",

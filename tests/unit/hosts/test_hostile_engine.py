@@ -1,10 +1,14 @@
 """Engines that are broken or hostile: whatever they answer is one line that names the host, and bounded."""
 
+import contextlib
 import copy
 import json
 import random
 import re
 import resource
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +23,7 @@ from tfprov.hosts import bounds, docker_files
 from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.docker_state import observed
 from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.engine_client import Patience, Timed
 from tfprov.hosts.survey import engine_facts
 
 MUTATIONS = 2_000
@@ -75,6 +80,8 @@ ASKED: dict[str, tuple[str, Callable[[Engine], object]]] = {
     "changes": (r".*/changes|.*/archive", lambda there: runtime(there).outside.models("ps/0")),
 }
 """Which answers are spoilt, and what then asks for them."""
+TURNS = (*ASKED, *("inspect", "exit code", "volumes", "network", "stat", "execute") * 5)
+"""Those that are one question, and so cost little, come more often."""
 
 
 def test_mutated_answers_are_errors_of_the_host_and_nothing_else() -> None:
@@ -91,7 +98,7 @@ def test_mutated_answers_are_errors_of_the_host_and_nothing_else() -> None:
     sound = engine(answer)
     assert sound.api, "to make a client takes as long as ten questions"
     for number in range(MUTATIONS):
-        name = list(ASKED)[number % len(ASKED)]
+        name = TURNS[number % len(TURNS)]
         spoilt, ask = ASKED[name]
         spoil = mutation(chance)
         try:
@@ -189,17 +196,76 @@ def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
 
 
 def test_a_frame_of_any_length_is_cut_into_lines_that_are_short() -> None:
-    source = Endless(b"HTTP/1.1 200 -\r\n\r\n" + framed(1, b"first\n") + b"\1\0\0\0\xff\xff\xff\xff", b"x" * 65_536)
+    head = b"HTTP/1.1 200 -\r\n\r\n" + framed(1, b"first\n") + b"\1\0\0\0\xff\xff\xff\xff"
+    source = Endless(head, b"x" * 65_536)
 
     def answer(_method: str, path: str) -> Any:
+        nonlocal source
+        source = Endless(head, b"x" * 65_536)
         return source if "/logs" in path else recorded(path)
 
     lines = runtime(engine(answer)).logs("ps/0")
     assert next(lines) == "first"
     assert source.sent < 1 << 20, "what was not asked for is not read"
-    with pytest.raises(
-        HostError, match=r"^h1: its Docker engine sent a log longer than 64 MiB: the rest is not read; "
+    with (
+        pytest.raises(HostError, match=r"^h1: its Docker engine sent a log longer than 64 MiB: the rest is not read; "),
+        (there := engine(answer)).errors(),
     ):
-        with (there := engine(answer)).errors():
-            for _ in there.api.logs(ID, stream=True, follow=False):
-                pass
+        for _ in there.api.logs(ID, stream=True, follow=False):
+            pass
+
+
+def hung(*pieces: bytes, pause: float = 0.0) -> Engine:
+    """Return an engine that takes every question, sends `pieces`, and is silent then; PONG answers pings."""
+    def dial() -> Timed:
+        near, far = socket.socketpair()
+
+        def serve() -> None:
+            with far, contextlib.suppress(OSError):
+                asked = far.recv(65_536)
+                for piece in (PONG,) if b"/_ping" in asked and PONG in pieces else pieces:
+                    far.sendall(piece)
+                    time.sleep(pause)
+                far.recv(1)  # until the other side hangs up
+
+        threading.Thread(target=serve, daemon=True).start()
+        return Timed(fileno=near.detach())
+
+    return Engine.through("h1", dial, Patience(act=0.4, look=0.05, ping=0.05))
+
+
+PONG = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nOK"
+HUNG: dict[str, tuple[tuple[bytes, ...], float]] = {
+    "no answer": ((), 0.0),
+    "half of the headers": ((b"HTTP/1.1 200 OK\r\nContent-",), 0.0),
+    "half of a body": ((b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",), 0.0),
+    "half of a chunk": ((CHUNKED, b"ff\r\n{"), 0.0),
+    "a byte at a time": ((CHUNKED, *(b"1\r\n \r\n",) * 200), 0.02),
+    "headers without an end": ((b"HTTP/1.1 200 OK\r\n", *(b"a: b\r\n",) * 200), 0.02),
+    "interim answers without an end": ((b"HTTP/1.1 100 Continue\r\n\r\n",) * 200, 0.02),
+}
+
+
+def test_an_engine_that_hangs_is_named_in_time() -> None:
+    wrong = []
+    for name, (pieces, pause) in HUNG.items():
+        begun = time.monotonic()
+        with pytest.raises(HostError) as raised:
+            _ = hung(*pieces, pause=pause).api
+        took = time.monotonic() - begun
+        if str(raised.value) != "h1: its Docker engine did not answer in time; look at its load and its disk":
+            wrong.append(f"{name}: {raised.value}")
+        if took > 2:  # 4 s of bytes are on their way
+            wrong.append(f"{name}: {took:.1f} s")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_engine_that_answers_a_ping_is_waited_for_longer() -> None:
+    with pytest.raises(HostError, match="nonsense: no JSON: `OK`"):
+        _ = hung(b"", PONG, pause=0.2).api
+
+
+def test_the_limits_are_those_that_are_promised() -> None:
+    patience = Patience()
+    assert patience.look + patience.ping == 20
+    assert (patience.busy, patience.act) == (60, 120)

@@ -16,6 +16,8 @@ from tfprov.hosts.engine_api import Engine
 
 _END = 1024
 """Zero bytes that end an archive; one without them was cut off."""
+_PATIENCE = 16
+"""Reads behind the end of an archive: its end is looked for more than once."""
 REST = 64 * 1024
 """Bytes that are read for nothing, so that a connection can be used again."""
 
@@ -51,8 +53,8 @@ class Chunks(io.RawIOBase):
     def __init__(self, engine: Engine, chunks: Iterator[bytes], limit: float = math.inf) -> None:
         self._engine, self._chunks, self._limit = engine, chunks, limit
         self._rest = self._last = b""
-        self._read = self._used = 0
-        self._bound = math.inf
+        self._read = self._used = self._empty = 0
+        self._bound: float = bounds.ARCHIVE_HEADER  # to open an archive is to read its first header
 
     def readable(self) -> bool:
         """It is."""
@@ -67,6 +69,12 @@ class Chunks(io.RawIOBase):
             self._read += len(self._rest)
             if self._read > self._limit:
                 raise Long
+        if not self._rest:
+            self._empty += 1
+            if (
+                self._empty > _PATIENCE
+            ):  # tarfile asks for every block of a file that was cut off, of a billion if need be
+                raise tarfile.ReadError("it was cut off")
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         self._used += size
@@ -89,7 +97,7 @@ class Chunks(io.RawIOBase):
         if self.closed:
             return
         left = REST
-        with suppress(HostError, Long):
+        with suppress(HostError, Long, tarfile.ReadError):
             while left > 0 and (data := self.read(left)):
                 left -= len(data)
         close: Callable[[], None] = getattr(self._chunks, "close", lambda: None)
@@ -106,6 +114,8 @@ def members(archive: tarfile.TarFile, chunks: Chunks) -> Iterator[tarfile.TarInf
         archive.members = []  # type: ignore[attr-defined]  # of which it keeps every one
         if member is None:
             return
+        if member.size < 0:
+            raise tarfile.ReadError("a size below zero")
         yield member
 
 

@@ -7,6 +7,7 @@ import random
 import re
 import resource
 import socket
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,9 +22,12 @@ from tfprov.engine.fleet import _gateway
 from tfprov.errors import HostError
 from tfprov.hosts import bounds, docker_files
 from tfprov.hosts.docker import DockerRuntime
+from tfprov.hosts.docker_sparse import sparse
 from tfprov.hosts.docker_state import observed
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.engine_client import Patience, Timed
+from tfprov.hosts.fetching import Answers, Telling
+from tfprov.hosts.listener import Target, probe
 from tfprov.hosts.survey import engine_facts
 
 MUTATIONS = 2_000
@@ -217,6 +221,7 @@ def test_a_frame_of_any_length_is_cut_into_lines_that_are_short() -> None:
 
 def hung(*pieces: bytes, pause: float = 0.0) -> Engine:
     """Return an engine that takes every question, sends `pieces`, and is silent then; PONG answers pings."""
+
     def dial() -> Timed:
         near, far = socket.socketpair()
 
@@ -269,3 +274,95 @@ def test_the_limits_are_those_that_are_promised() -> None:
     patience = Patience()
     assert patience.look + patience.ping == 20
     assert (patience.busy, patience.act) == (60, 120)
+
+
+def header(kind: bytes, size: int, name: str = "x") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def extended(words: bytes) -> bytes:
+    """Return an extended header for the member behind it, which has 4 bytes."""
+    return (
+        header(tarfile.XHDTYPE, len(words)) + words.ljust(512, b"\0") + header(tarfile.REGTYPE, 4) + b"data".ljust(512)
+    )
+
+
+LONG_NAME = header(tarfile.GNUTYPE_LONGNAME, 1 << 40)
+SPARSE = bytearray(header(tarfile.GNUTYPE_SPARSE, 512))
+SPARSE[482:483] = b"\1"
+SPARSE[148:156] = b"%06o\0 " % (sum(SPARSE[:148]) + sum(SPARSE[156:512]) + 256)
+ARCHIVES: dict[str, tuple[bytes, bytes]] = {
+    "a name of a terabyte": (LONG_NAME, bytes(65_536)),
+    "names of names": (b"", header(tarfile.GNUTYPE_LONGNAME, 1) + b"x".ljust(512, b"\0")),
+    "an extended header of a terabyte": (header(tarfile.XHDTYPE, 1 << 40), b"7 a=b\n\0" * 8192),
+    "a sparse file of any number of pieces": (bytes(SPARSE), b"\0" * 504 + b"\1" + b"\0" * 7),
+    "no archive": (b"", b"x" * 512),
+    "numbers that are none": (extended(b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n23 GNU.sparse.size=abc\n"), b""),
+    "a size below nothing": (extended(b"11 size=-9\n"), b""),
+    "the end of no header": (header(tarfile.REGTYPE, 1 << 40), b""),
+}
+
+
+def test_an_archive_that_is_none_is_an_error_of_the_host_and_its_headers_are_bounded() -> None:
+    wrong = []
+    ended = facts() | {"State": {"Running": False, "Status": "exited"}}
+    for name, (head, piece) in ARCHIVES.items():
+        whole = answered(b"", stat=hostile.STAT).replace(b"Content-Length: 0\r\n", b"") + head
+
+        for what, read in (
+            ("list", lambda there: docker_files.listing(there, ended, "/checkpoints", {ID})),
+            ("read", lambda there: docker_files.read(there, ended, "/checkpoints/x").read()),
+            ("tree", lambda there: [file for _, _, file in docker_files.tree(there, ID, "/checkpoints")]),
+        ):
+            source = Endless(whole, piece) if piece else None
+
+            def answer(_method: str, path: str, source: Any = source, whole: bytes = whole) -> Any:
+                return (source or whole) if "/archive" in path else recorded(path)
+
+            try:
+                read(engine(answer))
+                wrong.append(f"{name}, {what}: no error")
+            except HostError as error:
+                if not str(error).startswith("h1: /checkpoints"):
+                    wrong.append(f"{name}, {what}: {error}")
+            except Exception as error:
+                wrong.append(f"{name}, {what}: {type(error).__name__}: {error}")
+            if source and source.sent > 4 * bounds.ARCHIVE_HEADER:
+                wrong.append(f"{name}, {what}: {source.sent} bytes read")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_program_in_a_container_that_answers_nonsense_is_an_error_of_the_host() -> None:
+    printed = [b""]
+
+    def answer(_method: str, path: str) -> bytes:
+        if path.endswith("/start"):
+            return answered(framed(1, printed[0])).replace(b"Content-Length", b"X-Was")
+        return recorded(path)
+
+    there, target = engine(answer), [Target("10.0.0.2", 2222)]
+    for printed[0] in (b"", b"7", b"[]", b"[1]", b'["ok", "ok"]', b"[" * 3000, b"\xff", b'{"a": 1}', b"[NaN]"):
+        with pytest.raises(HostError, match=r"^h1: its Docker engine answered nonsense: "):
+            probe(there, ID, target)
+    for printed[0] in (b"x 1\n", b"1\n", b"-5 3\nabc", b"9 0 0\n", b"9" * 100, b"0 3\nabc2 3\nabc", b"0 9\nab"):
+        member = sparse(there, facts(), "/checkpoints/x")
+        assert member is not None
+        with pytest.raises(HostError, match=r"^h1: /checkpoints/x was not sent "):
+            member.read()
+    notes: list[str] = []
+    answers = Answers("h1", Telling(lambda *_: None, notes.append))
+    for line in (
+        b"7\n",
+        b"[" * 3000 + b"\n",
+        b'"wrong"\n',
+        b'{"at": "x", "of": []}\n',
+        b'{"done": null}\n',
+        b"\xff\n",
+    ):
+        answers.take(1, line)
+    answers.take(1, b'{"note": ["\\u001b[2J"]}\n')
+    assert notes == ["h1: [`\\x1b[2J`]"]
+    with pytest.raises(HostError, match=r"^h1: 7$"):
+        answers.take(1, b'{"wrong": 7}\n')

@@ -18,10 +18,11 @@ ENGINE_LINE = 1024 * 1024
 """Bytes of one message of an engine that builds, pulls or loads: a step's instruction, or a line that it printed."""
 LOG = 64 * 1024 * 1024
 """Bytes of a container's log that is not followed: its engine keeps 20 MiB of it."""
-COMMAND_OUTPUT = 8 * 1024 * 1024
-"""Bytes that a command of ours prints on a host: the longest list, that of all listening ports, has less than 1 MiB."""
-COMMAND_ERRORS = 1024 * 1024
-"""Bytes that it prints on its standard error, of which one line is shown."""
+COMMAND_OUTPUT = 16 * 1024 * 1024
+"""Bytes that a command prints on a host: our longest list, that of all listening ports, has less than 1 MiB; a `command`
+of a playbook is a user's own."""
+COMMAND_ERRORS = COMMAND_OUTPUT
+"""Bytes that it prints on its standard error, which a playbook may ask for as well."""
 EXEC_OUTPUT = 64 * 1024 * 1024
 """Bytes that a program of ours prints in a container: FILES names of the greatest usual length."""
 GREETING = 64 * 1024
@@ -35,6 +36,8 @@ ARCHIVE_HEADER = 1024 * 1024
 FILES = 200_000
 """Files of one directory: those of a checkpoint directory in which nothing was ever removed."""
 
+LOGIN = 20.0
+"""Seconds for a login shell to run a command that does nothing, when it is asked why another one failed."""
 LOOK = 15.0
 """Seconds without a byte after which a question to an engine is given up, unless the engine still answers a PING."""
 PING = 5.0

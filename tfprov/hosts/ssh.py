@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tfprov.errors import HostError, one_line, shown
-from tfprov.hosts.bounds import FIRST_LINE, TooMuch
+from tfprov.hosts.bounds import FIRST_LINE, LOGIN, TooMuch
 from tfprov.hosts.foreign import ConnectionLost, TimedOut, talking
 from tfprov.hosts.forward_local import LocalForward
 from tfprov.hosts.ssh_account import ECHO, NoCommands, complaint, endless
@@ -188,10 +188,10 @@ class SSH:
             raise
         return Hold(stream, said.decode("utf-8", errors="replace").rstrip("\r\n"))
 
-    def try_account(self) -> None:
+    def try_account(self, timeout: float | None = None) -> None:
         """Connect, and run a command whose output is known. Raises NoCommands where the account does not run it."""
         try:
-            done = self.run(ECHO)
+            done = self.run(ECHO, timeout=timeout)
         except TooMuch as error:
             raise endless(self.host, self.user) from error
         found = complaint(self.host, self.user, done)
@@ -207,7 +207,7 @@ class SSH:
         if self._runs_commands or isinstance(error, ConnectionLost):
             return error
         try:
-            self.try_account()
+            self.try_account(min(LOGIN, self.target.command_timeout))
         except NoCommands as found:
             return found
         except HostError:  # it says less than what is known already

@@ -23,11 +23,13 @@ LONGEST = 60
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
+TERMINATED = 143
+"""Exit code after SIGTERM, which else does what Ctrl-C does: 128 + SIGTERM."""
 HUNG_UP = 129
 """Exit code after the terminal was closed: 128 + SIGHUP."""
 UNREAD = 141
 """The exit code when nobody reads the output any more (`tfprov status | true`): as of a program that SIGPIPE has ended."""
-OWN_CODES = frozenset((2, 3, 4, HUNG_UP, INTERRUPTED, UNREAD))
+OWN_CODES = frozenset((2, 3, 4, HUNG_UP, INTERRUPTED, TERMINATED, UNREAD))
 """Exit codes that say something of tfprov: where a training ends with one of them, `run` and `wait` end with 1."""
 
 

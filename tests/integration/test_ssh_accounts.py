@@ -87,6 +87,14 @@ ACCOUNTS = {
         "the login of {user} does not run the command that it is sent: it prints `backup of ", "`command=` in authorized",
         shell='echo \\"backup of $SSH_ORIGINAL_COMMAND\\"',
     ),
+    "a shell that prints for ever": Account(
+        "the login shell of {user} prints without end before every command", "look at its start-up files",
+        shell="exec yes",
+    ),
+    "a start-up file that complains for ever": Account(
+        "the login shell of {user} prints without end before every command", "look at its start-up files",
+        shell=SOURCING, startup="yes >&2",
+    ),
     "an expired password": Account(
         "the password of {user} has expired (`Your password has expired`)", "chage -M -1",
         shell="echo 'Your password has expired.' >&2; exit 1",

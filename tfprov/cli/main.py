@@ -14,7 +14,7 @@ import click
 
 from tfprov import __version__
 from tfprov.cli.lazy import LazyGroup
-from tfprov.errors import HUNG_UP, INTERRUPTED, UNREAD, HangUp, InvalidInput, Several, TfprovError, masked
+from tfprov.errors import HUNG_UP, INTERRUPTED, TERMINATED, UNREAD, HangUp, InvalidInput, Several, TfprovError, masked
 
 VERBS = {
     "init": ("project", "Write a commented inventory and a program to start from."),
@@ -49,11 +49,27 @@ def main() -> NoReturn:
     # Nothing that is imported is garbage, and to look for it again and again is a tenth of a short command's time.
     gc.disable()
     _open_streams()
-    signal.signal(signal.SIGTERM, _interrupt)
+    asked: list[int] = []
+
+    def terminate(number: int, _frame: FrameType | None) -> NoReturn:
+        """Drain like a run that is interrupted at the keyboard."""
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, terminate)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has said that nothing is to come of it
         signal.signal(signal.SIGHUP, _hang_up)
-    code = _flushed(run(sys.argv[1:]))
-    if code in (INTERRUPTED, HUNG_UP):  # threads that read logs, or wait for a host, must not hold the user up
+    try:
+        code = _flushed(run(sys.argv[1:]))
+    except KeyboardInterrupt:  # the second one, while the first is told
+        code = INTERRUPTED
+    if code == INTERRUPTED and asked:
+        code = TERMINATED
+    if code in (
+        INTERRUPTED,
+        TERMINATED,
+        HUNG_UP,
+    ):  # threads that read logs, or wait for a host, must not hold the user up
         os._exit(code)
     sys.exit(code)
 
@@ -85,11 +101,6 @@ def _discard(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1 if stream is sys.stdout else 2)
     os.close(nowhere)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """A run that is told to end drains like one that is interrupted at the keyboard."""
-    raise KeyboardInterrupt
 
 
 def _hang_up(number: int, frame: FrameType | None) -> NoReturn:

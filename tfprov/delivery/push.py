@@ -84,7 +84,7 @@ def forget(engine: Engine, repository: str, keep: int) -> None:
     if len(tags) <= keep:
         return
     with engine.errors():
-        used = {it["ImageID"] for it in engine.api.containers(all=True)}
+        used = {it.get("ImageID") for it in engine.api.containers(all=True)}
     ages = {image_id: tagged(engine, image_id) for image_id in set(tags.values())}
     for name in sorted(tags, key=lambda name: (ages[tags[name]], name), reverse=True)[keep:]:
         if tags[name] not in used:

@@ -76,7 +76,7 @@ def elsewhere(roles: Sequence[RoleSettings]) -> tuple[RoleSettings, ...]:
 def _gateway(engine: Engine) -> str:
     with engine.errors():
         facts: dict[str, Any] = engine.api.inspect_network("bridge")
-    gateway = next((entry["Gateway"] for entry in facts["IPAM"]["Config"] or () if entry.get("Gateway")), None)
+    gateway = next((entry["Gateway"] for entry in facts["IPAM"].get("Config") or () if entry.get("Gateway")), None)
     if gateway is None:
         fix = "set `address` under `tfprov:` to an address of this machine"
         raise HostError(engine.host, "its Docker engine has no bridge network", fix)

@@ -151,7 +151,7 @@ class DockerRuntime:
 
     def _has_used(self, facts: Mapping[str, Any], volume: str) -> bool:
         """Whether a container was started with `volume`, which was made writable before that."""
-        mounted = any(mount.get("Name") == volume for mount in facts["Mounts"])
+        mounted = any(mount.get("Name") == volume for mount in facts.get("Mounts") or ())
         return mounted and observed(facts, self.host).started_at is not None
 
     def stop(self, task: str, grace: float) -> None:
@@ -189,7 +189,7 @@ class DockerRuntime:
                     docker_secrets.forget(self.engine, container_name(self.cluster, task), found["Image"])
                 self.engine.api.remove_container(found["Id"])
             ours = {"label": [f"{CLUSTER}={self.cluster}", f"{TASK}={task}"]}
-            for volume in self.engine.api.volumes(filters=ours)["Volumes"] or ():
+            for volume in self.engine.api.volumes(filters=ours).get("Volumes") or ():
                 self.engine.api.remove_volume(volume["Name"])
 
     def deliver(self, digest: str, archive: bytes) -> None:
@@ -291,4 +291,4 @@ class DockerRuntime:
 
 
 def _directory(facts: Mapping[str, Any]) -> str:
-    return (facts["Config"]["Labels"] or {}).get(DIRECTORY) or DEFAULT_DIRECTORY
+    return (facts["Config"].get("Labels") or {}).get(DIRECTORY) or DEFAULT_DIRECTORY

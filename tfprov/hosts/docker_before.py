@@ -22,7 +22,7 @@ def taken(engine: Engine, cluster: str, run: Run, starting: Sequence[Container])
     """
     with engine.errors():
         there = [present(one) for one in engine.api.containers(all=True)]
-        volumes = engine.api.volumes(filters={"name": f"tfprov-{cluster}-"})["Volumes"] or ()
+        volumes = engine.api.volumes(filters={"name": f"tfprov-{cluster}-"}).get("Volumes") or ()
     try:
         listeners = read_listeners(run)
     except Unreachable:
@@ -76,7 +76,7 @@ def link(engine: Engine, container: str, name: str, target: str) -> None:
     """Make `name`, below the working directory of a container, lead to its directory `target`."""
     with engine.errors():
         facts = engine.api.inspect_container(container)
-    path = posixpath.join(facts["Config"]["WorkingDir"] or "/", name)
+    path = posixpath.join(facts["Config"].get("WorkingDir") or "/", name)
     if docker_files.exists(engine, container, path):
         fix = "choose another name for `checkpoints.link`, or remove it from the image"
         raise HostError(engine.host, f"the image has {path} already", fix)

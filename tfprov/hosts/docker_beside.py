@@ -9,7 +9,7 @@ from typing import Any
 
 import docker
 
-from tfprov.hosts import docker_exec
+from tfprov.hosts import bounds, docker_exec
 from tfprov.hosts.engine_api import Engine
 
 
@@ -29,7 +29,7 @@ def _within(engine: Engine, container: str, argv: Sequence[str]) -> Iterator[byt
     made = engine.api.exec_create(container, list(argv), stderr=False)
     stream: Any = engine.api.exec_start(made["Id"], socket=True)
     try:
-        yield from (data for descriptor, data in docker_exec.frames(stream) if descriptor == 1)
+        yield from (data for descriptor, data in docker_exec.frames(stream, bounds.ACT) if descriptor == 1)
     finally:
         stream._response.close()  # noqa: SLF001  there is no public way to it
 
@@ -39,7 +39,7 @@ def _beside(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) -> It
         attached: Any = engine.api.attach_socket(container, params={"stdout": 1, "stream": 1})
         try:
             engine.api.start(container)
-            yield from (data for _, data in docker_exec.frames(attached))
+            yield from (data for _, data in docker_exec.frames(attached, bounds.ACT))
         finally:
             engine.hang_up(attached)
 

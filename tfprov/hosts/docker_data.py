@@ -52,7 +52,7 @@ class DataVolumes:
     def _volumes(self) -> list[dict[str, Any]]:
         with self.engine.errors():
             found = self.engine.api.volumes(filters={"label": [f"{CLUSTER}={self.cluster}", DATA]})
-        return found["Volumes"] or []
+        return [volume for volume in found.get("Volumes") or () if DATA in (volume.get("Labels") or {})]
 
     def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
         """See Runtime."""

@@ -10,6 +10,8 @@ from typing import Any
 import docker
 
 from tfprov.errors import HostError
+from tfprov.hosts import bounds
+from tfprov.hosts.engine_client import TooLong
 
 _SIGNAL = """sent=1
 for status in /proc/[0-9]*/status; do
@@ -31,8 +33,29 @@ Output = Callable[[int, bytes], object]
 """Takes what the program prints: 1 or 2, as its file descriptor, and the bytes."""
 
 
-def run(api: docker.APIClient, container: str, argv: Sequence[str], output: Output) -> int:
-    """Run `argv` in a container that runs; return its exit code.
+class Printed:
+    """Keeps what a program of ours prints, by its file descriptor. Raises TooLong for a program that does not end."""
+
+    def __init__(self) -> None:
+        self._kept = {where: bounds.Kept(bounds.EXEC_OUTPUT, self._error) for where in (1, 2)}
+
+    @staticmethod
+    def _error(limit: int) -> TooLong:
+        return TooLong(f"more than {bounds.amount(limit)} of a program's output")
+
+    def take(self, descriptor: int, data: bytes) -> None:
+        """Take in what a program has printed. See Output."""
+        if descriptor in self._kept:
+            self._kept[descriptor].take(data)
+
+    def __getitem__(self, descriptor: int) -> bytes:
+        return bytes(self._kept[descriptor])
+
+
+def run(
+    api: docker.APIClient, container: str, argv: Sequence[str], output: Output, silence: float | None = None
+) -> int:
+    """Run `argv` in a container that runs; return its exit code. It may be silent for `silence` seconds, None for ever.
 
     The SDK's own reading leaves the connection to the garbage collector, which is once a second while a training is
     watched; asked for the socket, it hands out the response too.
@@ -40,7 +63,7 @@ def run(api: docker.APIClient, container: str, argv: Sequence[str], output: Outp
     made = api.exec_create(container, list(argv))
     stream: Any = api.exec_start(made["Id"], socket=True)
     try:
-        for descriptor, data in frames(stream):
+        for descriptor, data in frames(stream, silence):
             output(descriptor, data)
     finally:
         stream._response.close()  # noqa: SLF001  there is no public way to it
@@ -50,7 +73,7 @@ def run(api: docker.APIClient, container: str, argv: Sequence[str], output: Outp
 def _exit_code(api: docker.APIClient, made: str) -> int:
     """Return it once the engine has noted it, which may be after the end of the output."""
     deadline = time.monotonic() + _NOTED
-    while (code := api.exec_inspect(made)["ExitCode"]) is None and time.monotonic() < deadline:
+    while (code := api.exec_inspect(made).get("ExitCode")) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     return -1 if code is None else int(code)
 
@@ -61,17 +84,18 @@ def sender(attached: Any) -> Callable[[bytes], None]:
     return send
 
 
-def frames(attached: Any) -> Iterator[tuple[int, bytes]]:
+def frames(attached: Any, silence: float | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield what the program prints behind the socket that the SDK returned, as (descriptor, bytes).
 
-    The engine frames it: 8 bytes of descriptor and length, and so many more. The SDK's own reader looks into the socket,
+    It may be silent for `silence` seconds, None for ever: a user's program says nothing for as long as it likes. The
+    engine frames it: 8 bytes of descriptor and length, and so many more. The SDK's own reader looks into the socket,
     where output that came together with the response's headers is not any more: it is in the response's file.
     """
-    getattr(attached, "_sock", attached).settimeout(None)  # a program may say nothing for as long as it likes
+    getattr(attached, "_sock", attached).settimeout(silence)
     file: io.BufferedReader = attached._response.raw._fp.fp  # noqa: SLF001
     while header := file.read(_HEADER.size):
         descriptor, left = _HEADER.unpack(header)
-        while left and (data := file.read1(left)):
+        while left and (data := file.read1(min(left, bounds.PIECE))):
             left -= len(data)
             yield descriptor, data
 
@@ -80,7 +104,7 @@ def signal(api: docker.APIClient, host: str, container: str, number: Signals) ->
     """Send a signal to the processes of a running container that handle it; return whether any does."""
     name = number.name.removeprefix("SIG")
     argv = ["sh", "-c", _SIGNAL, "sh", caught(number), name]
-    code = run(api, container, argv, lambda _where, _data: None)
+    code = run(api, container, argv, lambda _where, _data: None, bounds.ACT)
     if code not in (0, 1):
         raise HostError(host, f"a signal cannot be sent into container {container[:12]}: its image has no shell")
     return code == 0

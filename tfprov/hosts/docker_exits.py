@@ -7,8 +7,8 @@ from typing import Any, cast
 import docker
 
 from tfprov.errors import HostError
+from tfprov.hosts.answers import seconds
 from tfprov.hosts.crash import LINES, last_words
-from tfprov.hosts.docker_state import seconds
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.logfile import split
 

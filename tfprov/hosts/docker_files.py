@@ -17,11 +17,11 @@ from typing import Any, BinaryIO, cast
 import docker
 
 from tfprov.errors import HostError
-from tfprov.hosts import docker_beside, docker_exec
+from tfprov.hosts import bounds, docker_beside, docker_exec
 from tfprov.hosts.base import File
 from tfprov.hosts.docker_bundles import LARGE
 from tfprov.hosts.docker_sparse import sparse
-from tfprov.hosts.docker_stream import REST, Chunks, Long, Member, damage, sent_archive
+from tfprov.hosts.docker_stream import REST, Chunks, Long, Member, damage, members, sent_archive
 from tfprov.hosts.engine_api import Engine
 
 _LIST = (
@@ -77,20 +77,23 @@ def listing(engine: Engine, facts: Mapping[str, Any], directory: str, mute: set[
         if all(code in _ABSENT for code in codes):
             mute.add(container)
     if facts["State"]["Running"] or container in mute:
-        return dict(_headers(engine, container, directory))
+        return _listed(engine, container, directory)
     try:
-        return dict(_headers(engine, container, directory, _MUCH))
+        return _listed(engine, container, directory, _MUCH)
     except Long:
         if (told := _told_beside(engine, facts, directory)) is not None:
             return told
         mute.add(container)
-        return dict(_headers(engine, container, directory))
+        return _listed(engine, container, directory)
 
 
 def _told_beside(engine: Engine, facts: Mapping[str, Any], directory: str) -> dict[str, File] | None:
     """Have the files of a container that has ended listed beside it; None where its image has no Python."""
-    said = b"".join(docker_beside.pieces(engine, facts, [*_PYTHON, _LIST, directory]))
-    return _told(said, directory) if said else None
+    said = docker_exec.Printed()
+    with engine.errors():
+        for piece in docker_beside.pieces(engine, facts, [*_PYTHON, _LIST, directory]):
+            said.take(1, piece)
+    return _told(said[1], directory) if said[1] else None
 
 
 def is_whole(code: int | None, wrong: bytes) -> bool:
@@ -108,7 +111,7 @@ def _told(said: bytes, directory: str) -> dict[str, File] | None:
         entries = [entry.split(b" ", 2) for entry in said.split(b"\0")[:-1]]
         top = f"{directory.rstrip('/')}/"
         return {os.fsdecode(path).removeprefix(top): File(int(size), float(time)) for size, time, path in entries}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
@@ -117,12 +120,22 @@ def asked(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int |
 
     None when its image has no such program, _NOT_NOW when the container is gone, or between two lives.
     """
-    said: dict[int, list[bytes]] = {1: [], 2: []}
+    said = docker_exec.Printed()
     try:
-        code = docker_exec.run(api, container, argv, lambda where, data: said[where].append(data))
+        code = docker_exec.run(api, container, argv, said.take, bounds.ACT)
     except docker.errors.APIError as error:
         return _NOT_NOW if error.status_code in (404, 409) else None, b"", b""
-    return code, b"".join(said[1]), b"".join(said[2])
+    return code, said[1], said[2]
+
+
+def _listed(engine: Engine, container: str, directory: str, limit: float = math.inf) -> dict[str, File]:
+    found: dict[str, File] = {}
+    for name, file in _headers(engine, container, directory, limit):
+        if len(found) == bounds.FILES:
+            what = f"{directory} of container {container[:12]} has more than {bounds.FILES:,} files"
+            raise bounds.TooMuch(engine.host, what, "remove those that nothing needs")
+        found[name] = file
+    return found
 
 
 def _headers(engine: Engine, container: str, directory: str, limit: float = math.inf) -> Iterator[tuple[str, File]]:
@@ -135,7 +148,7 @@ def _headers(engine: Engine, container: str, directory: str, limit: float = math
     with Chunks(engine, sent_archive(engine, container, directory), limit) as chunks:
         with damage(engine.host, directory), tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
             sizes: dict[str, int] = {}
-            for member in archive:
+            for member in members(archive, chunks):
                 size = member.size if member.isreg() else sizes.get(member.linkname) if member.islnk() else None
                 if size is not None:
                     sizes[member.name] = size
@@ -162,7 +175,7 @@ def _archived(engine: Engine, container: str, path: str) -> tuple[int, BinaryIO]
         chunks = stack.enter_context(Chunks(engine, sent_archive(engine, container, path)))
         with damage(engine.host, path):
             archive = stack.enter_context(tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|"))
-            member = archive.next()
+            member = next(members(archive, chunks), None)
             if member is None and not _is_text(path):  # the engine sends it only with the whole directory
                 raise HostError(engine.host, f"{path!a} cannot be read: its name is not UTF-8")
             content = archive.extractfile(member) if member is not None and member.isreg() else None
@@ -180,7 +193,7 @@ def tree(engine: Engine, container: str, path: str, *, links: bool = False) -> I
     top = path.rpartition("/")[2]
     with Chunks(engine, sent_archive(engine, container, path)) as chunks, damage(engine.host, path):
         with tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
-            for member in archive:
+            for member in members(archive, chunks):
                 if member.islnk() and not links:  # its content came with another name, which is gone by now
                     raise HostError(engine.host, f"{member.name} is a second name of a file", "copy it to a file alone")
                 if (content := archive.extractfile(member) if member.isreg() else None) is not None:

@@ -37,7 +37,7 @@ def is_delivered(deliveries: Deliveries, reference: str, image_id: str) -> bool:
 
 def sorted_out(deliveries: Deliveries, images: Iterable[Mapping[str, Any]]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of `images`, an engine's list, that stand for what was delivered, and those that do not."""
-    names = {(name, str(image["Id"])) for image in images for name in image["RepoTags"] or ()}
+    names = {(name, str(image["Id"])) for image in images for name in image.get("RepoTags") or ()}
     delivered = frozenset(name for name, image_id in names if is_delivered(deliveries, name, image_id))
     return delivered, frozenset(name for name, _ in names) - delivered
 

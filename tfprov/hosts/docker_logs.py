@@ -7,7 +7,7 @@ from typing import Any
 
 import docker
 
-from tfprov.hosts.docker_state import seconds
+from tfprov.hosts.answers import seconds
 from tfprov.hosts.logfile import split, split_stamped
 
 _POLL = 0.2

@@ -41,7 +41,7 @@ class DockerOutside:
         host, facts = self._engine.host, self._find(task)
         if facts is None:
             raise HostError(host, f"{task} is not there", "start it with `tfprov up`")
-        top = posixpath.normpath(posixpath.join(facts["Config"]["WorkingDir"] or "/", path))
+        top = posixpath.normpath(posixpath.join(facts["Config"].get("WorkingDir") or "/", path))
         if top.strip("/") == "":
             raise HostError(host, f"{path} is the whole file system of {task}", "name a directory in it")
         return Tree(top, docker_files.tree(self._engine, facts["Id"], top))

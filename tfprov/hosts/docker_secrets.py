@@ -67,7 +67,7 @@ def bind(container: str) -> str:
 
 def has_secrets(facts: Mapping[str, Any]) -> bool:
     """Whether the container that `facts`, the answer to an inspect, describes has secrets."""
-    return any(mount.get("Destination") == DIRECTORY for mount in facts["Mounts"])
+    return any(mount.get("Destination") == DIRECTORY for mount in facts.get("Mounts") or ())
 
 
 def with_secrets(facts: Mapping[str, Any], argv: Sequence[str]) -> list[str]:

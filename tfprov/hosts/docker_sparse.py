@@ -1,6 +1,7 @@
 """A sparse file of a container: only its data is sent, which an engine's archive would fill up with zeros."""
 
 import io
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -33,6 +34,9 @@ sys.stdout.buffer.write(b"%d 0\\n" % facts.st_size)
 """
 """Prints each stretch of data behind a line with its place and length; last a line with the file's size. Nothing for a file
 of which at least half is on the disk: an archive of that takes no longer."""
+_STRETCH = re.compile(rb"(\d{1,19}) (\d{1,19})")
+_LONGEST = 64
+"""Bytes of the line in front of a stretch."""
 _ZEROS = bytes(1024 * 1024)
 
 
@@ -65,10 +69,18 @@ class SparseMember(io.RawIOBase):
         if self._left or self._ended:
             return
         while b"\n" not in self._rest:
+            if len(self._rest) > _LONGEST:
+                raise self._nonsense()
             self._more()
         line, _, self._rest = self._rest.partition(b"\n")
-        self._begin, self._left = map(int, line.split())
+        stretch = _STRETCH.fullmatch(line)
+        if stretch is None or int(stretch[1]) < self._at:
+            raise self._nonsense()
+        self._begin, self._left = int(stretch[1]), int(stretch[2])
         self._ended = not self._left
+
+    def _nonsense(self) -> HostError:
+        return HostError(self._host, f"{self._path} was not sent as it was asked for", "run this again")
 
     def hole(self) -> int:
         """See Sparse."""

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
+from tfprov.hosts.answers import seconds
 from tfprov.hosts.docker_labels import RUN, SPEC, STOPPED, TASK
 from tfprov.hosts.engine_errors import explain
 from tfprov.model.state import Observed, State
@@ -15,7 +15,7 @@ _STATES = {"created": State.CREATED, "exited": State.EXITED, "dead": State.EXITE
 
 def observed(facts: Mapping[str, Any], host: str) -> Observed:
     """Return the container that `facts`, the answer to an inspect, describes."""
-    told, labels = facts["State"], facts["Config"]["Labels"] or {}
+    told, labels = facts["State"], facts["Config"].get("Labels") or {}
     state = _STATES.get(told["Status"], State.RUNNING)
     ended = state is State.EXITED
     failed_to_start = state is State.CREATED and bool(told.get("Error"))
@@ -47,7 +47,7 @@ def _gave_up(facts: Mapping[str, Any]) -> bool:
 def _spec(text: str) -> Mapping[str, Any]:
     try:
         spec = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return spec if isinstance(spec, dict) else {}
 
@@ -57,12 +57,3 @@ def _error(facts: Mapping[str, Any]) -> str:
         limit = facts["HostConfig"].get("Memory") or 0
         return f"it was killed: out of memory{f' (limit {limit // 1024**2}m)' if limit else ''}"
     return "; ".join(filter(None, explain(str(facts["State"].get("Error") or ""))))
-
-
-def seconds(text: str) -> float | None:
-    """Return a time of the engine as seconds since the epoch; None for its year 1, which stands for never."""
-    if not text or text.startswith("0001-"):
-        return None
-    whole, _, fraction = text.rstrip("Z").partition(".")
-    digits = "".join(character for character in fraction if character.isdigit())[:6]
-    return datetime.fromisoformat(f"{whole}.{digits or '0'}+00:00").timestamp()

@@ -11,10 +11,13 @@ from typing import IO, Any, cast
 import docker
 
 from tfprov.errors import HostError
+from tfprov.hosts import bounds
 from tfprov.hosts.engine_api import Engine
 
 _END = 1024
 """Zero bytes that end an archive; one without them was cut off."""
+_PATIENCE = 16
+"""Reads behind the end of an archive: its end is looked for more than once."""
 REST = 64 * 1024
 """Bytes that are read for nothing, so that a connection can be used again."""
 
@@ -40,7 +43,7 @@ def damage(host: str, path: str) -> Iterator[None]:
     """Turn what is wrong with an archive into an error of the host: the file shrank, or the engine gave up on it."""
     try:
         yield
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError) as error:  # of its headers
         raise HostError(host, f"{path} could not be read to its end: {error}", "run this again") from None
 
 
@@ -50,7 +53,8 @@ class Chunks(io.RawIOBase):
     def __init__(self, engine: Engine, chunks: Iterator[bytes], limit: float = math.inf) -> None:
         self._engine, self._chunks, self._limit = engine, chunks, limit
         self._rest = self._last = b""
-        self._read = 0
+        self._read = self._used = self._empty = 0
+        self._bound: float = bounds.ARCHIVE_HEADER  # to open an archive is to read its first header
 
     def readable(self) -> bool:
         """It is."""
@@ -65,9 +69,22 @@ class Chunks(io.RawIOBase):
             self._read += len(self._rest)
             if self._read > self._limit:
                 raise Long
+        if not self._rest:
+            self._empty += 1
+            if (
+                self._empty > _PATIENCE
+            ):  # tarfile asks for every block of a file that was cut off, of a billion if need be
+                raise tarfile.ReadError("it was cut off")
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        self._used += size
+        if self._used > self._bound:
+            raise tarfile.ReadError(f"a header longer than {bounds.amount(bounds.ARCHIVE_HEADER)}")
         return size
+
+    def bounded(self, offset: float) -> None:
+        """Let no more be read than up to `offset`, which a header must end before."""
+        self._bound = offset
 
     def ended(self, offset: int) -> bool:
         """Read what is left; whether an archive whose last member ends at `offset` has its end as well."""
@@ -80,12 +97,26 @@ class Chunks(io.RawIOBase):
         if self.closed:
             return
         left = REST
-        with suppress(HostError, Long):
+        with suppress(HostError, Long, tarfile.ReadError):
             while left > 0 and (data := self.read(left)):
                 left -= len(data)
         close: Callable[[], None] = getattr(self._chunks, "close", lambda: None)
         close()
         super().close()
+
+
+def members(archive: tarfile.TarFile, chunks: Chunks) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive that is read as a stream. What a header announces is held in memory by tarfile."""
+    while True:
+        chunks.bounded(archive.offset + bounds.ARCHIVE_HEADER)
+        member = archive.next()
+        chunks.bounded(math.inf)
+        archive.members = []  # type: ignore[attr-defined]  # of which it keeps every one
+        if member is None:
+            return
+        if member.size < 0:
+            raise tarfile.ReadError("a size below zero")
+        yield member
 
 
 class Member(io.RawIOBase):

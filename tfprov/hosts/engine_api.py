@@ -8,7 +8,9 @@ import contextlib
 import queue
 import re
 import socket
+import struct
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,18 +21,17 @@ import urllib3
 from docker.transport.basehttpadapter import BaseHTTPAdapter
 from docker.utils import version_lt
 
+from tfprov.hosts import bounds
+from tfprov.hosts.engine_client import Client, Patience, Timed
 from tfprov.hosts.engine_dial import Dial
 from tfprov.hosts.engine_errors import OLDEST, engine_errors, too_old
 from tfprov.hosts.ssh import SSH
 from tfprov.hosts.ssh_link import CHANNELS
 
-TIMEOUT = 120.0
-"""Seconds without a byte from an engine that end a request; an unpacking layer on a slow disk is silent for a while."""
 _KEPT = 4
 """Idle channels that are kept: the SDK needs one for most of its work."""
 _MANY = 1000
 """Connections that this machine's own engine bears: far more than a host has tasks."""
-_BASE = "http+docker://engine"
 DOCKER = ("docker",)
 LOCAL = Path("/var/run/docker.sock")
 
@@ -47,26 +48,32 @@ class Engine:
         host: str,
         adapter: BaseHTTPAdapter,
         user: Callable[[], str] = str,
-        timeout: float = TIMEOUT,
+        patience: Patience | None = None,
         followers: int = _MANY,
     ) -> None:
         self.host = host
-        self._adapter, self._user, self._timeout = adapter, user, timeout
+        self._adapter, self._user, self._patience = adapter, user, patience or Patience()
         self.followers, self.turn = threading.Semaphore(followers), threading.Lock()
         self._lock = threading.Lock()
         self._api: docker.APIClient | None = None
 
     @classmethod
-    def over(cls, ssh: SSH, command: Sequence[str] = DOCKER, timeout: float = TIMEOUT) -> "Engine":
+    def over(cls, ssh: SSH, command: Sequence[str] = DOCKER, timeout: float = bounds.ACT) -> "Engine":
         """Return the engine that `command` finds on the host, through sudo where the target says so."""
         adapter = _Adapter(lambda: Dial(ssh, (*command, "system", "dial-stdio")), timeout)
         ssh.on_shortage(adapter.let_go)
-        return cls(ssh.host, adapter, lambda: ssh.user, timeout, followers=CHANNELS // 2)
+        return cls(ssh.host, adapter, lambda: ssh.user, Patience(timeout), followers=CHANNELS // 2)
 
     @classmethod
-    def local(cls, host: str, path: Path = LOCAL, timeout: float = TIMEOUT) -> "Engine":
-        """Return the engine behind a unix socket of this machine."""
-        return cls(host, _Adapter(lambda: _connected(path), timeout), timeout=timeout)
+    def local(cls, host: str, path: Path = LOCAL, timeout: float = bounds.ACT) -> "Engine":
+        """Return the engine behind a unix socket of this machine, which may be silent for `timeout` seconds at most."""
+        patience = Patience(timeout)
+        return cls.through(host, lambda: _connected(path, patience.look), patience)
+
+    @classmethod
+    def through(cls, host: str, dial: Callable[[], Any], patience: Patience) -> "Engine":
+        """Return the engine that each socket which `dial` returns leads to."""
+        return cls(host, _Adapter(dial, patience.act), patience=patience)
 
     @property
     def api(self) -> docker.APIClient:
@@ -94,20 +101,19 @@ class Engine:
         """Let go of all channels or sockets; the SSH connection stays."""
         self._adapter.close()
 
-    def _client(self, version: str) -> docker.APIClient:
-        # With a version of its own, the SDK connects to nothing while it is made, so the address does not matter.
-        client = docker.APIClient(base_url="http://engine:1", version=version, timeout=int(self._timeout))
-        client.trust_env = False  # a proxy for the web is none for an engine
-        client.adapters.clear()
-        client.mount("http+docker://", self._adapter)
-        client.base_url = _BASE
-        return client
+    def _client(self, version: str) -> Client:
+        return Client(self._adapter, version, self._patience)
 
 
-def _connected(path: Path) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+def _connected(path: Path, limit: float) -> socket.socket:
+    connection = Timed(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        # Not settimeout(): with it, the connection to an engine that accepts none fails at once.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(limit), 0))
         connection.connect(str(path))
+    except BlockingIOError:
+        connection.close()
+        raise TimeoutError from None
     except BaseException:
         connection.close()
         raise
@@ -177,11 +183,19 @@ class _Connection(urllib3.connection.HTTPConnection):
     def __init__(self, dial: Callable[[], Any], timeout: Any) -> None:
         super().__init__("engine", timeout=timeout)
         self._dial = dial
+        self.line: Any = None
 
     def connect(self) -> None:
         """Reach the engine."""
-        self.sock = self._dial()
+        self.sock = self.line = self._dial()
         self.sock.settimeout(self.timeout)
+
+    def getresponse(self) -> Any:
+        """Return the answer, of which headers alone may go on for ever, too; who reads the rest ends the deadline."""
+        limit = self.sock.gettimeout() if self.line is not None else None
+        if limit is not None:
+            self.line.deadline = time.monotonic() + bounds.WHOLE * limit
+        return super().getresponse()
 
     @property
     def is_connected(self) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfprov.errors import HostError, shown
+from tfprov.hosts.engine_client import in_time
 from tfprov.hosts.engine_errors import explain
 from tfprov.hosts.foreign import ConnectionLost
 from tfprov.hosts.ssh import SSH
@@ -24,12 +25,14 @@ class Dial:
         self._ssh = ssh
         self._stream = ssh.stream(command, sudo=ssh.target.become)
         self._answered = False
+        self.deadline: float | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def recv(self, size: int) -> bytes:
         """Return what the engine sent. Raises HostError with the reason when there is no engine to send anything."""
+        in_time(self.deadline)
         data = self._received(size)
         if not self._answered:
             if not data:

@@ -10,7 +10,10 @@ import requests
 import urllib3
 
 from tfprov.errors import HostError, TfprovError, Unreachable, one_line, shown
+from tfprov.hosts.answers import Nonsense
+from tfprov.hosts.bounds import TooMuch
 from tfprov.hosts.commands import correction
+from tfprov.hosts.engine_client import TooLong
 
 _REMEDIES: tuple[tuple[str, str, str], ...] = (
     (
@@ -70,6 +73,7 @@ _WHERE = re.compile(
 OLDEST = "1.40"
 """The oldest API that is spoken: engine 19.03, the first with device requests (GPUs)."""
 UPDATE = "update it to Docker 19.03 or newer"
+_SUSPECT = "is that a Docker engine? look at what listens on its socket, and restart it"
 
 
 def explain(text: str, user: str = "") -> tuple[str, str]:
@@ -112,6 +116,10 @@ def engine_errors(host: str, user: str = "") -> Iterator[None]:
         raise HostError(host, f"the image cannot be built: {_short(str(error.msg))}") from error
     except docker.errors.APIError as error:
         raise HostError(host, *explain(str(error.explanation or error), user)) from error
+    except Nonsense as error:
+        raise HostError(host, f"its Docker engine answered nonsense: {_short(str(error))}", _SUSPECT) from error
+    except TooLong as error:
+        raise TooMuch(host, f"its Docker engine sent {error}: the rest is not read", _SUSPECT) from error
     except docker.errors.DockerException as error:
         raise HostError(host, *explain(str(error), user)) from error
     except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError) as error:

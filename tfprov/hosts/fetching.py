@@ -12,6 +12,8 @@ from tfprov.model.data import DataSet
 
 PROGRAM = Path(tfprov.__file__).parent / "runtime" / "fetch.py"
 """Needs nothing but Python, so its text can be handed to any."""
+_LONGEST = 1024 * 1024
+"""Bytes that are kept of a line that does not end."""
 _AGAIN = "run this again: it goes on where it was"
 
 
@@ -77,23 +79,26 @@ class Answers:
             self._complaint = (self._complaint + data)[-2000:]
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[:_LONGEST]
         for line in lines:
             self._line(line)
 
     def _line(self, line: bytes) -> None:
         try:
             said = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # not its own: an image may print something when Python starts
+        if not isinstance(said, dict):
+            return
         if "wrong" in said:
-            raise HostError(self._host, said["wrong"], said["fix"])
+            raise HostError(self._host, one_line(str(said["wrong"])), one_line(str(said.get("fix", ""))))
         if "note" in said:
-            self._telling.note(f"{self._host}: {said['note']}")
-        if "at" in said:
-            self._telling.moved(said["at"], said["of"])
-        if "done" in said:
-            self._done = said["done"]
-            self._telling.moved(said["done"], said["done"])
+            self._telling.note(f"{self._host}: {one_line(str(said['note']))}")
+        if isinstance(at := said.get("at"), int) and isinstance(of := said.get("of"), int):
+            self._telling.moved(at, of)
+        if isinstance(done := said.get("done"), int):
+            self._done = done
+            self._telling.moved(done, done)
 
     def end(self) -> None:
         """Raise HostError unless it said that all is there."""

@@ -12,7 +12,7 @@ from typing import Any
 import docker
 
 from tfprov.errors import HostError, one_line
-from tfprov.hosts import docker_exec
+from tfprov.hosts import answers, bounds, docker_exec
 from tfprov.hosts.engine_api import Engine
 
 CHECK, ROUND = "tfprov.check", "tfprov.check.round"
@@ -181,17 +181,16 @@ def probe(engine: Engine, container: str, targets: Sequence[Target]) -> list[str
     """
     if not targets:
         return []
-    told: dict[int, bytes] = {1: b"", 2: b""}
-
-    def output(descriptor: int, data: bytes) -> None:
-        told[descriptor] += data
-
+    told = docker_exec.Printed()
     asked = json.dumps([[target.address, target.port, target.greeting] for target in targets])
     argv = [_PYTHON, "-c", PROBE, asked, str(CONNECT), str(PATIENCE)]
     with engine.errors():
-        code = docker_exec.run(engine.api, container, argv, output)
+        code = docker_exec.run(engine.api, container, argv, told.take, bounds.ACT)
     if code != 0:
         words = one_line(told[2].decode(errors="replace").strip().rpartition("\n")[2])
         raise HostError(engine.host, f"the image's Python cannot probe: {words or f'exit code {code}'}")
-    found: list[str] = json.loads(told[1])
+    with engine.errors():
+        found: list[str] = answers.listing(answers.text)(answers.parsed(told[1]), "a probe")
+        if len(found) != len(targets):
+            raise answers.Nonsense(f"{len(found)} outcomes of {len(targets)} probes")
     return found

@@ -8,12 +8,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tfprov.errors import HostError, one_line, shown
+from tfprov.hosts.bounds import FIRST_LINE, LOGIN, TooMuch
 from tfprov.hosts.foreign import ConnectionLost, TimedOut, talking
 from tfprov.hosts.forward_local import LocalForward
-from tfprov.hosts.ssh_account import ECHO, NoCommands, complaint
+from tfprov.hosts.ssh_account import ECHO, NoCommands, complaint, endless
 from tfprov.hosts.ssh_link import Link
 from tfprov.hosts.ssh_run import Completed, Input, Run
 from tfprov.hosts.ssh_shell import command_line, holding
@@ -179,16 +181,19 @@ class SSH:
         stream = self.stream(holding(argv), sudo=sudo)
         try:
             stream.settimeout(self.target.command_timeout if timeout is None else timeout)
-            said = self.patiently(stream, stream.makefile("rb", 1).readline)
+            said = self.patiently(stream, partial(stream.makefile("rb", 1).readline, FIRST_LINE))
             stream.settimeout(None)
         except BaseException:
             stream.close()
             raise
         return Hold(stream, said.decode("utf-8", errors="replace").rstrip("\r\n"))
 
-    def try_account(self) -> None:
+    def try_account(self, timeout: float | None = None) -> None:
         """Connect, and run a command whose output is known. Raises NoCommands where the account does not run it."""
-        done = self.run(ECHO)
+        try:
+            done = self.run(ECHO, timeout=timeout)
+        except TooMuch as error:
+            raise endless(self.host, self.user) from error
         found = complaint(self.host, self.user, done)
         if found is not None:
             raise found
@@ -202,7 +207,7 @@ class SSH:
         if self._runs_commands or isinstance(error, ConnectionLost):
             return error
         try:
-            self.try_account()
+            self.try_account(min(LOGIN, self.target.command_timeout))
         except NoCommands as found:
             return found
         except HostError:  # it says less than what is known already

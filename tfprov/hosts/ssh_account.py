@@ -80,6 +80,12 @@ def complaint(host: str, user: str, done: Completed) -> NoCommands | None:
     return NoCommands(host, f"{what} exit code {done.code}", fix)
 
 
+def endless(host: str, user: str) -> NoCommands:
+    """Return the error for an account whose login prints more than is read, whatever it was asked to do."""
+    what = f"the login shell of {user} prints without end before every command"
+    return NoCommands(host, what, "look at its start-up files, such as ~/.bashrc: they must print only in a terminal")
+
+
 def _silent(user: str, code: int) -> tuple[str, str]:
     """Return what a login without a word can be: the exit code tells which is likely, and not more."""
     what = f"the login shell of {user} ends with exit code {code} before it runs a command, and prints nothing"

@@ -23,6 +23,9 @@ from paramiko.common import (
     MSG_DISCONNECT,
 )
 from paramiko.packet import NeedRekeyException, Packetizer
+from paramiko.ssh_exception import SSHException
+
+from tfprov.hosts import bounds
 
 _FOR_OPEN_CHANNELS = (MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, MSG_CHANNEL_EOF)
 
@@ -40,6 +43,22 @@ class Packets(Packetizer):
         self.over = False
         self._closed_channels: set[int] = set()
         self._order = threading.Lock()
+        self._greeted = 0
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        """Read `n` bytes: a part of a packet, of which the host names the length."""
+        if n > bounds.PACKET:
+            raise SSHException(f"a packet of {n} bytes")
+        data: bytes = super().read_all(n, check_rekey)
+        return data
+
+    def _read_timeout(self, timeout: float) -> bytes:
+        """Read some of the server's greeting, which ends with a line."""
+        data: bytes = super()._read_timeout(timeout)  # type: ignore[misc]
+        self._greeted += len(data)
+        if self._greeted > bounds.GREETING:
+            raise SSHException(f"its greeting is longer than {bounds.amount(bounds.GREETING)}")
+        return data
 
     def send_message(self, data: Any) -> None:
         """Send a message, unless its channel has been closed since it was made."""

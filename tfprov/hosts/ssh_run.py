@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tfprov.errors import HostError, one_line
+from tfprov.hosts import bounds
 from tfprov.hosts.foreign import TimedOut
 from tfprov.hosts.ssh_stream import Stream
 
@@ -38,7 +39,8 @@ class Run:
 
     def __init__(self, stream: Stream, given: Input | None) -> None:
         self._stream = stream
-        self._out, self._err = bytearray(), bytearray()
+        self._out = bounds.Kept(bounds.COMMAND_OUTPUT, self._too_much("output"))
+        self._err = bounds.Kept(bounds.COMMAND_ERRORS, self._too_much("standard error"))
         self._failure: BaseException | None = None
         readers = (lambda: self._collect(stream.recv, self._out), lambda: self._collect(stream.recv_errors, self._err))
         self._readers = [self._start(reader) for reader in readers]
@@ -48,7 +50,7 @@ class Run:
             stream.shutdown_write()
 
     def completed(self, limit: float) -> Completed:
-        """Wait up to `limit` seconds for the end. Raises TimedOut, ConnectionLost, and what the input raised."""
+        """Wait up to `limit` seconds for the end. Raises TimedOut, TooMuch, ConnectionLost, and what the input raised."""
         deadline = time.monotonic() + limit
         code = self._wait(limit)
         for reader in self._readers:
@@ -76,10 +78,17 @@ class Run:
         thread.start()
         return thread
 
-    def _collect(self, receive: Callable[[int], bytes], found: bytearray) -> None:
+    def _too_much(self, what: str) -> Callable[[int], bounds.TooMuch]:
+        fix = "look at the start-up files of its login shell, such as ~/.bashrc"
+        return lambda limit: bounds.too_much(self._stream.host, f"the {what} of {self._stream.doing}", limit, fix)
+
+    def _collect(self, receive: Callable[[int], bytes], kept: bounds.Kept) -> None:
         try:
             while data := receive(_READ):
-                found += data
+                kept.take(data)
+        except bounds.TooMuch as error:
+            self._failure = error
+            self._stream.close()
         except HostError:  # the end of the connection: wait() says so
             return
 

@@ -94,7 +94,8 @@ def _disk(info: Mapping[str, Any]) -> str:
 def present(listed: Mapping[str, Any]) -> Present:
     """Return a container as the engine's list describes it."""
     labels: Mapping[str, str] = listed.get("Labels") or {}
-    ports = {(str(it.get("IP") or ""), int(it["PublicPort"])) for it in listed.get("Ports") or () if "PublicPort" in it}
+    published = [it for it in listed.get("Ports") or () if it.get("PublicPort")]
+    ports = {(str(it.get("IP") or ""), int(it["PublicPort"])) for it in published}
     return Present(
         id=listed["Id"],
         name=str((listed.get("Names") or [listed["Id"][:12]])[0]).lstrip("/"),

@@ -7,14 +7,15 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
 from tfprov.errors import HostError
 from tfprov.hosts import docker_exec, docker_files, docker_logs
+from tfprov.hosts.answers import seconds
 from tfprov.hosts.docker import DockerRuntime
-from tfprov.hosts.docker_state import seconds
 from tfprov.hosts.engine_api import Engine
 
 Answer = tuple[int, bytes]
@@ -61,6 +62,13 @@ def engine(tmp_path: Path) -> Iterator[Callable[[Answers], Engine]]:
 
 def framed(descriptor: int, data: bytes) -> bytes:
     return struct.pack(">BxxxL", descriptor, len(data)) + data
+
+
+def inspected(status: str) -> dict[str, Any]:
+    never = "0001-01-01T00:00:00Z"
+    state = {"Status": status, "Running": status == "running", "ExitCode": 0, "StartedAt": never, "FinishedAt": never}
+    whole = {"Id": "c1", "Name": "/c1", "Image": "sha256:1", "Created": never, "RestartCount": 0, "HostConfig": {}}
+    return {**whole, "State": state, "Config": {"Tty": False}}
 
 
 def gone(_path: str) -> Answer:
@@ -143,7 +151,7 @@ def test_a_log_that_is_asked_for_again_and_again_has_every_line_once(
         nonlocal turns
         if path.endswith("/json"):
             status = "running" if turns < len(looks) - 1 else "exited"
-            return 200, json.dumps({"State": {"Status": status}, "Config": {"Tty": False}}).encode()
+            return 200, json.dumps(inspected(status)).encode()
         asked, there = parse_qs(path.partition("?")[2]), LINES[: looks[turns]]
         turns += 1
         if "since" in asked:

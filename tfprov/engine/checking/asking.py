@@ -1,7 +1,6 @@
 """Asks all machines of a cluster for their facts, at the same time, and says what is to be made of them."""
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -14,6 +13,7 @@ from tfprov.engine.checking.check import gone, lost
 from tfprov.engine.checking.findings import Finding
 from tfprov.engine.context import Context
 from tfprov.engine.images import Layered, Named
+from tfprov.engine.pools import pool
 from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.facts import HostFacts
 from tfprov.hosts.survey import images_there, survey
@@ -93,8 +93,8 @@ class Asked:
 def ask(context: Context) -> Asked:
     """Ask every machine that may be looked at, with as many at a time as the context says."""
     hosts = [host for host in context.machines if context.allows(host)]
-    with ThreadPoolExecutor(max_workers=context.forks) as pool:
-        answers = dict(zip(hosts, pool.map(lambda host: _answer(context, host), hosts), strict=True))
+    with pool(context.forks) as asking:
+        answers = dict(zip(hosts, asking.map(lambda host: _answer(context, host), hosts), strict=True))
     context.missed.update({host: answer for host, (answer, _) in answers.items() if isinstance(answer, HostError)})
     return Asked(
         context,

@@ -1,13 +1,13 @@
 """What `check` makes of the programs in images: every host that has its image looks into it."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from tfprov.engine.checking.asking import Asked
 from tfprov.engine.checking.check import words
 from tfprov.engine.checking.findings import Finding, Verdict, failed
 from tfprov.engine.checking.program_findings import IN_IMAGE, command, tensorflow, undelivered
 from tfprov.engine.image_programs import image_fault, look_labels
+from tfprov.engine.pools import pool
 from tfprov.engine.programs import Programs, tasks_by_program
 from tfprov.errors import HostError
 from tfprov.hosts.docker_look import try_import
@@ -19,8 +19,8 @@ def of_images(asked: Asked) -> dict[str, list[Finding]]:
     """Return what there is to say about the programs of every host, also of those that cannot be asked."""
     programs = Programs.of(asked.context)
     hosts = [host for host in asked.answers if host not in asked.context.left]
-    with ThreadPoolExecutor(max_workers=asked.context.forks) as pool:
-        return dict(zip(hosts, pool.map(lambda host: _of_host(asked, programs, host), hosts), strict=True))
+    with pool(asked.context.forks) as asking:
+        return dict(zip(hosts, asking.map(lambda host: _of_host(asked, programs, host), hosts), strict=True))
 
 
 def _of_host(asked: Asked, programs: Programs, host: str) -> list[Finding]:

@@ -1,6 +1,7 @@
 """Tries every task's address from every host, with throw-away containers; nothing of them stays, whatever happens."""
 
 import secrets
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from tfprov.hosts.listener import CHECK, ROUND, NoPython, Target, listen, probe,
 from tfprov.hosts.machine import Machine
 from tfprov.model.cluster import Task
 
+_HURRY = 10.0
+"""Seconds after Ctrl-C in which hosts remove what was started there; of one that is silent it ends by itself."""
 NO_PYTHON = "the image has no python3"
 
 Result = TypeVar("Result")
@@ -100,13 +103,20 @@ class Probing:
             silent |= {task: why for it in ready.values() for task, why in it.silent.items()}
             rows = self._each(pool, lambda host, post: self._row(host, post, ready[host], silent))
             probed.cells += [cell for row in rows.values() for cell in row]
-        except BaseException:
-            self._sweep()  # ends what the others still wait for
+        except BaseException as error:
+            ending = threading.Thread(target=self._end, args=(pool,), daemon=True)
+            ending.start()
+            ending.join(None if isinstance(error, Exception) else _HURRY)
             raise
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-            probed.left |= self._sweep()
+        pool.shutdown()
+        probed.left |= self._sweep()
         return probed
+
+    def _end(self, pool: ThreadPoolExecutor) -> None:
+        """Remove what is ours, what the others still wait for, and what they have made meanwhile."""
+        self._sweep()
+        pool.shutdown(wait=True, cancel_futures=True)
+        self._sweep()
 
     def _each(self, pool: ThreadPoolExecutor, do: Callable[[str, Post], Result]) -> dict[str, Result]:
         return dict(zip(self.posts, pool.map(do, self.posts, self.posts.values()), strict=True))

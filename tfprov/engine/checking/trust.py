@@ -1,8 +1,8 @@
 """`check --trust`: each server whose key nobody knows yet is asked about once, and recorded after a yes."""
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 
+from tfprov.engine.pools import pool
 from tfprov.errors import HostError
 from tfprov.hosts.machine import Machine, Remote
 from tfprov.hosts.ssh_hostkey import UnknownKey
@@ -20,9 +20,9 @@ def trust_new(machines: Iterable[Machine], forks: int, ask: Ask) -> dict[str, Ho
     answers: dict[tuple[str, int, bytes], bool] = {}
     found: dict[str, HostError] = {}
     waiting = [machine for machine in machines if isinstance(machine, Remote)]
-    with ThreadPoolExecutor(max_workers=forks) as pool:
+    with pool(forks) as asking:
         while waiting:
-            errors = list(pool.map(lambda machine: contact(machine.ssh), waiting))
+            errors = list(asking.map(lambda machine: contact(machine.ssh), waiting))
             told = dict(zip((machine.host for machine in waiting), errors, strict=True))
             again = {host for host, error in told.items() if _trusted(error, answers, ask)}
             found |= {host: error for host, error in told.items() if error is not None and host not in again}

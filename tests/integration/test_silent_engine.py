@@ -1,0 +1,72 @@
+"""Ctrl-C and SIGTERM while an engine is silent: a verb that only looks ends at once."""
+
+import contextlib
+import json
+import signal
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import hostile
+from tests.support.local import Local
+from tests.support.waiting import LONG, until
+
+INVENTORY = """
+all:
+  vars: {tfprov: {cluster: lab, image: {name: "example/train:1"}, command: [python, train.py]}}
+ps: {hosts: {h1: {ansible_connection: local}}}
+worker: {hosts: {h1: {ansible_connection: local}}}
+"""
+LOOKS = {"status": signal.SIGINT, "plan": signal.SIGTERM, "logs": signal.SIGINT, "check": signal.SIGTERM}
+AT_ONCE = 5.0
+"""Seconds on a busy machine; an engine is given up only after 20."""
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield the socket of an engine that says who it is, and the questions that it takes and does not answer."""
+    asked: list[str] = []
+    over = threading.Event()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            path = self.rfile.readline().decode().split()[1]
+            if path.endswith("/version"):
+                self.wfile.write(hostile.answered(json.dumps(hostile.VERSION).encode()))
+            elif path.endswith("/networks/bridge"):
+                self.wfile.write(hostile.answered(json.dumps(hostile.NETWORK).encode()))
+            else:
+                asked.append(path)
+                over.wait(LONG)
+
+    path = tmp_path / "e.sock"
+    with socketserver.ThreadingUnixStreamServer(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield path, asked
+        over.set()
+        server.shutdown()
+        thread.join()
+
+
+def test_a_verb_that_only_looks_ends_at_the_first_signal(tmp_path: Path, engine: tuple[Path, list[str]]) -> None:
+    path, asked = engine
+    wrong = []
+    with contextlib.closing(Local(tmp_path)) as cluster:
+        cluster.env["DOCKER_HOST"] = f"unix://{path}"
+        cluster.write(INVENTORY)
+        for verb, number in LOOKS.items():
+            asked.clear()
+            process = cluster.start(verb)
+            until(lambda: bool(asked), f"{verb} to ask", of=process)
+            begun = time.monotonic()
+            process.send_signal(number)
+            code = process.wait(LONG)
+            took, output = time.monotonic() - begun, process.communicate()[0]
+            if code != 128 + number or took > AT_ONCE or "Traceback" in output:
+                wrong.append(f"{verb}, {number.name}: exit code {code} after {took:.1f} s\n{output}")
+    assert not wrong, "\n".join(wrong)

@@ -4,24 +4,24 @@ Values are looked up in the same layers as the variables themselves; what is sho
 """
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from tfprov.config.settings.explain import model_in
 from tfprov.config.settings.late import LATE, OF_CLUSTER, for_task
+from tfprov.config.settings.masking import Path, Shows, clear, masked_value, unless_public
 from tfprov.config.settings.meant import meant_for_others
 from tfprov.config.templates.known import variables
 from tfprov.config.templates.values import Variables, is_template, render
 from tfprov.config.vault.opening import Unopened
-from tfprov.config.vault.secrets import SECRETS, masks, mentions_secret
+from tfprov.config.vault.secrets import public_names
 from tfprov.errors import InvalidInput, Position, Usage, shown
 from tfprov.model.inventory import EXTRA, NAMESPACE, ROLES, Inventory
-from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, plain, scalars, unsealed, visible
+from tfprov.model.node import HIDDEN, Mapping, Node, Scalar, scalars, visible
 from tfprov.model.parts import Strict
 from tfprov.model.settings import Settings, implied_runtime, implied_wiring
-
-Path = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def explain(inventory: Inventory, host: str, role: str | None = None, *, show_se
     found = inventory.hosts[host]
     nodes = inventory.variables(host)
     context = variables(inventory, host, nodes)
-    shows = _clear if show_secrets else _written
+    shows = clear if show_secrets else masked_value
     stacks = _stacked(inventory, host, None, shows)
     own = [_origin(path, given, context, shows) for path, given in sorted(stacks.items()) if path[0] != NAMESPACE]
     settings = {name: tuple(_settings(inventory, host, name, shows)) for name in ([role] if role else roles)}
@@ -130,11 +130,9 @@ def _meant(name: str, known: list[str], otherwise: str = "leave the key out to s
 
 
 _Stack = list[tuple[Node, Given]]
-_Shows = Callable[[Path, Node], Any]
-"""Returns the value of a node for others to see."""
 
 
-def _stacked(inventory: Inventory, host: str, role: str | None, shows: _Shows) -> dict[Path, _Stack]:
+def _stacked(inventory: Inventory, host: str, role: str | None, shows: Shows) -> dict[Path, _Stack]:
     """Return what each place says of each value, weakest first; settings are taken apart into single values."""
     found: dict[Path, _Stack] = {}
     for layer in inventory.layers(host, role=role):
@@ -172,7 +170,7 @@ def _leaves(path: Path, node: Node, at: Position) -> Iterator[tuple[Path, Node, 
         yield path, node, at
 
 
-def _origin(path: Path, stack: _Stack, context: Variables, shows: _Shows) -> Origin:
+def _origin(path: Path, stack: _Stack, context: Variables, shows: Shows) -> Origin:
     node, given = stack[-1]
     template = any(not value.literal and is_template(value.data) for value in scalars(node))
     lost = tuple(one for _, one in reversed(stack[:-1]))
@@ -187,49 +185,16 @@ def _origin(path: Path, stack: _Stack, context: Variables, shows: _Shows) -> Ori
         return replace(found, note=error.problems[0].what, failed=True)
 
 
-def _written(path: Path, node: Node) -> Any:
-    """Return `node` for others to see: also what is called like a password is hidden, wherever it came from."""
-    is_program = path[:2] in ((NAMESPACE, "flags"), (NAMESPACE, "command"))  # they stand on a command line as they are
-    if path[-1] in SECRETS or (not is_program and _is_named(path[-1], node)):
-        return HIDDEN if not _is_plain_template(node) else visible(node)
-    return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, Sealed) else _hidden_inside(node)
-
-
-def _clear(_path: Path, node: Node) -> Any:
-    """Return `node` with its secrets, but for those that no password decrypts."""
-    try:
-        return plain(unsealed(node))
-    except InvalidInput:
-        return _hidden_inside(node)
-
-
-def _hidden_inside(node: Node) -> Any:
-    if isinstance(node, Mapping):
-        return {key: HIDDEN if _is_named(key, value) else _hidden_inside(value) for key, value in node.entries.items()}
-    if isinstance(node, Items):
-        return [_hidden_inside(item) for item in node.items]
-    return HIDDEN if node.secret else node.data
-
-
-def _is_named(name: str, node: Node) -> bool:
-    """Whether a single value is called as secrets are."""
-    return isinstance(node, Scalar) and node.data is not None and (mentions_secret(name) or masks(name))
-
-
-def _is_plain_template(node: Node) -> bool:
-    """Whether `node` says only where a password comes from, and no part of it."""
-    text = node.data if isinstance(node, Scalar) and not node.secret and not node.literal else None
-    return isinstance(text, str) and text.startswith("{{") and text.endswith("}}") and not set("'\"") & set(text)
-
-
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-def _settings(inventory: Inventory, host: str, role: str, shows: _Shows) -> Iterator[Origin]:
+def _settings(inventory: Inventory, host: str, role: str, shows: Shows) -> Iterator[Origin]:
     """Yield the settings of `host` in one role: those that are set, then the defaults of the others."""
-    stacks = {path: stack for path, stack in _stacked(inventory, host, role, shows).items() if path[0] == NAMESPACE}
     nodes = inventory.variables(host, role=role)
     written = nodes.get(NAMESPACE)
+    if isinstance(written, Mapping) and (public := public_names(written)):
+        shows = partial(unless_public, public, shows)
+    stacks = {path: stack for path, stack in _stacked(inventory, host, role, shows).items() if path[0] == NAMESPACE}
     if isinstance(written, Mapping):
         foreign = set(meant_for_others(inventory, host, role, written))
         stacks = {path: stack for path, stack in stacks.items() if not foreign & {path[1:2], path[1:3]}}
@@ -259,7 +224,7 @@ def _tells_tasks_apart(node: Node) -> bool:
     return any(name in str(value.data) for value in scalars(node) for name in names)
 
 
-def _of_other_roles(inventory: Inventory, host: str, role: str, shows: _Shows) -> dict[Path, tuple[Given, ...]]:
+def _of_other_roles(inventory: Inventory, host: str, role: str, shows: Shows) -> dict[Path, tuple[Given, ...]]:
     found: dict[Path, tuple[Given, ...]] = {}
     for whole, ours in zip(inventory.layers(host), inventory.layers(host, role=role), strict=True):
         settings = whole.vars.get(NAMESPACE)

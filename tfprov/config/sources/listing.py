@@ -11,8 +11,8 @@ from datetime import date
 from enum import Enum, auto
 from typing import Any
 
-from tfprov.config.vault.secrets import masks
-from tfprov.model.inventory import Group, Inventory, Layer, fold
+from tfprov.config.vault.secrets import masks, public_names
+from tfprov.model.inventory import NAMESPACE, Group, Inventory, Layer, fold
 from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, unsealed
 
 _PRIORITY = "ansible_group_priority"
@@ -166,12 +166,15 @@ class Listing:
         known = self._shared.get(id(node))
         return known[1] if known else self._kept(node, self._plain(node, name))
 
-    def _plain(self, node: Node, name: str = "") -> Any:
-        """Return the value of the variable or key called `name`; an empty name is no secret's."""
+    def _plain(self, node: Node, name: str = "", public: frozenset[str] = frozenset()) -> Any:
+        """Return the value of the variable or key called `name`; an empty name is no secret's, nor are keys in `public`."""
         if isinstance(node, Mapping):
+            below = public_names(node) if name == NAMESPACE else frozenset()
             # Flags stand on command lines, where everybody reads them.
             return {
-                self._key(node, key): self._plain(value, "" if name == "flags" else key)
+                self._key(node, key): self._plain(
+                    value, "" if name == "flags" or key in public else key, below if key == "env" else frozenset()
+                )
                 for key, value in node.entries.items()
             }
         if isinstance(node, Items):

@@ -4,7 +4,7 @@ import re
 
 from tfprov.errors import hide
 from tfprov.model.inventory import NAMESPACE
-from tfprov.model.node import Items, Mapping, Node, Sealed, secretly
+from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed, secretly
 from tfprov.model.secret_names import is_ansible_password, names_secret
 
 SECRETS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
@@ -21,6 +21,16 @@ def mentions_secret(text: str) -> bool:
 def masks(name: str) -> bool:
     """Whether the value of a variable with this name is masked wherever an inventory is shown."""
     return is_ansible_password(name) or (names_secret(name) and not name.startswith("ansible_"))
+
+
+def public_names(settings: Mapping) -> frozenset[str]:
+    """Return the environment variables of which `settings` say that they are no secrets."""
+    listed = settings.get("public_env")
+    return (
+        frozenset(str(item.data) for item in listed.items if isinstance(item, Scalar))
+        if isinstance(listed, Items)
+        else frozenset()
+    )
 
 
 def discreet(text: str) -> str:

@@ -19,7 +19,7 @@ from tests.support.waiting import until
 from tfprov.checkpoint import Checkpoint, checkpoints
 from tfprov.engine.delivered import Delivered
 from tfprov.errors import HostError
-from tfprov.hosts.base import File, Sparse
+from tfprov.hosts.base import Sparse
 from tfprov.hosts.docker import DockerRuntime
 from tfprov.hosts.docker_labels import container_name
 from tfprov.hosts.held import FOLDER
@@ -370,6 +370,7 @@ while :; do
     step=$((step + 1))
     for end in data-00000-of-00001 index; do echo $step >.new; mv .new model.ckpt-$step.$end; done
     rm -f model.ckpt-$((step - 1)).*
+    sleep 0.1
 done"""
 
 
@@ -377,13 +378,14 @@ def test_a_program_that_removes_what_it_saved_at_once_removes_nothing_that_is_he
     bench.start(container(argv=["sh", "-c", _ROTATES]))
     until(lambda: bench.docker.files("worker/0"))
 
-    def held() -> list[Checkpoint]:
-        files.update(bench.docker.hold("worker/0"))
-        return [one for one in checkpoints(files) if one.whole]
+    def held() -> bool:
+        whole[:] = [one for one in checkpoints(bench.docker.hold("worker/0")) if one.whole]
+        return bool(whole)
 
-    files: dict[str, File] = {}
+    whole: list[Checkpoint] = []
     until(held)
-    newest = held()[-1]
+    newest = whole[-1]
+    until(lambda: f"{newest.prefix}.index" not in bench.docker.files("worker/0"))
     with bench.docker.open("worker/0", f"{FOLDER}/{newest.prefix}.index") as file:
         assert file.read() == b"%d\n" % newest.step
     assert not any(FOLDER in name for name in bench.docker.files("worker/0"))

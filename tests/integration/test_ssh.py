@@ -19,6 +19,7 @@ from tfprov.errors import TfprovError, Unreachable
 from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden, TimedOut
 from tfprov.hosts.processes import identity
 from tfprov.hosts.ssh import SSH, Hold
+from tfprov.hosts.ssh_link import CHANNELS
 from tfprov.hosts.ssh_stream import Stream
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
@@ -144,10 +145,24 @@ def test_programs_that_end_before_their_input_leave_the_connection_alone(own: Ss
         assert ssh.open() is link
 
 
-def test_an_sshd_with_two_sessions_is_enough(tmp_path: Path) -> None:
-    with sshd(tmp_path, "MaxSessions 2") as small, SSH(target(small)) as ssh, ThreadPoolExecutor(8) as pool:
+@pytest.mark.parametrize("sessions", [1, 2])
+def test_an_sshd_with_few_sessions_is_enough(tmp_path: Path, sessions: int) -> None:
+    with sshd(tmp_path, f"MaxSessions {sessions}") as small, SSH(target(small)) as ssh, ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: ssh.run(["true"]).code, range(16))) == {0}
+        streams = [ssh.stream(["cat"]) for _ in range(CHANNELS - 1)]
+        assert ssh.run(["true"]).code == 0
+        for number, stream in enumerate(streams):
+            stream.sendall(b"%d\n" % number)
+        assert [stream.recv(2) for stream in streams] == [b"%d\n" % number for number in range(CHANNELS - 1)]
+        assert len(small.children()) <= CHANNELS
+        ssh.close()
+        until(lambda: not small.children(), "all connections are gone")
+
+
+def test_a_host_with_few_sessions_that_lets_nobody_in_a_second_time(tmp_path: Path) -> None:
+    with sshd(tmp_path, "MaxSessions 2") as small, SSH(target(small)) as ssh:
         first, second = ssh.stream(["cat"]), ssh.stream(["cat"])
+        (small.directory / "authorized_keys").write_text("")
         patient, ssh.target = ssh.target, replace(ssh.target, command_timeout=0.4)
         message = failing(lambda: ssh.run(["true"]))
         ssh.target = patient

@@ -149,8 +149,8 @@ class SSH:
     def stream(self, argv: Sequence[str], *, sudo: bool = False) -> Stream:
         """Start `argv` and return its standard input and output as a stream, which the caller closes."""
         doing = f"`{shown(' '.join(argv))}`"
-        link, channel = self._session()
-        stream = Stream(link, channel, doing, link.slots.give)
+        link, channel, give = self._session()
+        stream = Stream(link, channel, doing, give)
         try:
             with talking(self.host, doing):
                 channel.exec_command(command_line(argv, sudo=sudo))
@@ -162,16 +162,19 @@ class SSH:
             raise link.lost(doing) from error
         return stream
 
-    def _session(self) -> tuple[Link, Any]:
-        """Return a new session, on a new connection where the old one turns out to be gone: nothing was asked of it yet."""
+    def _session(self) -> tuple[Link, Any, Callable[[], None]]:
+        """Return a new session with its connection and what gives its slot back.
+
+        A connection that turns out to be gone is made anew: nothing was asked of it yet.
+        """
         link = self.open()
         try:
-            return link, link.session(self.target.command_timeout)
+            return *link.session(self.target.command_timeout), link.slots.give
         except ConnectionLost:
             if link.alive:
                 raise
         link = self.open()
-        return link, link.session(self.target.command_timeout)
+        return *link.session(self.target.command_timeout), link.slots.give
 
     def hold(self, argv: Sequence[str], *, sudo: bool = False, timeout: float | None = None) -> Hold:
         """Start `argv`, which shall live as long as what is returned, and wait until it prints a line, or ends.

@@ -17,6 +17,7 @@ from tests.support.sshd import Sshd, program, sshd
 from tests.support.waiting import LONG, until
 from tfprov.errors import TfprovError, Unreachable
 from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden, TimedOut
+from tfprov.hosts.forward_gate import Gate
 from tfprov.hosts.processes import identity
 from tfprov.hosts.ssh import SSH, Hold
 from tfprov.hosts.ssh_link import CHANNELS
@@ -295,23 +296,29 @@ def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(ssh: SSH) ->
     idle.close()
 
 
-def test_a_local_forward_leads_to_where_the_host_can_go(ssh: SSH, server: Sshd) -> None:
-    with ssh.local_forward("127.0.0.1", server.port) as port, socket.create_connection(("127.0.0.1", port)) as there:
-        assert there.recv(8) == b"SSH-2.0-"
+def test_a_local_forward_leads_to_where_the_host_can_go_and_lets_nobody_in_without_the_token(ssh: SSH) -> None:
+    gate = Gate()
+    with ssh.reverse_forward(echoing(b"")) as back, ssh.local_forward("127.0.0.1", back, gate=gate) as forth:
+        allowed = f"POST / HTTP/1.1\r\nCookie: {gate.cookie(forth)}\r\n\r\n".encode() + bytes(3_000_000)
+        assert ask(forth, allowed) == allowed
+        assert ask(forth, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 403 ")
+        assert ask(forth, b"PRI * HTTP/2.0\r\n\r\n").startswith(b"HTTP/1.1 403 ")
+        assert ask(forth, b"no request at all") == b""
     with pytest.raises(ConnectionError):
-        ask(port)
-    with ssh.reverse_forward(echoing(b"")) as back, ssh.local_forward("127.0.0.1", back) as forth:
-        assert ask(forth, bytes(3_000_000)) == bytes(3_000_000)
+        ask(forth)
 
 
-def test_a_local_forward_to_where_nobody_listens_is_seen_by_who_connects(ssh: SSH) -> None:
-    with ssh.local_forward("127.0.0.1", 1) as port:
-        assert ask(port, b"") == b""
+def test_a_local_forward_to_where_nobody_listens_is_seen_by_who_connects(ssh: SSH, server: Sshd) -> None:
+    gate = Gate()
+    with ssh.local_forward("127.0.0.1", 1, gate=gate) as port:
+        assert ask(port, f"GET / HTTP/1.1\r\nCookie: {gate.cookie(port)}\r\n\r\n".encode()) == b""
+    assert not ssh.answers("127.0.0.1", 1)
+    assert ssh.answers("127.0.0.1", server.port)
 
 
 def test_an_sshd_that_forwards_nothing_is_told_apart(tmp_path: Path) -> None:
     with sshd(tmp_path, "AllowTcpForwarding no") as strict, SSH(target(strict)) as ssh:
-        forwards = (ssh.reverse_forward(echoing(b"")), ssh.local_forward("127.0.0.1", 22))
+        forwards = (ssh.reverse_forward(echoing(b"")), ssh.local_forward("127.0.0.1", 22, gate=Gate()))
         for forward in forwards:
             assert "AllowTcpForwarding" in failing(forward.__enter__, ForwardingForbidden)
         assert ssh.run(["true"]).code == 0
@@ -345,7 +352,7 @@ def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
     own.stop()
     calls: list[Callable[[], object]] = [
         lambda: ssh.run(["true"]), lambda: ssh.stream(["cat"]), lambda: ssh.hold(["cat"]), ssh.open,
-        ssh.reverse_forward(echoing(b"")).__enter__, ssh.local_forward("127.0.0.1", 22).__enter__,
+        ssh.reverse_forward(echoing(b"")).__enter__, ssh.local_forward("127.0.0.1", 22, gate=Gate()).__enter__,
     ]  # fmt: skip
     for call in calls:
         assert f"127.0.0.1:{own.port} refused the connection; start sshd there" in failing(call, Unreachable)

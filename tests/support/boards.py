@@ -20,7 +20,7 @@ def board_address(process: AnyProcess) -> str:
     """Return the address that `tfprov tensorboard` prints on its first line."""
     assert process.stdout is not None
     line = process.stdout.readline()
-    match = re.search(r"^tensorboard/0 on \S+: (http://\S+/) \(Ctrl-C ends this, not the TensorBoard\)$", line)
+    match = re.search(r"^tensorboard/0 on \S+: (http://\S+/\S*) \(Ctrl-C ends this, not the TensorBoard\)$", line)
     assert match is not None, line + process.stdout.read()
     return match[1]
 
@@ -33,8 +33,9 @@ def close_board(process: AnyProcess) -> None:
 
 
 def page_text(url: str) -> str | None:
-    """Return the text of a page; None while nothing answers there."""
-    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=LONG) as answer:
+    """Return the text of a page, as a browser that keeps cookies gets it; None while nothing answers there."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with contextlib.suppress(OSError), browser.open(url, timeout=LONG) as answer:
         text: str = answer.read().decode()
         return text
     return None

@@ -14,7 +14,9 @@ from typing import Any
 from tfprov.errors import HostError, one_line, shown
 from tfprov.hosts.bounds import FIRST_LINE, LOGIN, TooMuch
 from tfprov.hosts.foreign import ConnectionLost, TimedOut, talking
-from tfprov.hosts.forward_local import LocalForward
+from tfprov.hosts.forward_gate import Gate
+from tfprov.hosts.forward_local import LocalForward, channel_to
+from tfprov.hosts.probe import stays_open
 from tfprov.hosts.ssh_account import ECHO, NoCommands, complaint, endless
 from tfprov.hosts.ssh_link import Link
 from tfprov.hosts.ssh_run import Completed, Input, Run
@@ -247,13 +249,24 @@ class SSH:
             yield port
 
     @contextmanager
-    def local_forward(self, address: str, port: int, at: int = 0) -> Iterator[int]:
+    def local_forward(self, address: str, port: int, at: int = 0, *, gate: Gate) -> Iterator[int]:
         """Yield a port on this machine's loopback that leads to `address:port` as the host sees it: `at`, or any for 0.
 
-        Raises ForwardingForbidden when sshd does not allow it; that nothing listens there is seen by who connects.
+        It carries HTTP, and lets through whom `gate` lets in. Raises ForwardingForbidden when sshd does not allow it; that
+        nothing listens there is seen by who connects.
         """
-        with LocalForward(self.open, address, port, at) as forward:
+        with LocalForward(self.open, address, port, at, gate=gate) as forward:
             yield forward.port
+
+    def answers(self, address: str, port: int) -> bool:
+        """Return whether something serves at `address:port` as the host sees it. Raises ForwardingForbidden."""
+        channel = channel_to(self.open(), address, port)
+        if channel is None:
+            return False
+        try:
+            return stays_open(channel)
+        finally:
+            channel.close()
 
     def on_shortage(self, let_go: Callable[[], None]) -> None:
         """Call `let_go` when all sessions are taken: it closes those that it keeps for later."""

@@ -386,12 +386,14 @@ def _descriptors() -> set[str]:
     return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
-def test_nothing_is_left_open(own: Sshd) -> None:
+@pytest.mark.parametrize("times", [3, pytest.param(500, marks=pytest.mark.matrix)])
+def test_nothing_is_left_open(own: Sshd, times: int) -> None:
     before = _descriptors()
-    for _ in range(3):
+    for _ in range(times):
         with SSH(target(own)) as ssh:
             ssh.run(["true"])
             with ssh.reverse_forward(echoing(b"")) as port:
                 ask(port)
     assert len(_descriptors() - before) == 0
     until(lambda: not [thread for thread in threading.enumerate() if "tfprov" in thread.name], "no thread is left")
+    until(lambda: not own.children(), "no connection is left")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.boards import BOARD, assert_only_reads, board_address, close_board, losses, page_text
+from tests.support.boards import BOARD, assert_only_reads, at, board_address, close_board, losses, page_text
 from tests.support.local import Local
 from tests.support.paths import ROOT
 from tests.support.remote import Cluster, cluster, standin
@@ -163,10 +163,10 @@ def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((board_host.address, PORT), LONG).close()
     process = remote_cluster.start("tensorboard")
-    address, _, token = board_address(process).partition("?")
-    text = until(lambda: page_text(f"{address}checkpoint?{token}"), "the chief's file is shown")
+    url = board_address(process)
+    text = until(lambda: page_text(at(url, "checkpoint")), "the chief's file is shown")
     assert text.startswith('model_checkpoint_path: "/checkpoints/model.ckpt-')
-    assert page_text(f"{address}checkpoint") is None, "nobody else of this machine sees it"
+    assert page_text(f"{url.partition('?')[0]}checkpoint") is None, "nobody else of this machine sees it"
     close_board(process)
     assert remote_cluster.tasks()[BOARD]["state"] == "running"
     assert "nothing to do" in remote_cluster("up")

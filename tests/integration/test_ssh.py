@@ -304,6 +304,8 @@ def test_a_local_forward_leads_to_where_the_host_can_go_and_lets_nobody_in_witho
         assert ask(forth, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 403 ")
         assert ask(forth, b"PRI * HTTP/2.0\r\n\r\n").startswith(b"HTTP/1.1 403 ")
         assert ask(forth, b"no request at all") == b""
+        with pytest.raises(ConnectionError):  # it listens on this one address of this machine
+            socket.create_connection(("127.0.0.2", forth)).close()
     with pytest.raises(ConnectionError):
         ask(forth)
 

@@ -32,6 +32,12 @@ def close_board(process: AnyProcess) -> None:
     assert (process.returncode, rest) == (0, "")
 
 
+def at(url: str, page: str) -> str:
+    """Return the address of another page of the TensorBoard at `url`, with the token that is in that."""
+    address, _, token = url.partition("?")
+    return f"{address}{page}" + (f"{'&' if '?' in page else '?'}{token}" if token else "")
+
+
 def page_text(url: str) -> str | None:
     """Return the text of a page, as a browser that keeps cookies gets it; None while nothing answers there."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
@@ -43,7 +49,7 @@ def page_text(url: str) -> str | None:
 
 def losses(url: str) -> list[float]:
     """Return what TensorBoard has read of the loss so far."""
-    answer = page_text(f"{url}data/plugin/scalars/scalars?run=.&tag=loss")
+    answer = page_text(at(url, "data/plugin/scalars/scalars?run=.&tag=loss"))
     return [value for _, _, value in json.loads(answer)] if answer else []
 
 

@@ -6,6 +6,7 @@ Every user of this machine can connect to its loopback.
 import hmac
 import secrets
 import socket
+import time
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 _HEAD = 64 * 1024
@@ -73,9 +74,9 @@ def first_request(connection: socket.socket) -> bytes:
 
     Raises OSError, TimeoutError among them.
     """
-    found = b""
-    connection.settimeout(_PATIENCE)
+    found, deadline = b"", time.monotonic() + _PATIENCE
     while b"\r\n\r\n" not in found:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))  # 0 would not wait at all, and not be a timeout
         data = connection.recv(_HEAD)
         found += data
         if not data or len(found) > _HEAD:

@@ -1,21 +1,29 @@
 """TensorBoard for real: the loss of a real training, drawn by a real browser; and the way to it on another host."""
 
+import http.client
+import http.server
 import re
 import socket
+import threading
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.boards import BOARD, assert_only_reads, board_address, close_board, losses, page_text
+from tests.support.boards import BOARD, assert_only_reads, at, board_address, close_board, losses, page_text
 from tests.support.local import Local
 from tests.support.paths import ROOT
 from tests.support.remote import Cluster, cluster, standin
+from tests.support.ssh_targets import target
+from tests.support.sshd import sshd
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
 from tfprov.hosts.docker_labels import container_name
+from tfprov.hosts.forward_gate import Gate
+from tfprov.hosts.ssh import SSH
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -93,6 +101,33 @@ def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: 
     close_board(process)
 
 
+class Pages(http.server.SimpleHTTPRequestHandler):
+    """Serves files and keeps no log."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_browser_gets_through_a_tunnel_with_the_address_that_is_printed(page: "Page", tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text('<p>curves</p><script src="more.js"></script>')
+    (tmp_path / "more.js").write_text('document.querySelector("p").append(" and more: " + location.search)')
+    gate, pages = Gate(), partial(Pages, directory=str(tmp_path))
+    with (
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), pages) as served,
+        sshd(tmp_path / "sshd") as server,
+        SSH(target(server)) as ssh,
+        ssh.local_forward("127.0.0.1", served.server_port, gate=gate) as port,
+    ):
+        threading.Thread(target=served.serve_forever, args=(0.01,)).start()
+        refused = page.goto(f"http://127.0.0.1:{port}/")
+        assert (refused.status if refused else 0) == http.client.FORBIDDEN
+        page.goto(f"http://127.0.0.1:{port}/{gate.query()}&run=1")
+        assert page.locator("p").inner_text() == "curves and more: ?run=1"
+        page.goto(f"http://127.0.0.1:{port}/index.html")
+        assert page.locator("p").inner_text() == "curves and more:"
+        served.shutdown()
+
+
 # --- on another host -------------------------------------------------------------------------------------------------
 
 PORT = 6006
@@ -129,8 +164,9 @@ def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(
         socket.create_connection((board_host.address, PORT), LONG).close()
     process = remote_cluster.start("tensorboard")
     url = board_address(process)
-    text = until(lambda: page_text(f"{url}checkpoint"), "the chief's file is shown")
+    text = until(lambda: page_text(at(url, "checkpoint")), "the chief's file is shown")
     assert text.startswith('model_checkpoint_path: "/checkpoints/model.ckpt-')
+    assert page_text(f"{url.partition('?')[0]}checkpoint") is None, "nobody else of this machine sees it"
     close_board(process)
     assert remote_cluster.tasks()[BOARD]["state"] == "running"
     assert "nothing to do" in remote_cluster("up")

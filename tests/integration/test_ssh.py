@@ -17,8 +17,10 @@ from tests.support.sshd import Sshd, program, sshd
 from tests.support.waiting import LONG, until
 from tfprov.errors import TfprovError, Unreachable
 from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden, TimedOut
+from tfprov.hosts.forward_gate import Gate
 from tfprov.hosts.processes import identity
 from tfprov.hosts.ssh import SSH, Hold
+from tfprov.hosts.ssh_link import CHANNELS
 from tfprov.hosts.ssh_stream import Stream
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
@@ -144,10 +146,24 @@ def test_programs_that_end_before_their_input_leave_the_connection_alone(own: Ss
         assert ssh.open() is link
 
 
-def test_an_sshd_with_two_sessions_is_enough(tmp_path: Path) -> None:
-    with sshd(tmp_path, "MaxSessions 2") as small, SSH(target(small)) as ssh, ThreadPoolExecutor(8) as pool:
+@pytest.mark.parametrize("sessions", [1, 2])
+def test_an_sshd_with_few_sessions_is_enough(tmp_path: Path, sessions: int) -> None:
+    with sshd(tmp_path, f"MaxSessions {sessions}") as small, SSH(target(small)) as ssh, ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: ssh.run(["true"]).code, range(16))) == {0}
+        streams = [ssh.stream(["cat"]) for _ in range(CHANNELS - 1)]
+        assert ssh.run(["true"]).code == 0
+        for number, stream in enumerate(streams):
+            stream.sendall(b"%d\n" % number)
+        assert [stream.recv(2) for stream in streams] == [b"%d\n" % number for number in range(CHANNELS - 1)]
+        assert len(small.children()) <= CHANNELS
+        ssh.close()
+        until(lambda: not small.children(), "all connections are gone")
+
+
+def test_a_host_with_few_sessions_that_lets_nobody_in_a_second_time(tmp_path: Path) -> None:
+    with sshd(tmp_path, "MaxSessions 2") as small, SSH(target(small)) as ssh:
         first, second = ssh.stream(["cat"]), ssh.stream(["cat"])
+        (small.directory / "authorized_keys").write_text("")
         patient, ssh.target = ssh.target, replace(ssh.target, command_timeout=0.4)
         message = failing(lambda: ssh.run(["true"]))
         ssh.target = patient
@@ -280,23 +296,31 @@ def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(ssh: SSH) ->
     idle.close()
 
 
-def test_a_local_forward_leads_to_where_the_host_can_go(ssh: SSH, server: Sshd) -> None:
-    with ssh.local_forward("127.0.0.1", server.port) as port, socket.create_connection(("127.0.0.1", port)) as there:
-        assert there.recv(8) == b"SSH-2.0-"
+def test_a_local_forward_leads_to_where_the_host_can_go_and_lets_nobody_in_without_the_token(ssh: SSH) -> None:
+    gate = Gate()
+    with ssh.reverse_forward(echoing(b"")) as back, ssh.local_forward("127.0.0.1", back, gate=gate) as forth:
+        allowed = f"POST / HTTP/1.1\r\nCookie: {gate.cookie(forth)}\r\n\r\n".encode() + bytes(3_000_000)
+        assert ask(forth, allowed) == allowed
+        assert ask(forth, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 403 ")
+        assert ask(forth, b"PRI * HTTP/2.0\r\n\r\n").startswith(b"HTTP/1.1 403 ")
+        assert ask(forth, b"no request at all") == b""
+        with pytest.raises(ConnectionError):  # it listens on this one address of this machine
+            socket.create_connection(("127.0.0.2", forth)).close()
     with pytest.raises(ConnectionError):
-        ask(port)
-    with ssh.reverse_forward(echoing(b"")) as back, ssh.local_forward("127.0.0.1", back) as forth:
-        assert ask(forth, bytes(3_000_000)) == bytes(3_000_000)
+        ask(forth)
 
 
-def test_a_local_forward_to_where_nobody_listens_is_seen_by_who_connects(ssh: SSH) -> None:
-    with ssh.local_forward("127.0.0.1", 1) as port:
-        assert ask(port, b"") == b""
+def test_a_local_forward_to_where_nobody_listens_is_seen_by_who_connects(ssh: SSH, server: Sshd) -> None:
+    gate = Gate()
+    with ssh.local_forward("127.0.0.1", 1, gate=gate) as port:
+        assert ask(port, f"GET / HTTP/1.1\r\nCookie: {gate.cookie(port)}\r\n\r\n".encode()) == b""
+    assert not ssh.answers("127.0.0.1", 1)
+    assert ssh.answers("127.0.0.1", server.port)
 
 
 def test_an_sshd_that_forwards_nothing_is_told_apart(tmp_path: Path) -> None:
     with sshd(tmp_path, "AllowTcpForwarding no") as strict, SSH(target(strict)) as ssh:
-        forwards = (ssh.reverse_forward(echoing(b"")), ssh.local_forward("127.0.0.1", 22))
+        forwards = (ssh.reverse_forward(echoing(b"")), ssh.local_forward("127.0.0.1", 22, gate=Gate()))
         for forward in forwards:
             assert "AllowTcpForwarding" in failing(forward.__enter__, ForwardingForbidden)
         assert ssh.run(["true"]).code == 0
@@ -330,7 +354,7 @@ def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
     own.stop()
     calls: list[Callable[[], object]] = [
         lambda: ssh.run(["true"]), lambda: ssh.stream(["cat"]), lambda: ssh.hold(["cat"]), ssh.open,
-        ssh.reverse_forward(echoing(b"")).__enter__, ssh.local_forward("127.0.0.1", 22).__enter__,
+        ssh.reverse_forward(echoing(b"")).__enter__, ssh.local_forward("127.0.0.1", 22, gate=Gate()).__enter__,
     ]  # fmt: skip
     for call in calls:
         assert f"127.0.0.1:{own.port} refused the connection; start sshd there" in failing(call, Unreachable)
@@ -364,12 +388,14 @@ def _descriptors() -> set[str]:
     return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
-def test_nothing_is_left_open(own: Sshd) -> None:
+@pytest.mark.parametrize("times", [3, pytest.param(500, marks=pytest.mark.matrix)])
+def test_nothing_is_left_open(own: Sshd, times: int) -> None:
     before = _descriptors()
-    for _ in range(3):
+    for _ in range(times):
         with SSH(target(own)) as ssh:
             ssh.run(["true"])
             with ssh.reverse_forward(echoing(b"")) as port:
                 ask(port)
     assert len(_descriptors() - before) == 0
     until(lambda: not [thread for thread in threading.enumerate() if "tfprov" in thread.name], "no thread is left")
+    until(lambda: not own.children(), "no connection is left")

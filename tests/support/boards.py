@@ -20,7 +20,7 @@ def board_address(process: AnyProcess) -> str:
     """Return the address that `tfprov tensorboard` prints on its first line."""
     assert process.stdout is not None
     line = process.stdout.readline()
-    match = re.search(r"^tensorboard/0 on \S+: (http://\S+/) \(Ctrl-C ends this, not the TensorBoard\)$", line)
+    match = re.search(r"^tensorboard/0 on \S+: (http://\S+/\S*) \(Ctrl-C ends this, not the TensorBoard\)$", line)
     assert match is not None, line + process.stdout.read()
     return match[1]
 
@@ -32,9 +32,16 @@ def close_board(process: AnyProcess) -> None:
     assert (process.returncode, rest) == (0, "")
 
 
+def at(url: str, page: str) -> str:
+    """Return the address of another page of the TensorBoard at `url`, with the token that is in that."""
+    address, _, token = url.partition("?")
+    return f"{address}{page}" + (f"{'&' if '?' in page else '?'}{token}" if token else "")
+
+
 def page_text(url: str) -> str | None:
-    """Return the text of a page; None while nothing answers there."""
-    with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=LONG) as answer:
+    """Return the text of a page, as a browser that keeps cookies gets it; None while nothing answers there."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with contextlib.suppress(OSError), browser.open(url, timeout=LONG) as answer:
         text: str = answer.read().decode()
         return text
     return None
@@ -42,7 +49,7 @@ def page_text(url: str) -> str | None:
 
 def losses(url: str) -> list[float]:
     """Return what TensorBoard has read of the loss so far."""
-    answer = page_text(f"{url}data/plugin/scalars/scalars?run=.&tag=loss")
+    answer = page_text(at(url, "data/plugin/scalars/scalars?run=.&tag=loss"))
     return [value for _, _, value in json.loads(answer)] if answer else []
 
 

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -286,6 +286,25 @@ class Host:
         """Power cut and boot."""
         self.stop()
         self.start()
+
+    def move(self, address: str) -> None:
+        """Power cut, and boot at another address."""
+        self.stop()
+        network = self.bed.engine.client.networks.get(self.bed.network)
+        network.disconnect(self._made)
+        network.connect(self._made, ipv4_address=address)
+        self.address = address
+        self.start()
+
+    @contextlib.contextmanager
+    def slowed(self, rate: str) -> Iterator[None]:
+        """Let it send no faster than `rate`, such as `1mbit`, meanwhile."""
+        self.disturbed = True
+        self.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16kb", "latency", "400ms")
+        try:
+            yield
+        finally:
+            self.run("tc", "qdisc", "del", "dev", "eth0", "root")
 
     def pause(self) -> None:
         """Freeze all of it: connections stay open and nothing answers."""

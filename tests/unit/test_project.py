@@ -84,6 +84,15 @@ def test_the_readme_of_the_tests_leads_to_every_file() -> None:
     assert {name for name in named if "/test_" in name} - files == set(), "in tests/README.md, and not there"
 
 
+def test_every_fault_of_the_docs_has_tests_that_are_there() -> None:
+    rows = re.findall(r"^\| (.*) \|$", (ROOT / "docs" / "reliability.md").read_text(), re.MULTILINE)
+    named = {row: re.findall(r"`(test_\w+)`", row) for row in rows if " tests" not in row and not row.startswith("---")}
+    assert [row for row, tests in named.items() if not tests] == [], "no row without a test"
+    assert [row.partition(" ")[0] for row in rows if row[0].isdigit()] == [str(number) for number in range(1, 27)]
+    there = {name for path in TESTS for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)}
+    assert {name for tests in named.values() for name in tests} - there == set()
+
+
 def test_no_test_imports_another_one_and_no_two_have_the_same_name() -> None:
     names = Counter[str]()
     for path in TESTS:

@@ -1,4 +1,4 @@
-"""The Docker engine of a host: the docker SDK, talking through the host's one SSH connection or a unix socket.
+"""The Docker engine of a host: the docker SDK, talking through the host's SSH connection or a unix socket.
 
 Over SSH every HTTP connection is a channel in which `docker system dial-stdio` runs on the host; it finds the engine as
 any `docker` command there does. Channels are kept for the next request, and let go when someone else needs a session.

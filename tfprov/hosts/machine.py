@@ -87,8 +87,7 @@ class Remote:
     def serves(self, address: str, port: int) -> bool:
         """See Machine. Where sshd forwards nothing, a shell of the host connects, and cannot tell an idle proxy apart."""
         try:
-            with self.ssh.local_forward(address, port) as through:
-                return _answers("127.0.0.1", through)
+            return self.ssh.answers(address, port)
         except ConnectionLost:
             # No answer within the time of a connection, as where a firewall drops packets; unless it is the host itself
             # that is gone, which opening it anew tells.

@@ -14,7 +14,9 @@ from typing import Any
 from tfprov.errors import HostError, one_line, shown
 from tfprov.hosts.bounds import FIRST_LINE, LOGIN, TooMuch
 from tfprov.hosts.foreign import ConnectionLost, TimedOut, talking
-from tfprov.hosts.forward_local import LocalForward
+from tfprov.hosts.forward_gate import Gate
+from tfprov.hosts.forward_local import LocalForward, channel_to
+from tfprov.hosts.probe import stays_open
 from tfprov.hosts.ssh_account import ECHO, NoCommands, complaint, endless
 from tfprov.hosts.ssh_link import Link
 from tfprov.hosts.ssh_run import Completed, Input, Run
@@ -149,8 +151,8 @@ class SSH:
     def stream(self, argv: Sequence[str], *, sudo: bool = False) -> Stream:
         """Start `argv` and return its standard input and output as a stream, which the caller closes."""
         doing = f"`{shown(' '.join(argv))}`"
-        link, channel = self._session()
-        stream = Stream(link, channel, doing, link.slots.give)
+        link, channel, give = self._session()
+        stream = Stream(link, channel, doing, give)
         try:
             with talking(self.host, doing):
                 channel.exec_command(command_line(argv, sudo=sudo))
@@ -162,16 +164,19 @@ class SSH:
             raise link.lost(doing) from error
         return stream
 
-    def _session(self) -> tuple[Link, Any]:
-        """Return a new session, on a new connection where the old one turns out to be gone: nothing was asked of it yet."""
+    def _session(self) -> tuple[Link, Any, Callable[[], None]]:
+        """Return a new session with its connection and what gives its slot back.
+
+        A connection that turns out to be gone is made anew: nothing was asked of it yet.
+        """
         link = self.open()
         try:
-            return link, link.session(self.target.command_timeout)
+            return *link.session(self.target.command_timeout), link.slots.give
         except ConnectionLost:
             if link.alive:
                 raise
         link = self.open()
-        return link, link.session(self.target.command_timeout)
+        return *link.session(self.target.command_timeout), link.slots.give
 
     def hold(self, argv: Sequence[str], *, sudo: bool = False, timeout: float | None = None) -> Hold:
         """Start `argv`, which shall live as long as what is returned, and wait until it prints a line, or ends.
@@ -244,13 +249,24 @@ class SSH:
             yield port
 
     @contextmanager
-    def local_forward(self, address: str, port: int, at: int = 0) -> Iterator[int]:
+    def local_forward(self, address: str, port: int, at: int = 0, *, gate: Gate) -> Iterator[int]:
         """Yield a port on this machine's loopback that leads to `address:port` as the host sees it: `at`, or any for 0.
 
-        Raises ForwardingForbidden when sshd does not allow it; that nothing listens there is seen by who connects.
+        It carries HTTP, and lets through whom `gate` lets in. Raises ForwardingForbidden when sshd does not allow it; that
+        nothing listens there is seen by who connects.
         """
-        with LocalForward(self.open, address, port, at) as forward:
+        with LocalForward(self.open, address, port, at, gate=gate) as forward:
             yield forward.port
+
+    def answers(self, address: str, port: int) -> bool:
+        """Return whether something serves at `address:port` as the host sees it. Raises ForwardingForbidden."""
+        channel = channel_to(self.open(), address, port)
+        if channel is None:
+            return False
+        try:
+            return stays_open(channel)
+        finally:
+            channel.close()
 
     def on_shortage(self, let_go: Callable[[], None]) -> None:
         """Call `let_go` when all sessions are taken: it closes those that it keeps for later."""

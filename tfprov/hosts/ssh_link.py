@@ -21,10 +21,13 @@ from tfprov.hosts.ssh_hostkey import HostKeys, key_types
 from tfprov.hosts.ssh_packets import Packets
 from tfprov.hosts.ssh_proxy import ProxySocket
 from tfprov.hosts.ssh_pulse import Heard, Pulse
+from tfprov.hosts.ssh_spares import Spares
 from tfprov.hosts.ssh_target import Target
 
 CHANNELS = 8
-"""Sessions at once on one connection. sshd allows ten (MaxSessions) and counts one until its program has ended."""
+"""Sessions at once on a host. sshd allows ten on a connection (MaxSessions) and counts one until its program has ended."""
+_REFUSALS = 2
+"""How often sshd refuses a session before another connection is made: the program of one that was closed may just end."""
 _JITTER = random.Random()  # noqa: S311
 """So that hosts do not come back in step; apart from the generator that a program may have seeded for itself."""
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
@@ -46,6 +49,7 @@ class Link:
         self.requests = threading.Lock()
         self.slots = Slots(CHANNELS, let_go)
         self.forwards = ReverseForwards(self)
+        self._spares = Spares(lambda: Link(target))
         self._connections = self._connect_patiently()
         self.transport: Any = self._connections[-1].transport
         self.heard: Heard = self.transport.sock
@@ -71,34 +75,47 @@ class Link:
         return str(self._connections[-1].user)
 
     def close(self) -> None:
-        """Close the connection and its gateways; those that are gone already are fine."""
+        """Close the connection, its spares and its gateways; those that are gone already are fine."""
+        self._spares.close()
         self._pulse.stop()
         _close(self._connections)
 
-    def session(self, patience: float) -> Any:
-        """Return a new session channel, whose slot the caller gives back; wait up to `patience` seconds for a free one.
+    def session(self, patience: float) -> "tuple[Link, Any]":
+        """Return a new session channel, whose slot the caller gives back, and the connection that it is on.
 
-        sshd may allow fewer than we think (MaxSessions), and frees a session only when its program has ended: a refusal
-        is tried again.
+        Waits up to `patience` seconds for a free one. sshd may allow fewer than CHANNELS (MaxSessions), and frees a session
+        only when its program has ended: a refusal is tried again, and then a further connection is made.
         """
         deadline = time.monotonic() + patience
-        for pause in _growing(0.05, 0.5):
+        for refusals, pause in enumerate(_growing(0.05, 0.5), 1):
             left = deadline - time.monotonic()
             if left <= 0 or not self.slots.take(left):
                 break
-            if (channel := self._try_session()) is not None:
-                return channel
+            try:
+                found = self._session_somewhere(spares=refusals >= _REFUSALS)
+            except BaseException:
+                self.slots.give()
+                raise
+            if found is not None:
+                return found
+            self.slots.give()
             self.slots.reclaim()
             time.sleep(min(pause, left))
         what = f"no free SSH session within {patience:g} s"
         raise HostError(self.host, what, f"raise MaxSessions in its sshd_config to {CHANNELS + 2} or more")
 
-    def _try_session(self) -> Any:
-        """Return a new session channel; None, and the slot is free again, when sshd refuses one for now."""
+    def _session_somewhere(self, *, spares: bool) -> "tuple[Link, Any] | None":
+        in_use = self.channels > 0  # an account that may have no session at all gets no second connection either
+        channel = self.try_session()
+        if channel is not None:
+            return self, channel
+        return self._spares.session(more=in_use) if spares else None
+
+    def try_session(self) -> Any:
+        """Return a new session channel; None when sshd refuses one for now. Raises ConnectionLost."""
         try:
             return self.transport.open_session(timeout=self.target.connect_timeout)
         except (paramiko.SSHException, EOFError, OSError) as error:
-            self.slots.give()
             if not self.alive or "Timeout" in str(error):
                 raise lost(self.host, "opening a session") from error
             return None

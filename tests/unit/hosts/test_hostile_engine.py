@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import io
 import json
 import random
 import re
@@ -11,6 +12,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ import pytest
 from tests.support import hostile
 from tests.support.hostile import ID, Endless, answered, engine, framed, recorded
 from tfprov.delivery import holdings
+from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.fleet import _gateway
 from tfprov.errors import HostError
 from tfprov.hosts import bounds, docker_files
@@ -366,3 +369,56 @@ def test_a_program_in_a_container_that_answers_nonsense_is_an_error_of_the_host(
     assert notes == ["h1: [`\\x1b[2J`]"]
     with pytest.raises(HostError, match=r"^h1: 7$"):
         answers.take(1, b'{"wrong": 7}\n')
+
+
+OUTSIDE = ("model/../../evil", "model/../../../evil", "../evil", "model/./evil", "/evil/../../x", "..")
+KINDS = (tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE)
+
+
+def packed(*members: tarfile.TarInfo, content: bytes = b"data") -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for member in members:
+            member.size = len(content) if member.isreg() else 0
+            archive.addfile(member, io.BytesIO(content) if member.isreg() else None)
+    return file.getvalue()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, to
+    return info
+
+
+def test_nothing_of_an_archive_is_written_elsewhere_and_only_regular_files_are(tmp_path: Path) -> None:
+    """As `gather --path model` reads what an engine sends."""
+
+    def taken(archive: bytes, number: int) -> Staging:
+        there = engine(lambda _, path: answered(archive, stat=hostile.STAT) if "/archive" in path else recorded(path))
+        staging = Staging(tmp_path / "home" / "out" / str(number) / ".part", lambda *_: None)
+        files = ((f"model/{name}", file, content) for name, file, content in docker_files.tree(there, ID, "/x/model"))
+        staging.take(files, "h1")
+        return staging
+
+    def written(below: Path) -> dict[str, bytes]:
+        return {str(path.relative_to(below)): path.read_bytes() for path in below.rglob("*") if not path.is_dir()}
+
+    wrong = []
+    for number, name in enumerate(OUTSIDE):
+        try:
+            taken(packed(member("model/good"), member(name)), number)
+            wrong.append(f"{name}: no error")
+        except HostError as error:
+            if not re.fullmatch(r"h1: a file that is called .* would not stay in the directory .*", str(error)):
+                wrong.append(f"{name}: {error}")
+    assert not wrong, "\n".join(wrong)
+    assert set(written(tmp_path).values()) == {b"data"}
+    assert {name.rpartition("/")[2] for name in written(tmp_path)} == {"good"}
+    special = [member(f"model/{kind.decode()}", kind, "/etc/passwd") for kind in KINDS]
+    # A link to a directory, and a file that would come to lie behind it.
+    trap = [member("model/d", tarfile.SYMTYPE, str(tmp_path)), member("model/d/behind"), member("model/two\nlines")]
+    last = taken(packed(*special, *trap), len(OUTSIDE))
+    assert written(last.directory) == {"model/d/behind": b"data", "model/two\nlines": b"data"}
+    assert not (tmp_path / "behind").exists()
+    with pytest.raises(HostError, match="is a second name of a file"):
+        taken(packed(member("model/hard", tarfile.LNKTYPE, "/etc/passwd")), len(OUTSIDE) + 1)

@@ -18,7 +18,7 @@ from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.held_back import survey_held
 from tfprov.engine.checkpoints.manifest import Manifest, Saved
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, Whole, survey, unmerged
-from tfprov.engine.checkpoints.staging import Staging, set_aside
+from tfprov.engine.checkpoints.staging import Staging, set_aside, stays_below
 from tfprov.engine.checkpoints.unsaved import is_new
 from tfprov.engine.checkpoints.verify import Verify
 from tfprov.engine.context import Context
@@ -281,5 +281,4 @@ def _lacks(prefix: str, found: Survey) -> str:
 
 def _is_plain(name: str) -> bool:
     """Whether `name` stays below the directory it is put into, and out of tfprov's own staging directory."""
-    parts = name.split("/")
-    return not name.startswith("/") and not any(part in ("", ".", "..", ".part") for part in parts) and "\0" not in name
+    return stays_below(name) and ".part" not in name.split("/")

@@ -14,7 +14,7 @@ from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Entry, Manifest
 from tfprov.engine.checkpoints.shards import Place
 from tfprov.engine.context import Context
-from tfprov.errors import HostError, Unreachable
+from tfprov.errors import HostError, Unreachable, shown
 from tfprov.files import Flush
 from tfprov.hosts.base import File, Sparse
 
@@ -125,6 +125,9 @@ class Staging:
                 flush.add(self.directory / name)
 
     def _write(self, host: str, name: str, file: File, stream: BinaryIO, moved: Callable[[int], None]) -> None:
+        if not stays_below(name):  # whatever its engine answers, a host writes nowhere else
+            what = f"{shown(name)} would not stay in the directory that is gathered into"
+            raise HostError(host, f"a file that is called {what}", "look at its Docker engine: it should not send that")
         to = self.directory / name
         if to.parent not in self._made:
             to.parent.mkdir(parents=True, exist_ok=True)
@@ -162,6 +165,11 @@ class Staging:
         """Remove what was copied and not moved."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self._made.clear()
+
+
+def stays_below(name: str) -> bool:
+    """Return whether a relative name stays below the directory it is put into."""
+    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:

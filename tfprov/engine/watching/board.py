@@ -11,6 +11,7 @@ from tfprov.engine.observe import observe
 from tfprov.engine.watching.failures import ended, last_log
 from tfprov.engine.watching.watch import Watch
 from tfprov.errors import HostError, TaskFailed, Usage
+from tfprov.hosts.forward_gate import Gate
 from tfprov.model.state import Container, Observation, State
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ class Board:
     container: Container
     address: str
     port: int
+    gate: Gate | None = None
+    """Who is let through to another host; every user of this machine can reach a TensorBoard of this machine."""
 
     @property
     def url(self) -> str:
         """What to open in a browser."""
-        return f"http://{self.address}:{self.port}/"
+        return f"http://{self.address}:{self.port}/{self.gate.query() if self.gate else ''}"
 
 
 @contextmanager
@@ -49,8 +52,7 @@ def board(context: Context, port: int | None = None) -> Iterator[Board]:
     """
     container = _wanted(context)
     _check(context, container, observe(context, hosts={container.task.host}))
-    with _way(context, container, port) as (address, at):
-        found = Board(container, address, at)
+    with _way(context, container, port) as found:
         _wait(context, found)
         yield found
 
@@ -86,8 +88,8 @@ def _check(context: Context, container: Container, seen: Observation) -> None:
 
 
 @contextmanager
-def _way(context: Context, container: Container, port: int | None) -> Iterator[tuple[str, int]]:
-    """Yield where to connect on this machine."""
+def _way(context: Context, container: Container, port: int | None) -> Iterator[Board]:
+    """Yield where to connect on this machine, whether it answers or not."""
     task, box = container.task, container.box
     address = box.address if box else task.address
     address = "127.0.0.1" if address == _ANY else address
@@ -96,10 +98,11 @@ def _way(context: Context, container: Container, port: int | None) -> Iterator[t
         fix = "open that, or set `port` of the role in the inventory"
         raise Usage(f"{task.name} is on this machine and serves at http://{address}:{task.port}/", fix)
     if over is None:
-        yield address, task.port
+        yield Board(container, address, task.port)
     else:
-        with over.local_forward(address, task.port, _free(task.port) if port is None else port) as here:
-            yield "127.0.0.1", here
+        gate = Gate()
+        with over.local_forward(address, task.port, _free(task.port) if port is None else port, gate=gate) as here:
+            yield Board(container, "127.0.0.1", here, gate)
 
 
 def _connection(context: Context, host: str) -> "SSH | None":
@@ -137,7 +140,8 @@ def _wait(context: Context, found: Board) -> None:
 def _answers(found: Board) -> bool:
     connection = http.client.HTTPConnection(found.address, found.port, timeout=_HTTP)
     try:
-        connection.request("GET", "/")
+        headers = {"Cookie": found.gate.cookie(found.port)} if found.gate else {}
+        connection.request("GET", "/", headers=headers)
         return connection.getresponse().status < http.client.INTERNAL_SERVER_ERROR
     except (OSError, http.client.HTTPException, HostError):
         return False

@@ -1,0 +1,142 @@
+"""Hosts at fault while a cluster trains on them, in the lab: docs/reliability.md says which test shows which fault."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.remote import Cluster, cluster, standin
+from tests.support.testhosts import Lab
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def two(lab: Lab, tiny_archive: Path, tmp_path: Path) -> Iterator[Cluster]:
+    """A ps and the chief on two hosts, training for a long time."""
+    for made in cluster(lab, tmp_path):
+        one, other, *_ = lab.hosts
+        made.write({"ps": [one], "worker": [other]}, standin(tiny_archive))
+        yield made
+
+
+def test_hosts_that_allow_one_session_on_a_connection_train_as_others_do(two: Cluster, tiny_archive: Path) -> None:
+    one, other, *_ = two.lab.hosts
+    for host in (one, other):
+        host.sshd_option("MaxSessions 1")
+    two.write({"ps": [one], "worker": [other]}, standin(tiny_archive, train_steps=20))
+    assert "done: step=20" in two("run")
+    assert (two.directory / "checkpoints" / "lab" / "checkpoint").exists()
+    assert not any(two.containers().values())
+
+
+def ids(made: Cluster) -> int:
+    return sum(map(len, made.containers().values()))
+
+
+def states(made: Cluster) -> dict[str, str]:
+    return {task: facts["state"] for task, facts in made.tasks().items()}
+
+
+def test_an_engine_that_is_killed_and_comes_back_during_a_training_is_told_and_made_good(two: Cluster) -> None:
+    host = two.lab.hosts[1]
+    two("up")
+    host.service("engine", "kill")
+    printed = two("status", code=1)
+    assert re.search(r"^error: node2: its Docker engine does not run; start it there", printed, re.MULTILINE), printed
+    assert re.search(r"^ps/0 +running ", printed, re.MULTILINE), printed
+    host.service("engine", "start")
+    host.wait()
+    two("up")
+    assert states(two) == {"ps/0": "running", "worker/0": "running"}
+    assert "nothing to do" in two("up")
+    assert ids(two) == 2
+    two("down")
+    assert not any(two.containers().values())
+
+
+def test_a_host_that_comes_back_at_another_address_is_told_and_made_good(two: Cluster, tiny_archive: Path) -> None:
+    one, other, *_ = two.lab.hosts
+    two("up")
+    until(lambda: "saved" in two("logs", "worker/0"), "the chief has saved")
+    before, known = other.address, two.lab.bed.known_hosts
+    try:
+        other.move(str(two.lab.subnet[200]))
+        printed = two("status", code=4)
+        assert re.search(rf"^error: node2: .*{re.escape(before)}", printed, re.MULTILINE), printed
+        known.write_text(f"{known.read_text()}{other.address} {other.public_key}\n")
+        two.write({"ps": [one], "worker": [other]}, standin(tiny_archive))
+        planned = two("plan")
+        assert f"{before}:2222 -> {other.address}:2222" in planned, planned
+        two("up")
+        assert states(two) == {"ps/0": "running", "worker/0": "running"}
+        assert "nothing to do" in two("up")
+        assert ids(two) == 2
+        two("down")
+        assert (two.directory / "checkpoints" / "lab" / "checkpoint").exists()
+    finally:
+        other.address = before
+
+
+def test_without_a_ps_host_that_is_lost_for_good_plan_says_who_restarts_and_from_which_step(
+    two: Cluster, tiny_archive: Path
+) -> None:
+    one, other, third, _ = two.lab.hosts
+    two("up")
+    until(lambda: "step 12" in two("logs", "worker/0"), "some steps")
+    one.stop()
+    assert re.search(r"^ps/0 +unreachable ", two("status", code=4), re.MULTILINE)
+    two.write({"ps": [third], "worker": [other]}, standin(tiny_archive))
+    planned = two("plan")
+    assert re.search(r"start +ps/0 +on node3 ", planned), planned
+    assert re.search(r"(start|restart) +worker/0 +on node2 ", planned), planned
+    assert re.search(r"goes on from step \d+", planned), planned
+    assert "node1" in planned, planned
+    two("up")
+    assert states(two) == {"ps/0": "running", "worker/0": "running"}
+    assert [len(host.client.containers.list(all=True)) for host in (other, third)] == [1, 1]
+
+
+def test_a_slow_host_is_waited_for(two: Cluster, tiny_archive: Path) -> None:
+    one, other, third, _ = two.lab.hosts
+    two.write({"ps": [one], "worker": [other, third]}, standin(tiny_archive))
+    third.forget_images()
+    with third.slowed("256kbit"):
+        printed = two("up")
+        assert "node3" in printed
+        assert states(two) == {"ps/0": "running", "worker/0": "running", "worker/1": "running"}
+        two("down")
+
+
+@pytest.mark.parametrize("pairs", [2, pytest.param(30, marks=pytest.mark.matrix)])
+def test_racing_controllers_leave_one_cluster_or_none(
+    two: Cluster, tiny_archive: Path, tmp_path: Path, pairs: int
+) -> None:
+    one, other, *_ = two.lab.hosts
+    (tmp_path / "other").mkdir()
+    second = Cluster(two.lab, tmp_path / "other")
+    second.write({"ps": [one], "worker": [other]}, standin(tiny_archive))
+    try:
+        for number in range(pairs):
+            racing = [two.start("up"), second.start(*(("down", "--discard") if number % 2 else ("up",)))]
+            for process in racing:
+                printed = process.communicate()[0]
+                assert process.returncode in (0, 3), printed
+                assert process.returncode == 0 or "is in use by `tfprov " in printed, printed
+            assert all(len(made) <= 1 for made in two.containers().values())
+    finally:
+        second.end()
+    two("up")
+    assert states(two) == {"ps/0": "running", "worker/0": "running"}
+    two("down", "--discard")
+    assert not any(two.containers().values())
+
+
+@pytest.mark.parametrize("times", [4, pytest.param(200, marks=pytest.mark.matrix)])
+def test_nothing_is_left_on_a_host_that_is_asked_again_and_again(two: Cluster, times: int) -> None:
+    host = two.lab.hosts[1]
+    two("up")
+    for _ in range(times):
+        assert "running" in two("status")
+    until(lambda: not re.search(r"sshd: trainer|dial-stdio", host.run("ps", "-eo", "args")), "all sessions have ended")
+    two("down", "--discard")

@@ -84,6 +84,20 @@ def test_the_readme_of_the_tests_leads_to_every_file() -> None:
     assert {name for name in named if "/test_" in name} - files == set(), "in tests/README.md, and not there"
 
 
+def test_every_promise_of_the_docs_names_tests_that_exist() -> None:
+    names = {name for path in TESTS for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)}
+    unknown, untested = [], []
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            named = re.findall(r"`(test_\w+)`", line)
+            unknown += [f"{page.name}:{number}: {name}" for name in named if name not in names]
+            row = line.startswith("| ") and not line.startswith("| promise |")
+            if page.name == "security.md" and row and not named:
+                untested.append(f"{page.name}:{number}")
+    assert unknown == [], "tests that do not exist"
+    assert untested == [], "promises without a test"
+
+
 def test_no_test_imports_another_one_and_no_two_have_the_same_name() -> None:
     names = Counter[str]()
     for path in TESTS:

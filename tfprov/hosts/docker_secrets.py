@@ -91,7 +91,19 @@ def place(engine: Engine, container: str, image: str, argv: Sequence[str], value
 
 
 def forget(engine: Engine, container: str, image: str) -> None:
-    """Remove the secrets of a container that does not run: an empty file takes the place of their directory."""
+    """Remove the secrets of a container that does not run: an empty file takes the place of their directory.
+
+    Where somebody has removed its image, any other one will do, because nothing of it is started. Where there is none at
+    all, they stay until the host is started again: the container must be removable all the same.
+    """
+    with contextlib.suppress(docker.errors.ImageNotFound):
+        return _forget(engine, container, image)
+    for other in engine.api.images()[:1]:
+        _forget(engine, container, str(other["Id"]))
+    return None
+
+
+def _forget(engine: Engine, container: str, image: str) -> None:
     with _beside(engine, container, image) as made:
         engine.api.put_archive(made, "/", _tar([_top(), (_info(f"{_ON_HOST}/{container}", 0o400, 0), b"")]))
 

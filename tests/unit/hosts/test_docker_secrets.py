@@ -8,12 +8,13 @@ import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tests.support.hostile import CONTAINER, ID, STAT, answered, engine, recorded
 from tfprov.errors import HostError
-from tfprov.hosts.docker_secrets import contents, in_python, in_shell, place
+from tfprov.hosts.docker_secrets import contents, forget, in_python, in_shell, place
 
 VALUES = {"API_TOKEN": 'it\'s $(a) `b` "c"\n\\ ä \udcff\n', "EMPTY_KEY": "", "_SECRET": "-n"}
 PRINTS = "import json, os, sys; print(json.dumps([{n: os.environ[n] for n in sys.argv[1:3]}, os.environ['_SECRET']]))"
@@ -84,8 +85,30 @@ def sealed(user: str, line: str) -> Callable[[str, str], bytes]:
         if bare.endswith("/archive") and "passwd" in path:
             return answered(passwd(line + "\n"), stat=STAT)
         if bare.endswith(f"/{ID}/json"):
-            config = {**CONTAINER["Config"], "User": user}
+            config = {**cast("dict[str, Any]", CONTAINER["Config"]), "User": user}
             return answered(json.dumps({**CONTAINER, "Config": config}).encode())
         return recorded(path) if method in {"GET", "HEAD"} else answered(b"")
 
     return answer
+
+
+@pytest.mark.parametrize("others", [1, 0])
+def test_secrets_are_removed_also_where_somebody_removed_the_image(others: int) -> None:
+    """Any other image will do, because nothing of it is started; without any, the container can be removed all the same."""
+    asked: list[str] = []
+
+    def answer(method: str, path: str) -> bytes:
+        bare = path.partition("?")[0]
+        asked.append(f"{method} {bare.rpartition('/')[2]}")
+        if bare.endswith("/containers/create"):
+            is_first = asked.count("POST create") == 1
+            said = {"message": "No such image: sha256:gone"} if is_first else {"Id": ID, "Warnings": []}
+            return answered(json.dumps(said).encode(), 404 if is_first else 201)
+        if bare.endswith("/images/json"):
+            return answered(json.dumps([{"Id": "sha256:bb", "RepoTags": None}] * others).encode())
+        return recorded(path) if method == "GET" else answered(b"")
+
+    there = engine(answer)
+    with there.errors():
+        forget(there, "tfprov-lab-ps-0", "sha256:gone")
+    assert (asked.count("POST create"), asked.count("PUT archive")) == (1 + others, others)

@@ -4,13 +4,14 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := build/peers
-INPUTS := pyproject.toml constraints.txt .ci/venv.sh
+INPUTS := pyproject.toml $(wildcard locks/*.txt) .ci/venv.sh
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What mypy knows of each file, by its content: a new clone need not learn it again.
 export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tfprov-tests/mypy
 # Two groups of tests run one test after the other, and wait for containers and tasks: a third process uses that time.
 WORKERS ?= 3
 
-.PHONY: demo test unit lint check matrix bench fuzz mutants schemas clean help
+.PHONY: demo test unit lint check matrix bench fuzz mutants schemas lock licences clean help
 
 help:
 	@echo "make demo    train a linear model with 1 ps and 2 workers on this machine, and bring its checkpoint back"
@@ -22,6 +23,8 @@ help:
 	@echo "make fuzz    ten minutes of input that nobody would write, for the reader of inventories and playbooks"
 	@echo "make mutants faults put into the pure packages one at a time: which of them does no test notice?"
 	@echo "make schemas the JSON Schemas and docs/inventory.md anew, after a setting has changed"
+	@echo "make lock    the lock files anew, after constraints.txt or pyproject.toml has changed"
+	@echo "make licences  names, versions and licences of all that is installed with tfprov"
 	@echo "make clean   remove the virtual environment and caches"
 
 demo: $(VENV)/ready-demo
@@ -63,21 +66,33 @@ mutants: $(VENV)/ready-dev
 schemas: $(VENV)/ready-dev
 	$(BIN)/python -m tests.support.committed
 
+# The hashes of what constraints.txt names, from the index that pip is configured for; a test says when they are stale.
+lock: $(VENV)/ready-dev
+	$(BIN)/python -m tests.support.package_index
+
+# With the packages of an extra: make licences ARGS=tensorflow
+licences: $(VENV)/ready-dev
+	@$(BIN)/python -m tests.support.licences $(ARGS)
+
 $(PEERS)/ready: bench/requirements.txt .ci/venv.sh
 	@mkdir -p $(dir $(PEERS))
 	sh .ci/venv.sh "$(PYTHON)" $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
 	@touch $@
 
-# The demo needs TensorFlow and not the test tools; a stamp is newer than all that decides what is installed.
+# The demo needs TensorFlow and not the test tools; a stamp is newer than all that decides what is installed. Packages come
+# from the lock files, by hash; pip cannot hash a directory, so that tfprov itself is added without anything else, and what
+# builds it is one of the locked packages.
 $(VENV)/ready-demo: $(INPUTS)
 	sh .ci/venv.sh "$(PYTHON)" $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[tensorflow]'
+	$(PIP) --require-hashes -r locks/demo.txt
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/ready-dev: $(INPUTS)
 	sh .ci/venv.sh "$(PYTHON)" $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[tensorflow,dev]'
+	$(PIP) --require-hashes -r locks/dev.txt
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/ready-demo
 
 clean:

@@ -6,6 +6,7 @@ set -eu
 # shellcheck source=.ci/apt.sh
 . "$(dirname "$0")/apt.sh"
 python=$1 directory=$2
+locked=$(dirname "$0")/../locks/venv.txt
 
 if [ -z "$python" ] || ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     echo "error: Python 3.11 or newer is needed; install it, or say which with make PYTHON=/path/to/python3" >&2
@@ -23,7 +24,7 @@ from_debian() {
 }
 
 with_virtualenv() {
-    tools=$(mktemp -d) && "$python" -m pip install --quiet --target "$tools" virtualenv &&
+    tools=$(mktemp -d) && "$python" -m pip install --quiet --target "$tools" --require-hashes -r "$locked" &&
         PYTHONPATH=$tools "$python" -m virtualenv --quiet "$directory" && rm -rf "$tools"
 }
 
@@ -33,7 +34,8 @@ with_debians_pip() {
         apt="apt-get -q -o Dir::State::Lists=$tools/lists -o Dir::Cache=$tools/cache -o APT::Sandbox::User=$(id -un)" &&
         $apt update && (cd "$tools" && $apt download python3-pip-whl && dpkg-deb -x python3-pip-whl_*.deb .) &&
         "$python" -m venv --without-pip "$directory" &&
-        PYTHONPATH=$(echo "$tools"/usr/share/python-wheels/pip-*.whl) "$directory/bin/python" -m pip install --quiet pip &&
+        PYTHONPATH=$(echo "$tools"/usr/share/python-wheels/pip-*.whl) "$directory/bin/python" -m pip install --quiet \
+            --require-hashes -r "$locked" &&
         rm -rf "$tools"
 }
 

@@ -325,10 +325,10 @@ def test_a_port_that_is_taken_is_told_with_its_owner(local_cluster: Local) -> No
     with socket.socket() as owner:
         owner.bind(("127.0.0.1", local_cluster.port + 1))
         owner.listen()
-        output = local_cluster("up", code=1)
-    assert re.search(
-        rf"localhost: port {local_cluster.port + 1} for worker/0 is taken by \S+ \(pid {os.getpid()}\)", output
-    )
+        planned, output = local_cluster("plan"), local_cluster("up", code=1)
+    taken = rf"localhost: port {local_cluster.port + 1} for worker/0 is taken by \S+ \(pid {os.getpid()}\)"
+    assert re.search(f"^in the way: {taken}", planned, re.MULTILINE)
+    assert re.search(taken, output)
     assert started(output) == [], "also where nothing is in the way"
     assert local_cluster.processes() == []
     assert started(local_cluster("up")) == ["ps/0", "worker/0", "worker/1"]

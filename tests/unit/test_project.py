@@ -89,8 +89,20 @@ def test_every_fault_of_the_docs_has_tests_that_are_there() -> None:
     named = {row: re.findall(r"`(test_\w+)`", row) for row in rows if " tests" not in row and not row.startswith("---")}
     assert [row for row, tests in named.items() if not tests] == [], "no row without a test"
     assert [row.partition(" ")[0] for row in rows if row[0].isdigit()] == [str(number) for number in range(1, 27)]
-    there = {name for path in TESTS for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)}
-    assert {name for tests in named.values() for name in tests} - there == set()
+
+
+def test_every_promise_of_the_docs_names_tests_that_exist() -> None:
+    names = {name for path in TESTS for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)}
+    unknown, untested = [], []
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        for number, line in enumerate(page.read_text().splitlines(), 1):
+            named = re.findall(r"`(test_\w+)`", line)
+            unknown += [f"{page.name}:{number}: {name}" for name in named if name not in names]
+            row = line.startswith("| ") and not line.startswith("| promise |")
+            if page.name == "security.md" and row and not named:
+                untested.append(f"{page.name}:{number}")
+    assert unknown == [], "tests that do not exist"
+    assert untested == [], "promises without a test"
 
 
 def test_no_test_imports_another_one_and_no_two_have_the_same_name() -> None:

@@ -32,6 +32,7 @@ def plan_command(as_json: bool, **options: Any) -> None:
         from tfprov.cli.playing import tell_plan  # noqa: PLC0415  see above
 
         tell_plan(context, printer, *todo)
+        _tell_taken(context, printer, *todo)
 
 
 @click.command("up")
@@ -49,6 +50,14 @@ def up_command(partial: bool, **options: Any) -> None:
             from tfprov.cli.playing import bring_up  # noqa: PLC0415  see above
 
             bring_up(context, printer, *todo, partial=partial)
+
+
+def _tell_taken(context: Context, printer: Printer, todo: Plan, seen: Observation) -> None:
+    """Name what others have that the starts of a plan would run into; a host that cannot be asked is passed over."""
+    from tfprov.engine.in_the_way import taken  # noqa: PLC0415  see above
+
+    for error in taken(context, todo, seen, tolerant=True):
+        printer.note(f"in the way: {error}")
 
 
 def _todo(context: Context, printer: Printer) -> tuple[Plan, Observation] | None:

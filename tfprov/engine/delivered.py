@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfprov.files import replace
+from tfprov.files import private_directory, replace
 
 _KEPT = 32
 """Images of a host that are remembered: more than ever stay there."""
@@ -45,7 +45,7 @@ class Delivered:
                 return
             others = [(name, one) for name, one in kept.items() if name != reference]
             hosts[host] = dict([*others, (reference, image_id)][-_KEPT:])
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            private_directory(self._path.parent)
             replace(self._path, json.dumps(hosts, indent=1).encode(), mode=0o600)
 
     def _read(self) -> dict[str, dict[str, str]]:

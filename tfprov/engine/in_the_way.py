@@ -9,6 +9,15 @@ from tfprov.model.state import Container, Observation, State
 
 def refuse_taken(context: Context, part: Plan, seen: Observation) -> None:
     """Raise HostError for each foreign container, volume or taken port that the starts of `part` would run into."""
+    if errors := taken(context, part, seen):
+        raise together(errors)
+
+
+def taken(context: Context, part: Plan, seen: Observation, *, tolerant: bool = False) -> list[HostError]:
+    """Return an error for each of them, in the order of the starts.
+
+    A host that cannot be asked now raises its own HostError; `tolerant` passes it over.
+    """
     starting: dict[str, list[Container]] = {}
     for action in part.actions:
         if action.kind == "start" and (container := context.container(action.subject)) is not None:
@@ -16,9 +25,14 @@ def refuse_taken(context: Context, part: Plan, seen: Observation) -> None:
     held = {str(one.spec.get("endpoint")) for one in seen.containers() if one.state is State.RUNNING}
 
     def ask(host: str) -> list[HostError]:
-        return context.runtimes[host].in_the_way(starting[host], held)
+        try:
+            return context.runtimes[host].in_the_way(starting[host], held)
+        except HostError:
+            if not tolerant:
+                raise
+            return []
 
+    if not starting:
+        return []
     with pool(min(context.forks, len(starting))) as asking:
-        errors = [error for found in asking.map(ask, starting) for error in found]
-    if errors:
-        raise together(errors)
+        return [error for found in asking.map(ask, starting) for error in found]

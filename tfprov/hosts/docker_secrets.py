@@ -11,6 +11,7 @@ a container that is never started: the login needs no right on the host but that
 
 import contextlib
 import io
+import re
 import shlex
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ _ON_HOST = "/run/tfprov"
 _LABEL = "tfprov.secrets"
 _MOST = 1024 * 1024
 """Bytes that are read of an image's list of users."""
+_LAST_USER = 2**32 - 2
+"""The greatest number of a user that Linux has; the one above it means none."""
 _LOST = 78
 """The exit code, EX_CONFIG, of a task whose secrets are not there."""
 _SHELL = "/bin/sh"
@@ -88,7 +91,19 @@ def place(engine: Engine, container: str, image: str, argv: Sequence[str], value
 
 
 def forget(engine: Engine, container: str, image: str) -> None:
-    """Remove the secrets of a container that does not run: an empty file takes the place of their directory."""
+    """Remove the secrets of a container that does not run: an empty file takes the place of their directory.
+
+    Where somebody has removed its image, any other one will do, because nothing of it is started. Where there is none at
+    all, they stay until the host is started again: the container must be removable all the same.
+    """
+    with contextlib.suppress(docker.errors.ImageNotFound):
+        return _forget(engine, container, image)
+    for other in engine.api.images()[:1]:
+        _forget(engine, container, str(other["Id"]))
+    return None
+
+
+def _forget(engine: Engine, container: str, image: str) -> None:
     with _beside(engine, container, image) as made:
         engine.api.put_archive(made, "/", _tar([_top(), (_info(f"{_ON_HOST}/{container}", 0o400, 0), b"")]))
 
@@ -131,15 +146,20 @@ def _entry(engine: Engine, made: str, container: str, argv: Sequence[str]) -> li
 def _owner(engine: Engine, made: str, user: str) -> int:
     """Return the number of the user that a container runs as: `1000`, `trainer` or `trainer:group`."""
     name = user.partition(":")[0]
-    if name.isdigit() or not name:
-        return int(name or 0)
+    if (number := _number(name or "0")) is not None:
+        return number
     with docker_files.read(engine, {"Id": made}, "/etc/passwd") as file:
         lines = file.read(_MOST).decode("utf-8", "replace").splitlines()
     for line in lines:
         fields = line.split(":")
-        if len(fields) > 2 and fields[0] == name and fields[2].isdigit():
-            return int(fields[2])
+        if len(fields) > 2 and fields[0] == name and (number := _number(fields[2])) is not None:
+            return number
     raise HostError(engine.host, f"the image runs as `{name}`, who is not in its /etc/passwd", "correct its USER")
+
+
+def _number(text: str) -> int | None:
+    """Return a user's number; None where `text` is none: an image may say anything, such as `²` or a million digits."""
+    return int(text) if re.fullmatch("[0-9]{1,10}", text) and int(text) <= _LAST_USER else None
 
 
 def contents(values: Mapping[str, str]) -> dict[str, bytes]:

@@ -94,7 +94,11 @@ class EngineFacts:
     limits_cpus: bool = True
     gives_gpus: bool = False
     images: Mapping[str, str] = field(default_factory=dict)
-    """The platform of each wanted image that is there, by its name."""
+    """The platform of each wanted image that is there, by its name. One that somebody moved to another does not count."""
+    image_ids: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the same images: what is made of one is made by its id, because names can be moved at any moment."""
+    moved: frozenset[str] = frozenset()
+    """The wanted names that stand for another image than was delivered."""
     containers: tuple[Present, ...] = ()
 
 

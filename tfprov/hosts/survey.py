@@ -1,11 +1,13 @@
 """Asks a host with a Docker engine for everything that `check` judges. Nothing on the host is changed."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import docker
 
 from tfprov.errors import HostError, Unreachable
+from tfprov.hosts.docker_images import Deliveries, Unrecorded, is_delivered
 from tfprov.hosts.docker_labels import CLUSTER, TASK
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.facts import EngineFacts, HostFacts, Present
@@ -18,15 +20,27 @@ _IN_CONTAINERD = "io.containerd.snapshotter"
 _CONTAINERD = "/var/lib/containerd"
 
 
-def survey(machine: Machine, images: Collection[str]) -> HostFacts:
-    """Return the facts of a host, and which of `images` it has; what it does not tell is None.
+_UNRECORDED = Unrecorded()
+
+
+@dataclass
+class Images:
+    """Which of the wanted images an engine has. See EngineFacts for each."""
+
+    images: dict[str, str] = field(default_factory=dict)
+    image_ids: dict[str, str] = field(default_factory=dict)
+    moved: frozenset[str] = frozenset()
+
+
+def survey(machine: Machine, images: Collection[str], deliveries: Deliveries = _UNRECORDED) -> HostFacts:
+    """Return the facts of a host, and which of `images` it has as delivered; what it does not tell is None.
 
     HostError, or Unreachable, when it does not run commands as they are sent.
     """
     if isinstance(machine, Remote):
         machine.ssh.try_account()  # first of all, so that connecting does not count as the clock's way, either
     clock = read_clock(machine.run)
-    engine, trouble = _asked(machine.engine, images)
+    engine, trouble = _asked(machine.engine, images, deliveries)
     system = read_system(machine.run, engine.disk if engine else "")
     return HostFacts(machine.host, _way(machine), system, clock, engine, trouble)
 
@@ -38,21 +52,22 @@ def _way(machine: Machine) -> str:
     return f"SSH as {machine.ssh.user}{sudo}"
 
 
-def _asked(engine: Engine, images: Collection[str]) -> tuple[EngineFacts | None, str]:
+def _asked(engine: Engine, images: Collection[str], deliveries: Deliveries) -> tuple[EngineFacts | None, str]:
     try:
-        return engine_facts(engine, images), ""
+        return engine_facts(engine, images, deliveries), ""
     except Unreachable:
         raise
     except HostError as error:
         return None, error.reason
 
 
-def engine_facts(engine: Engine, images: Collection[str]) -> EngineFacts:
-    """Return the facts of an engine, and the platform of those of `images` that it has. Raises HostError."""
+def engine_facts(engine: Engine, images: Collection[str], deliveries: Deliveries = _UNRECORDED) -> EngineFacts:
+    """Return the facts of an engine, and of those of `images` that it has as delivered. Raises HostError."""
     with engine.errors():
         info: dict[str, Any] = engine.api.info()
         version: dict[str, Any] = engine.api.version()
         containers = engine.api.containers(all=True)
+    there = images_there(engine, images, deliveries)
     return EngineFacts(
         version=str(version.get("Version")),
         api=str(version.get("ApiVersion")),
@@ -65,24 +80,28 @@ def engine_facts(engine: Engine, images: Collection[str]) -> EngineFacts:
         limits_memory=bool(info.get("MemoryLimit", True)),
         limits_cpus=bool(info.get("CpuCfsQuota", True)),
         gives_gpus="nvidia" in str((info.get("Runtimes"), info.get("DiscoveredDevices"))),
-        images=images_there(engine, images),
+        images=there.images,
+        image_ids=there.image_ids,
+        moved=there.moved,
         containers=tuple(map(present, containers)),
     )
 
 
-def images_there(engine: Engine, images: Collection[str]) -> dict[str, str]:
-    """Return the platform of each of `images` that an engine has. Raises HostError."""
-    found = {name: _platform(engine, name) for name in images}
-    return {name: platform for name, platform in found.items() if platform is not None}
-
-
-def _platform(engine: Engine, image: str) -> str | None:
-    with engine.errors():
-        try:
-            facts: dict[str, Any] = engine.api.inspect_image(image)  # type: ignore[no-untyped-call]
-        except docker.errors.ImageNotFound:
-            return None
-    return f"{facts.get('Os')}/{facts.get('Architecture')}"
+def images_there(engine: Engine, images: Collection[str], deliveries: Deliveries = _UNRECORDED) -> Images:
+    """Return which of `images` an engine has, and which of these names stand for others. Raises HostError."""
+    there = Images()
+    for name in images:
+        with engine.errors():
+            try:
+                facts: dict[str, Any] = engine.api.inspect_image(name)  # type: ignore[no-untyped-call]
+            except docker.errors.ImageNotFound:
+                continue
+        if is_delivered(deliveries, name, str(facts["Id"])):
+            there.images[name] = f"{facts.get('Os')}/{facts.get('Architecture')}"
+            there.image_ids[name] = str(facts["Id"])
+        else:
+            there.moved |= {name}
+    return there
 
 
 def _disk(info: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from tfprov.checkpoint import checkpoints
 from tfprov.config.playbooks import read_playbook
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
+from tfprov.engine.in_the_way import taken
 from tfprov.engine.observe import observe, plan
 from tfprov.engine.playbook import Options, play
 from tfprov.engine.report import Quiet
@@ -96,6 +97,13 @@ def test_what_is_in_the_way_of_a_start_is_told_before_anything_is_stopped_or_sta
     assert "h3: the container tfprov-lab-worker-1 (0123456789ab) is not ours" in str(raised.value)
     assert [call for host in memory_lab.hosts.values() for call in host.calls] == []
     assert set(memory_lab.there().values()) == {"running"}
+    seen = observe(edited)
+    assert [str(error).partition(":")[0] for error in taken(edited, plan(edited, seen), seen)] == ["h2", "h3"]
+    memory_lab.hosts["h2"].trouble = Unreachable("h2", "gone")
+    with pytest.raises(Unreachable):
+        taken(edited, plan(edited, seen), seen)
+    assert [error.host for error in taken(edited, plan(edited, seen), seen, tolerant=True)] == ["h3"]
+    memory_lab.hosts["h2"].trouble = None
     memory_lab.up(edited, partial=True)
     assert "start worker/0" in memory_lab.hosts["h2"].calls, "with --partial, each host tells of its own start"
 

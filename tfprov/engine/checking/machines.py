@@ -132,7 +132,7 @@ def _post(asked: Asked, host: str) -> Post:
     if engine is None:
         return Post(machine, why=Reason(ENGINELESS, host))
     image = next((image for image in asked.part(host).images if image in engine.images), None)
-    return Post(machine, image) if image else Post(machine, why=Reason(MISSING, host))
+    return Post(machine, engine.image_ids.get(image, image)) if image else Post(machine, why=Reason(MISSING, host))
 
 
 def _aim(asked: Asked, container: Container) -> Aim:
@@ -144,4 +144,4 @@ def _aim(asked: Asked, container: Container) -> Aim:
     if any(it.running and (it.cluster, it.task) == ours for it in facts.engine.containers):
         return Aim(task, runs=True)
     why = None if box.image in facts.engine.images else Reason(MISSING, task.host)
-    return Aim(task, box.image, box.address, why=why)
+    return Aim(task, facts.engine.image_ids.get(box.image, box.image), box.address, why=why)

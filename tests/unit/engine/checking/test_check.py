@@ -16,6 +16,7 @@ from tests.support.door import tell
 from tests.support.ports import free_ports
 from tfprov.cli.output import Printer
 from tfprov.cli.preflight import lines
+from tfprov.engine.checking.asking import Asked
 from tfprov.engine.checking.box_findings import Part, architectures, judge
 from tfprov.engine.checking.check import Checked, gone, in_order, lost
 from tfprov.engine.checking.findings import CHECKS, GIB, Finding, Verdict, clock, failed, local, note, ok, warning
@@ -266,6 +267,15 @@ def test_an_image_that_is_missing_is_no_fault() -> None:
     assert verdict is Verdict.NOTE
     assert "`tfprov image deliver`" in words
     assert "`tfprov check --deliver`" in words
+
+
+def test_an_image_whose_name_was_moved_is_told_and_what_is_made_of_one_is_made_by_its_id() -> None:
+    ((verdict, words),) = judged("image", engine=replace(BARE, moved=frozenset({IMAGE})))
+    assert (verdict, words.partition(";")[0]) == (Verdict.WARNING, "the image 1 is not the one that was delivered")
+    context: Any = None  # nothing is asked
+    facts = HostFacts("h1", "SSH", SYSTEM, Clock(0, 0.1), replace(ENGINE, image_ids={IMAGE: "sha256:aa"}), "")
+    by_id = Asked(context, {"h1": facts}, {}).by_id(container(PS, memory=5))
+    assert by_id == replace(container(PS), box=Box("sha256:aa", address="10.0.0.11", memory=5))
 
 
 @pytest.mark.parametrize(

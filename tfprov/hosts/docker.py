@@ -1,6 +1,5 @@
 """The `docker` runtime: each task in a container of the host's engine."""
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -287,7 +286,9 @@ class DockerRuntime:
         """See Runtime; the command has no input."""
         found = self._need(task)
         with self.engine.errors():
-            return docker_exec.run(self.engine.api, found["Id"], docker_secrets.with_secrets(found, argv), os.write)
+            return docker_exec.run(
+                self.engine.api, found["Id"], docker_secrets.with_secrets(found, argv), docker_exec.pass_on
+            )
 
 
 def _directory(facts: Mapping[str, Any]) -> str:

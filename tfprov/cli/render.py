@@ -58,7 +58,7 @@ def _rendered(
 
     settings = settle(target.name, options_of(target), given)
     sources, extra, vault = sources_of(options), options["extra"], vault_of(options)
-    _, roles = load(sources, extra, vault, warn)
+    _, roles = load(sources, extra, vault, warn, options["lookup_dirs"])
     codes = pack_all(roles, never_code(sources, roles, vault, extra)) if settings["code"] == "carried" else {}
     return render(roles, target, given, codes=codes, template_dir=template_dir)
 

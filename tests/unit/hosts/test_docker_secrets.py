@@ -1,13 +1,16 @@
 """Entry points that export secrets, in a shell and in Python, run as a container runs them."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
+from tfprov.hosts.docker_archive import below
 from tfprov.hosts.docker_secrets import contents, in_python, in_shell
 
 VALUES = {"API_TOKEN": 'it\'s $(a) `b` "c"\n\\ ä \udcff\n', "EMPTY_KEY": "", "_SECRET": "-n"}
@@ -34,3 +37,15 @@ def test_a_program_finds_its_secrets_to_the_byte_or_is_not_run(tmp_path: Path, k
     absent = run(entry, "no-such-program")
     assert (absent.returncode, "no-such-program" in absent.stderr) == (127, True)
     assert not [value for value in VALUES.values() if len(value) > 2 and value in " ".join(entry)]
+
+
+def test_code_for_a_read_only_container_is_put_below_its_volume() -> None:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as made:
+        for name, data in {"code/a.py": b"1", "code/b/c.py": b"2", "etc/passwd": b"3"}.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            made.addfile(info, io.BytesIO(data))
+    with tarfile.open(fileobj=io.BytesIO(below(archive.getvalue(), "/code"))) as moved:
+        contained = {info.name: getattr(moved.extractfile(info), "read", bytes)() for info in moved}
+    assert contained == {"a.py": b"1", "b/c.py": b"2"}

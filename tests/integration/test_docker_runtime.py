@@ -164,6 +164,44 @@ def test_secrets_are_files_and_no_part_of_a_container(bench: DockerBench) -> Non
     assert on_host.parent.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize("user", ["4321:4322", None])
+def test_a_container_may_have_another_user_and_a_file_system_that_is_only_read(
+    bench: DockerBench, tmp_path: Path, user: str | None
+) -> None:
+    box = Box(bench.image, address=bench.address, user=user, read_only=True, has_code=True)
+    restored = tmp_path / "model.ckpt-1.index"
+    restored.write_text("1")
+    writes = (
+        'touch /etc/x 2>/dev/null || echo closed; touch /tmp/x "$HOME/y" && echo > logs/saved; rm /checkpoints/*.index'
+    )
+    prints = (
+        'echo "$(id -u):$(id -g) $HOME $API_TOKEN $(pwd)"; stat -c %u:%a /run/secrets/tfprov/API_TOKEN; ls /checkpoints'
+    )
+    wanted = container(
+        argv=["sh", "-c", f"{writes}; {prints}"],
+        env={"API_TOKEN": "a-secret"},
+        secret=frozenset({"API_TOKEN"}),
+        link=("logs", "/checkpoints"),
+        box=box,
+    )
+    for _ in range(2):
+        bench.start(wanted, restore={restored.name: restored})
+        bench.becomes(State.EXITED)
+        owner = user or "1000:1000"
+        number = owner.partition(":")[0]
+        assert list(bench.docker.logs("worker/0")) == [
+            "closed",
+            f"{owner} /tmp a-secret /code",
+            f"{number}:400",
+            "saved",
+        ]
+        assert [*bench.docker.files("worker/0")] == ["saved"]
+    before = {volume["Name"] for volume in bench.client.api.volumes()["Volumes"] or ()}
+    bench.docker.remove("worker/0")
+    after = {volume["Name"] for volume in bench.client.api.volumes()["Volumes"] or ()}
+    assert len(before - after) == 2, "the checkpoints and the code"
+
+
 def test_limits_and_mounts_are_the_containers(bench: DockerBench) -> None:
     box = Box(
         bench.image, address=bench.address, memory=64 * 1024**2, cpus=0.5, pids=50, mounts=(Mount("/etc", "/data"),)

@@ -8,6 +8,7 @@ import click
 
 from tfprov.cli.options import change_options, context_of, json_option, partial_option, resume_option
 from tfprov.cli.output import Printer
+from tfprov.cli.screening import json_screened
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
 from tfprov.engine.report import Quiet
@@ -27,7 +28,7 @@ def plan_command(as_json: bool, **options: Any) -> None:
     context = context_of(options, printer, everywhere=True)
     if as_json:
         context = replace(context, report=Quiet())
-        click.echo(json.dumps(plan(context, observe(context)).to_json(), indent=2))
+        click.echo(json_screened(json.dumps(plan(context, observe(context)).to_json(), indent=2)))
     elif (todo := _todo(context, printer)) is not None:
         from tfprov.cli.playing import tell_plan  # noqa: PLC0415  see above
 

@@ -38,12 +38,12 @@ class Read:
     contents: dict[str, bytes] = field(default_factory=dict)
 
 
-def read(sources: Sequence[str], extra: Sequence[str], vault: Vault, instead: dict[str, bytes] | None = None) -> Read:
-    """Read and check the inventory in `sources`; `instead` stands for the content of files, by their real paths."""
+def read(options: dict[str, Any], vault: Vault, instead: dict[str, bytes] | None = None) -> Read:
+    """Read and check the inventory that `options` name; `instead` stands for the content of files, by their real paths."""
     inventory = None
     with reading(instead) as found:
         try:
-            inventory = load_inventory(sources, extra, vault)
+            inventory = load_inventory(sources_of(options), options["extra"], vault, lookup_dirs=options["lookup_dirs"])
             place(resolve(inventory, (), [processes_here]))
         except InvalidInput as error:
             return Read(inventory, error.problems, found.files)
@@ -83,7 +83,8 @@ class Editing:
     def __init__(self, options: dict[str, Any]) -> None:
         self.sources, self.extra, self.vault = sources_of(options), options["extra"], vault_of(options)
         self.writes, self.shows_diff = not options["check"], options["diff"]
-        self.before = read(self.sources, self.extra, self.vault)
+        self._options = options
+        self.before = read(options, self.vault)
         self.inventory = self.before.inventory
         self.files = files_of(self.before.contents, self.sources, self.extra)
         if not (self.files.inventories or self.files.beside or self.files.others):
@@ -120,7 +121,7 @@ class Editing:
 
     def _checked(self, texts: Texts, holds: Callable[[Inventory], None] | None) -> Read:
         instead = {os.path.realpath(name): new.encode() for name, (_, new) in texts.items()}
-        after = read(self.sources, self.extra, self.vault, instead)
+        after = read(self._options, self.vault, instead)
         if problems := caused(self.before.problems, after.problems, texts):
             raise InvalidInput(problems)
         if holds is not None and after.inventory is not None:

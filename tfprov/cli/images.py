@@ -9,6 +9,7 @@ import click
 
 from tfprov.cli.options import change_options, context_of, json_option
 from tfprov.cli.output import Printer, table
+from tfprov.cli.screening import json_screened
 from tfprov.delivery.layout import Layout
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
@@ -72,7 +73,7 @@ def list_command(with_hosts: bool, as_json: bool, **options: Any) -> None:
     if with_hosts:
         rows += _on_hosts(_docked(options, Printer()))
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(json_screened(json.dumps(rows, indent=2)))
     elif not rows:
         click.echo("no images")
     else:

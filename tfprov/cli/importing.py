@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tfprov.cli.screening import write_document
 from tfprov.errors import InvalidInput, Position, Problem, Usage
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def import_command(file: str, output: Path | None, hosts: str | None, verbose: i
     for note in made.notes:
         click.echo(str(note), err=True)
     if output is None:
-        click.echo(made.text, nl=False)
+        write_document(made.text, sys.stdout)
         return
     _create(output, made.text)
     count = len(made.notes)

@@ -8,6 +8,7 @@ import click
 
 from tfprov.cli.options import inventory_of, json_option, show_secrets_option, source_options
 from tfprov.cli.output import Printer
+from tfprov.cli.screening import json_screened
 from tfprov.config.settings.origins import Explained, Given, Origin, explain, place
 from tfprov.errors import shown
 from tfprov.model.inventory import ROLES
@@ -39,7 +40,7 @@ def explain_command(
     if key is not None:
         found = found.only(key)
     if as_json:
-        click.echo(json.dumps(_data(found), indent=2, default=str))
+        click.echo(json_screened(json.dumps(_data(found), indent=2, default=str)))
         return
     printer = Printer(live=False)
     for line in _lines(found, printer, whole=key is None):

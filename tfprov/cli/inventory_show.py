@@ -1,11 +1,13 @@
 """`tfprov inventory list`, `host` and `graph`: what `ansible-inventory` prints of the same inventory."""
 
+import sys
 from typing import Any
 
 import click
 
 from tfprov.cli.json_text import dumps
 from tfprov.cli.options import inventory_of, show_secrets_option, source_options
+from tfprov.cli.screening import json_screened, write_document
 from tfprov.config.patterns import match
 from tfprov.config.sources.listing import Encrypted, Form, Listing
 from tfprov.errors import Usage, shown
@@ -68,7 +70,7 @@ def graph_command(group: str, variables: bool, limit: str | None, show_secrets: 
 
 def _print(data: dict[str, Any], *, as_yaml: bool) -> None:
     if not as_yaml:
-        click.echo(dumps(data))
+        click.echo(json_screened(dumps(data)))
         return
     import yaml  # noqa: PLC0415  for those who ask for it
 
@@ -80,4 +82,4 @@ def _print(data: dict[str, Any], *, as_yaml: bool) -> None:
     Dumper.add_representer(
         Encrypted, lambda dumper, value: dumper.represent_scalar("!vault", value.ciphertext, style="|")
     )
-    click.echo(yaml.dump(data, Dumper=Dumper, default_flow_style=False, allow_unicode=True), nl=False)
+    write_document(yaml.dump(data, Dumper=Dumper, default_flow_style=False, allow_unicode=True), sys.stdout)

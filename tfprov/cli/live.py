@@ -11,6 +11,8 @@ from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
 
+from tfprov.cli.screening import on_one_line, screened
+
 _ERASE = "\r\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _CUT = "…"
@@ -27,7 +29,7 @@ class LiveLine:
         """Show `text` in place of what the line has shown; empty for no line."""
         # A terminal that was closed has no width and takes no text; that it was is told by a signal.
         with contextlib.suppress(OSError):
-            if text:
+            if text := screened(on_one_line(text), colours=False):
                 # The last column stays free: a terminal that has written there may wrap all the same.
                 self._write(f"\r{_NO_WRAP}{fitting(text, self._columns() - 1)}\x1b[K{_WRAP}")
             elif self._text:
@@ -37,7 +39,7 @@ class LiveLine:
     def print(self, text: str) -> None:
         """Write `text` and a line end above the line."""
         with contextlib.suppress(OSError):
-            self._write(f"{_ERASE if self._text else ''}{text}\n")
+            self._write(f"{_ERASE if self._text else ''}{screened(text, colours=True)}\n")
         self.show(self._text)
 
     def _write(self, text: str) -> None:

@@ -14,6 +14,7 @@ import click
 
 from tfprov import __version__
 from tfprov.cli.lazy import LazyGroup
+from tfprov.cli.screening import Screened
 from tfprov.errors import HUNG_UP, INTERRUPTED, TERMINATED, UNREAD, HangUp, InvalidInput, Several, TfprovError, masked
 
 VERBS = {
@@ -49,6 +50,7 @@ def main() -> NoReturn:
     # Nothing that is imported is garbage, and to look for it again and again is a tenth of a short command's time.
     gc.disable()
     _open_streams()
+    sys.stdout, sys.stderr = Screened(sys.stdout), Screened(sys.stderr)
     asked: list[int] = []
 
     def terminate(number: int, _frame: FrameType | None) -> NoReturn:

@@ -41,6 +41,14 @@ def source_options(command: F) -> F:
             metavar="FILE",
             help="Where that password is.",
         ),
+        click.option(
+            "--lookup-dir",
+            "lookup_dirs",
+            multiple=True,
+            type=click.Path(exists=True, file_okay=False),
+            metavar="DIR",
+            help="Templates may look up files below DIR, too, and not only beside the inventory.",
+        ),
         click.option("-e", "--extra-vars", "extra", multiple=True, metavar="VARS", help="key=value, YAML, or @FILE."),
         click.option(
             "-i",
@@ -126,7 +134,7 @@ def inventory_of(options: dict[str, Any]) -> "Inventory":
     """Return the inventory that a verb's options describe, with its settings unchecked."""
     from tfprov.config.load import load_inventory  # noqa: PLC0415  see below
 
-    return load_inventory(sources_of(options), options["extra"], vault_of(options), warn)
+    return load_inventory(sources_of(options), options["extra"], vault_of(options), warn, options["lookup_dirs"])
 
 
 def context_of(options: dict[str, Any], report: "Printer | None" = None, *, everywhere: bool = False) -> "Context":
@@ -142,6 +150,7 @@ def context_of(options: dict[str, Any], report: "Printer | None" = None, *, ever
         resume=bool(options.get("resume")),
         everywhere=everywhere,
         warn=warn,
+        lookup_dirs=options["lookup_dirs"],
     )
     context = prepare(sources_of(options), options["extra"], report or Printer(), wishes, vault_of(options))
     click.get_current_context().call_on_close(context.close)

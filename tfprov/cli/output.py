@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from tfprov.cli.screening import Screened, on_one_line
 from tfprov.cli.under_way import MOVES, UnderWay, progress_line
 from tfprov.events import Progress
 from tfprov.model.plan import Action
@@ -39,10 +40,12 @@ class Printer:
         out: TextIO | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.out = out or sys.stdout
-        terminal = self.out.isatty()
+        out = out or sys.stdout
+        raw: TextIO = out.raw if isinstance(out, Screened) else out
+        terminal = raw.isatty()
         self.live = terminal if live is None else live
         self.colour = terminal if colour is None else colour
+        self.raw, self.out = raw, Screened(raw, colours=self.colour)
         self.now = now
         self.lock = threading.RLock()
         self.under_way = UnderWay()
@@ -58,7 +61,7 @@ class Printer:
         if self.live:
             from tfprov.cli.live import LiveLine  # noqa: PLC0415  what measures text is not needed in a pipe
 
-            self.line = LiveLine(self.out, lambda: os.get_terminal_size(self.out.fileno()).columns)
+            self.line = LiveLine(self.raw, lambda: os.get_terminal_size(self.raw.fileno()).columns)
             threading.Thread(target=self._redraw, name="tfprov-live", daemon=True).start()
         return self
 
@@ -126,7 +129,7 @@ class Printer:
 
     def log(self, task: str, line: str) -> None:
         """See Reporter."""
-        self.print(f"{self.prefix(task)} {printable(line)}")
+        self.print(f"{self.prefix(task)} {on_one_line(line)}")
 
     def progress(self, progress: Progress, steps: int | None) -> None:
         """See Reporter."""
@@ -176,12 +179,8 @@ def describe(action: Action) -> str:
     return f"{action.kind} {action.subject} on {action.host}"
 
 
-def printable(line: str) -> str:
-    """Return a log line without what could steer the terminal; tabs and colours stay."""
-    return "".join(c if c in "\t\x1b" or c.isprintable() else "\ufffd" for c in line)
-
-
 def table(rows: list[tuple[str, ...]]) -> list[str]:
     """Return rows as lines with aligned columns."""
+    rows = [tuple(map(on_one_line, row)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,5 +1,6 @@
 """Verbs that play playbooks, and `gather`."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from tfprov.cli.options import (
     resume_option,
 )
 from tfprov.cli.output import Printer
+from tfprov.cli.screening import write_document
 from tfprov.config.playbooks import read_playbook
 from tfprov.engine.checkpoints.bring import bring, check_path
 from tfprov.engine.checkpoints.forecast import forecast
@@ -125,7 +127,7 @@ def play_command(playbook: str, show: bool, check: bool, tags: Sequence[str], pa
     path = _playbook(playbook)
     plays = read_playbook(path)
     if show:
-        click.echo(path.read_text(), nl=False)
+        write_document(path.read_text(), sys.stdout)
         return
     wanted = frozenset(tag for group in tags for tag in group.split(","))
     known = frozenset(tag for one in plays for tag in one.tags.union(*(step.tags for step in one.steps)))

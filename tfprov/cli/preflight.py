@@ -10,6 +10,7 @@ import click
 from tfprov.cli.options import change_options, context_of, json_option
 from tfprov.cli.output import Printer
 from tfprov.cli.output import table as aligned
+from tfprov.cli.screening import json_screened
 from tfprov.engine.checking.check import Checked, check_processes
 from tfprov.engine.checking.findings import CHECKS, Finding, Verdict
 from tfprov.engine.checking.matrix import OK, UNTRIED, failures, reasons, table
@@ -40,7 +41,7 @@ def check_command(deliver: bool, trust: bool, as_json: bool, **options: Any) -> 
         context = context_of(options, printer)
         checked = _check(context, deliver=deliver, trust=trust)
         if as_json:
-            click.echo(json.dumps(checked.to_json(), indent=2))
+            click.echo(json_screened(json.dumps(checked.to_json(), indent=2)))
         else:
             for line in lines(checked, summary(context.cluster), printer):
                 printer.note(line)

@@ -1,11 +1,13 @@
 """`tfprov render`: the same cluster, written for an engine that the user has already."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfprov.cli.options import source_options, sources_of, vault_of, warn
+from tfprov.cli.screening import write_document
 from tfprov.errors import Usage
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def _rendered(
 
     settings = settle(target.name, options_of(target), given)
     sources, extra, vault = sources_of(options), options["extra"], vault_of(options)
-    _, roles = load(sources, extra, vault, warn)
+    _, roles = load(sources, extra, vault, warn, options["lookup_dirs"])
     codes = pack_all(roles, never_code(sources, roles, vault, extra)) if settings["code"] == "carried" else {}
     return render(roles, target, given, codes=codes, template_dir=template_dir)
 
@@ -66,7 +68,7 @@ def _show(files: dict[str, str], output: Path | None) -> None:
         if len(files) > 1:
             raise Usage(f"there are {len(files)} files: {', '.join(files)}", "give a directory with `-o DIR`")
         for text in files.values():
-            click.echo(text, nl=False)
+            write_document(text, sys.stdout)
         return
     from tfprov.render.output import write  # noqa: PLC0415
 

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from tfprov.cli.options import change_options, context_of, json_option
-from tfprov.cli.output import printable, table
+from tfprov.cli.output import table
+from tfprov.cli.screening import json_screened, on_one_line
 from tfprov.cli.under_way import duration, progress_line
 from tfprov.engine.context import Context
 from tfprov.engine.report import Quiet
@@ -35,7 +36,7 @@ def status_command(places: bool, as_json: bool, **options: Any) -> None:
         _show_placement(context, as_json=as_json)
         return
     found = status(context, time.time())
-    for line in [json.dumps(found.to_json(), indent=2)] if as_json else lines_of(found):
+    for line in [json_screened(json.dumps(found.to_json(), indent=2))] if as_json else lines_of(found):
         click.echo(line)
     if found.unreachable:
         raise together(found.unreachable.values())
@@ -57,7 +58,7 @@ def lines_of(found: Status) -> Iterator[str]:
     if found.went_back is not None:
         yield f"{found.went_back.task}: went back {found.went_back.lost} -> {found.went_back.resumed}"
     for row in found.rows:
-        yield from (f"  {row.task} | {printable(line)}" for line in row.log)
+        yield from (f"  {row.task} | {on_one_line(line)}" for line in row.log)
 
 
 def _cells(row: Row, chief: str, *, paced: bool) -> tuple[str, ...]:
@@ -80,7 +81,7 @@ def _slowest_line(slowest: Slowest) -> str:
 
 def _show_placement(context: Context, *, as_json: bool) -> None:
     found = placement(context)
-    for line in [json.dumps(found.to_json(), indent=2)] if as_json else _placement_lines(found):
+    for line in [json_screened(json.dumps(found.to_json(), indent=2))] if as_json else _placement_lines(found):
         click.echo(line)
 
 

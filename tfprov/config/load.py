@@ -24,34 +24,45 @@ SourceList = Path | Sequence[str]
 
 
 def load_inventory(
-    sources: SourceList, extra: Sequence[str] = (), vault: Vault | None = None, warn: Warn = unheard
+    sources: SourceList,
+    extra: Sequence[str] = (),
+    vault: Vault | None = None,
+    warn: Warn = unheard,
+    lookup_dirs: Sequence[str] = (),
 ) -> Inventory:
     """Read the inventory in `sources`, with the `-e` options in `extra`; InvalidInput carries all problems of both.
 
-    `vault` opens what is encrypted; without one, nothing does. `warn` gets what is odd and ends nothing.
+    `vault` opens what is encrypted; without one, nothing does. `warn` gets what is odd and ends nothing. Templates may read
+    files below `lookup_dirs`, and below the directories of the sources.
     """
-    inventory, problems = _load(sources, extra, vault, warn)
+    inventory, problems = _load(sources, extra, vault, warn, lookup_dirs)
     if problems:
         raise InvalidInput(problems)
     return inventory
 
 
 def load(
-    sources: SourceList, extra: Sequence[str] = (), vault: Vault | None = None, warn: Warn = unheard
+    sources: SourceList,
+    extra: Sequence[str] = (),
+    vault: Vault | None = None,
+    warn: Warn = unheard,
+    lookup_dirs: Sequence[str] = (),
 ) -> "tuple[Inventory, tuple[RoleSettings, ...]]":
-    """Read the inventory in `sources` and check what it says under `tfprov:`."""
+    """Read the inventory in `sources` and check what it says under `tfprov:`. See load_inventory for the arguments."""
     # Here, because the schema takes a while to import, and whoever only shows an inventory does not check it.
     from tfprov.config.settings.resolve import resolve  # noqa: PLC0415
     from tfprov.config.settings.roles import beside_roles  # noqa: PLC0415
     from tfprov.config.settings.together import processes_here  # noqa: PLC0415
 
-    inventory, problems = _load(sources, extra, vault, warn)
+    inventory, problems = _load(sources, extra, vault, warn, lookup_dirs)
     for problem in () if problems else beside_roles(inventory):
         warn(problem)
     return inventory, resolve(inventory, problems, [processes_here])
 
 
-def _load(given: SourceList, extra: Sequence[str], vault: Vault | None, warn: Warn) -> tuple[Inventory, list[Problem]]:
+def _load(
+    given: SourceList, extra: Sequence[str], vault: Vault | None, warn: Warn, lookup_dirs: Sequence[str]
+) -> tuple[Inventory, list[Problem]]:
     sources, vault = [str(given)] if isinstance(given, Path) else list(given), vault or Vault()
     builder = Builder()
     variables = Mapping()
@@ -68,7 +79,10 @@ def _load(given: SourceList, extra: Sequence[str], vault: Vault | None, warn: Wa
     beside = _beside(sources, builder, vault)
     for problem in (*configured.warnings, *builder.warnings, *vault.warnings):
         warn(problem)
-    return builder.inventory(sources[0], beside, variables), builder.problems
+    inventory = builder.inventory(sources[0], beside, variables)
+    homes = (home_of(source) for source in sources)
+    inventory.seen["readable"] = (*(str(home) for home in homes if home is not None), *lookup_dirs)
+    return inventory, builder.problems
 
 
 def _beside(sources: Sequence[str], builder: Builder, vault: Vault) -> tuple[Beside, ...]:

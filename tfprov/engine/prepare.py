@@ -34,7 +34,7 @@ class Wishes:
     """What a command line says about how to work; see the options of the same names.
 
     `everywhere` is said by verbs that need every host: its connections are begun while other things load. `warn` prints
-    what is odd about the inventory.
+    what is odd about the inventory. Templates may read files below `lookup_dirs`, too.
     """
 
     limit: str | None = None
@@ -43,6 +43,7 @@ class Wishes:
     resume: bool = False
     everywhere: bool = False
     warn: Warn = unheard
+    lookup_dirs: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def prepare(
     for directory in (state_home(), cache_home()):  # an earlier version left them open to others
         if directory.is_dir():
             private_directory(directory)
-    inventory, roles = load(sources, extra, vault, wishes.warn)
+    inventory, roles = load(sources, extra, vault, wishes.warn, wishes.lookup_dirs)
     limit = _limit(inventory, wishes.limit)
     home = state_home() / "clusters" / roles[0].values.cluster
     in_docker = roles[0].values.runtime == "docker"

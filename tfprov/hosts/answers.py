@@ -203,7 +203,7 @@ CONTAINER = record(
         Labels=_LABELS, Tty=flag, WorkingDir=maybe(text), Env=_TEXTS, Image=maybe(text), Entrypoint=_TEXTS,
         User=maybe(text),
     ),
-    HostConfig=record(Memory=maybe(number), RestartPolicy=maybe(record(Name=maybe(text)))),
+    HostConfig=record(Memory=maybe(number), ReadonlyRootfs=maybe(flag), RestartPolicy=maybe(record(Name=maybe(text)))),
     Mounts=maybe(listing(record(Name=maybe(text), Destination=maybe(text)))),
 )  # fmt: skip
 IMAGES = listing(record(Id=name, RepoTags=_TEXTS, RepoDigests=_TEXTS))

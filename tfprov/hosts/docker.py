@@ -1,6 +1,5 @@
 """The `docker` runtime: each task in a container of the host's engine."""
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -130,15 +129,15 @@ class DockerRuntime:
         with self.engine.errors():
             api = self.engine.api
             if before is not None:
-                api.remove_container(before["Id"])
+                api.remove_container(before["Id"], v=True)  # with the code of one that is read-only
             entry = docker_before.secrets(self.engine, self.cluster, container, image)
             made = api.create_container(**creation(api, container, box, self.cluster, run, image, entry))
             if not box.only_reads and (before is None or not self._has_used(before, volume)):
-                api.put_archive(made["Id"], "/", docker_archive.directory_for_all(container.checkpoint_dir))
+                docker_before.writable(self.engine, container, volume, image, made["Id"])
             if restore:
                 api.put_archive(made["Id"], container.checkpoint_dir, docker_archive.of_files(self.host, restore, sent))
             if box.code and self._codes:
-                api.put_archive(made["Id"], "/", self._codes(box.code))
+                docker_before.put_code(self.engine, made["Id"], self._codes(box.code), read_only=box.read_only)
             if container.link:
                 docker_before.link(self.engine, made["Id"], *container.link)
             api.start(made["Id"])
@@ -187,7 +186,7 @@ class DockerRuntime:
             if found is not None:
                 if docker_secrets.has_secrets(found):
                     docker_secrets.forget(self.engine, container_name(self.cluster, task), found["Image"])
-                self.engine.api.remove_container(found["Id"])
+                self.engine.api.remove_container(found["Id"], v=True)
             ours = {"label": [f"{CLUSTER}={self.cluster}", f"{TASK}={task}"]}
             for volume in self.engine.api.volumes(filters=ours).get("Volumes") or ():
                 self.engine.api.remove_volume(volume["Name"])
@@ -287,7 +286,9 @@ class DockerRuntime:
         """See Runtime; the command has no input."""
         found = self._need(task)
         with self.engine.errors():
-            return docker_exec.run(self.engine.api, found["Id"], docker_secrets.with_secrets(found, argv), os.write)
+            return docker_exec.run(
+                self.engine.api, found["Id"], docker_secrets.with_secrets(found, argv), docker_exec.pass_on
+            )
 
 
 def _directory(facts: Mapping[str, Any]) -> str:

@@ -26,6 +26,17 @@ def directory_for_all(path: str) -> bytes:
     return buffer.getvalue()
 
 
+def below(archive: bytes, directory: str) -> bytes:
+    """Return `archive` with its names as they are below `directory`, and without what is not."""
+    buffer, top = io.BytesIO(), directory.strip("/") + "/"
+    with tarfile.open(fileobj=io.BytesIO(archive)) as old, tarfile.open(fileobj=buffer, mode="w") as new:
+        for info in old:
+            if info.name.lstrip("/").startswith(top):
+                info.name = info.name.lstrip("/").removeprefix(top)
+                new.addfile(info, old.extractfile(info) if info.isfile() else None)
+    return buffer.getvalue()
+
+
 def link(path: str, target: str) -> bytes:
     """Return an archive that makes `path` a symbolic link to `target`; directories on the way to it are made."""
     buffer = io.BytesIO()

@@ -4,10 +4,12 @@ import posixpath
 from collections.abc import Sequence
 from typing import Any
 
+import docker
+
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts import docker_archive, docker_files, docker_secrets
 from tfprov.hosts.docker_images import Deliveries, is_delivered
-from tfprov.hosts.docker_labels import CLUSTER, TASK, container_name, volume_name
+from tfprov.hosts.docker_labels import CLUSTER, CODE, TASK, container_name, volume_name
 from tfprov.hosts.docker_taken import foreign_name, foreign_volume, obstacles
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.survey import present
@@ -69,7 +71,32 @@ def secrets(engine: Engine, cluster: str, container: Container, image: str) -> l
         return []
     values = {name: container.env[name] for name in sorted(container.secret)}
     with engine.errors():
-        return docker_secrets.place(engine, container_name(cluster, container.task.name), image, container.argv, values)
+        name, user = container_name(cluster, container.task.name), container.box.user if container.box else None
+        return docker_secrets.place(engine, name, image, container.argv, values, user)
+
+
+def writable(engine: Engine, container: Container, volume: str, image: str, made: str) -> None:
+    """Make the checkpoint directory of the container `made` writable for any user; a fresh volume belongs to root.
+
+    The engine puts nothing into a container whose file system is read-only but into its volumes, and cannot change those
+    themselves there: for one of these, another container that is never started has the volume.
+    """
+    archive, directory = docker_archive.directory_for_all(container.checkpoint_dir), container.checkpoint_dir
+    if container.box is None or not container.box.read_only:
+        engine.api.put_archive(made, "/", archive)
+        return
+    mounts = [docker.types.Mount(directory, volume, type="volume")]
+    config = engine.api.create_host_config(mounts=mounts, network_mode="none", cap_drop=["ALL"])
+    helper: str = engine.api.create_container(image, entrypoint=[], command=["true"], host_config=config)["Id"]
+    try:
+        engine.api.put_archive(helper, "/", archive)
+    finally:
+        engine.api.remove_container(helper, force=True)
+
+
+def put_code(engine: Engine, made: str, code: bytes, *, read_only: bool) -> None:
+    """Put the archive `code`, with names below /code, into a container; under `read_only` into its volume there."""
+    engine.api.put_archive(made, CODE if read_only else "/", docker_archive.below(code, CODE) if read_only else code)
 
 
 def link(engine: Engine, container: str, name: str, target: str) -> None:
@@ -81,4 +108,6 @@ def link(engine: Engine, container: str, name: str, target: str) -> None:
         fix = "choose another name for `checkpoints.link`, or remove it from the image"
         raise HostError(engine.host, f"the image has {path} already", fix)
     with engine.errors():
-        engine.api.put_archive(container, "/", docker_archive.link(path, target))
+        in_code = facts["HostConfig"].get("ReadonlyRootfs") and path.startswith(f"{CODE}/")
+        root = CODE if in_code else "/"
+        engine.api.put_archive(container, root, docker_archive.link(path.removeprefix(root), target))

@@ -10,6 +10,7 @@ from tfprov.hosts import docker_secrets
 from tfprov.hosts.order import RUN as RUN_VARIABLE
 from tfprov.model.data import key_of
 from tfprov.model.state import Box, Container
+from tfprov.model.users import number_of
 
 CLUSTER, TASK, HOST = "tfprov.cluster", "tfprov.task", "tfprov.host"
 SPEC, RUN, DIRECTORY = "tfprov.spec", "tfprov.run", "tfprov.checkpoints"
@@ -25,6 +26,9 @@ STOPPED = "-stopped"
 
 CODE = "/code"
 """Where the code of a container lies, be it in its image or put there."""
+
+TEMPORARY = "/tmp"  # noqa: S108  of the container
+"""Where a container without a writable file system may write."""
 
 _LOG = {"max-size": "10m", "max-file": "2"}
 """As much as the process runtime keeps."""
@@ -53,6 +57,11 @@ def labels(container: Container, cluster: str, run: str) -> dict[str, str]:
     return {CLUSTER: cluster, TASK: task.name, HOST: task.host, **told}
 
 
+def home(box: Box) -> dict[str, str]:
+    """Return where the user of a container may write, for one who has no directory of their own or cannot write there."""
+    return {"HOME": TEMPORARY} if box.read_only or number_of(box.user) else {}
+
+
 def creation(  # noqa: PLR0913, PLR0917  one container, seen from all sides
     api: docker.APIClient,
     container: Container,
@@ -73,7 +82,8 @@ def creation(  # noqa: PLR0913, PLR0917  one container, seen from all sides
         "image": image_id,
         "command": list(container.argv),
         "entrypoint": list(entry),  # an image's own entry point would get the program as its arguments
-        "environment": {"PYTHONUNBUFFERED": "1", **public, RUN_VARIABLE: run},
+        "environment": {"PYTHONUNBUFFERED": "1", **home(box), **public, RUN_VARIABLE: run},
+        **({"user": box.user} if box.user else {}),
         "name": container_name(cluster, task.name),
         "hostname": task.name.replace("/", "-"),
         "labels": {**labels(container, cluster, run), DELIVERED: f"{box.image}@{image_id}"},
@@ -94,6 +104,9 @@ def _host_config(api: docker.APIClient, container: Container, box: Box, cluster:
     if container.data and box.data_at:
         data = data_name(cluster, key_of(container.data))
         mounts.append(docker.types.Mount(box.data_at, data, type="volume", read_only=True, no_copy=True))
+    if box.read_only and box.has_code:
+        # The engine copies what the image has there into a volume without a name, which goes with the container.
+        mounts.append(docker.types.Mount(CODE, None, type="volume"))
     mounts += [docker.types.Mount(m.target, m.source, type="bind", read_only=m.read_only) for m in box.mounts]
     made: dict[str, Any] = api.create_host_config(
         # On the address of the cluster only: whoever reaches a TensorFlow port can run code.
@@ -106,6 +119,8 @@ def _host_config(api: docker.APIClient, container: Container, box: Box, cluster:
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
         pids_limit=box.pids,
+        read_only=box.read_only,
+        tmpfs={TEMPORARY: "rw,nosuid,nodev,mode=1777"} if box.read_only else None,
         mem_limit=box.memory,
         nano_cpus=int(box.cpus * 1e9) if box.cpus else None,
         device_requests=[docker.types.DeviceRequest(count=box.gpus, capabilities=[["gpu"]])] if box.gpus else None,

@@ -14,6 +14,7 @@ from typing import Any
 
 import docker
 
+from tfprov.hosts.docker_labels import home
 from tfprov.hosts.engine_api import Engine
 from tfprov.hosts.tensorflow_import import LIFE, TRY, Imported, read
 from tfprov.model.state import Box, Container
@@ -69,6 +70,13 @@ def _is_there(api: docker.APIClient, container: str, path: str) -> bool:
     return not mode & _FOLDER
 
 
+def image_user(engine: Engine, image: str) -> str:
+    """Return the user that `image` names; empty for root. Raises HostError."""
+    with engine.errors():
+        facts: dict[str, Any] = engine.api.inspect_image(image)  # type: ignore[no-untyped-call]
+    return str((facts.get("Config") or {}).get("User") or "")
+
+
 def try_import(engine: Engine, container: Container, labels: Mapping[str, str], python: str) -> Imported:
     """Import TensorFlow with `python` in a throw-away container like `container`. Raises HostError."""
     with engine.errors(), _made(engine, container, labels, [python, "-c", TRY, str(LIFE)], started=True) as made:
@@ -87,7 +95,8 @@ def _made(
         box.image,
         entrypoint=[],
         command=list(argv),
-        environment=environment(container),
+        environment={**home(box), **environment(container)},
+        user=box.user,
         labels=dict(labels),
         host_config=_host_config(api, box),
     )["Id"]

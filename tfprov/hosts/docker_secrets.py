@@ -78,14 +78,21 @@ def with_secrets(facts: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
     return [*(facts["Config"].get("Entrypoint") or ()), *argv] if has_secrets(facts) else list(argv)
 
 
-def place(engine: Engine, container: str, image: str, argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
+def place(  # noqa: PLR0913, PLR0917  one container, seen from all sides
+    engine: Engine,
+    container: str,
+    image: str,
+    argv: Sequence[str],
+    values: Mapping[str, str],
+    user: str | None = None,
+) -> list[str]:
     """Put `values` where the container called `container` will find them; return its entry point.
 
-    `argv` is what it runs, as the user that its image names. Raises HostError, and what the SDK raises.
+    `argv` is what it runs, as `user`, by default the one that its image names. Raises HostError, and what the SDK raises.
     """
     with _beside(engine, container, image) as made:
         entry = _entry(engine, made, container, argv)
-        user = engine.api.inspect_container(made)["Config"].get("User") or ""
+        user = user or engine.api.inspect_container(made)["Config"].get("User") or ""
         engine.api.put_archive(made, "/", _archive(container, values, _owner(engine, made, user)))
     return entry
 
@@ -154,7 +161,7 @@ def _owner(engine: Engine, made: str, user: str) -> int:
         fields = line.split(":")
         if len(fields) > 2 and fields[0] == name and (number := _number(fields[2])) is not None:
             return number
-    raise HostError(engine.host, f"the image runs as `{name}`, who is not in its /etc/passwd", "correct its USER")
+    raise HostError(engine.host, f"the image has no user `{name}` in its /etc/passwd", "correct its USER, or `user`")
 
 
 def _number(text: str) -> int | None:

@@ -9,7 +9,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from tfprov.errors import shown
-from tfprov.model import checks
+from tfprov.model import checks, users
 from tfprov.model.checks import Wrong, said_text
 from tfprov.model.reference import PATTERN, reference
 
@@ -115,3 +115,4 @@ ADDRESS = Form(
 )
 IP_V4 = Form("an IPv4 address of the host", f"^{_IP_V4}$", checks.ip_v4)
 MEMORY = Form("a number and one of the units b, k, m and g", r"^[0-9]{1,15}(?:\.[0-9]{1,9})?[bkmgBKMG]$", checks.memory)
+USER = Form("a user of the image", users.PATTERN, users.user)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from tfprov.model import checks, forms
+from tfprov.model import checks, forms, users
 from tfprov.model.parts import (
     Address,
     Checkpoints,
@@ -191,6 +191,22 @@ class Settings(Strict):
     pids: Annotated[Count, Field(ge=64, le=4194304)] = Field(
         4096, description="How many processes and threads a container may have.", examples=[4096]
     )
+    user: Annotated[
+        Annotated[int, Field(ge=0, le=users.MOST)] | Annotated[str, forms.USER] | None,
+        BeforeValidator(users.user),
+    ] = Field(
+        None,
+        description="The user that containers run as: a number, or a name that the image has, with a group after a colon "
+        "or without. The checkpoint directory and secrets are made for that user. With a number, HOME is /tmp unless "
+        "`env` says otherwise. `tfprov check` mentions a root. Default: the user of the image.",
+        examples=["1000:1000"],
+    )
+    read_only: bool = Field(
+        False,
+        description="Whether containers have a file system that nothing can write to, but for the checkpoint directory, a "
+        "tmpfs at /tmp, which is HOME unless `env` says otherwise, and the working directory with the code.",
+        examples=[True],
+    )
     mounts: list[Annotated[MountSetting, BeforeValidator(checks.no_short_mount)]] = Field(
         default_factory=list,
         description="Directories of the host inside its containers.",
@@ -265,5 +281,5 @@ class Settings(Strict):
 SHARED = ("cluster", "image", "runtime", "strategy", "wiring")
 """Settings that must be the same for every task of an inventory."""
 
-CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "mounts", "bind", "allow_insecure_network")
+CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind", "allow_insecure_network")
 """Settings that mean something under `runtime: docker` only."""

@@ -42,7 +42,13 @@ class Box:
     cpus: float | None = None
     gpus: int = 0
     pids: int = 4096
+    has_code: bool = False
+    """Whether there is code at /code, be it in the image or put there."""
     data_at: str | None = None
+    user: str | None = None
+    """None for the user of the image."""
+    read_only: bool = False
+    """Whether nothing but its volumes and /tmp can be written to."""
     mounts: tuple[Mount, ...] = ()
 
 

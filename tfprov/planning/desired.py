@@ -165,6 +165,8 @@ def _around(role: RoleSettings, boxed: Boxed) -> dict[str, Any]:
         "cpus": values.cpus,
         "gpus": values.gpus or None,
         "pids": values.pids,
+        "user": None if values.user is None else str(values.user),
+        "read_only": values.read_only or None,
         "mounts": [mount.model_dump() for mount in values.mounts] or None,
         "bind": boxed.address,
     }
@@ -176,6 +178,7 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: Boxed) -> Box:
     return Box(
         image=boxed.reference,
         code=boxed.code,
+        has_code=values.code is not None,
         # An evaluator and a tensorboard work on the chief's files; what the evaluator finds out, it writes beside them.
         files_of=cluster.chief.name if task.reads else None,
         only_reads=task.role == "tensorboard",
@@ -184,6 +187,8 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: Boxed) -> Box:
         cpus=float(values.cpus) if values.cpus else None,
         gpus=-1 if values.gpus == "all" else values.gpus,
         pids=values.pids,
+        user=None if values.user is None else str(values.user),
+        read_only=values.read_only,
         data_at=values.data.to if values.data and data_set(role) else None,
         mounts=(*data_mounts(role), *(Mount(mount.source, mount.target, mount.read_only) for mount in values.mounts)),
     )

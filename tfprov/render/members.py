@@ -129,6 +129,7 @@ def _member(container: Container, asked: Asked) -> Member:
         cpus=box.cpus,
         gpus=box.gpus if task.role in WITH_GPUS else 0,
         pids=box.pids,
+        read_only=box.read_only,
         mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in role.values.mounts),
         data=Data(role.values.data.path or "", role.values.data.to) if role.values.data and role.reads_data else None,
         checkpoint_dir=container.checkpoint_dir,

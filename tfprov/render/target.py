@@ -69,6 +69,7 @@ class Member:
     cpus: float | None
     gpus: int
     pids: int
+    read_only: bool
     mounts: tuple[Mount, ...]
     data: Data | None
     checkpoint_dir: str

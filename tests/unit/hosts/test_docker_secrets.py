@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.hostile import CONTAINER, ID, STAT, answered, engine, recorded
 from tfprov.errors import HostError
+from tfprov.hosts.docker_archive import below
 from tfprov.hosts.docker_secrets import contents, forget, in_python, in_shell, place
 
 VALUES = {"API_TOKEN": 'it\'s $(a) `b` "c"\n\\ ä \udcff\n', "EMPTY_KEY": "", "_SECRET": "-n"}
@@ -68,7 +69,7 @@ def test_an_image_may_name_any_user_and_is_refused_in_one_line() -> None:
             place(engine(sealed(user, line)), "tfprov-lab-ps-0", "tfprov/lab:1", ["sh"], {"KEY": "x"})
         except HostError as error:
             said = str(error)
-            if known or "is not in its /etc/passwd" not in said or not said.startswith("h1: "):
+            if known or "has no user" not in said or not said.startswith("h1: "):
                 wrong.append((user[:10], line[:30], said))
         else:
             wrong += [] if known else [(user[:10], line[:30], "accepted")]
@@ -112,3 +113,15 @@ def test_secrets_are_removed_also_where_somebody_removed_the_image(others: int) 
     with there.errors():
         forget(there, "tfprov-lab-ps-0", "sha256:gone")
     assert (asked.count("POST create"), asked.count("PUT archive")) == (1 + others, others)
+
+
+def test_code_for_a_read_only_container_is_put_below_its_volume() -> None:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as made:
+        for name, data in {"code/a.py": b"1", "code/b/c.py": b"2", "etc/passwd": b"3"}.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            made.addfile(info, io.BytesIO(data))
+    with tarfile.open(fileobj=io.BytesIO(below(archive.getvalue(), "/code"))) as moved:
+        contained = {info.name: getattr(moved.extractfile(info), "read", bytes)() for info in moved}
+    assert contained == {"a.py": b"1", "b/c.py": b"2"}

@@ -174,6 +174,35 @@ def test_secrets_are_known_by_their_origin_and_by_their_name_unless_they_are_pub
     assert made["environment"]["MONKEY"] == "banana"
 
 
+def test_a_container_has_the_user_and_the_closed_file_system_that_it_is_given() -> None:
+    api = docker.APIClient(version="1.41")
+    cases = {
+        "": (None, False, None, None),
+        "user: 1000, ": ("1000", False, None, "/tmp"),
+        "user: 0, ": ("0", False, None, None),
+        'user: "trainer:data", ': ("trainer:data", False, None, None),
+        "read_only: true, ": (None, True, ["/tmp"], "/tmp"),
+        'user: "7:8", read_only: true, env: {HOME: /home}, ': ("7:8", True, ["/tmp"], "/home"),
+    }
+    wrong = {}
+    for setting, expected in cases.items():
+        whole = f"cluster: linear, image: {{name: 'tf@sha256:{'0' * 64}'}}, {setting}command: [python, train.py]"
+        text = f"all: {{vars: {{tfprov: {{{whole}}}}}}}\nps: {{hosts: {{h1: }}}}\nworker: {{hosts: {{h2: }}}}\n"
+        found = container("worker/0", text)
+        assert found.box is not None
+        made = creation(api, found, found.box, "linear", "run-1", "", [])
+        config = made["host_config"]
+        seen = (
+            made.get("user"),
+            config.get("ReadonlyRootfs", False),
+            list(config["Tmpfs"]) if config.get("Tmpfs") else None,
+            made["environment"].get("HOME"),
+        )
+        if seen != expected or found.spec.get("user") != expected[0]:
+            wrong[setting] = seen
+    assert wrong == {}
+
+
 NAMES = {
     "HF_TOKEN": True,
     "AWS_SECRET_ACCESS_KEY": True,

@@ -133,9 +133,12 @@ def test_volumes_belong_to_a_node_so_the_chief_and_its_readers_are_kept_on_one()
 
 
 def test_limits_and_gpus() -> None:
-    inventory = with_setting("memory: 1.5g\n      cpus: 2.5\n      gpus: 2\n      pids: 100")
+    inventory = with_setting("memory: 1.5g\n      cpus: 2.5\n      gpus: 2\n      pids: 100\n      read_only: true")
     found = services(files_of(inventory, "compose"))
     assert (found["ps-0"]["mem_limit"], found["ps-0"]["cpus"], found["ps-0"]["pids_limit"]) == ("1536m", 2.5, 100)
+    for target in ("compose", "swarm"):
+        closed = services(files_of(inventory, target))["worker-0"]
+        assert (closed["read_only"], closed["tmpfs"]) == (True, ["/tmp"])
     devices = found["worker-0"]["deploy"]["resources"]["reservations"]["devices"]
     assert devices == [{"driver": "nvidia", "count": 2, "capabilities": ["gpu"]}]
     assert "deploy" not in found["ps-0"]

@@ -73,6 +73,9 @@ def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
     if _overlap(directory, CODE):
         at = find(node, ["checkpoints", "dir"])[1]
         yield Problem(at, f"`checkpoints.dir` is in the way of the code in {CODE}", "for example `dir: /checkpoints`")
+    if values.read_only and values.checkpoints.link and values.code is None and whole:
+        at = find(node, ["checkpoints", "link"])[1]
+        yield Problem(at, "`checkpoints.link` needs a working directory that can be written to", "remove `read_only`")
     yield from _mounts(node, values)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, TemplateError, UndefinedError
 from jinja2.exceptions import SecurityError
 
-from tfprov.config.templates.sandbox import TOO_LARGE
+from tfprov.config.templates.sizes import TOO_LARGE
 from tfprov.config.templates.values import DEFINE
 from tfprov.errors import one_line, shown
 
@@ -70,7 +70,8 @@ def about_template(error: TemplateError, environment: Environment) -> tuple[str,
     if "unexpected end of template" in message or "nexpected end of" in message or "Missing end of" in message:
         return "a template that is never closed", "close `{{` with `}}`, and `{%` with `%}`"
     if type(error).__name__ == "TemplateRuntimeError":
-        return f"the template failed: {message}", "correct the expression"
+        what, _, fix = message.partition("; ")
+        return f"the template failed: {what}", fix or "correct the expression"
     return f"not a valid template: {message[:1].lower()}{message[1:]}", "check the braces and quotes"
 
 

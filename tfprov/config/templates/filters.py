@@ -6,12 +6,12 @@ whatever Python has to say; the template's line is added where it is rendered.
 
 import base64
 import hashlib
+import math
 import posixpath
 import re
 import shlex
 import uuid
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
@@ -19,8 +19,8 @@ from jinja2 import Environment, TemplateRuntimeError, Undefined, pass_environmen
 from jinja2.exceptions import SecurityError
 
 from tfprov.config.templates import filters_formats, filters_lists, filters_numbers
-from tfprov.config.templates.sandbox import MAX_OUTPUT, TOO_LARGE
 from tfprov.config.templates.seen import whole
+from tfprov.config.templates.sizes import MAX_OUTPUT, TOO_LARGE
 
 _NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")
 """What Ansible makes its UUIDs of names in."""
@@ -207,12 +207,18 @@ def splitext(path: str) -> list[str]:
 
 
 def bounded(function: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """Return `function` with its series as a list, which may not be too long."""
+    """Return `function` with its series as a list, which may not have too much in all its parts."""
 
     def listed(*values: Any, **options: Any) -> list[Any]:
-        found = list(islice(function(*values, **options), MAX_OUTPUT + 1))
-        if len(found) > MAX_OUTPUT:
+        parts = [value for value in (*values, options.get("repeat")) if isinstance(value, int)]
+        if math.prod(map(abs, parts)) * len(values) > MAX_OUTPUT:
             raise SecurityError(TOO_LARGE)
+        found, size = [], 0
+        for one in function(*values, **options):
+            found.append(one)
+            size += len(one) + 1
+            if size > MAX_OUTPUT:
+                raise SecurityError(TOO_LARGE)
         return found
 
     return listed

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 from jinja2.exceptions import SecurityError
 
-from tfprov.config.templates.sandbox import MAX_OUTPUT, TOO_LARGE
 from tfprov.config.templates.seen import whole
+from tfprov.config.templates.sizes import MAX_OUTPUT, TOO_LARGE
 from tfprov.config.text.yaml import parse
 from tfprov.model.node import plain
 

@@ -26,7 +26,7 @@ def variables(inventory: Inventory, host: str, nodes: Mapping) -> Variables:
         "groups": all_hosts.groups,
         "hostvars": all_hosts,
     }
-    return Variables(nodes, special, all_hosts.trail)
+    return Variables(nodes, special, all_hosts.trail, inventory.seen.get("readable", ()))
 
 
 def _short(host: str) -> str:

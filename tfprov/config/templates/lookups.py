@@ -1,6 +1,8 @@
 """`lookup(…)` and `query(…)` in templates: the environment, other variables and files; nothing that runs or fetches."""
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -62,11 +64,14 @@ def _vars(context: Context, terms: list[str], options: dict[str, Any]) -> Iterat
 
 
 def _file(context: Context, terms: list[str], options: dict[str, Any]) -> Iterator[str]:
+    # A template can set a variable of its own called `inventory_dir`, which must not widen what it may read.
+    variables = getattr(context.environment, "variables")  # noqa: B009  of our Sandbox, which this is imported by
+    home = str(variables["inventory_dir"])
+    roots = [home, *getattr(variables, "readable", ())]
     for term in terms:
-        path = Path(str(context.resolve("inventory_dir")), Path(term).expanduser())
+        path = _below(roots, Path(home, Path(term).expanduser()), term)
         try:
-            with path.open("rb") as file:
-                found = file.read(_MAX_BYTES + 1)
+            found = _content(path)
             text = found.decode()
         except (OSError, ValueError) as error:
             reason = (error.strerror or "").lower() if isinstance(error, OSError) else "not UTF-8 text"
@@ -75,6 +80,23 @@ def _file(context: Context, terms: list[str], options: dict[str, Any]) -> Iterat
             raise TemplateRuntimeError(f"lookup of the file `{term}`: larger than {_MAX_BYTES:,} bytes")
         text = text.rstrip() if options.get("rstrip", True) else text
         yield text.lstrip() if options.get("lstrip") else text
+
+
+def _below(roots: list[str], path: Path, term: str) -> str:
+    """Return `path` without links and `..`, or raise where it then lies below none of `roots`."""
+    real = os.path.realpath(path)
+    if not any(Path(real).is_relative_to(os.path.realpath(root)) for root in roots):
+        where = "it is not below the directory of the inventory"
+        raise TemplateRuntimeError(f"lookup of the file `{term}`: {where}; allow its directory with `--lookup-dir`")
+    return real
+
+
+def _content(path: str) -> bytes:
+    """Return a regular file's first bytes; a FIFO or device would never end, or never begin."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(_MAX_BYTES + 1)
 
 
 _LOOKUPS: dict[str, Callable[[Context, list[str], dict[str, Any]], Iterator[Any]]] = {

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Template, TemplateError, Undefined, UndefinedError
 
 from tfprov.config.templates.complaints import about_template, about_undefined
+from tfprov.config.templates.limits import Expired, Limits
 from tfprov.config.templates.lookups import OMIT
 from tfprov.config.templates.sandbox import Sandbox
 from tfprov.config.templates.seen import SeenItems
@@ -19,22 +20,46 @@ from tfprov.errors import InvalidInput, Position, Problem, one_line
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
 environment = Sandbox()
+_LIMITS = Limits()
 _MAX_ELEMENTS = 100_001
 """Of all lists and mappings in a value: as many as the longest range has."""
 _SINGLE = (str, int, float, date)
 _SERIES = (list, tuple, set, frozenset, SeenItems)
 
 
-def computed(text: str, variables: AbstractMapping[str, Any], at: Position) -> Node:
+def computed(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits = _LIMITS) -> Node:
     """Return what `text` renders to, as nodes that stand at `at`; InvalidInput for anything that goes wrong in it."""
-    found = render_text(text, variables, at)
+    try:
+        return limits.within(_computed, text, variables, at, limits)
+    except Expired as error:
+        raise _beyond(at, str(error)) from None
+
+
+def _computed(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits) -> Node:
+    found = render_text(text, variables, at, limits)
     if found is OMIT:
         raise Omitted([Problem(at, "the template renders to `omit`, which is no value", "write `default('')`")])
     return _Computed(at, variables).node(found)
 
 
-def render_text(text: str, variables: AbstractMapping[str, Any], at: Position) -> Any:
+def render_text(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits = _LIMITS) -> Any:
     """Return what `text` renders to; InvalidInput names `at` for anything that goes wrong in it."""
+    outer, environment.variables = environment.variables, variables
+    try:
+        return limits.within(_rendered, text, variables, at)
+    except Expired as error:
+        raise _beyond(at, str(error)) from None
+    except MemoryError:
+        raise _beyond(at, limits.too_much_memory()) from None
+    finally:
+        environment.variables = outer
+
+
+def _beyond(at: Position, what: str) -> InvalidInput:
+    return InvalidInput([Problem(at, f"the template {what}", "make it simpler, or give its value with `-e`")])
+
+
+def _rendered(text: str, variables: AbstractMapping[str, Any], at: Position) -> Any:
     try:
         template = _compiled(text)
         environment.steps = 0
@@ -46,6 +71,8 @@ def render_text(text: str, variables: AbstractMapping[str, Any], at: Position) -
         raise Missing([Problem(at, *about_undefined(error, variables))]) from None
     except TemplateError as error:
         raise InvalidInput([Problem(at, *about_template(error, environment))]) from None
+    except MemoryError:
+        raise
     except Exception as error:  # a template can raise anything its expressions can
         reason = "templates cannot include files" if "no loader" in str(error) else one_line(str(error))
         what = f"the template failed: {reason or type(error).__name__}"

@@ -6,13 +6,11 @@ loops in loops. Ansible's own filters and tests are imported when a template use
 """
 
 import importlib
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jinja2 import StrictUndefined, nodes, pass_eval_context
+from jinja2 import StrictUndefined, nodes
 from jinja2.compiler import Frame
 from jinja2.exceptions import SecurityError
 from jinja2.lexer import TOKEN_STRING, TOKEN_VARIABLE_BEGIN, TOKEN_VARIABLE_END, Lexer, Token
@@ -21,16 +19,19 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from tfprov.config.templates.lookups import OMIT, lookup, query
-from tfprov.config.templates.seen import SeenItems, whole
+from tfprov.config.templates.sizes import (
+    FILTERS,
+    GROWS,
+    MAX_OUTPUT,
+    METHODS,
+    TOO_LARGE,
+    bounded,
+    bounded_join,
+    bounded_sum,
+    check_joined,
+    dumped,
+)
 
-MAX_OUTPUT = 1_000_000
-"""Characters or elements of a value: as much as a whole inventory may have."""
-TOO_LARGE = "a value of more than 1,000,000 characters or elements"
-_MAX_BITS = 1024
-_PADDING = ("center", "ljust", "rjust", "zfill", "expandtabs")
-_WIDTH = re.compile(r"\d{7}")
-_WIDTH_OF_A_VALUE = re.compile(r"(?<!%)(?:%%)*%[-+ #0\d.]*\*|\{[^{}]*\{")
-"""A format whose width is a value: `%*d`, or `{:{}}`."""
 _COLLECTION = re.compile(r"ansible\.(?:builtin|legacy)\.")
 
 
@@ -124,17 +125,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(undefined=Unknown, trim_blocks=True)
         self.steps = 0
+        self.variables: Mapping[str, Any] = {}
+        """What is being rendered now is rendered with these; a template cannot set any of them."""
         self._lexer = _Lexer(self)
-        for name in ("center", "indent", "batch", "slice"):
-            self.filters[name] = _bounded(self.filters[name], _check_widths)
-        self.filters["format"] = _bounded(self.filters["format"], _check_format)
-        self.filters["replace"] = _bounded(self.filters["replace"], _check_replaced)
-        self.filters["join"] = _bounded_join(self.filters["join"])
+        for name, check in FILTERS.items():
+            self.filters[name] = bounded(self.filters[name], check)
+        self.filters["sum"] = bounded_sum(self.filters["sum"])
+        self.filters["join"] = bounded_join(self.filters["join"])
         for name in ("random", "unique"):  # Ansible's are others
             del self.filters[name]
         self.filters = _Table(self.filters, "tfprov.config.templates.filters")
         self.tests = _Table(self.tests, "tfprov.config.templates.template_tests")
-        self.policies["json.dumps_function"] = _dumped
+        self.policies["json.dumps_function"] = dumped
         self.globals["range"] = self.range
         del self.globals["lipsum"]
         self.globals.update(lookup=lookup, query=query, q=query, omit=OMIT)
@@ -185,7 +187,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Refuse a result that is too large before it is computed."""
-        if _GROWS[operator](left, right):
+        if GROWS[operator](left, right):
             raise SecurityError(TOO_LARGE)
         return super().call_binop(context, operator, left, right)
 
@@ -193,92 +195,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Refuse a method of a text whose arguments ask for a result that is too large."""
         method = getattr(__obj, "__wrapped__", __obj)  # Jinja2 wraps `format` to look into its braces
         name, text = getattr(method, "__name__", ""), getattr(method, "__self__", None)
-        if isinstance(text, str) and name in _PADDING:
-            _check_widths(*args, *kwargs.values())
-        if isinstance(text, str) and name.startswith("format"):
-            _check_format(text, *args, *kwargs.values())
-        if isinstance(text, str) and name == "replace":
-            _check_replaced(None, text, *args)
+        if isinstance(text, str) and name in METHODS:
+            METHODS[name](text, *args, *kwargs.values())
         if isinstance(text, str) and name == "join":
-            args = tuple(_check_joined(text, items) for items in args)
+            args = tuple(check_joined(text, items) for items in args)
         return super().call(__context, __obj, *args, **kwargs)
-
-
-def _check_widths(*values: Any) -> None:
-    if any(isinstance(value, int) and abs(value) > MAX_OUTPUT for value in values):
-        raise SecurityError(TOO_LARGE)
-
-
-def _check_replaced(_context: Any, text: Any, old: Any = "", new: Any = "", *_count: Any) -> None:
-    """Refuse a replacement that makes too much of `text`."""
-    if str(text).count(str(old)) * len(str(new)) > MAX_OUTPUT:
-        raise SecurityError(TOO_LARGE)
-
-
-def _check_joined(separator: str, items: Iterable[Any]) -> list[Any]:
-    found = list(items)
-    if sum(len(item) if isinstance(item, str) else 1 for item in found) + len(separator) * len(found) > MAX_OUTPUT:
-        raise SecurityError(TOO_LARGE)
-    return found
-
-
-def _bounded_join(join: Callable[..., Any]) -> Callable[..., Any]:
-    @pass_eval_context
-    def bounded(context: Any, value: Any, d: str = "", attribute: Any = None) -> Any:
-        return join(context, _check_joined(str(d), value), d, attribute)
-
-    return bounded
-
-
-def _dumped(value: Any, **options: Any) -> str:
-    return json.dumps(whole(value), **options)
-
-
-def _check_format(template: Any, *values: Any) -> None:
-    if _formatted(str(template), values):
-        raise SecurityError(TOO_LARGE)
-
-
-def _bounded(function: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
-    @wraps(function)  # which keeps what Jinja2 notes on it
-    def call(*args: Any, **kwargs: Any) -> Any:
-        check(*args, *kwargs.values())
-        return function(*args, **kwargs)
-
-    return call
-
-
-def _is_sized(value: Any) -> bool:
-    return isinstance(value, str | bytes | list | tuple | SeenItems)
-
-
-def _multiplied(left: Any, right: Any) -> bool:
-    if _is_sized(left) or _is_sized(right):
-        sized, times = (left, right) if _is_sized(left) else (right, left)
-        return isinstance(times, int) and len(sized) * times > MAX_OUTPUT
-    both = isinstance(left, int) and isinstance(right, int)
-    return both and left.bit_length() + right.bit_length() > _MAX_BITS
-
-
-def _raised(left: Any, right: Any) -> bool:
-    return isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _MAX_BITS
-
-
-def _added(left: Any, right: Any) -> bool:
-    return _is_sized(left) and _is_sized(right) and len(left) + len(right) > MAX_OUTPUT
-
-
-def _formatted(left: Any, right: Any) -> bool:
-    if not isinstance(left, str):
-        return False
-    return _WIDTH.search(left) is not None or (_WIDTH_OF_A_VALUE.search(left) is not None and _is_wide(right))
-
-
-def _is_wide(value: Any) -> bool:
-    """Whether a value, or one in it, is a number that makes too much of a text as its width."""
-    if isinstance(value, dict | list | tuple):
-        return any(map(_is_wide, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, int) and abs(value) > MAX_OUTPUT
-
-
-_GROWS: dict[str, Callable[[Any, Any], bool]] = {"*": _multiplied, "**": _raised, "+": _added, "%": _formatted}

@@ -56,13 +56,19 @@ class Omitted(InvalidInput):
 class Variables(AbstractMapping[str, Any]):
     """The variables of a host, each rendered when a template first asks for it.
 
-    `special` are values that are no templates. `trail` is what is being rendered at the moment, of all hosts that can
+    `special` are values that are no templates. Below the directories `readable`, as below that of the inventory, templates
+    may look up files. `trail` is what is being rendered at the moment, of all hosts that can
     refer to each other: it tells a circle from a long way.
     """
 
     def __init__(
-        self, nodes: Mapping, special: AbstractMapping[str, Any], trail: list[tuple[int, int, str]] | None = None
+        self,
+        nodes: Mapping,
+        special: AbstractMapping[str, Any],
+        trail: list[tuple[int, int, str]] | None = None,
+        readable: tuple[str, ...] = (),
     ) -> None:
+        self.readable = readable
         self._nodes, self._special = nodes, dict(special)
         self._done: dict[int, tuple[Any, bool, set[str]]] = {}
         self._trail = [] if trail is None else trail
@@ -139,7 +145,7 @@ class Variables(AbstractMapping[str, Any]):
 
     def with_special(self, **values: Any) -> "Variables":
         """Return these variables and `values`."""
-        found = Variables(self._nodes, {**self._special, **values}, self._trail)
+        found = Variables(self._nodes, {**self._special, **values}, self._trail, self.readable)
         found._asked = self._asked  # what is asked of it is asked of these
         return found
 

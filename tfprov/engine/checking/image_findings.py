@@ -1,18 +1,19 @@
 """What `check` makes of the programs in images: every host that has its image looks into it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tfprov.engine.checking.asking import Asked
 from tfprov.engine.checking.check import words
-from tfprov.engine.checking.findings import Finding, Verdict, failed
+from tfprov.engine.checking.findings import Finding, Verdict, failed, note
 from tfprov.engine.checking.program_findings import IN_IMAGE, command, tensorflow, undelivered
 from tfprov.engine.image_programs import image_fault, look_labels
 from tfprov.engine.pools import pool
 from tfprov.engine.programs import Programs, tasks_by_program
 from tfprov.errors import HostError
-from tfprov.hosts.docker_look import try_import
+from tfprov.hosts.docker_look import image_user, try_import
 from tfprov.hosts.tensorflow_import import Imported
 from tfprov.model.state import Container
+from tfprov.planning.text import listed
 
 
 def of_images(asked: Asked) -> dict[str, list[Finding]]:
@@ -51,13 +52,29 @@ def _in_image(
     try:
         findings = list(command(container, tasks, image_fault(machine, programs, container, cluster)))
         yield from findings
+        assert container.box is not None, "containers on machines have one"
+        user = container.box.user or image_user(machine.engine, container.box.image)
+        if is_root(user):
+            yield note(
+                "image", as_root(tasks), "set `user`, for example `user: 1000`, where the program can do without"
+            )
         python, uses = programs.python(container), programs.uses_tensorflow(container)
         if python is None or uses is False or any(it.verdict is Verdict.FAILED for it in findings):
             return
-        assert container.box is not None, "containers on machines have one"
         key = container.box.image, python
         if key not in imported:
             imported[key] = try_import(machine.engine, container, look_labels(cluster), python)
         yield tensorflow(imported[key], python, IN_IMAGE, is_sure=bool(uses))
     except HostError as error:
         yield failed("command", *words(error))
+
+
+def is_root(user: str) -> bool:
+    """Whether the user that an image or `user` names is root."""
+    return user.partition(":")[0] in ("", "0", "root")
+
+
+def as_root(tasks: Sequence[str]) -> str:
+    """Say that these tasks are root in their containers."""
+    one = len(tasks) == 1
+    return f"{listed(tasks, 4)} {'runs' if one else 'run'} as root in {'its container' if one else 'their containers'}"

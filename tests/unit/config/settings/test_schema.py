@@ -65,7 +65,7 @@ INSIDE: AbstractMapping[str, type[BaseModel]] = {
     ".data": Data,
     ".data.fetch": DataSource,
 }
-UNITS = ("seconds", "port number", "tasks", "CPUs", "GPUs", "processes", "restarts", "units b, k, m and g")
+UNITS = ("user that", "seconds", "port number", "tasks", "CPUs", "GPUs", "processes", "restarts", "units b, k, m and g")
 """What a number can count here; each numeric setting names one of them in its sentence."""
 
 SCHEMAS: AbstractMapping[str, Any] = {
@@ -292,6 +292,7 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`(image|wiring)` is another one for ",
         r"^`(cluster|runtime|strategy|wiring)` is `\w+` for ",
         r"^`\w+` is for `runtime: docker`",
+        r"^`checkpoints.link` needs a working directory",
         r"^`image.\w+` is for an image that is built",
         r"^`image` (needs one|has both|has all) of|^`image` has both",
         r"^`data` (needs one of|has both) ",

@@ -1,13 +1,18 @@
 """Jinja2 in an inventory: types stay, nothing is rendered before it is asked for, and nothing gets out of the sandbox."""
 
+import os
+import resource
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.door import SMALLEST, tell
 from tfprov.config.load import load_inventory
 from tfprov.config.settings.late import render_late
 from tfprov.config.templates.known import variables as known
+from tfprov.config.templates.limits import Limits
 from tfprov.config.templates.rendering import computed, render_text
 from tfprov.config.templates.values import Faults, Variables, render
 from tfprov.config.text.yaml import parse
@@ -176,8 +181,119 @@ def test_what_only_ansible_knows_is_said_to_be_its_own(name: str) -> None:
 def test_a_file_is_looked_up_beside_the_inventory(tmp_path: Path) -> None:
     (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA me\n")
     assert rendered("{{ lookup('file', 'key.pub') }}", inventory_dir=str(tmp_path)) == "ssh-ed25519 AAAA me"
-    with pytest.raises(InvalidInput, match="lookup of the file `/no/such`: no such file"):
-        rendered("{{ lookup('file', '/no/such') }}", inventory_dir=str(tmp_path))
+    with pytest.raises(InvalidInput, match="lookup of the file `no/such`: no such file"):
+        rendered("{{ lookup('file', 'no/such') }}", inventory_dir=str(tmp_path))
+
+
+def test_a_file_outside_of_the_inventorys_directory_is_not_looked_up(tmp_path: Path) -> None:
+    home, allowed = tmp_path / "inventory", tmp_path / "allowed"
+    for folder in (home, allowed, tmp_path / "inventory-2"):
+        folder.mkdir()
+        (folder / "secret").write_text("s3cret")
+    (home / "link").symlink_to(tmp_path / "inventory-2" / "secret")
+    (home / "folder").symlink_to(tmp_path / "inventory-2")
+    (home / "inside").symlink_to(home / "secret")
+    os.mkfifo(home / "fifo")
+    outside = "it is not below the directory of the inventory; allow its directory with `--lookup-dir`"
+    cases = {
+        "{{ lookup('file', 'secret') }}": "s3cret",
+        "{{ lookup('file', 'inside') }}": "s3cret",
+        "{{ lookup('file', '../inventory/secret') }}": "s3cret",
+        "{{ lookup('file', '../allowed/secret') }}": "s3cret",
+        "{{ lookup('file', '../inventory-2/secret') }}": outside,
+        "{{ lookup('file', 'link') }}": outside,
+        "{{ lookup('file', 'folder/secret') }}": outside,
+        "{{ lookup('file', '/etc/hostname') }}": outside,
+        "{{ query('file', '~/.ssh/id_rsa') }}": outside,
+        "{% set inventory_dir = '/etc' %}{{ lookup('file', 'hostname') }}": "no such file",
+        "{% block b %}{% set inventory_dir = '/' %}{{ lookup('file', '/etc/hostname') }}{% endblock %}": outside,
+        "{{ lookup('file', 'fifo') }}": "not a regular file",
+        "{{ lookup('file', 'folder') }}": outside,
+        "{{ lookup('file', '.') }}": "is a directory",
+    }
+    names = Variables(Mapping(), {"inventory_dir": str(home)}, readable=(str(allowed),))
+    wrong = {}
+    for text, expected in cases.items():
+        try:
+            seen = plain(computed(text, names, AT))
+        except InvalidInput as error:
+            seen = str(error)
+        if expected not in seen or (expected != "s3cret" and "s3cret" in seen):
+            wrong[text] = seen
+    assert wrong == {}
+
+
+def test_the_command_line_allows_more_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for folder in ("inventory", "keys"):
+        Path(folder).mkdir()
+    Path("keys/name").write_text("lab")
+    text = SMALLEST.replace("cluster: linear", "cluster: \"{{ lookup('file', '../keys/name') }}\"")
+    Path("inventory/i.yml").write_text(text)
+    words = ["inventory", "explain", "localhost", "tfprov.cluster", "-i", "inventory/i.yml"]
+    refused = tell(capsys, "plan", "-i", "inventory/i.yml")
+    assert refused.code == 2
+    assert refused.lines[0].startswith("inventory/i.yml:3:23: error: ")
+    assert "--lookup-dir" in refused.lines[0]
+    assert tell(capsys, "plan", "-i", "inventory/i.yml", "--lookup-dir", "keys").code == 0
+    assert "lab" in tell(capsys, *words, "--lookup-dir", "keys").out
+
+
+def test_every_rendering_ends_within_its_limits() -> None:
+    cases = {
+        "{{ ('{0:999999}' * 10000).format(1) }}": "1,000,000",
+        "{{ ('%999999d' * 10000) % 1 }}": "1,000,000",
+        "{{ ('{0}' * 30000).format('a' * 1000000) | length }}": "1,000,000",
+        "{{ ('%(a)s' * 100000) % {'a': 'b' * 100000} }}": "1,000,000",
+        "{{ ('{0:{1}}' * 1000).format(1, 900000) }}": "1,000,000",
+        "{{ ('%*d' * 1000) % ((900000, 1) * 1000) }}": "1,000,000",
+        "{{ ('a' * 1000000).translate({97: 'b' * 1000000}) }}": "1,000,000",
+        "{{ ('\t' * 1000000).expandtabs(1000000) }}": "1,000,000",
+        "{{ ('a\n' * 400000) | indent(900000) }}": "1,000,000",
+        "{{ ('a\n' * 400000) | indent('b' * 900000) }}": "1,000,000",
+        "{{ range(1000) | permutations(1000) | list | length }}": "1,000,000",
+        "{{ [1, 2] | product(repeat=10000000000) | list }}": "1,000,000",
+        "{{ range(40) | combinations(20) | list }}": "1,000,000",
+        "{{ ([range(90000) | list] * 1000) | sum(start=[]) | length }}": "1,000,000",
+        "{{ 5.5 | round(100000000, 'ceil') }}": "1,000,000",
+        "{{ range(90000) | list | tojson(indent=900000) }}": "1,000,000",
+        "{{ ('a' * 500000).rfind('b' ~ 'a' * 250000) }}": "looking for a text",
+        "{{ ('a' * 40 ~ 'b') is match('(a+)+$') }}": "takes more than 0.2 seconds",
+        "{{ ('a' * 40 ~ 'b') | regex_replace('(a|a)*$', 'x') }}": "takes more than 0.2 seconds",
+        "{{ ('a' * 40 ~ 'b') | default(('a' * 40 ~ 'b') | regex_findall('(a+)+$'), true) | regex_search('(a+)+$') }}": (
+            "takes more than 0.2 seconds"
+        ),
+        "{% set l = range(90000) | list %}{% for a in l %}{% for b in l %}{% endfor %}{% endfor %}": "0.2 seconds",
+        "{{ ('a ' * 500000) | wordwrap(1, true, 'b' * 1000000) | length }}": "takes more than",
+        "{{ ('\"' * 100) " + "| tojson" * 60 + " }}": "takes more than",
+    }
+    limits, wrong = Limits(seconds=0.2, memory=64 << 20), {}
+    for text, expected in cases.items():
+        began = time.process_time()
+        with pytest.raises(InvalidInput) as caught:
+            computed(text, {}, AT, limits)
+        took = time.process_time() - began
+        if expected not in str(caught.value) or took > 1 or not str(caught.value).startswith(str(AT)):
+            wrong[text] = (took, str(caught.value))
+    assert wrong == {}
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY, "the limit is taken back"
+
+
+def test_formats_of_ordinary_length_are_no_bombs() -> None:
+    cases = {
+        "{{ ('{:>10} {:>10}\n' * 100).format(*range(200)) | length }}": 2200,
+        "{{ (('%s,' * 50) % (('a' * 1000,) * 50)) | length }}": 50050,
+        "{{ 'a\tb'.expandtabs(4) }}": "a   b",
+        "{{ [[1], [2]] | sum(start=[]) }}": [1, 2],
+        "{{ [{'a': [1]}, {'a': [2]}] | sum('a', []) }}": [1, 2],
+        "{{ [1, 2] | product([3, 4]) | list | length }}": 4,
+        "{{ 2.567 | round(1) }}": 2.6,
+        "{{ 'abc'.translate({97: 'x'}) }}": "xbc",
+    }
+    assert {text: rendered(text) for text in cases if rendered(text) != cases[text]} == {}
 
 
 def test_hosts_share_what_they_see_of_each_other(tmp_path: Path) -> None:

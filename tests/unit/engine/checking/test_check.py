@@ -20,6 +20,7 @@ from tfprov.engine.checking.asking import Asked
 from tfprov.engine.checking.box_findings import Part, architectures, judge
 from tfprov.engine.checking.check import Checked, gone, in_order, lost
 from tfprov.engine.checking.findings import CHECKS, GIB, Finding, Verdict, clock, failed, local, note, ok, warning
+from tfprov.engine.checking.image_findings import as_root, is_root
 from tfprov.engine.checking.matrix import NOT_FROM_HOST, UNTRIED, Cell, Reason, failures, reasons, table
 from tfprov.engine.checking.matrix import judge as judge_cell
 from tfprov.errors import HostError, Unreachable
@@ -619,3 +620,10 @@ def test_what_is_to_be_done_about_a_way_that_does_not_lead_there(outcome: str, w
     own = judge_cell(Cell("h1", PS, outcome))
     assert own is not None
     assert own.fix == fix.replace("open port 2222 on h1", "let its own containers (docker0) in at port 2222")
+
+
+def test_tasks_that_are_root_in_their_containers_are_mentioned() -> None:
+    users = {"": True, "0": True, "root": True, "0:100": True, "root:users": True, "1000": False, "trainer": False}
+    assert {user: is_root(user) for user in users} == users
+    assert as_root(["ps/0"]) == "ps/0 runs as root in its container"
+    assert as_root(["ps/0", "worker/0"]) == "ps/0, worker/0 run as root in their containers"

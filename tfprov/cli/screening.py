@@ -1,0 +1,102 @@
+r"""What may reach a terminal: text, line ends, tabs, and colours; nothing that moves the cursor, sets a title or answers.
+
+Logs, errors and names come from programs and hosts. A control sequence in them could overwrite earlier lines, hide text,
+write to the clipboard or have the terminal type a command. All output of tfprov goes through a `Screened` stream, but for
+the live line and documents that are written to a file or a pipe.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+"""Stands for a control character that belongs to no whole sequence."""
+_RESET = "\x1b[0m"
+_ASCII_CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n")
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C0 and C1 controls, line separators, surrogates, and what changes the direction of writing."""
+_SEQUENCE = re.compile(
+    r"(?P<colour>\x1b\[[0-9;:]{0,64}m)"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: the cursor, erasing, modes
+    # OSC, DCS, SOS, PM and APC, with the text they carry: titles, links, the clipboard
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x00-\x1f\x7f-\x9f]*(?:\x07|\x1b\\|\x9c)"
+    rf"|{_UNSAFE.pattern}"
+)
+_JSON_ESCAPED = re.compile(_UNSAFE.pattern.replace("\x00-\x08\x0b-\x1f", ""))
+
+
+class Screened:
+    """A text stream in front of `raw`, through which nothing steers a terminal.
+
+    Colours pass when `colours`, by default where `raw` is a terminal. Everything else of a stream is that of `raw`, but
+    for `buffer`: bytes cannot be screened.
+    """
+
+    def __init__(self, raw: TextIO, *, colours: bool | None = None) -> None:
+        self.raw = raw
+        self._colours = colours
+
+    def write(self, text: str) -> int:
+        """Write `text` without what it must not hold; return its length."""
+        colours = self.raw.isatty() if self._colours is None else self._colours
+        self.raw.write(screened(text, colours=colours))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each of `lines`."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":
+            raise AttributeError(name)
+        return getattr(self.raw, name)
+
+
+def screened(text: str, *, colours: bool) -> str:
+    """Return `text` without control sequences; colours stay when `colours`, and end where their line ends.
+
+    Whole sequences go. What is left of a broken one, and any other control character, shows as U+FFFD.
+    """
+    if _is_harmless(text):
+        return text
+    return "\n".join(_screened_line(line, colours) for line in text.split("\n"))
+
+
+def _screened_line(line: str, colours: bool) -> str:
+    left_open = False
+
+    def kept(found: re.Match[str]) -> str:
+        nonlocal left_open
+        if found["colour"]:
+            left_open = found[0].strip("\x1b[0;m") != ""
+            return found[0] if colours else ""
+        return "" if len(found[0]) > 1 or (found[0] == "\r" and found.end() == len(line)) else REPLACEMENT
+
+    shown = _SEQUENCE.sub(kept, line)
+    return shown + _RESET if left_open and colours else shown
+
+
+def _is_harmless(text: str) -> bool:
+    if text.isascii():  # a thousand times faster than an expression: inventories have megabytes
+        return len(text.encode("ascii").translate(None, _ASCII_CONTROLS)) == len(text)
+    return _UNSAFE.search(text) is None
+
+
+def on_one_line(text: str) -> str:
+    """Return `text` without line ends: a program or host must not write lines that look like those of tfprov."""
+    return text.replace("\r\n", "\n").replace("\n", REPLACEMENT)
+
+
+def json_screened(text: str) -> str:
+    """Return JSON that says the same, with what must not reach a terminal as escapes."""
+    if _is_harmless(text):
+        return text
+    return _JSON_ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def write_document(text: str, stream: TextIO | Screened) -> None:
+    """Write what is a file's content, such as YAML: as it is to a file or a pipe, screened to a terminal."""
+    out = stream.raw if isinstance(stream, Screened) and not stream.isatty() else stream
+    out.write(text)
+    stream.flush()

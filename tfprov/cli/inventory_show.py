@@ -70,7 +70,8 @@ def graph_command(group: str, variables: bool, limit: str | None, show_secrets: 
 
 def _print(data: dict[str, Any], *, as_yaml: bool) -> None:
     if not as_yaml:
-        click.echo(json_screened(dumps(data)))
+        text = dumps(data)
+        write_document(f"{json_screened(text) if sys.stdout.isatty() else text}\n", sys.stdout)
         return
     import yaml  # noqa: PLC0415  for those who ask for it
 

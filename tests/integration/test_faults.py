@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,13 +11,16 @@ from tests.support.remote import Cluster, cluster, standin
 from tests.support.testhosts import Lab
 from tests.support.waiting import until
 
+IMPATIENT: dict[str, Any] = {"ansible_timeout": 5}
+"""For tests that lose a host: every verb looks for it as long as a connection may take."""
+
 
 @pytest.fixture
 def two(lab: Lab, tiny_archive: Path, tmp_path: Path) -> Iterator[Cluster]:
     """A ps and the chief on two hosts, training for a long time."""
     for made in cluster(lab, tmp_path):
         one, other, *_ = lab.hosts
-        made.write({"ps": [one], "worker": [other]}, standin(tiny_archive))
+        made.write({"ps": [one], "worker": [other]}, standin(tiny_archive), **IMPATIENT)
         yield made
 
 
@@ -65,7 +69,7 @@ def test_a_host_that_comes_back_at_another_address_is_told_and_made_good(two: Cl
         printed = two("status", code=4)
         assert re.search(rf"^error: node2: .*{re.escape(before)}", printed, re.MULTILINE), printed
         known.write_text(f"{known.read_text()}{other.address} {other.public_key}\n")
-        two.write({"ps": [one], "worker": [other]}, standin(tiny_archive))
+        two.write({"ps": [one], "worker": [other]}, standin(tiny_archive), **IMPATIENT)
         planned = two("plan")
         assert f"{before}:2222 -> {other.address}:2222" in planned, planned
         two("up")
@@ -86,7 +90,7 @@ def test_without_a_ps_host_that_is_lost_for_good_plan_says_who_restarts_and_from
     until(lambda: "step 12" in two("logs", "worker/0"), "some steps")
     one.stop()
     assert re.search(r"^ps/0 +unreachable ", two("status", code=4), re.MULTILINE)
-    two.write({"ps": [third], "worker": [other]}, standin(tiny_archive))
+    two.write({"ps": [third], "worker": [other]}, standin(tiny_archive), **IMPATIENT)
     planned = two("plan")
     assert re.search(r"start +ps/0 +on node3 ", planned), planned
     assert re.search(r"(start|restart) +worker/0 +on node2 ", planned), planned

@@ -26,8 +26,9 @@ from tfprov.hosts.ssh_target import Target
 
 CHANNELS = 8
 """Sessions at once on a host. sshd allows ten on a connection (MaxSessions) and counts one until its program has ended."""
-_REFUSALS = 2
-"""How often sshd refuses a session before another connection is made: the program of one that was closed may just end."""
+_LAG = 3.0
+"""Seconds for which sshd refuses a session before another connection is made: programs of sessions that were closed may
+still be ending, for a while on a busy host."""
 _JITTER = random.Random()  # noqa: S311
 """So that hosts do not come back in step; apart from the generator that a program may have seeded for itself."""
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
@@ -84,15 +85,18 @@ class Link:
         """Return a new session channel, whose slot the caller gives back, and the connection that it is on.
 
         Waits up to `patience` seconds for a free one. sshd may allow fewer than CHANNELS (MaxSessions), and frees a session
-        only when its program has ended: a refusal is tried again, and then a further connection is made.
+        only when its program has ended: a refusal is tried again, and after _LAG seconds a further connection is made. Once
+        there is one, it is asked at once.
         """
-        deadline = time.monotonic() + patience
-        for refusals, pause in enumerate(_growing(0.05, 0.5), 1):
+        begin = time.monotonic()
+        deadline = begin + patience
+        for pause in _growing(0.05, 0.5):
             left = deadline - time.monotonic()
             if left <= 0 or not self.slots.take(left):
                 break
             try:
-                found = self._session_somewhere(spares=refusals >= _REFUSALS)
+                lags = time.monotonic() - begin < min(_LAG, patience / 2)
+                found = self._session_somewhere(spares=self._spares.are_needed or not lags)
             except BaseException:
                 self.slots.give()
                 raise

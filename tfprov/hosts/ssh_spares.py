@@ -25,6 +25,11 @@ class Spares:
         self._refused = False
         self._closed = False
 
+    @property
+    def are_needed(self) -> bool:
+        """Whether the first connection has been too few before."""
+        return bool(self._links)
+
     def session(self, *, more: bool) -> "tuple[Link, Any] | None":
         """Return a session and its connection, on a new one where `more` allows it; None when there is none for now."""
         with self._lock:

@@ -58,7 +58,7 @@ bench: $(VENV)/ready-dev $(PEERS)/ready
 fuzz: $(VENV)/ready-dev
 	$(BIN)/python -m bench.fuzz $(ARGS)
 
-# How many, which and where to begin: make mutants ARGS="--sample 50 --only 'tfprov/config/*' --seed 7"
+# How many, which and where to begin: make mutants ARGS="--sample 50 --only 'tfprov/inventory/*' --seed 7"
 mutants: $(VENV)/ready-dev
 	$(BIN)/python -m tests.mutants $(ARGS)
 

@@ -16,7 +16,7 @@ from tests.support.paths import PROGRAMS
 from tests.support.remote import training
 from tests.support.testhost import Host
 from tests.support.testhosts import each
-from tfprov.delivery.layout import Layout
+from tfprov.images.oci_layout import Layout
 
 from .bed import Bed
 from .measure import Figure, Ran, compared, in_turn, median, run, say, seconds, together

@@ -145,7 +145,7 @@ def _comparable(printed: Mapping[str, Mapping[str, Mapping[str, Mapping[str, obj
 
 def _measure(what: str, path: Path) -> None:
     """Do `what` here and print what it took."""
-    from tfprov.config import load  # noqa: PLC0415  imports are not part of the time
+    from tfprov.settings import load  # noqa: PLC0415  imports are not part of the time
 
     with itself():
         if what == "read":

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tfprov.config.load import load
-from tfprov.render.rendering import render
+from tfprov.render.render import render
 from tfprov.render.target import TARGETS, find_target
+from tfprov.settings.load import load
 
 from .measure import Figure, Ran, alone, environment, in_turn, itself, median, say, seconds
 

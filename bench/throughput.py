@@ -24,7 +24,7 @@ import yaml
 
 from tests.strategies import CASES, Case
 from tests.support.paths import ROOT
-from tfprov.checkpoint import checkpoints
+from tfprov.formats.checkpoint import checkpoints
 
 from .measure import Figure, environment, say
 

@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 
 from tests.strategies import CASES, README, RECORD, replaced
 from tests.support.paths import ROOT
-from tfprov.files import replace
+from tfprov.atomic_write import replace
 
 REPORT = ROOT / "build" / "matrix.xml"
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup")

@@ -2,12 +2,12 @@
 
     python -m tests.mutants [--sample 200] [--seed N] [--jobs 2] [--only GLOB] [--tests GLOB]
 
-    make mutants ARGS="--sample 50 --only 'tfprov/config/*'"
+    make mutants ARGS="--sample 50 --only 'tfprov/inventory/*'"
 
-A random sample of all mutants is tried, with a seed that is printed and repeats it; `--sample 0` takes them all. `--only`
-chooses by file, or by the name of a mutant, which is its file, line, column, kind and number: `--only 'tfprov/records.py'`,
-`--only 'tfprov/planning/*:compare:*'`, or the name of a single one, as the list of survivors has it. What is mutated and
-what is not is listed in `tests/mutation/mutate.py`.
+A random sample of all mutants is tried, with a seed that is printed and repeats it; `--sample 0` takes them all.
+`--only` chooses by file, or by the name of a mutant, which is its file, line, column, kind and number: `--only
+'tfprov/formats/tfrecord.py'`, `--only 'tfprov/planning/*:compare:*'`, or the name of a single one, as the list of
+survivors has it. What is mutated and what is not is listed in `tests/mutation/mutate.py`.
 
 **Which modules.** Those that decide and do not act: what they are handed is a value or stands for a host, so that a unit
 test reaches each line in milliseconds. These are all of `config`, `planning`, `model`, `render` and `importing`; `wiring`,
@@ -63,47 +63,34 @@ from tests.mutation.select import Uses, stages
 from tests.support.paths import ROOT
 
 PURE = (
-    "tfprov/checkpoint.py",
-    "tfprov/config/*",
-    "tfprov/delivery/archive.py",
-    "tfprov/delivery/build.py",
-    "tfprov/delivery/code.py",
-    "tfprov/delivery/context.py",
-    "tfprov/delivery/holdings.py",
-    "tfprov/delivery/ignore.py",
-    "tfprov/delivery/layer.py",
-    "tfprov/delivery/members.py",
-    "tfprov/delivery/oci.py",
-    "tfprov/delivery/recipe.py",
-    "tfprov/delivery/registry.py",
-    "tfprov/delivery/room.py",
-    "tfprov/delivery/runtime.py",
-    "tfprov/delivery/saved.py",
-    "tfprov/delivery/stages.py",
-    "tfprov/engine/checking/box_findings.py",
-    "tfprov/engine/checking/findings.py",
-    "tfprov/engine/checking/matrix.py",
+    "tfprov/editing/*",
+    "tfprov/engine/artifacts.py",
+    "tfprov/engine/assemble.py",
     "tfprov/engine/checkpoints/[!v]*.py",
+    "tfprov/engine/checks/*_rules.py",
+    "tfprov/engine/checks/reachability.py",
+    "tfprov/engine/connect.py",
     "tfprov/engine/context.py",
+    "tfprov/engine/events.py",
     "tfprov/engine/execute.py",
+    "tfprov/engine/host_registry.py",
+    "tfprov/engine/monitoring/[!lt]*.py",
     "tfprov/engine/observe.py",
-    "tfprov/engine/packing.py",
-    "tfprov/engine/playbook.py",
-    "tfprov/engine/prepare.py",
-    "tfprov/engine/reach.py",
-    "tfprov/engine/record.py",
-    "tfprov/engine/report.py",
-    "tfprov/engine/steps.py",
-    "tfprov/engine/undo.py",
-    "tfprov/engine/watching/[!bl]*.py",
-    "tfprov/engine/watching/lookout.py",
-    "tfprov/events.py",
+    "tfprov/engine/rollback.py",
+    "tfprov/formats/*",
+    "tfprov/images/[!bp]*.py",
+    "tfprov/images/build.py",
     "tfprov/importing/*",
+    "tfprov/inventory/*",
     "tfprov/model/*",
     "tfprov/planning/*",
-    "tfprov/records.py",
+    "tfprov/playbook/*",
     "tfprov/render/*",
+    "tfprov/settings/*",
+    "tfprov/templating/*",
+    "tfprov/vault/*",
     "tfprov/wiring.py",
+    "tfprov/yamltext/*",
 )
 _SLOWER = 5.0
 """How many times the CPU time of the original a mutant may take, and how many seconds more than that."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.paths import ROOT
-from tfprov.files import replace
+from tfprov.atomic_write import replace
 
 README = ROOT / "README.md"
 RECORD = Path(__file__).with_name("matrix.json")

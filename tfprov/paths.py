@@ -26,6 +26,6 @@ def _xdg(variable: str, default: str) -> Path:
 def shipped(name: str) -> Path:
     """Return a directory that ships with tfprov, such as `playbooks`: in the wheel, or in a source checkout."""
     package = Path(__file__).parent
-    in_checkout = {"programs": "images/train/programs", "images": "images/train"}.get(name, name)
+    in_checkout = {"programs": "images/train/programs", "train_image": "images/train"}.get(name, name)
     installed = package / name
     return installed if installed.is_dir() else package.parent / in_checkout

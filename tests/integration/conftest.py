@@ -20,8 +20,8 @@ from tests.support.local import Local, local
 from tests.support.paths import PROGRAMS, ROOT
 from tests.support.programs import Hosts
 from tests.support.testhosts import Lab
-from tfprov.delivery.layout import Layout
 from tfprov.errors import Locked
+from tfprov.images.oci_layout import Layout
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

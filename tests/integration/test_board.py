@@ -21,9 +21,9 @@ from tests.support.sshd import sshd
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
-from tfprov.hosts.docker_labels import container_name
-from tfprov.hosts.forward_gate import Gate
-from tfprov.hosts.ssh import SSH
+from tfprov.hosts.docker.labels import container_name
+from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.http_gate import Gate
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

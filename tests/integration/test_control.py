@@ -16,12 +16,12 @@ from tests.support.remote import Cluster, cluster, standin
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
-from tfprov.engine.locking.facts import Facts
-from tfprov.engine.locking.host import HostLock
-from tfprov.engine.locking.lock import way_over
+from tfprov.engine.lock.holder import Facts
+from tfprov.engine.lock.host_lock import HostLock
+from tfprov.engine.lock.lock import way_over
 from tfprov.errors import HostError, Locked, Unreachable
-from tfprov.hosts.ssh import SSH
-from tfprov.hosts.ssh_target import Target
+from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.host import SSH
 
 ME = Facts.here("up")
 
@@ -71,10 +71,10 @@ HOLDER = """
 import sys
 from pathlib import Path
 from typing import Any
-from tfprov.engine.locking.facts import Facts
-from tfprov.engine.locking.host import HostLock
-from tfprov.hosts.ssh import SSH
-from tfprov.hosts.ssh_target import Target
+from tfprov.engine.lock.holder import Facts
+from tfprov.engine.lock.host_lock import HostLock
+from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.client_config import Target
 name, address, key, known = sys.argv[1:]
 ssh = SSH(Target(name, address, user="trainer", key_files=(Path(key),), known_hosts=(Path(known),)))
 lock = HostLock(ssh, "linear", Facts.here("run"), "theirs")

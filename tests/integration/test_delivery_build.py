@@ -15,12 +15,10 @@ from tests.support.engine import Engine as PrivateEngine
 from tests.support.files import write
 from tests.support.images import Images
 from tests.support.testhosts import Lab
-from tfprov.delivery.build import LABEL, SHOWN, build, export
-from tfprov.delivery.context import pack_context
-from tfprov.delivery.layout import Layout
-from tfprov.delivery.recipe import Recipe
 from tfprov.errors import HostError, Position
-from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.docker.engine import Engine
+from tfprov.images.build import LABEL, SHOWN, Recipe, build, export, pack_context
+from tfprov.images.oci_layout import Layout
 
 OURS = "build-test"
 GREETING = {

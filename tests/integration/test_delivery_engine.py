@@ -20,14 +20,14 @@ import pytest
 from tests.support.delivery_images import OciArchive
 from tests.support.engine import Engine
 from tests.support.waiting import LONG
-from tfprov.delivery.archive import load
-from tfprov.delivery.code import Code, pack
-from tfprov.delivery.layer import append
-from tfprov.delivery.layout import Layout
-from tfprov.delivery.oci import Image
-from tfprov.delivery.registry import Registry
-from tfprov.delivery.serve import Connection, serve
 from tfprov.errors import Position
+from tfprov.images.archive import load
+from tfprov.images.code import Code, pack
+from tfprov.images.code_layer import append
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import Image
+from tfprov.images.registry_routes import Registry
+from tfprov.images.registry_server import Connection, serve
 
 PROGRAMS = ("sh", "cat", "id", "stat")
 

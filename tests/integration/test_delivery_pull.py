@@ -10,13 +10,13 @@ import pytest
 from tests.support.delivery import OURS, clean, machine, names, random_image
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
-from tfprov.delivery.layout import Layout
-from tfprov.delivery.oci import Image
-from tfprov.delivery.pull import pull
-from tfprov.delivery.registry import Registry, Request, Response
-from tfprov.delivery.serve import Connection, serve
 from tfprov.errors import HostError
 from tfprov.hosts.machine import Remote
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import Image
+from tfprov.images.pull import pull
+from tfprov.images.registry_routes import Registry, Request, Response
+from tfprov.images.registry_server import Connection, serve
 
 TEAM = "team/linear"
 

@@ -19,19 +19,18 @@ from tests.support.images import Images
 from tests.support.paths import ROOT
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
-from tfprov.delivery.build import export
-from tfprov.delivery.code import Code
-from tfprov.delivery.handing import Handing
-from tfprov.delivery.holdings import heeded
-from tfprov.delivery.layer import compose
-from tfprov.delivery.layout import Layout
-from tfprov.delivery.oci import Image
-from tfprov.delivery.push import Pushed, forget, present
-from tfprov.delivery.saved import saved
-from tfprov.delivery.stages import STAGE
 from tfprov.errors import HostError, Unreachable
-from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import Here, Machine, Remote
+from tfprov.images.archive_writer import saved
+from tfprov.images.build import export
+from tfprov.images.code import Code
+from tfprov.images.code_layer import compose
+from tfprov.images.engine_images import heeded
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import Image
+from tfprov.images.push import Pushed, forget, present
+from tfprov.images.registry_server import STAGE, Handing
 
 DOCUMENTS = 8_000
 """Bytes of manifests, configurations and headers that one pull takes at most."""
@@ -334,7 +333,7 @@ LOCALLY = """
 import sys
 from pathlib import Path
 from tests.support.delivery import OURS, brought, random_image
-from tfprov.delivery.layout import Layout
+from tfprov.images.oci_layout import Layout
 from tfprov.hosts.machine import Here
 
 layout, here = Layout(Path(sys.argv[1])), Here("here", Path(sys.argv[2]))
@@ -393,13 +392,13 @@ def test_an_engine_that_wants_all_layers_gets_all(node: Host, node_machine: Remo
 MEMORY = """
 import json, os, sys
 from pathlib import Path
-from tfprov.delivery.push import push
+from tfprov.images.push import push
 from tests.support.delivery import random_image
-from tfprov.delivery.layout import Layout
-from tfprov.delivery.oci import DOCKER_CONFIG, DOCKER_LAYER, write_manifest
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, write_manifest
 from tfprov.hosts.machine import Remote
-from tfprov.hosts.ssh import SSH
-from tfprov.hosts.ssh_target import Target
+from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.client_config import Target
 from tests.support.delivery_images import config
 import tarfile
 

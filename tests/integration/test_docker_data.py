@@ -19,12 +19,11 @@ from tests.support.images import Images
 from tests.support.waiting import LONG, until
 from tests.support.webserver import BIG, Listener, WebServer, serving
 from tfprov.errors import HostError
-from tfprov.hosts.docker import DockerRuntime
-from tfprov.hosts.docker_labels import data_name
-from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.labels import data_name
+from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.model.cluster import Task
-from tfprov.model.data import DataSet
-from tfprov.model.state import Box, Container
+from tfprov.model.state import Box, Container, DataSet
 
 CLUSTER = "fetching"
 SHOW = """
@@ -197,10 +196,10 @@ def test_a_fetch_ends_with_whoever_asked_for_it(bench: DataBench) -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from tfprov.hosts.docker import DockerRuntime\n"
-        "from tfprov.hosts.engine_api import Engine\n"
-        "from tfprov.hosts.fetching import Telling\n"
-        "from tfprov.model.data import DataFile, DataSet\n"
+        "from tfprov.hosts.docker.runtime import DockerRuntime\n"
+        "from tfprov.hosts.docker.engine import Engine\n"
+        "from tfprov.hosts.data_download import Telling\n"
+        "from tfprov.model.state import DataFile, DataSet\n"
         "socket, cluster, image, *file = sys.argv[1:]\n"
         "runtime = DockerRuntime(Engine.local('h', Path(socket)), cluster, lambda *_: True, lambda _: (0, ''))\n"
         "runtime.fetch(DataSet((DataFile(*file),)), [image], Telling(lambda *_: None, print))\n"

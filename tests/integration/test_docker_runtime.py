@@ -16,13 +16,13 @@ from tests.support.docker_bench import DockerBench
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
 from tests.support.waiting import until
-from tfprov.checkpoint import Checkpoint, checkpoints
-from tfprov.engine.delivered import Delivered
+from tfprov.engine.host_registry import Delivered
 from tfprov.errors import HostError
+from tfprov.formats.checkpoint import Checkpoint, checkpoints
 from tfprov.hosts.base import Sparse
-from tfprov.hosts.docker import DockerRuntime
-from tfprov.hosts.docker_labels import container_name
-from tfprov.hosts.held import FOLDER
+from tfprov.hosts.docker.labels import container_name
+from tfprov.hosts.docker.runtime import DockerRuntime
+from tfprov.hosts.held_checkpoints import FOLDER
 from tfprov.model.state import Box, Mount, State
 
 

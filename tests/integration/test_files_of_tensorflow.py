@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import python
-from tfprov.checkpoint import checkpoint_state
-from tfprov.events import progress, scalars
+from tfprov.formats.checkpoint import checkpoint_state
+from tfprov.formats.event_file import progress, scalars
 
 PROGRAM = """
 import json, os, sys

@@ -12,8 +12,8 @@ from tests.support.images import Images
 from tests.support.ssh_targets import target
 from tests.support.sshd import Sshd, program, sshd
 from tfprov.errors import HostError
-from tfprov.hosts.engine_api import Engine
-from tfprov.hosts.ssh import SSH
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.ssh.host import SSH
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 BIG = 24 << 20

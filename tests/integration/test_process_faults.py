@@ -17,9 +17,9 @@ from tests.support.bench import ProcessBench, code, container
 from tests.support.ports import free_port
 from tests.support.waiting import until
 from tfprov.errors import HostError
-from tfprov.hosts.processes import identity
-from tfprov.hosts.supervisor import LOG_LIMIT
-from tfprov.hosts.taskdir import TaskDir
+from tfprov.hosts.process.proc import identity
+from tfprov.hosts.process.supervisor import LOG_LIMIT
+from tfprov.hosts.process.task_dir import TaskDir
 from tfprov.model.state import State
 
 UP = "print('up\\n', end='', flush=True)"
@@ -170,7 +170,7 @@ def test_a_stop_between_two_restarts_ends_it(bench: ProcessBench) -> None:
 def test_a_task_outlives_who_started_it(bench: ProcessBench, tmp_path: Path) -> None:
     wanted = container()
     program = (
-        "import sys\nfrom pathlib import Path\nfrom tfprov.hosts.process import ProcessRuntime\n"
+        "import sys\nfrom pathlib import Path\nfrom tfprov.hosts.process.runtime import ProcessRuntime\n"
         "from tfprov.model.cluster import Task\nfrom tfprov.model.state import Container\n"
         f"ProcessRuntime('h', Path({str(tmp_path / 'h')!r})).start({wanted!r}, 'run-1')"
     )

@@ -19,7 +19,7 @@ from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
 from tests.support.warm import AnyProcess
-from tfprov.hosts import docker_exec
+from tfprov.hosts.docker import exec as docker_exec
 
 
 @pytest.fixture

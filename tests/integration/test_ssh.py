@@ -16,12 +16,12 @@ from tests.support.ssh_targets import failing, target
 from tests.support.sshd import Sshd, program, sshd
 from tests.support.waiting import LONG, until
 from tfprov.errors import TfprovError, Unreachable
-from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden, TimedOut
-from tfprov.hosts.forward_gate import Gate
-from tfprov.hosts.processes import identity
-from tfprov.hosts.ssh import SSH, Hold
-from tfprov.hosts.ssh_link import CHANNELS
-from tfprov.hosts.ssh_stream import Stream
+from tfprov.hosts.process.proc import identity
+from tfprov.hosts.ssh.connection import CHANNELS
+from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden, TimedOut
+from tfprov.hosts.ssh.host import SSH, Hold
+from tfprov.hosts.ssh.http_gate import Gate
+from tfprov.hosts.ssh.stream import Stream
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 

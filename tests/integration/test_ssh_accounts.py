@@ -12,12 +12,12 @@ import pytest
 from tests.support.command_line import CommandLine
 from tests.support.ssh_targets import target
 from tests.support.sshd import Sshd, program, sshd
-from tfprov.engine.locking.facts import Facts
-from tfprov.engine.locking.host import HostLock, Where
+from tfprov.engine.lock.holder import Facts
+from tfprov.engine.lock.host_lock import HostLock, Where
 from tfprov.errors import HostError, Unreachable
-from tfprov.hosts.engine_api import Engine
+from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import Remote
-from tfprov.hosts.ssh import SSH
+from tfprov.hosts.ssh.host import SSH
 from tfprov.hosts.survey import survey
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")

@@ -20,9 +20,9 @@ from tests.support.ssh_targets import failing, target
 from tests.support.sshd import Sshd, fingerprint, make_key, program, sshd
 from tests.support.waiting import LONG, until
 from tfprov.errors import Unreachable
-from tfprov.hosts.foreign import Dropped
-from tfprov.hosts.ssh import SSH
-from tfprov.hosts.ssh_target import Target
+from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.errors import Dropped
+from tfprov.hosts.ssh.host import SSH
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 

@@ -31,15 +31,15 @@ from tests.support.ssh_targets import failing, target
 from tests.support.sshd import Sshd, program, sshd
 from tests.support.waiting import until
 from tfprov.errors import HostError
-from tfprov.hosts import docker_exec
-from tfprov.hosts.docker import DockerRuntime
-from tfprov.hosts.docker_labels import CLUSTER, TASK
-from tfprov.hosts.docker_look import look, try_import
-from tfprov.hosts.engine_api import Engine
-from tfprov.hosts.foreign import ConnectionLost
-from tfprov.hosts.processes import identity
-from tfprov.hosts.ssh import SSH
-from tfprov.hosts.ssh_link import CHANNELS
+from tfprov.hosts.docker import exec as docker_exec
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.image_contents import look, try_import
+from tfprov.hosts.docker.labels import CLUSTER, TASK
+from tfprov.hosts.docker.runtime import DockerRuntime
+from tfprov.hosts.process.proc import identity
+from tfprov.hosts.ssh.connection import CHANNELS
+from tfprov.hosts.ssh.errors import ConnectionLost
+from tfprov.hosts.ssh.host import SSH
 from tfprov.model.cluster import Task
 from tfprov.model.state import Box, Container
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.sshd import Sshd, fingerprint, program, sshd
-from tfprov.engine.checking.trust import trust_new
+from tfprov.engine.checks.collect import trust_new
 from tfprov.errors import HostError
 from tfprov.hosts.machine import Remote
-from tfprov.hosts.ssh import SSH
-from tfprov.hosts.ssh_hostkey import UnknownKey
-from tfprov.hosts.ssh_target import Target
+from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.host import SSH
+from tfprov.hosts.ssh.host_keys import UnknownKey
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 MINE = "# mine\nelsewhere ssh-ed25519 AAAA\n"

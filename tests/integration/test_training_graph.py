@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.paths import PROGRAMS
 from tests.support.programs import Hosts, Process, addresses, python, verify, whole
-from tfprov.checkpoint import parse_state
+from tfprov.formats.checkpoint import parse_state
 from tfprov.wiring import Wiring, to_flags, to_names, to_tf_config
 
 pytestmark = pytest.mark.tensorflow

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.paths import PROGRAMS
 from tests.support.programs import Hosts, Process, addresses, verify, whole
-from tfprov.runtime.peers import greets
+from tfprov.runtime.eager.member import greets
 from tfprov.wiring import Wiring, to_tf_config
 
 pytestmark = pytest.mark.tensorflow

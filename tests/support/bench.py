@@ -13,11 +13,11 @@ from typing import Any
 
 from tests.support.ports import free_port
 from tests.support.waiting import until
-from tfprov.delivery.code import Code, pack
 from tfprov.errors import Position
 from tfprov.hosts.base import NOTHING, Runtime, Sent, untold
 from tfprov.hosts.memory import MemoryRuntime
-from tfprov.hosts.process import ProcessRuntime
+from tfprov.hosts.process.runtime import ProcessRuntime
+from tfprov.images.code import Code, pack
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, Observed, State
 

@@ -10,8 +10,8 @@ from tests.support.local import rest_of
 from tests.support.testhost import Host
 from tests.support.waiting import LONG
 from tests.support.warm import AnyProcess
-from tfprov.hosts import docker_exec
-from tfprov.hosts.docker_labels import container_name
+from tfprov.hosts.docker import exec as docker_exec
+from tfprov.hosts.docker.labels import container_name
 
 BOARD = "tensorboard/0"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from tfprov.engine.clock import Clock
+from tfprov.engine.concurrency import Clock
 
 
 class ManualClock(Clock):

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.paths import ROOT
-from tfprov.config.schema.inventory import inventory_schema, variables_schema
-from tfprov.config.schema.page import reference_page
-from tfprov.config.schema.playbook import playbook_schema
+from tfprov.settings.schema.inventory_schema import inventory_schema, playbook_schema, variables_schema
+from tfprov.settings.schema.reference_page import reference_page
 
 PAGE = ROOT / "docs" / "inventory.md"
 MARK = "<!-- Below this line, `make schemas` writes; above it, people do. -->\n"

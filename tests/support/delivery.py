@@ -7,12 +7,12 @@ from typing import Any
 
 from tests.support.delivery_images import config, tar
 from tests.support.testhost import Host
-from tfprov.delivery.layout import Layout
-from tfprov.delivery.oci import DOCKER_CONFIG, DOCKER_LAYER, Image, write_manifest
-from tfprov.delivery.push import Pushed, push
 from tfprov.hosts.machine import Machine, Remote
-from tfprov.hosts.ssh import SSH
-from tfprov.hosts.ssh_target import Target
+from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.host import SSH
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, Image, write_manifest
+from tfprov.images.push import Pushed, push
 
 OURS = "tfprov/push-test"
 

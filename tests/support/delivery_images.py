@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfprov.delivery.archive import load
-from tfprov.delivery.code import Code
-from tfprov.delivery.layout import Layout
-from tfprov.delivery.oci import (
+from tfprov.images.archive import load
+from tfprov.images.code import Code
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import (
     OCI_CONFIG,
     OCI_INDEX,
     OCI_LAYER,

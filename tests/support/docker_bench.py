@@ -14,10 +14,10 @@ from tests.support.engine import Engine as PrivateEngine
 from tests.support.ports import free_port
 from tests.support.waiting import until
 from tfprov.hosts.base import NOTHING, Sent, untold
-from tfprov.hosts.docker import DockerRuntime
-from tfprov.hosts.docker_labels import container_name
-from tfprov.hosts.engine_api import Engine
-from tfprov.hosts.probe import stays_open
+from tfprov.hosts.bounds import stays_open
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.labels import container_name
+from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.model.cluster import Task
 from tfprov.model.state import Box, Container, State
 

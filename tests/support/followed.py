@@ -8,10 +8,10 @@ import pytest
 from tests.support.clock import ManualClock
 from tests.support.world import Runtimes, up, world
 from tfprov.engine.context import Context
-from tfprov.engine.report import Quiet
-from tfprov.engine.watching.follow import follow
-from tfprov.engine.watching.lookout import Lookout
-from tfprov.engine.watching.waiting import wait_serving
+from tfprov.engine.events import Quiet
+from tfprov.engine.monitoring.follow import follow
+from tfprov.engine.monitoring.straggler_monitor import Lookout
+from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.errors import TaskFailed, Unreachable
 from tfprov.model.state import Observation
 

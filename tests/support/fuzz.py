@@ -16,21 +16,21 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
-from tfprov.config.load import extra_vars, load
-from tfprov.config.patterns import match
-from tfprov.config.playbooks import read_playbook
-from tfprov.config.settings.ansible_values import READERS
-from tfprov.config.sources.ranges import RangeError, expand
-from tfprov.config.text.syntax import BREAK
-from tfprov.config.vault.opening import Vault
 from tfprov.errors import InvalidInput, Usage
+from tfprov.inventory.host_names import RangeError, expand
+from tfprov.inventory.host_patterns import match
 from tfprov.model.inventory import ROLES
-from tfprov.model.parts import Checkpoints, Data, FlagNames, Image, MountSetting, Renamed
 from tfprov.model.playbook import MODULES
+from tfprov.model.secrets import KeyedHash
+from tfprov.model.sections import Checkpoints, Data, FlagNames, Image, MountSetting, Renamed
 from tfprov.model.settings import Settings
 from tfprov.planning.desired import desired
-from tfprov.planning.keyed_hash import KeyedHash
-from tfprov.planning.place import place
+from tfprov.planning.tasks import place
+from tfprov.playbook.parse import read_playbook
+from tfprov.settings.connection_vars import READERS
+from tfprov.settings.load import extra_vars, load
+from tfprov.vault.decrypt import Vault
+from tfprov.yamltext.syntax_errors import BREAK
 
 INVENTORY = """\
 all:

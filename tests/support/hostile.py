@@ -8,8 +8,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from tfprov.hosts.engine_api import Engine
-from tfprov.hosts.engine_client import Patience
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_client import Patience
 
 ID = "afb437bb80617b6f7ad2aabddd327390c20547a76255329c9d7f6b2f94b61fd3"
 LABELS = {

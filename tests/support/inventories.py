@@ -1,10 +1,10 @@
 """Short inventories for tests."""
 
-from tfprov.config.load import extra_vars
-from tfprov.config.settings.resolve import RoleSettings, resolve
-from tfprov.config.sources.groups import read_groups
-from tfprov.config.text.yaml import parse
+from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.inventory import Inventory
+from tfprov.settings.load import extra_vars
+from tfprov.settings.resolve import RoleSettings, resolve
+from tfprov.yamltext.load import parse
 
 
 def inventory(text: str, *extra: str) -> Inventory:

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from tests.support.lock import FOLDER, TWINS, Locked, Unlockable, fits, lock, pins, platforms, roots, write
 from tests.support.paths import ROOT
 from tests.support.trust import pip_settings
-from tfprov import files
+from tfprov import atomic_write
 
 JSON = "application/vnd.pypi.simple.v1+json"
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
@@ -59,17 +59,17 @@ class Index:
 def release_hashes(project: dict[str, Any], line: Locked) -> tuple[str, ...]:
     """Return the SHA-256 of each wheel that fits a line of a lock file, out of an index's answer for its project."""
     wheels = [file for file in project["files"] if fits(file["filename"])]
-    files = [file for file in wheels if str(parse_wheel_filename(file["filename"])[1]) == line.version]
-    if yanked := [file["filename"] for file in files if file.get("yanked")]:
+    chosen = [file for file in wheels if str(parse_wheel_filename(file["filename"])[1]) == line.version]
+    if yanked := [file["filename"] for file in chosen if file.get("yanked")]:
         raise Unlockable(f"{yanked[0]} was withdrawn by its authors; take another version in constraints.txt")
-    names = [file["filename"] for file in files]
+    names = [file["filename"] for file in chosen]
     for system, machine in platforms(line.marker):
         tags = "macosx" if system == "darwin" else "linux"
         if not any(re.search(rf"-any\.whl$|{tags}[\w.]*_({machine}|universal2)\b", name) for name in names):
             raise Unlockable(
                 f"{line.name}=={line.version} has no wheel for {system} on {machine}; take another version"
             )
-    return tuple(file["hashes"]["sha256"] for file in files)
+    return tuple(file["hashes"]["sha256"] for file in chosen)
 
 
 def configured_index() -> Index:
@@ -108,7 +108,7 @@ def main() -> None:
         texts = {file: write(file, list(pool.map(index.with_hashes, lines))) for file, lines in locked.items()}
     FOLDER.mkdir(exist_ok=True)
     for file, text in texts.items():
-        files.replace(FOLDER / f"{file}.txt", text.encode())
+        atomic_write.replace(FOLDER / f"{file}.txt", text.encode())
 
 
 if __name__ == "__main__":

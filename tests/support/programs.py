@@ -18,7 +18,7 @@ from tests.support.paths import ROOT
 from tests.support.ports import free_port
 from tests.support.waiting import LONG
 from tests.support.warm import AnyProcess, interpreter
-from tfprov.checkpoint import checkpoints
+from tfprov.formats.checkpoint import checkpoints
 from tfprov.wiring import Wiring, to_flags
 
 

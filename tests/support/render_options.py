@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tfprov.render.templating import fill
+from tfprov.render.quoting import fill
 
 
 def filled(directory: Path, template: str, **values: object) -> str:

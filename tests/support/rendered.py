@@ -9,15 +9,14 @@ from typing import Any
 import yaml
 
 from tests.support.world import packed
-from tfprov.config.load import extra_vars
-from tfprov.config.settings.resolve import RoleSettings, resolve
-from tfprov.config.sources.groups import read_groups
-from tfprov.config.text.yaml import parse
+from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.cluster import Cluster
-from tfprov.render.members import ask
 from tfprov.render.options import settle
-from tfprov.render.rendering import options_of, render
+from tfprov.render.render import ask, options_of, render
 from tfprov.render.target import find_target
+from tfprov.settings.load import extra_vars
+from tfprov.settings.resolve import RoleSettings, resolve
+from tfprov.yamltext.load import parse
 
 Json = dict[str, Any]
 

@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from tfprov.config.templates.known import variables
-from tfprov.config.templates.rendering import computed
 from tfprov.errors import Position
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain
+from tfprov.templating.magic_vars import variables
+from tfprov.templating.render import computed
 
 HOST = "w2.example.com"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.support.world import Runtimes, world
 from tfprov.engine.checkpoints.gather import gather
-from tfprov.engine.report import Quiet
+from tfprov.engine.events import Quiet
 from tfprov.model.state import Observed, State
 
 INVENTORY = """

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.sshd import Sshd
 from tfprov.errors import HostError
-from tfprov.hosts.ssh_target import Target
+from tfprov.hosts.ssh.client_config import Target
 
 
 def target(server: Sshd, **values: Any) -> Target:

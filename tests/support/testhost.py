@@ -22,7 +22,7 @@ from docker.types import Mount
 from tests.support.engine import Engine, answers
 from tests.support.images import tar
 from tests.support.waiting import until
-from tfprov.hosts import docker_exec
+from tfprov.hosts.docker import exec as docker_exec
 
 PRIVILEGED: dict[str, Any] = {"Privileged": True}
 """What a container needs to run containers itself, in the words of the engine's API."""

@@ -7,7 +7,7 @@ gone. PADDING and the variable of that name make room for what /proc shows of a 
 its own pid, descriptors, working directory, environment (also in /proc/PID/environ), session, signals and exit code.
 TensorFlow has no threads before its first session, so that a fork after the import lacks nothing.
 
-A supervisor (`python -m tfprov.hosts.supervisor`) starts its task by a fork of itself where the task's command is
+A supervisor (`python -m tfprov.hosts.process.supervisor`) starts its task by a fork of itself where the task's command is
 INTERPRETER: only so is the task the supervisor's own child, which it waits for and signals.
 """
 
@@ -225,8 +225,8 @@ def run(argv: Sequence[str], interpreter: str) -> None:
     if first == "-m":
         sys.path.insert(0, str(Path.cwd()))
         sys.argv = rest
-        if rest[0] == "tfprov.hosts.supervisor":
-            supervisor = importlib.import_module("tfprov.hosts.supervisor")
+        if rest[0] == "tfprov.hosts.process.supervisor":
+            supervisor = importlib.import_module("tfprov.hosts.process.supervisor")
             sys.exit(supervisor.main(spawning(interpreter)))
         sys.modules.pop(rest[0], None) if rest[0] != "tfprov" else None  # it runs anew, as a program
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)

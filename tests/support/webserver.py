@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tfprov.hosts.fetching import Telling
-from tfprov.model.data import DataFile, DataSet
+from tfprov.hosts.data_download import Telling
+from tfprov.model.state import DataFile, DataSet
 
 Requests = list[tuple[str, str]]
 SEND_BUFFER = 1 << 17

@@ -6,26 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.clock import ManualClock
-from tfprov.config.load import extra_vars
-from tfprov.config.settings.resolve import RoleSettings, resolve
-from tfprov.config.sources.groups import read_groups
-from tfprov.config.text.yaml import parse
-from tfprov.delivery.code import Code
-from tfprov.delivery.store import CodeStore
 from tfprov.engine.artifacts import PackedCode, fetched
+from tfprov.engine.assemble import chief_of
 from tfprov.engine.context import Context
 from tfprov.engine.execute import Outcome, current_run, execute
 from tfprov.engine.observe import observe, plan
-from tfprov.engine.prepare import chief_of
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.images.code import Code, CodeStore
+from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.cluster import Task
 from tfprov.model.node import Node
 from tfprov.model.plan import Plan
+from tfprov.model.secrets import KeyedHash
 from tfprov.model.state import Container, Observed, State
-from tfprov.planning.data import data_sets
+from tfprov.planning.datasets import data_sets
 from tfprov.planning.desired import Boxed, desired
-from tfprov.planning.keyed_hash import KeyedHash
-from tfprov.planning.place import place
+from tfprov.planning.tasks import place
+from tfprov.settings.load import extra_vars
+from tfprov.settings.resolve import RoleSettings, resolve
+from tfprov.yamltext.load import parse
 
 HASHES = KeyedHash(lambda: b"the key of the tests")
 Runtimes = dict[str, MemoryRuntime]

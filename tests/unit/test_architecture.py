@@ -3,8 +3,10 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -14,24 +16,26 @@ import tfprov
 ROOT = Path(tfprov.__file__).parent
 LAYERS = (
     {"errors"},
-    {"wiring", "checkpoint", "records", "events", "files", "paths"},
+    {"wiring", "atomic_write", "paths", "formats"},
     {"model"},
-    {"config"},
+    {"vault"},
+    {"yamltext"},
+    {"inventory", "templating"},
+    {"settings", "editing"},
     {"planning"},
     {"hosts"},
-    {"delivery"},
+    {"images"},
     {"engine", "render", "importing"},
+    {"playbook"},
     {"cli", "__main__"},
 )
-"""From the ground up: a module imports from its own floor and from those below."""
+"""The packages from the lowest layer to the highest: a module imports from its own layer and from lower ones."""
 
 IN_THE_CONTAINER = {
-    "runtime": {"runtime", "wiring", "checkpoint", "files", "errors"},
+    "runtime": {"runtime", "wiring", "formats", "atomic_write"},
     "wiring": set(),
-    "checkpoint": set(),
-    "records": set(),
-    "events": {"records"},
-    "files": set(),
+    "formats": set(),
+    "atomic_write": set(),
 }
 """What also runs inside the task's container: the standard library, and these of ours."""
 
@@ -88,8 +92,8 @@ def calls(module: str) -> Iterator[Use]:
             yield node.lineno, ast.unparse(node.func)
 
 
-def floor(name: str) -> int:
-    return next(number for number, layer in enumerate(LAYERS) if name in layer)
+def layer(name: str) -> int:
+    return next(number for number, names in enumerate(LAYERS) if name in names)
 
 
 def places(module: str, uses: Iterable[Use]) -> list[str]:
@@ -105,7 +109,7 @@ def test_arrows_point_downwards() -> None:
         for module in controllers
         for place in places(
             module,
-            ((line, n) for line, n in own_imports(module) if n == "runtime" or floor(n) > floor(part(module))),
+            ((line, n) for line, n in own_imports(module) if n == "runtime" or layer(n) > layer(part(module))),
         )
     ]
     assert offenders == []
@@ -134,7 +138,7 @@ def test_what_runs_in_the_container_needs_nothing_of_the_controller() -> None:
 
 def test_the_package_itself_imports_nothing() -> None:
     packages = [m for m in MODULES if Path(m).name == "__init__.py" and part(m) != "runtime"]
-    assert {"__init__.py", "cli/__init__.py", "config/__init__.py"} <= set(packages)
+    assert {"__init__.py", "cli/__init__.py", "settings/schema/__init__.py"} <= set(packages)
     assert [place for module in packages for place in places(module, imports(module))] == []
 
 
@@ -148,7 +152,7 @@ def test_only_hosts_touches_machines() -> None:
 CONSOLE = {"print", "input", "sys.stdout.write", "sys.stderr.write"}
 CONSOLE_LIBRARIES = {"click", "rich"}
 EXITS = {"sys.exit", "exit", "quit", "os._exit"}
-SUPERVISOR = "hosts/supervisor.py"
+SUPERVISOR = "hosts/process/supervisor.py"
 
 
 def writes_to_the_console(module: str) -> Iterator[Use]:
@@ -178,6 +182,35 @@ def test_only_the_command_line_exits() -> None:
     assert {name for module in may for _, name in exits(module)} >= {"sys.exit", "SystemExit"}, "as those who may do"
 
 
+def dotted(module: str) -> str:
+    """Return the dotted name of the file `module`, as it is imported."""
+    return ".".join(("tfprov", *Path(module).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Return, for each module, the modules of tfprov that it imports: also in functions and under TYPE_CHECKING."""
+    known = {dotted(module) for module in MODULES}
+    graph = {}
+    for module in MODULES:
+        names = {name for _, name in imports(module)}
+        graph[dotted(module)] = {n if n in known else n.rpartition(".")[0] for n in names} & known - {dotted(module)}
+    return graph
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    with pytest.raises(CycleError):
+        TopologicalSorter({"a": {"b"}, "b": {"a"}}).prepare()
+    graph = import_graph()
+    assert graph["tfprov.engine.execute"] >= {"tfprov.errors", "tfprov.engine.context"}, "imports are read"
+    TopologicalSorter(graph).prepare()
+
+
+def test_packages_are_few_and_small() -> None:
+    assert len(MODULES) <= 290
+    sizes = Counter(str(Path(module).parent) for module in MODULES)
+    assert {folder: size for folder, size in sizes.items() if size > 20} == {}
+
+
 def test_no_module_is_longer_than_300_lines() -> None:
     lengths = {module: len((ROOT / module).read_text().splitlines()) for module in MODULES}
     assert {module: lines for module, lines in lengths.items() if lines > 300} == {}
@@ -188,7 +221,7 @@ def test_every_module_says_what_it_is_for() -> None:
     assert [m for m, tree in trees.items() if not (isinstance(tree, ast.Module) and ast.get_docstring(tree))] == []
 
 
-def test_every_part_of_the_house_has_its_floor() -> None:
+def test_every_package_has_a_layer() -> None:
     known = {name for layer in LAYERS for name in layer} | {"runtime", "__init__"}
     assert {part(module) for module in MODULES} - known == set()
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.support.paths import ROOT
 from tfprov.cli.main import VERBS
-from tfprov.config.load import load
-from tfprov.config.playbooks import read_playbook
-from tfprov.planning.place import place
+from tfprov.planning.tasks import place
+from tfprov.playbook.parse import read_playbook
+from tfprov.settings.load import load
 
 INVENTORIES = sorted((ROOT / "inventories").glob("*.yml"))
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
@@ -51,7 +51,7 @@ def test_the_wheel_brings_playbooks_and_programs(tmp_path: Path) -> None:
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         names = set(wheel.namelist())
     assert {"tfprov/playbooks/up.yml", "tfprov/programs/linear.py", "tfprov/py.typed"} <= names
-    assert "tfprov/images/Dockerfile" in names
+    assert "tfprov/train_image/Dockerfile" in names
     assert "tfprov/schemas/inventory.schema.json" in names
     assert not any(name.startswith("tests") or name.endswith(".pyc") for name in names)
 

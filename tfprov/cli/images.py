@@ -10,15 +10,15 @@ import click
 from tfprov.cli.options import change_options, context_of, json_option
 from tfprov.cli.output import Printer, table
 from tfprov.cli.screening import json_screened
-from tfprov.delivery.layout import Layout
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
-from tfprov.engine.locking.lock import Lock
+from tfprov.engine.lock.lock import Lock
 from tfprov.engine.observe import observe
 from tfprov.errors import Usage
+from tfprov.images.oci_layout import Layout
 from tfprov.paths import cache_home
+from tfprov.planning.plan_text import NOTHING, counted, readable
 from tfprov.planning.reconcile import noun, supplies
-from tfprov.planning.text import NOTHING, counted, readable
 
 KEPT = 10
 """Images that `prune` keeps when nothing else is said: enough for some clusters with the versions before."""
@@ -84,7 +84,7 @@ def list_command(with_hosts: bool, as_json: bool, **options: Any) -> None:
 
 
 def _on_hosts(context: Context) -> list[dict[str, Any]]:
-    from tfprov.delivery.push import present  # noqa: PLC0415  it brings the docker SDK
+    from tfprov.images.push import present  # noqa: PLC0415  it brings the docker SDK
 
     rows: list[dict[str, Any]] = []
     repository = f"tfprov/{context.cluster.name}"
@@ -116,7 +116,7 @@ def prune_command(keep: int, with_hosts: bool, **options: Any) -> None:
     freed = _layout().prune(keep)
     click.echo(f"controller: {readable(freed)} freed")
     if with_hosts:
-        from tfprov.delivery.push import forget, present  # noqa: PLC0415  it brings the docker SDK
+        from tfprov.images.push import forget, present  # noqa: PLC0415  it brings the docker SDK
 
         context = _docked(options, Printer())
         repository = f"tfprov/{context.cluster.name}"

@@ -18,23 +18,23 @@ from tfprov.cli.screening import Screened
 from tfprov.errors import HUNG_UP, INTERRUPTED, TERMINATED, UNREAD, HangUp, InvalidInput, Several, TfprovError, masked
 
 VERBS = {
-    "init": ("project", "Write a commented inventory and a program to start from."),
-    "check": ("preflight", "Look whether every host can do its part, before anything is brought to it."),
-    "plan": ("change", "Show what `up` would do, and why."),
-    "up": ("change", "Build, deliver, start, and wait until every task serves."),
-    "run": ("playing", "Up, follow the training, gather, down; ends with the chief's exit code."),
+    "init": ("init", "Write a commented inventory and a program to start from."),
+    "check": ("check", "Look whether every host can do its part, before anything is brought to it."),
+    "plan": ("plan_up", "Show what `up` would do, and why."),
+    "up": ("plan_up", "Build, deliver, start, and wait until every task serves."),
+    "run": ("play", "Up, follow the training, gather, down; ends with the chief's exit code."),
     "wait": ("watch", "Wait until the chief is done, or until every task serves."),
-    "status": ("status", "Show every task, how fast it is, and how far the chief has got."),
+    "status": ("watch", "Show every task, how fast it is, and how far the chief has got."),
     "logs": ("watch", "Show what tasks print."),
-    "tensorboard": ("board", "Show the address of the cluster's TensorBoard, and lead there until Ctrl-C."),
+    "tensorboard": ("watch", "Show the address of the cluster's TensorBoard, and lead there until Ctrl-C."),
     "exec": ("watch", "Run a command beside a task."),
-    "gather": ("playing", "Bring back new checkpoints and event files, whole and verified."),
-    "down": ("playing", "Gather once more, stop everything in order, and remove it."),
-    "inventory": ("inventory", "Show, explain and edit the inventory."),
+    "gather": ("play", "Bring back new checkpoints and event files, whole and verified."),
+    "down": ("play", "Gather once more, stop everything in order, and remove it."),
+    "inventory": ("inventory.group", "Show, explain and edit the inventory."),
     "image": ("images", "Build, deliver, list and prune images on their own."),
     "render": ("render", "Write the cluster for Kubernetes, Kubeflow, Compose, Swarm, Marathon or Slurm."),
-    "import": ("importing", "Make an inventory of a Compose file, a TFJob, or Kubernetes objects."),
-    "play": ("playing", "Play a playbook, or show one that ships with tfprov."),
+    "import": ("import_", "Make an inventory of a Compose file, a TFJob, or Kubernetes objects."),
+    "play": ("play", "Play a playbook, or show one that ships with tfprov."),
 }
 """Every verb: the module it is in, and its line of help. Here, so that `tfprov --help` imports none of them."""
 

@@ -14,9 +14,9 @@ from tfprov.paths import INVENTORY
 
 if TYPE_CHECKING:  # what only reads an inventory needs none of the machinery that acts on one
     from tfprov.cli.output import Printer
-    from tfprov.config.vault.opening import Vault
     from tfprov.engine.context import Context
     from tfprov.model.inventory import Inventory
+    from tfprov.vault.decrypt import Vault
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,8 +112,8 @@ def sources_of(options: dict[str, Any]) -> Sequence[str]:
 
 def vault_of(options: dict[str, Any]) -> "Vault":
     """Return what opens the encrypted values of the inventory, with the passwords that a verb's options name."""
-    from tfprov.config.vault.opening import Vault  # noqa: PLC0415
-    from tfprov.config.vault.passwords import Passwords  # noqa: PLC0415  see below
+    from tfprov.vault.decrypt import Vault  # noqa: PLC0415
+    from tfprov.vault.passwords import Passwords  # noqa: PLC0415  see below
 
     ask = _ask if sys.stdin.isatty() else None
     given = Passwords(options["vault_ids"], options["vault_files"], options["ask_vault_pass"], ask, os.environ)
@@ -132,7 +132,7 @@ def warn(problem: Problem) -> None:
 
 def inventory_of(options: dict[str, Any]) -> "Inventory":
     """Return the inventory that a verb's options describe, with its settings unchecked."""
-    from tfprov.config.load import load_inventory  # noqa: PLC0415  see below
+    from tfprov.settings.load import load_inventory  # noqa: PLC0415  see below
 
     return load_inventory(sources_of(options), options["extra"], vault_of(options), warn, options["lookup_dirs"])
 
@@ -140,8 +140,8 @@ def inventory_of(options: dict[str, Any]) -> "Inventory":
 def context_of(options: dict[str, Any], report: "Printer | None" = None, *, everywhere: bool = False) -> "Context":
     """Return the context that a verb's options describe; `everywhere` for a verb that needs every host."""
     from tfprov.cli.output import Printer  # noqa: PLC0415  commands that only read an inventory need none of these
+    from tfprov.engine.assemble import Wishes, prepare  # noqa: PLC0415
     from tfprov.engine.context import DEFAULT_FORKS  # noqa: PLC0415
-    from tfprov.engine.prepare import Wishes, prepare  # noqa: PLC0415
 
     wishes = Wishes(
         limit=options.get("limit"),

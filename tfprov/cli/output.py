@@ -1,21 +1,101 @@
 """How tfprov looks: colour and a live line on a terminal, plain lines in a pipe."""
 
+import contextlib
+import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from tfprov.cli.screening import Screened, on_one_line
-from tfprov.cli.under_way import MOVES, UnderWay, progress_line
-from tfprov.events import Progress
+from rich.cells import cell_len, set_cell_size
+
+from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
+from tfprov.cli.screening import Screened, on_one_line, screened
+from tfprov.formats.event_file import Progress
 from tfprov.model.plan import Action
+from tfprov.planning.plan_text import readable
 from tfprov.planning.reconcile import noun
-from tfprov.planning.text import readable
 
 if TYPE_CHECKING:
-    from tfprov.cli.live import LiveLine
+    pass
+
+
+_INDENT = "    "
+
+
+def dumps(data: Any) -> str:
+    """Return what `json.dumps(data, sort_keys=True, indent=4, ensure_ascii=False)` returns.
+
+    An object that occurs several times is put into words once.
+    """
+    return _text(data, "\n", {})
+
+
+def _text(data: Any, line: str, known: dict[tuple[int, int], str]) -> str:
+    """Return the text of `data`; `line` begins a line at its depth, and `known` has texts by object and depth."""
+    if isinstance(data, dict | list | tuple) and data:
+        place = id(data), len(line)
+        if place not in known:
+            known[place] = _collection(data, line, known)
+        return known[place]
+    return _single(data)
+
+
+def _collection(
+    data: "dict[str, Any] | list[Any] | tuple[Any, ...]", line: str, known: dict[tuple[int, int], str]
+) -> str:
+    below = line + _INDENT
+    if isinstance(data, dict):
+        inner = [f"{_single(key)}: {_text(data[key], below, known)}" for key in sorted(data)]
+        return f"{{{below}{f',{below}'.join(inner)}{line}}}"
+    return f"[{below}{f',{below}'.join(_text(item, below, known) for item in data)}{line}]"
+
+
+_single = json.JSONEncoder(ensure_ascii=False).encode
+
+
+_ERASE = "\r\x1b[K"
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+_CUT = "…"
+
+
+class LiveLine:
+    """The line on `stream`, a terminal that is `columns()` cells wide. Not safe to be used by two threads at once."""
+
+    def __init__(self, stream: TextIO, columns: Callable[[], int]) -> None:
+        self._stream, self._columns = stream, columns
+        self._text = ""
+
+    def show(self, text: str) -> None:
+        """Show `text` in place of what the line has shown; empty for no line."""
+        # A terminal that was closed has no width and takes no text; that it was is told by a signal.
+        with contextlib.suppress(OSError):
+            if text := screened(on_one_line(text), colours=False):
+                # The last column stays free: a terminal that has written there may wrap all the same.
+                self._write(f"\r{_NO_WRAP}{fitting(text, self._columns() - 1)}\x1b[K{_WRAP}")
+            elif self._text:
+                self._write(_ERASE)
+        self._text = text
+
+    def print(self, text: str) -> None:
+        """Write `text` and a line end above the line."""
+        with contextlib.suppress(OSError):
+            self._write(f"{_ERASE if self._text else ''}{screened(text, colours=True)}\n")
+        self.show(self._text)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def fitting(text: str, cells: int) -> str:
+    """Return as much of `text` as fits into so many cells of a terminal, with an ellipsis where something is cut."""
+    if cell_len(text) <= cells:
+        return text
+    return set_cell_size(text, cells - len(_CUT)) + _CUT if cells > 0 else ""
+
 
 _COLOURS = ("36", "33", "35", "32", "34", "96", "93", "95")
 """ANSI colours of the tasks' prefixes, in turn."""
@@ -59,8 +139,6 @@ class Printer:
 
     def __enter__(self) -> "Printer":
         if self.live:
-            from tfprov.cli.live import LiveLine  # noqa: PLC0415  what measures text is not needed in a pipe
-
             self.line = LiveLine(self.raw, lambda: os.get_terminal_size(self.raw.fileno()).columns)
             threading.Thread(target=self._redraw, name="tfprov-live", daemon=True).start()
         return self

@@ -51,10 +51,10 @@ def render_command(
 def _rendered(
     target: "Target", given: tuple[str, ...], template_dir: Path | None, options: dict[str, Any]
 ) -> dict[str, str]:
-    from tfprov.config.load import load  # noqa: PLC0415
-    from tfprov.engine.packing import never_code, pack_all  # noqa: PLC0415
+    from tfprov.engine.artifacts import never_code, pack_all  # noqa: PLC0415
     from tfprov.render.options import settle  # noqa: PLC0415
-    from tfprov.render.rendering import options_of, render  # noqa: PLC0415
+    from tfprov.render.render import options_of, render  # noqa: PLC0415
+    from tfprov.settings.load import load  # noqa: PLC0415
 
     settings = settle(target.name, options_of(target), given)
     sources, extra, vault = sources_of(options), options["extra"], vault_of(options)
@@ -77,7 +77,7 @@ def _show(files: dict[str, str], output: Path | None) -> None:
 
 
 def _list(targets: "list[Target]", *, whole: bool) -> None:
-    from tfprov.render.rendering import options_of  # noqa: PLC0415
+    from tfprov.render.render import options_of  # noqa: PLC0415
 
     width = max(len(target.name) for target in targets)
     for target in targets:

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfprov.config.settings.connection import Connection
-from tfprov.config.settings.role_settings import RoleSettings
-from tfprov.delivery.code import Code
 from tfprov.engine.artifacts import Artifact, Fetched, Ready
 from tfprov.engine.checkpoints.verify import Verify, verify
-from tfprov.engine.clock import Clock
-from tfprov.engine.record import Record
-from tfprov.engine.report import Quiet, Reporter
+from tfprov.engine.concurrency import Clock
+from tfprov.engine.events import Quiet, Reporter
+from tfprov.engine.host_registry import Record
 from tfprov.errors import HostError, Usage
 from tfprov.hosts.base import Runtime
+from tfprov.images.code import Code
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container, Observation, Observed
+from tfprov.settings.connection import Connection
+from tfprov.settings.role_settings import RoleSettings
 
 if TYPE_CHECKING:  # it brings the SSH library and the docker SDK, which the process runtime can do without
     from tfprov.hosts.machine import Machine

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tfprov.engine.checkpoints.resume import restoring, resuming
-from tfprov.engine.checkpoints.runs import known_run
+from tfprov.engine.checkpoints.resume import known_run, restoring, resuming
 from tfprov.engine.context import Context
 from tfprov.errors import TfprovError, together
 from tfprov.model.plan import Action, Plan

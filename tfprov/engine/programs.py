@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfprov.delivery.inside import Inside, names_tensorflow
 from tfprov.engine.context import Context
 from tfprov.errors import InvalidInput, Problem, shown
-from tfprov.hosts.commands import USUAL
-from tfprov.hosts.order import PYTHON, environment
+from tfprov.hosts.process.spec import PYTHON, environment
+from tfprov.hosts.program_checks import USUAL
+from tfprov.images.code_contents import Inside, names_tensorflow
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container
 from tfprov.planning.program import Program, files_of_module, program_of, started_by
 
 if TYPE_CHECKING:
-    from tfprov.hosts.docker_look import Looked
+    from tfprov.hosts.docker.image_contents import Looked
 
 Which = Callable[[Container, str], str | None]
 """Returns where the program of that name is, which a task would start; None when there is none."""

@@ -7,10 +7,9 @@ from types import MappingProxyType
 from typing import BinaryIO, Protocol, runtime_checkable
 
 from tfprov.errors import HostError
-from tfprov.hosts.fetching import Telling
+from tfprov.hosts.data_download import Telling
 from tfprov.model.cluster import Task
-from tfprov.model.data import DataSet
-from tfprov.model.state import Container, HostState
+from tfprov.model.state import Container, DataSet, HostState
 
 Sent = Callable[[int, int], None]
 """Is told how many bytes have come to a host, and of how many."""

@@ -5,6 +5,7 @@ the log of a training or the archive of a checkpoint, is read a PIECE at a time 
 """
 
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from tfprov.errors import HostError
 
@@ -91,3 +92,31 @@ def pieces(read: Callable[[int], bytes], limit: int | None = None) -> Iterator[b
             return
         left = None if left is None else left - len(data)
         yield data
+
+
+class Connection(Protocol):
+    """A connected socket, or a channel of an SSH connection."""
+
+    def settimeout(self, seconds: float) -> None:
+        """Limit how long a read may take."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Read; b"" at the end."""
+
+
+PATIENCE = 0.5
+"""Seconds in which Docker's proxy has closed a connection to a container where nothing listens."""
+
+
+def stays_open(connection: Connection) -> bool:
+    """Whether the other side keeps `connection`: it says something, as a gRPC server does, or waits to be spoken to.
+
+    Docker's proxy accepts a connection on a published port in any case, and closes it when nobody listens behind it.
+    """
+    connection.settimeout(PATIENCE)
+    try:
+        return bool(connection.recv(1))
+    except TimeoutError:
+        return True
+    except OSError:
+        return False

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfprov.errors import HostError
-from tfprov.hosts.engine_api import DOCKER, LOCAL, Engine
-from tfprov.hosts.foreign import ConnectionLost, ForwardingForbidden
-from tfprov.hosts.probe import stays_open
-from tfprov.hosts.ssh import SSH
+from tfprov.hosts.bounds import stays_open
+from tfprov.hosts.docker.engine import DOCKER, LOCAL, Engine
+from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
+from tfprov.hosts.ssh.host import SSH
 
 CONNECT = 2.0
 """Seconds for a TCP connection between hosts of one cluster; they are in one network."""

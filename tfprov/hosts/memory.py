@@ -14,11 +14,10 @@ from typing import BinaryIO
 
 from tfprov.errors import HostError
 from tfprov.hosts.base import NOTHING, File, Sent, Tree, Written, untold
-from tfprov.hosts.fetching import Telling, lacking
-from tfprov.hosts.memory_place import Place
+from tfprov.hosts.data_download import Telling, lacking
+from tfprov.hosts.memory_task import Place
 from tfprov.model.cluster import Task
-from tfprov.model.data import DataSet, read_by
-from tfprov.model.state import Container, HostState, Observed, State
+from tfprov.model.state import Container, DataSet, HostState, Observed, State, read_by
 
 _TERMINATED = 143
 """128 + SIGTERM: how a task ends that does nothing about it."""

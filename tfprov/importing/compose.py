@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfprov.errors import Position, shown
-from tfprov.importing.fields import Fields, as_text
-from tfprov.importing.model import Found, Given, Notes, Said, Volume
-from tfprov.importing.values import cpus, docker_memory, seconds
+from tfprov.importing.identify import Found, Given, Notes, Said, Volume
+from tfprov.importing.tracked_mapping import Fields, as_text, cpus, docker_memory, seconds
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
 _VARIABLE = re.compile(

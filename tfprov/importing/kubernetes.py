@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 
 from tfprov.errors import Position, shown
-from tfprov.importing.fields import Fields, as_text
-from tfprov.importing.model import Found, Given, Notes, Said, Volume
-from tfprov.importing.values import cpus, kubernetes_memory, quantity
+from tfprov.importing.identify import Found, Given, Notes, Said, Volume
+from tfprov.importing.tracked_mapping import Fields, as_text, cpus, kubernetes_memory, quantity
 from tfprov.model.node import Mapping, Node, Scalar
 
 _RUN_PODS = ("ReplicaSet", "ReplicationController", "Deployment", "StatefulSet", "Job")

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfprov.errors import Position, shown
-from tfprov.importing.model import Given, Notes, Said
-from tfprov.importing.telling import CHECKPOINT_DIR, Told
+from tfprov.importing.identify import CHECKPOINT_DIR, Given, Notes, Said, Told
 from tfprov.model.inventory import ROLES
-from tfprov.model.parts import Checkpoints
+from tfprov.model.sections import Checkpoints
 from tfprov.model.settings import BY_TF_CONFIG, Settings
 from tfprov.wiring import STRATEGY_VARIABLE
 

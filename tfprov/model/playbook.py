@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tfprov.errors import Position
-from tfprov.model import forms
+from tfprov.model import field_types
 from tfprov.model.inventory import ROLES
-from tfprov.model.parts import Line, Strict
+from tfprov.model.sections import Line, Strict
 
-_TASKS = forms.matching(
+_TASKS = field_types.matching(
     rf"all|(?:{'|'.join(ROLES)})(?:/[0-9]{{1,9}})?",
     "`all`, a job or a task",
     "for example `tasks: chief` or `tasks: worker/1`",

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from tfprov.model import checks, forms, users
-from tfprov.model.parts import (
+from tfprov.model import field_types, validators
+from tfprov.model.sections import (
     Address,
     Checkpoints,
     ClusterName,
@@ -29,13 +29,13 @@ from tfprov.wiring import FLAGS
 
 def _checkpoints(value: Any) -> Any:
     """Return the mapping that stands for the word `none`, and all else as it is."""
-    return NoCheckpoints() if checks.no_checkpoints(value) else value
+    return NoCheckpoints() if validators.no_checkpoints(value) else value
 
 
 Wiring = Annotated[
     Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[Renamed, Tag("mapping")],
     Discriminator(lambda value: "mapping" if isinstance(value, dict | Renamed) else "word"),
-    BeforeValidator(checks.wiring),
+    BeforeValidator(validators.wiring),
 ]
 CheckpointSetting = Annotated[
     Checkpoints, BeforeValidator(_checkpoints, json_schema_input_type=Literal["none"] | Checkpoints)
@@ -63,7 +63,7 @@ class Settings(Strict):
         "the same cluster.",
         examples=["linear"],
     )
-    image: Annotated[Image | None, BeforeValidator(checks.no_short_image)] = Field(
+    image: Annotated[Image | None, BeforeValidator(validators.no_short_image)] = Field(
         None,
         description="The image that containers are made from, the same for all. With one, tasks run in containers. "
         "Default: none.",
@@ -82,7 +82,7 @@ class Settings(Strict):
         "relative path counts from the file it is written in. Default: none.",
         examples=["../images/train/programs"],
     )
-    command: Annotated[list[Line], Field(min_length=1), AfterValidator(checks.program)] | None = Field(
+    command: Annotated[list[Line], Field(min_length=1), AfterValidator(validators.program)] | None = Field(
         None,
         description="The program and its arguments; tfprov appends the wiring (`wiring: flags`) and `flags`. "
         "A role for which tfprov brings one takes both from its own group only; a tensorboard `env`, `code` and `bind` as "
@@ -137,7 +137,7 @@ class Settings(Strict):
         "defaults of `dir` and `to`.",
         examples=[{"to": "./checkpoints"}],
     )
-    data: Annotated[Data | None, BeforeValidator(checks.no_short_data)] = Field(
+    data: Annotated[Data | None, BeforeValidator(validators.no_short_data)] = Field(
         None,
         description="What tasks train on, for all but a ps and a tensorboard, which read none: what lies on the hosts "
         "already, or what they fetch. Default: none.",
@@ -150,7 +150,7 @@ class Settings(Strict):
         "engine's own network.",
         examples=["10.0.0.11"],
     )
-    bind: Annotated[Line, forms.IP_V4] | None = Field(
+    bind: Annotated[Line, field_types.IP_V4] | None = Field(
         None,
         description="The IPv4 address of the host on which the ports of its containers are published. "
         "Default: `address`, and 127.0.0.1 for a tensorboard, to which `tfprov tensorboard` leads.",
@@ -171,7 +171,7 @@ class Settings(Strict):
     tasks_per_host: Annotated[Count, Field(ge=1, le=1000)] = Field(
         1, description="How many tasks of the role run on each of its hosts.", examples=[2]
     )
-    memory: Annotated[str, BeforeValidator(checks.with_unit), forms.MEMORY] | None = Field(
+    memory: Annotated[str, BeforeValidator(validators.with_unit), field_types.MEMORY] | None = Field(
         None,
         description="How much memory a container may use, in Docker's units b, k, m and g (powers of 1024), at least 6m. "
         "Default: no limit.",
@@ -180,20 +180,20 @@ class Settings(Strict):
     cpus: Annotated[float, Field(ge=0.01, le=8192, allow_inf_nan=False)] | None = Field(
         None, description="How many CPUs a container may use, in cores. Default: no limit.", examples=[2.5]
     )
-    gpus: Annotated[Annotated[int, Field(ge=0, le=checks.MOST_GPUS)] | Literal["all"], BeforeValidator(checks.gpus)] = (
-        Field(
-            0,
-            description="How many GPUs a container gets, or `all`. A ps, a tensorboard and the tasks of tf.data's "
-            "service get none unless their own group or host says so.",
-            examples=[1],
-        )
+    gpus: Annotated[
+        Annotated[int, Field(ge=0, le=validators.MOST_GPUS)] | Literal["all"], BeforeValidator(validators.gpus)
+    ] = Field(
+        0,
+        description="How many GPUs a container gets, or `all`. A ps, a tensorboard and the tasks of tf.data's "
+        "service get none unless their own group or host says so.",
+        examples=[1],
     )
     pids: Annotated[Count, Field(ge=64, le=4194304)] = Field(
         4096, description="How many processes and threads a container may have.", examples=[4096]
     )
     user: Annotated[
-        Annotated[int, Field(ge=0, le=users.MOST)] | Annotated[str, forms.USER] | None,
-        BeforeValidator(users.user),
+        Annotated[int, Field(ge=0, le=field_types.MOST)] | Annotated[str, field_types.USER] | None,
+        BeforeValidator(field_types.user),
     ] = Field(
         None,
         description="The user that containers run as: a number, or a name that the image has, with a group after a colon "
@@ -207,7 +207,7 @@ class Settings(Strict):
         "tmpfs at /tmp, which is HOME unless `env` says otherwise, and the working directory with the code.",
         examples=[True],
     )
-    mounts: list[Annotated[MountSetting, BeforeValidator(checks.no_short_mount)]] = Field(
+    mounts: list[Annotated[MountSetting, BeforeValidator(validators.no_short_mount)]] = Field(
         default_factory=list,
         description="Directories of the host inside its containers.",
         examples=[[{"source": "/data/mnist", "target": "/data"}]],

@@ -5,19 +5,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfprov.config.settings.beside import python_of
-from tfprov.config.settings.late import for_task, render_late
-from tfprov.config.settings.resolve import RoleSettings
-from tfprov.config.templates.values import Faults
 from tfprov.errors import InvalidInput, Problem
-from tfprov.model.checks import bytes_of
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.node import Node, Scalar, find, plain
-from tfprov.model.secret_names import names_secret
+from tfprov.model.secrets import KeyedHash, names_secret
 from tfprov.model.state import Box, Container, Mount
-from tfprov.planning import telling
-from tfprov.planning.data import Fetched, data_dir, data_mounts, data_set, data_spec
-from tfprov.planning.keyed_hash import KeyedHash
+from tfprov.model.validators import bytes_of
+from tfprov.planning import task_args
+from tfprov.planning.datasets import Fetched, data_dir, data_mounts, data_set, data_spec
+from tfprov.settings.resolve import RoleSettings
+from tfprov.settings.role_settings import python_of
+from tfprov.settings.task_templates import for_task, render_late
+from tfprov.templating.host_values import Faults
 
 _SHORTEST = 8
 """Characters of a secret for which command lines are searched: shorter ones may be ordinary words."""
@@ -108,7 +107,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
     late = _late(cluster, task, role, directory, data)
     listens = "0.0.0.0" if boxed else task.address  # noqa: S104  in a container; the host publishes on one address
     stated = [str(word) for word in late["command"] or ()]
-    command = stated or telling.default_command(cluster, task, directory, listens)
+    command = stated or task_args.default_command(cluster, task, directory, listens)
     flags, env = _flags(role, late["flags"]), {name: _text(value) for name, value in late["env"].items()}
     secret = late["secret"] | {name for name in env if names_secret(name) and name not in values.public_env}
     if problems := list(_repeated(role, stated, flags, {name: env[name] for name in sorted(secret)})):
@@ -124,7 +123,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
             "env": {
                 name: hashed.of(cluster.name, name, value) if name in secret else value for name, value in env.items()
             },
-            "wiring": telling.wiring(cluster, task, role),
+            "wiring": task_args.wiring(cluster, task, role),
             "endpoint": task.endpoint,
             **({"python": python} if python else {}),
             **({"link": link} if link else {}),
@@ -134,12 +133,12 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
         },
         argv=(
             *command,
-            *telling.flags(cluster, task, role),
+            *task_args.flags(cluster, task, role),
             *(f"--{name}" if value is None else f"--{name}={value}" for name, value in flags.items()),
         ),
         env={
             **env,
-            **telling.environment(cluster, task, role, data),
+            **task_args.environment(cluster, task, role, data),
             "TFPROV_CHECKPOINT_DIR": directory,
         },
         secret=frozenset(secret),
@@ -197,7 +196,7 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: Boxed) -> Box:
 def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str, data: str | None) -> dict[str, Any]:
     """Return `command`, `flags` and `env`, rendered with what only the task knows, and which names in `env` are secret."""
     faults = Faults()
-    known_of = telling.of_cluster(cluster, task)
+    known_of = task_args.of_cluster(cluster, task)
     variables = for_task(role.variables, cluster.name, task.name, directory, data, known_of=known_of)
     rendered = render_late(role.node, variables, faults)
     if faults.problems:

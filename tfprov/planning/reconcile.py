@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfprov.model.data import KIND as DATA
 from tfprov.model.plan import CONTROLLER, Action, Plan
+from tfprov.model.secrets import of_other_keys
+from tfprov.model.state import KIND as DATA
 from tfprov.model.state import Container, Observation, Observed, State
-from tfprov.planning.keyed_hash import of_other_keys
 from tfprov.planning.order import ordered
 
 _Place = tuple[str, str]

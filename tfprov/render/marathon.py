@@ -8,15 +8,15 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tfprov.config.settings.role_settings import RoleSettings
 from tfprov.errors import Problem, Usage
 from tfprov.model.cluster import Cluster, Task
 from tfprov.render import options
-from tfprov.render.compose_service import relative_data
-from tfprov.render.naming import short_name, too_long
+from tfprov.render.compose import relative_data
+from tfprov.render.dns_names import short_name, too_long
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import as_word
 from tfprov.render.target import Asked, BaseTarget, Member, Rendering
+from tfprov.settings.role_settings import RoleSettings
 
 FILE = "group.json"
 _MEBIBYTE = 1 << 20

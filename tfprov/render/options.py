@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from tfprov.errors import Usage, shown
-from tfprov.model.checks import Wrong
-from tfprov.model.reference import reference
+from tfprov.model.field_types import reference
+from tfprov.model.validators import Wrong
 
 Value = str | int | bool | tuple[str, ...] | Mapping[str, str]
 """What an option holds: text, a number, a switch, a list of texts, or texts by name."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfprov import files as safely
+from tfprov import atomic_write as safely
 from tfprov.errors import Usage
 
 

@@ -10,14 +10,8 @@ from dataclasses import dataclass
 from tfprov.errors import Problem
 from tfprov.model.cluster import Task
 from tfprov.render import options
-from tfprov.render.compose_service import (
-    Service,
-    check_services,
-    relative_data,
-    services,
-    volume_names,
-)
-from tfprov.render.naming import short_name, too_long
+from tfprov.render.compose import Service, check_services, relative_data, services, volume_names
+from tfprov.render.dns_names import short_name, too_long
 from tfprov.render.options import Option, Values
 from tfprov.render.target import Asked, BaseTarget, Member, Rendering
 

@@ -7,20 +7,20 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Protocol
 
-from tfprov.config.settings.role_settings import RoleSettings
-from tfprov.delivery.code import Code
 from tfprov.errors import Problem, Usage, shown
+from tfprov.images.code import Code
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Mount
 from tfprov.planning.desired import Place
-from tfprov.render.naming import long_name
+from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
+from tfprov.settings.role_settings import RoleSettings
 
 TARGETS = {
-    "kubernetes": "tfprov.render.kubernetes",
-    "kubeflow-tfjob": "tfprov.render.kubeflow",
-    "kubeflow-trainer": "tfprov.render.kubeflow_trainer",
-    "jobset": "tfprov.render.jobset",
+    "kubernetes": "tfprov.render.kubernetes.jobs",
+    "kubeflow-tfjob": "tfprov.render.kubernetes.tfjob",
+    "kubeflow-trainer": "tfprov.render.kubernetes.trainjob",
+    "jobset": "tfprov.render.kubernetes.jobset",
     "marathon": "tfprov.render.marathon",
     "swarm": "tfprov.render.swarm",
     "compose": "tfprov.render.compose",

@@ -39,10 +39,10 @@ How a task ends, as its exit code:
 A second signal ends the task at once. SIGUSR1 writes the stack of every thread to stderr.
 """
 
-from tfprov.runtime.coordinated import parameter_server
-from tfprov.runtime.joining import join
-from tfprov.runtime.mirrored import multi_worker_mirrored
-from tfprov.runtime.served import served
-from tfprov.runtime.task import Task
+from tfprov.runtime.eager.input_data import served
+from tfprov.runtime.eager.mirrored import multi_worker_mirrored
+from tfprov.runtime.eager.parameter_server import parameter_server
+from tfprov.runtime.graph.task import Task
+from tfprov.runtime.join_cluster import join
 
 __all__ = ["Task", "join", "multi_worker_mirrored", "parameter_server", "served"]

@@ -23,8 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfprov.runtime.lazy import tensorflow
-from tfprov.runtime.leaving import Signals, die
+from tfprov.runtime.lazy_tensorflow import tensorflow
+from tfprov.runtime.signals import Signals, die
 
 RUN = "TFPROV_RUN"
 """The variable with the id of the training."""

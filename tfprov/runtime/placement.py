@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tfprov.files import replace
-from tfprov.runtime.hooks import Hook
-from tfprov.runtime.lazy import graph_api
+from tfprov.atomic_write import replace
+from tfprov.runtime.graph.hooks import Hook
+from tfprov.runtime.lazy_tensorflow import graph_api
 
 FILE = "placement.json"
 PLACEMENTS = ("round_robin", "greedy")

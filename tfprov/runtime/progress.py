@@ -11,7 +11,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from tfprov.files import replace
+from tfprov.atomic_write import replace
 
 FILE = "progress.json"
 EVERY = 2.0

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from tfprov.checkpoint import STATE, checkpoint_state, checkpoints, newest_whole, parse_state, relative
+from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, newest_whole, parse_state, relative
 
 _LEFT_FILE = re.compile(r".+\.tempstate[0-9]+|checkpoint\.tmp[0-9a-f]+")
 _LEFT_FOLDER = re.compile(r".+-[0-9]+_temp(?:_[0-9a-f]+)?")

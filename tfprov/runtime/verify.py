@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tfprov.runtime.lazy import graph_api
+from tfprov.runtime.lazy_tensorflow import graph_api
 
 
 def verify(prefix: str) -> dict[str, Any]:

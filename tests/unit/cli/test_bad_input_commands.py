@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.door import SMALLEST, Told, tell
 from tests.support.paths import CASES
+from tfprov.engine.assemble import prepare
 from tfprov.engine.checkpoints.gather import gather
+from tfprov.engine.events import Quiet
 from tfprov.engine.observe import observe
-from tfprov.engine.prepare import prepare
-from tfprov.engine.report import Quiet
 from tfprov.errors import GatherError
 
 TRANSCRIPT = CASES / "bad_commands.txt"

@@ -12,8 +12,8 @@ import pytest
 from tests.support.door import Told, tell
 from tests.support.paths import ROOT
 from tests.support.waiting import until
-from tfprov.config.load import load
-from tfprov.planning.place import place
+from tfprov.planning.tasks import place
+from tfprov.settings.load import load
 
 
 @pytest.fixture(autouse=True)

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.terminal import terminal
-from tfprov.cli.live import LiveLine
 from tfprov.cli.main import run
-from tfprov.cli.output import Printer, table
+from tfprov.cli.output import LiveLine, Printer, table
 from tfprov.cli.screening import Screened, json_screened, screened, write_document
 from tfprov.errors import HostError, TaskFailed
-from tfprov.hosts.docker_exec import pass_on
+from tfprov.hosts.docker.exec import pass_on
 from tfprov.model.plan import Action
 
 PAYLOADS = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.engine.controller_key import controller_key
+from tfprov.engine.host_registry import controller_key
 from tfprov.errors import Usage
 
 

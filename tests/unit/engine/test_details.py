@@ -10,29 +10,28 @@ import pytest
 
 from tests.support.split import INVENTORY, Notes, Split
 from tests.support.world import Runtimes, up, world
-from tfprov.config.playbooks import read_playbook
+from tfprov.engine.assemble import Wishes, prepare
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import gather
-from tfprov.engine.checkpoints.resume import resuming
-from tfprov.engine.checkpoints.runs import known_run
+from tfprov.engine.checkpoints.resume import known_run, resuming
 from tfprov.engine.checkpoints.shards import explain_torn
-from tfprov.engine.checkpoints.unsaved import unsaved
+from tfprov.engine.checkpoints.ungathered import unsaved
 from tfprov.engine.context import Context
+from tfprov.engine.events import Quiet
+from tfprov.engine.monitoring.chief_progress import read_progress, tail_of
+from tfprov.engine.monitoring.follow import follow
+from tfprov.engine.monitoring.status import status
+from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.engine.observe import observe, plan
-from tfprov.engine.playbook import Options, play
-from tfprov.engine.prepare import Wishes, prepare
-from tfprov.engine.report import Quiet
-from tfprov.engine.steps import RUN
-from tfprov.engine.watching.follow import follow
-from tfprov.engine.watching.progress import read_progress, tail_of
-from tfprov.engine.watching.status import status
-from tfprov.engine.watching.waiting import wait_serving
 from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreachable, Usage
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.node import Items, Mapping, Scalar, plain, secretly, visible, wrap
 from tfprov.model.playbook import Command, Stop
 from tfprov.model.state import Observation, Observed, State, describe_exit
+from tfprov.playbook.parse import read_playbook
+from tfprov.playbook.run import Options, play
+from tfprov.playbook.steps import RUN
 from tfprov.wiring import STRATEGY_VARIABLE
 
 

@@ -5,12 +5,12 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tfprov.delivery.code import Code
-from tfprov.delivery.inside import Inside
-from tfprov.engine.checking.program_findings import IN_IMAGE, of_processes, tensorflow, undelivered
+from tfprov.engine.checks.host_rules import IN_IMAGE, of_processes, tensorflow, undelivered
 from tfprov.engine.programs import Programs, fault_of_image, tasks_by_program
-from tfprov.hosts.docker_look import Looked
-from tfprov.hosts.tensorflow_import import Imported, read
+from tfprov.hosts.docker.image_contents import Looked
+from tfprov.hosts.program_checks import Imported, read
+from tfprov.images.code import Code
+from tfprov.images.code_contents import Inside
 from tfprov.model.cluster import Task
 from tfprov.model.state import Box, Container, Mount
 

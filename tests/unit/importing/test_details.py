@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from tfprov.errors import InvalidInput, Position
-from tfprov.importing.door import imported
-from tfprov.importing.model import Given, Notes, Said
-from tfprov.importing.values import cpus, docker_memory, kubernetes_memory, quantity, seconds
+from tfprov.importing.convert import imported
+from tfprov.importing.identify import Given, Notes, Said
+from tfprov.importing.tracked_mapping import cpus, docker_memory, kubernetes_memory, quantity, seconds
 
 AT = Position("f.yml", 3, 5)
 TASK = "--task_index=0 --ps_hosts=p0:2222 --worker_hosts=w0:2222"

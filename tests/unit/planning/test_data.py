@@ -8,17 +8,17 @@ import pytest
 
 from tests.support.world import Runtimes, up, world
 from tfprov.cli.output import describe
-from tfprov.config.settings.resolve import resolve
-from tfprov.config.sources.groups import read_groups
-from tfprov.config.text.yaml import parse
 from tfprov.engine.observe import observe
-from tfprov.engine.steps import RUN
 from tfprov.errors import HostError
-from tfprov.model.data import DataFile, DataSet, read_by
+from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.node import plain
 from tfprov.model.plan import Action
-from tfprov.planning.data import data_dir, data_path
+from tfprov.model.state import DataFile, DataSet, read_by
+from tfprov.planning.datasets import data_dir, data_path
 from tfprov.planning.reconcile import supplies
+from tfprov.playbook.steps import RUN
+from tfprov.settings.resolve import resolve
+from tfprov.yamltext.load import parse
 
 ONE, TWO = "1" * 64, "2" * 64
 

@@ -8,12 +8,11 @@ import pytest
 
 from tests.support.world import packed, world
 from tfprov.errors import InvalidInput
-from tfprov.hosts.docker_labels import creation
-from tfprov.model.secret_names import names_secret
+from tfprov.hosts.docker.labels import creation
+from tfprov.model.secrets import KeyedHash, names_secret
 from tfprov.model.state import Box, Container, HostState, Observation, Observed, State
-from tfprov.planning.keyed_hash import KeyedHash
+from tfprov.planning.plan_text import summary
 from tfprov.planning.reconcile import differences, unknown_secrets
-from tfprov.planning.text import summary
 
 FULL = """
 all:

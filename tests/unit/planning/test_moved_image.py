@@ -7,7 +7,7 @@ from tests.support.leftovers import build
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
 from tfprov.model.state import Observation, not_delivered
-from tfprov.planning.text import lines
+from tfprov.planning.plan_text import lines
 
 INVENTORY = """
 all:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.world import MemoryStore, Runtimes, world
 from tfprov.engine.checkpoints.verify import Verdict
-from tfprov.engine.steps import RUN
 from tfprov.errors import TfprovError
+from tfprov.playbook.steps import RUN
 
 LAB = """
 all: {{vars: {{tfprov: {{cluster: lab, command: [python], wiring: {wiring}}}}}}}

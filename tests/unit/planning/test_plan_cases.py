@@ -19,15 +19,15 @@ import pytest
 
 from tests.support.paths import CASES
 from tests.support.world import MemoryStore, Runtimes, leave, world
-from tfprov.config.patterns import match
-from tfprov.config.text.yaml import parse
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
+from tfprov.inventory.host_patterns import match
 from tfprov.model.node import Mapping, plain
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container
+from tfprov.planning.plan_text import lines
 from tfprov.planning.reconcile import teardown
-from tfprov.planning.text import lines
+from tfprov.yamltext.load import parse
 
 PLANS = sorted((CASES / "plan").glob("*.yml"))
 KEYS = {"inventory", "before", "observed", "limit", "down", "plan"}

@@ -9,13 +9,13 @@ import pytest
 from tests.support.inventories import inventory, roles
 from tests.support.paths import ROOT
 from tests.support.world import HASHES, world
-from tfprov.config.load import load
-from tfprov.config.settings.origins import explain
 from tfprov.errors import InvalidInput
 from tfprov.model.state import Box, Container, Mount
 from tfprov.planning.desired import desired
-from tfprov.planning.place import place
-from tfprov.planning.text import summary
+from tfprov.planning.plan_text import summary
+from tfprov.planning.tasks import place
+from tfprov.settings.load import load
+from tfprov.settings.provenance import explain
 from tfprov.wiring import from_flags, from_names, from_tf_config
 
 LAB = """

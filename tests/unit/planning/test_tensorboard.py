@@ -8,12 +8,12 @@ import pytest
 
 from tests.support.inventories import inventory, roles
 from tests.support.world import packed, world
-from tfprov.config.settings.origins import explain
-from tfprov.engine.fleet import published
-from tfprov.hosts.docker_labels import creation
-from tfprov.hosts.order import order
+from tfprov.engine.connect import published
+from tfprov.hosts.docker.labels import creation
+from tfprov.hosts.process.spec import order
 from tfprov.model.state import Box, Container
 from tfprov.planning.reconcile import differences
+from tfprov.settings.provenance import explain
 
 TRAINING = """
 all:

@@ -16,12 +16,11 @@ from tests.support.rendered import files_of, objects_of
 from tfprov.cli.render import render_command
 from tfprov.errors import InvalidInput, Usage
 from tfprov.render import output
-from tfprov.render.kube_wiring import literal
+from tfprov.render.kubernetes.wiring import literal
 from tfprov.render.options import Option, choice, image, listed, named, settle, switch, text, whole
-from tfprov.render.quoting import as_block, as_json, as_lines
-from tfprov.render.rendering import options_of
+from tfprov.render.quoting import SHIPPED, as_block, as_json, as_lines, fill
+from tfprov.render.render import options_of
 from tfprov.render.target import TARGETS, find_target
-from tfprov.render.templating import SHIPPED, fill
 
 SET = ("--set", "image=img:v1", "--set", "code=image")
 

@@ -10,17 +10,17 @@ import pytest
 
 from tests.support.render_options import filled
 from tests.support.rendered import cluster_of, files_of, objects_of, of_kind, roles_of
-from tfprov.delivery.code import Code
 from tfprov.errors import InvalidInput, TfprovError, Usage
-from tfprov.planning.text import counted, readable
-from tfprov.render import kube_bundle, output
-from tfprov.render.compose_service import size
-from tfprov.render.naming import dns_1123, subdomain
-from tfprov.render.quoting import Unquoted, as_json, inset
-from tfprov.render.rendering import render
-from tfprov.render.slurm_words import DOMAIN, Part, Words
+from tfprov.images.code import Code
+from tfprov.planning.plan_text import counted, readable
+from tfprov.render import output
+from tfprov.render.compose import size
+from tfprov.render.dns_names import dns_1123, subdomain
+from tfprov.render.kubernetes import cluster_settings
+from tfprov.render.quoting import SHIPPED, Unquoted, as_json, inset
+from tfprov.render.render import render
+from tfprov.render.slurm import DOMAIN, Part, Words
 from tfprov.render.target import find_target
-from tfprov.render.templating import SHIPPED
 
 INVENTORY = """
 all: {{vars: {{tfprov: {{cluster: lab, image: {{name: "x:1"}}, command: [python, x.py]{settings}}}}}}}
@@ -368,7 +368,7 @@ def test_the_last_port_of_all_can_be_used() -> None:
 
 @pytest.mark.parametrize(("size", "fits"), [(899_999, True), (900_000, True), (900_001, False)])
 def test_code_that_a_config_map_cannot_take_is_refused(size: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfprov.render.kube_bundle.size", lambda codes: size)
+    monkeypatch.setattr("tfprov.render.kubernetes.cluster_settings.size", lambda codes: size)
     if fits:
         files_of(inventory("code: ./a"), "kubernetes", "claim=c")
         return
@@ -383,10 +383,10 @@ def test_code_that_a_config_map_cannot_take_is_refused(size: int, fits: bool, mo
 def test_what_a_config_map_takes_is_counted_once_for_each_code() -> None:
     one = Code("a", f"sha256:{1:064}", b"x" * 1000)
     other = Code("b", f"sha256:{2:064}", random.Random(1).randbytes(1000))
-    alone = kube_bundle.size([])
+    alone = cluster_settings.size([])
     assert alone > 1000, "the runtime is always with it"
-    assert kube_bundle.size([one, one]) == kube_bundle.size([one]) < alone + 100
-    assert alone + 1000 <= kube_bundle.size([other]) < alone + 1100
+    assert cluster_settings.size([one, one]) == cluster_settings.size([one]) < alone + 100
+    assert alone + 1000 <= cluster_settings.size([other]) < alone + 1100
 
 
 def test_on_slurm_only_those_who_compute_see_the_gpus() -> None:

@@ -12,9 +12,9 @@ import pytest
 from tests.support.rendered import files_of
 from tfprov.errors import Usage
 from tfprov.render.options import settle
-from tfprov.render.rendering import options_of
+from tfprov.render.render import options_of
 from tfprov.render.target import TARGETS, Target, find_target
-from tfprov.runtime import until
+from tfprov.runtime import wait_for_job
 
 CASES = Path(__file__).parents[2] / "cases" / "render"
 LARGE = """
@@ -77,13 +77,13 @@ RENDERED = {
     "feed-kubernetes": (FEED, "kubernetes", ("storage=none", "code=image")),
 }
 OPTIONS = "options"
-PROGRAM = "(here stands tfprov/runtime/until.py)"
+PROGRAM = "(here stands tfprov/runtime/wait_for_job.py)"
 """The program that ends with the training is a file of its own, with tests of its own."""
 
 
 def rendered(inventory: str, target: str, options: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield the names of the files and their texts."""
-    program = Path(until.__file__ or "").read_text()
+    program = Path(wait_for_job.__file__ or "").read_text()
     for name, text in files_of(inventory, target, *options).items():
         indented = next((" " * count for count in range(12) if _indented(program, " " * count) in text), None)
         yield name, text if indented is None else text.replace(_indented(program, indented), f"{indented}{PROGRAM}\n")
@@ -130,7 +130,7 @@ def test_there_is_no_other_case() -> None:
 
 def test_the_program_that_ends_with_the_training_is_there_where_somebody_runs_it() -> None:
     [text] = files_of(LARGE, "kubernetes", *KUBE).values()
-    assert _indented(Path(until.__file__ or "").read_text(), "    ") in text
+    assert _indented(Path(wait_for_job.__file__ or "").read_text(), "    ") in text
     assert PROGRAM in shown(LARGE, "kubernetes", KUBE)
 
 

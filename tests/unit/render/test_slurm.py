@@ -18,12 +18,12 @@ from tests.support.render_wiring import by_rank
 from tests.support.rendered import files_of, roles_of
 from tests.support.slurm import Allocation
 from tests.support.waiting import until
-from tfprov.config.load import load
-from tfprov.delivery.code import pack
 from tfprov.errors import InvalidInput, Position, Usage
-from tfprov.planning.place import place
-from tfprov.render.rendering import render
+from tfprov.images.code import pack
+from tfprov.planning.tasks import place
+from tfprov.render.render import render
 from tfprov.render.target import find_target
+from tfprov.settings.load import load
 from tfprov.wiring import from_flags, from_names, from_tf_config
 
 INVENTORY = """

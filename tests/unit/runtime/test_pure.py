@@ -12,10 +12,10 @@ import pytest
 
 from tests.support.waiting import until
 from tfprov import runtime
-from tfprov.checkpoint import parse_state
-from tfprov.runtime.joining import check
-from tfprov.runtime.leaving import Signals
+from tfprov.formats.checkpoint import parse_state
+from tfprov.runtime.join_cluster import check
 from tfprov.runtime.resume import repair
+from tfprov.runtime.signals import Signals
 from tfprov.wiring import Wiring, WiringError, to_tf_config
 
 PS, WORKERS = ("h0:2222",), ("h1:2222", "h2:2222")
@@ -226,7 +226,7 @@ def test_a_signal_ends_a_task_that_no_python_handler_could_reach(
     """The main thread sits in a lock that ignores handlers, as it does in a call into TensorFlow."""
     program = f"""
 import ctypes, sys
-from tfprov.runtime.leaving import Signals
+from tfprov.runtime.signals import Signals
 signals = Signals({grace})
 with signals.watched():
     signals.orderly = {orderly}
@@ -261,7 +261,7 @@ def _pending(pid: int) -> int:
 def test_the_reason_for_an_end_is_told_once_and_ends_what_others_complain() -> None:
     program = """
 import os, threading, time
-from tfprov.runtime.leaving import exit_now
+from tfprov.runtime.signals import exit_now
 def complain():
     while True:
         os.write(2, b"oh no" + bytes([10]))
@@ -278,14 +278,14 @@ time.sleep(60)
 
 def test_a_task_that_has_to_end_ends_although_nobody_reads_why() -> None:
     for unread in ("os.close(2)", "reading, writing = os.pipe(); os.dup2(writing, 2); os.close(reading)"):
-        program = f"import os; from tfprov.runtime.leaving import exit_now; {unread}; exit_now('error: lost', 3)"
+        program = f"import os; from tfprov.runtime.signals import exit_now; {unread}; exit_now('error: lost', 3)"
         assert subprocess.run([sys.executable, "-c", program], check=False, env=ROOT).returncode == 3
 
 
 def test_the_reason_for_an_end_is_told_also_when_no_file_can_be_opened() -> None:
     program = """
 import resource
-from tfprov.runtime.leaving import exit_now
+from tfprov.runtime.signals import exit_now
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
 exit_now("error: lost", 3)
 """

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 
-from tfprov.checkpoint import NO_STEP, step_of
-from tfprov.engine.checkpoints.holders import holders
 from tfprov.engine.checkpoints.resume import Resume, decide, newest, nothing
 from tfprov.engine.checkpoints.shards import Survey, survey
-from tfprov.engine.checkpoints.unsaved import unsaved
+from tfprov.engine.checkpoints.ungathered import holders, unsaved
 from tfprov.engine.context import Context
-from tfprov.engine.watching.progress import read_progress
+from tfprov.engine.monitoring.chief_progress import read_progress
 from tfprov.errors import GatherError
+from tfprov.formats.checkpoint import NO_STEP, step_of
 from tfprov.hosts.base import File
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation, Observed, State
-from tfprov.planning.text import rough
+from tfprov.planning.plan_text import rough
 
 
 def forecast(context: Context, plan: Plan, seen: Observation) -> str | None:

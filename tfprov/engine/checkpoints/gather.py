@@ -13,20 +13,18 @@ from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
 
-from tfprov.checkpoint import STATE, checkpoint_state, checkpoints, parse_state, relative, step_of
+from tfprov.atomic_write import replace, sync
 from tfprov.engine.checkpoints import manifest as manifests
-from tfprov.engine.checkpoints.held_back import survey_held
 from tfprov.engine.checkpoints.manifest import Manifest, Saved
 from tfprov.engine.checkpoints.shards import REMEDY, Survey, Whole, survey, unmerged
-from tfprov.engine.checkpoints.staging import Staging, set_aside, stays_below
-from tfprov.engine.checkpoints.unsaved import is_new
+from tfprov.engine.checkpoints.staging import Staging, set_aside, stays_below, survey_held
+from tfprov.engine.checkpoints.ungathered import is_new
 from tfprov.engine.checkpoints.verify import Verify
 from tfprov.engine.context import Context
+from tfprov.engine.monitoring.task_progress import FILE as PROGRESS
 from tfprov.engine.observe import observe
-from tfprov.engine.watching.pace import FILE as PROGRESS
 from tfprov.errors import GatherError, HostError
-from tfprov.files import replace, sync
-from tfprov.model.model_files import model_files
+from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, model_files, parse_state, relative, step_of
 from tfprov.model.state import Observation, Observed
 
 _TRIES = 3

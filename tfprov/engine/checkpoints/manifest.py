@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tfprov.checkpoint import NO_STEP
+from tfprov.atomic_write import replace
 from tfprov.errors import GatherError
-from tfprov.files import replace
+from tfprov.formats.checkpoint import NO_STEP
 from tfprov.hosts.base import File
 
 NAME = "manifest.json"

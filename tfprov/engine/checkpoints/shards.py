@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from tfprov.checkpoint import NO_STEP, STATE, Checkpoint, checkpoints, parse_state, relative, step_of
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
+from tfprov.formats.checkpoint import NO_STEP, STATE, Checkpoint, checkpoints, parse_state, relative, step_of
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed, State
 

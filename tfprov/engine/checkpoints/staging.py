@@ -6,17 +6,21 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
 from typing import BinaryIO
 
+from tfprov.atomic_write import Flush
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Entry, Manifest
-from tfprov.engine.checkpoints.shards import Place
+from tfprov.engine.checkpoints.shards import Place, Survey, Whole, survey
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, Unreachable, shown
-from tfprov.files import Flush
+from tfprov.formats.checkpoint import checkpoints
 from tfprov.hosts.base import File, Sparse
+from tfprov.hosts.held_checkpoints import FOLDER
+from tfprov.model.state import Observation, Observed, State
 
 _CHUNK = 1024 * 1024
 """Bytes copied at a time."""
@@ -207,3 +211,29 @@ def set_aside(context: Context, before: Manifest, staged: Path) -> None:
         beside.rename(staged)
     step = f" (step {before.newest.step})" if before.newest else ""
     context.report.note(f"{target} held an earlier run{step}: it is now {aside}")
+
+
+@dataclass(frozen=True, eq=False)
+class Held(Place):
+    """What is held of a checkpoint directory, so that its task cannot remove it."""
+
+    def open(self, name: str) -> BinaryIO:
+        """See Place."""
+        return super().open(f"{FOLDER}/{name}")
+
+    def open_each(self, names: Collection[str]) -> Iterator[tuple[str, BinaryIO]]:
+        """See Place."""
+        files = {f"{FOLDER}/{name}": file for name, file in self.files.items()}
+        for name, stream in self.runtime.open_each(self.task, [f"{FOLDER}/{name}" for name in names], files):
+            yield name.removeprefix(f"{FOLDER}/"), stream
+
+
+def survey_held(context: Context, chief: Observed, look: Callable[[], Observation]) -> Survey:
+    """Look at the chief's directory as `survey` does, and have its host hold the checkpoints there, where it can."""
+    found = survey(context, chief, look)
+    if chief.state is not State.RUNNING:  # nobody removes anything any more
+        return found
+    runtime = context.runtimes[chief.host]
+    place = Held(runtime, chief, runtime.hold(chief.task))
+    whole = tuple(Whole(one, place, place) for one in checkpoints(place.files) if one.whole)
+    return replace(found, whole=whole) if whole else found

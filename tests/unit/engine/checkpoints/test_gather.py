@@ -11,21 +11,20 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from tfprov.checkpoint import parse_state
 from tfprov.engine.checkpoints.gather import gather
-from tfprov.engine.checkpoints.holders import unsaved_among
-from tfprov.engine.checkpoints.unsaved import unsaved
+from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verdict
 from tfprov.engine.context import Context
+from tfprov.engine.events import Quiet
 from tfprov.engine.observe import observe
-from tfprov.engine.report import Quiet
-from tfprov.engine.steps import tell
 from tfprov.errors import GatherError, HostError
+from tfprov.formats.checkpoint import parse_state
 from tfprov.hosts.base import File
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Observed, State
+from tfprov.playbook.steps import tell
 
 MIB = 1024 * 1024
 CHIEF = Task("worker", 0, "worker", "h1", "10.0.0.1", 2222)

@@ -9,13 +9,13 @@ import pytest
 
 from tests.support.split import INVENTORY, Split
 from tests.support.world import Runtimes, up
-from tfprov.checkpoint import parse_state
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.forecast import forecast
-from tfprov.engine.checkpoints.runs import known_run
+from tfprov.engine.checkpoints.resume import known_run
 from tfprov.engine.execute import Outcome, current_run
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
+from tfprov.formats.checkpoint import parse_state
 from tfprov.model.plan import Plan
 from tfprov.model.state import State
 

@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.split import INVENTORY, Split
 from tests.support.world import world
-from tfprov.checkpoint import checkpoints
 from tfprov.engine.checkpoints.gather import gather
-from tfprov.engine.checkpoints.holders import holders, savers, unsaved_among
 from tfprov.engine.checkpoints.shards import explain_torn, survey
-from tfprov.engine.checkpoints.unsaved import unsaved
+from tfprov.engine.checkpoints.ungathered import holders, savers, unsaved, unsaved_among
 from tfprov.engine.observe import observe
-from tfprov.engine.steps import RUN
 from tfprov.errors import GatherError, HostError, TfprovError
+from tfprov.formats.checkpoint import checkpoints
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Stop
 from tfprov.model.state import HostState, Observed, State
+from tfprov.playbook.steps import RUN
 
 REMOVE = Stop(remove=True)
 

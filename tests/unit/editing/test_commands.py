@@ -1,0 +1,253 @@
+"""The commands that edit: what they write where, what they say, and what they leave alone."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.door import Told, tell
+from tests.support.paths import CASES
+from tfprov.atomic_write import rewrite
+from tfprov.settings.load import load
+
+GOOD = """\
+all:
+  vars:
+    tfprov: {cluster: lab, image: {name: train}, command: [python, train.py]}
+  children:
+    ps:
+      hosts:
+        node1:
+    worker:
+      hosts:
+        node2:   # the first
+"""
+
+
+@pytest.fixture(autouse=True)
+def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
+    path = Path("inventory.yml")
+    path.write_text(GOOD)
+    return path
+
+
+def edit(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    told = tell(capsys, "inventory", *argv)
+    assert (told.code, told.lines) == (0, ())
+    return told.out
+
+
+def test_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert edit(capsys, "add-host", "node3", "-g", "worker", "-g", "ps") == (
+        "added node3 to worker (inventory.yml:11), to ps (inventory.yml:8)\n"
+    )
+    assert edit(capsys, "move-host", "node3", "node4") == (
+        "moved node3 to node4 in ps (inventory.yml:8), in worker (inventory.yml:12)\n"
+    )
+    assert edit(capsys, "set", "tfprov.port", "2300") == "set tfprov.port of group all (inventory.yml:3)\n"
+    assert edit(capsys, "set", "--host", "node2", "a.b", "x") == "set a.b of host node2 (inventory.yml:12)\n"
+    assert edit(capsys, "unset", "--host", "node2", "a.b") == "removed a.b of host node2 (inventory.yml:13)\n"
+    assert edit(capsys, "remove-host", "node4") == (
+        "removed node4 from ps (inventory.yml:8), from worker (inventory.yml:12)\n"
+    )
+
+
+def test_nothing_to_do(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = inventory.stat()
+    assert edit(capsys, "set", "tfprov.cluster", "lab").startswith("nothing to do: tfprov.cluster of group all")
+    assert inventory.stat().st_ino == before.st_ino
+
+
+def test_check_writes_nothing_and_diff_shows(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = edit(capsys, "add-host", "node3", "-g", "worker", "--check", "--diff")
+    assert out == (
+        "--- inventory.yml (before)\n+++ inventory.yml (after)\n@@ -8,3 +8,4 @@\n     worker:\n       hosts:\n"
+        "         node2:   # the first\n+        node3:\n"
+        "added node3 to worker (inventory.yml:11); not written (--check)\n"
+    )
+    assert inventory.read_text() == GOOD
+
+
+def test_a_diff_shows_no_password(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inventory.write_text(GOOD.replace("  vars:\n", "  vars:\n    ansible_password: hunter2\n"))
+    out = edit(capsys, "set", "other", "1", "--diff")
+    assert "ansible_password…" in out
+    assert "hunter2" not in out
+    out = edit(capsys, "set", "ansible_password", "hunter3", "--diff")
+    assert "hunter" not in out
+    assert "hunter3" in inventory.read_text()
+
+
+@pytest.mark.parametrize(
+    "argv", [["set", "ansible_password", "012345"], ["add-host", "n", "-g", "ps", "--var", "my_token=012345"]]
+)
+def test_what_is_wrong_with_a_password_does_not_show_it(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    told = tell(capsys, "inventory", *argv)
+    assert told.code == 2
+    assert "quote it" in told.lines[0]
+    assert "012345" not in told.lines[0]
+
+
+def test_json_stays_json(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (CASES / "edit" / "json.yml").read_text()
+    inventory.write_text(text)
+    edit(capsys, "add-host", "node4", "-g", "worker", "--var", "ansible_host=192.0.2.4")
+    edit(capsys, "add-host", "node5", "-g", "worker")
+    edit(capsys, "set", "tfprov.flags.rate", "0.5")
+    edit(capsys, "set", "tfprov.mounts", "[{source: /a, target: /b}]")
+    found = json.loads(inventory.read_text())["all"]
+    assert found["children"]["worker"]["hosts"]["node4"] == {"ansible_host": "192.0.2.4"}
+    assert found["vars"]["tfprov"]["mounts"] == [{"source": "/a", "target": "/b"}]
+    for argv in (
+        ["unset", "tfprov.mounts"],
+        ["unset", "tfprov.flags.rate"],
+        ["remove-host", "node5"],
+        ["remove-host", "node4"],
+    ):
+        edit(capsys, *argv)
+    assert inventory.read_text() == text
+
+
+def test_a_member_of_a_range_gets_an_entry_of_its_own(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inventory.write_text(GOOD.replace("node2:", "node[2:5]:"))
+    edit(capsys, "set", "--host", "node4", "tfprov.port", "2400")
+    found, _ = load(inventory)
+    assert found.members("worker") == ("node2", "node3", "node4", "node5")
+    assert "        node4:\n          tfprov:\n            port: 2400\n" in inventory.read_text()
+
+
+def test_a_role_that_is_not_there_yet(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(capsys, "add-host", "node2", "-g", "evaluator")
+    assert inventory.read_text() == GOOD + "    evaluator:\n      hosts:\n        node2:\n"
+
+
+# -- files beside, and several of them ----------------------------------------------------------------------------------
+
+
+def test_a_value_is_set_where_it_takes_effect(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("group_vars").mkdir()
+    beside = Path("group_vars/worker.yml")
+    beside.write_text("# of workers\ntfprov:\n  port: 2400   # theirs\n")
+    assert edit(capsys, "set", "--group", "worker", "tfprov.port", "2500") == (
+        "set tfprov.port of group_vars/worker (group_vars/worker.yml:3)\n"
+    )
+    assert beside.read_text() == "# of workers\ntfprov:\n  port: 2500   # theirs\n"
+    edit(capsys, "set", "--group", "worker", "tfprov.pids", "100")
+    assert beside.read_text() == "# of workers\ntfprov:\n  port: 2500   # theirs\n  pids: 100\n"
+    assert inventory.read_text() == GOOD
+
+
+def test_host_vars_are_told_and_never_moved(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("host_vars").mkdir()
+    Path("host_vars/node2.yml").write_text("a: 1\n")
+    said = "error: host_vars/node2.yml holds variables of node2, which node9 would not have; "
+    said += "first `mv host_vars/node2.yml host_vars/node9.yml`"
+    assert tell(capsys, "inventory", "move-host", "node2", "node9") == Told(2, (said,))
+    assert inventory.read_text() == GOOD
+    edit(capsys, "add-host", "node3", "-g", "worker")
+    assert edit(capsys, "remove-host", "node2").splitlines()[1:] == [
+        "note: host_vars/node2.yml stays, and is not read any more"
+    ]
+    assert Path("host_vars/node2.yml").read_text() == "a: 1\n"
+
+
+def test_a_directory_of_inventories(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("lab").mkdir()
+    Path("lab/1-hosts.yml").write_text(GOOD)
+    Path("lab/2-more.yml").write_text("worker:\n  vars:\n    tfprov: {port: 2300}\n")
+    Path("lab/3-old.ini").write_text("[spare]\nold1\n")
+    assert "(lab/2-more.yml:3)" in edit(capsys, "set", "--group", "worker", "tfprov.port", "2400", "-i", "lab")
+    assert "(lab/1-hosts.yml:11)" in edit(capsys, "add-host", "node3", "-g", "worker", "-i", "lab")
+    assert "(lab/1-hosts.yml:3)" in edit(capsys, "set", "tfprov.pids", "100", "-i", "lab")
+    told = tell(capsys, "inventory", "remove-host", "old1", "-i", "lab")
+    assert told.code == 2
+    assert told.lines[0].startswith("lab/3-old.ini:2")
+    told = tell(capsys, "inventory", "set", "--group", "spare", "a", "1", "-i", "lab")
+    said = "error: group `spare` is in no YAML file, and tfprov edits no others; "
+    assert told.lines == (said + "write group_vars/spare.yml beside lab/3-old.ini",)
+    assert Path("lab/3-old.ini").read_text() == "[spare]\nold1\n"
+
+
+def test_an_inventory_that_is_only_read(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hosts.ini").write_text("[worker]\nnode1\n")
+    assert tell(capsys, "inventory", "add-host", "n", "-g", "worker", "-i", "hosts.ini").lines == (
+        "error: hosts.ini is no YAML file, and tfprov edits no others; edit it by hand",
+    )
+
+
+def test_a_host_that_another_source_names_too(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("more.ini").write_text("[spare]\nnode2\n")
+    edit(capsys, "add-host", "node3", "-g", "worker")
+    before = inventory.read_text()
+    told = tell(capsys, "inventory", "remove-host", "node2", "-i", "inventory.yml", "-i", "more.ini")
+    assert told.code == 2
+    assert told.lines[0].startswith("more.ini:2")
+    assert inventory.read_text() == before
+
+
+def test_settings_of_the_command_line_count_for_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell(capsys, "inventory", "unset", "tfprov.cluster").code == 2
+    edit(capsys, "unset", "tfprov.cluster", "-e", "tfprov.cluster=other")
+
+
+# -- the file -----------------------------------------------------------------------------------------------------------
+
+
+def test_mode_and_links_stay(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inventory.rename("real.yml")
+    inventory.symlink_to("real.yml")
+    Path("real.yml").chmod(0o640)
+    edit(capsys, "add-host", "node3", "-g", "worker")
+    assert inventory.is_symlink()
+    assert stat.S_IMODE(Path("real.yml").stat().st_mode) == 0o640
+    assert "node3" in Path("real.yml").read_text()
+    assert sorted(path.name for path in Path().iterdir()) == ["inventory.yml", "real.yml"]
+
+
+def test_a_file_with_two_names_is_left_alone(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.link(inventory, "other.yml")
+    said = "error: inventory.yml is left as it is: it has 2 names (hard links), and only one would have the change; "
+    assert tell(capsys, "inventory", "add-host", "node3", "-g", "worker").lines == (
+        said + "edit a file of your own in its place",
+    )
+    assert inventory.read_text() == GOOD
+
+
+def test_a_file_that_changed_meanwhile_is_left_alone(inventory: Path) -> None:
+    with pytest.raises(OSError, match="changed by somebody else"):
+        rewrite(inventory, b"what it was", b"what it would be")
+    assert inventory.read_text() == GOOD
+    assert [path.name for path in Path().iterdir()] == ["inventory.yml"]
+
+
+SPIN = """
+import sys
+from pathlib import Path
+from tfprov.atomic_write import rewrite
+path, texts = Path(sys.argv[1]), [bytes([65 + n]) * 2_000_000 for n in range(2)]
+print("go", flush=True)
+for n in range(1_000_000):
+    rewrite(path, path.read_bytes(), texts[n % 2])
+"""
+
+
+def test_killed_at_any_time_the_file_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "big.yml"
+    path.write_bytes(b"A" * 2_000_000)
+    for delay in (0.0, 0.01, 0.02, 0.03, 0.05):
+        process = subprocess.Popen([sys.executable, "-c", SPIN, str(path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        assert path.read_bytes() in (b"A" * 2_000_000, b"B" * 2_000_000)

@@ -1,0 +1,248 @@
+"""Edits of an inventory where little is there yet, or it is written in an odd way; and what an edit is blamed for."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.door import Told, tell
+from tfprov.editing.document import read_source
+from tfprov.editing.host_edits import groups
+from tfprov.editing.operations import NOT_MADE, caused, written_lines
+from tfprov.errors import Position, Problem
+
+BASE = """\
+all:
+  vars:
+    tfprov: {cluster: lab, image: {name: "x:1"}, command: [python, x.py]}
+  children:
+    ps: {hosts: {h1: }}
+"""
+WORKERS = "    worker:\n      hosts:\n        h2:\n"
+SPARE = "    worker: {hosts: {h2: }}\n    spare:\n      vars:\n"
+FLAT = 'worker: {hosts: {h2: }, vars: {tfprov: {cluster: lab, image: {name: "x:1"}, command: [a]}}}\n'
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
+
+
+EDITS = {
+    "a host in a group that is only named": (
+        BASE + "    worker: {hosts: {h2: }}\n    spare:\n",
+        ["add-host", "h9", "-g", "spare"],
+        BASE + "    worker: {hosts: {h2: }}\n    spare:\n      hosts:\n        h9:\n",
+    ),
+    "a host with nested variables": (
+        BASE + WORKERS,
+        ["add-host", "h9", "-g", "worker", "--var", "a.b=1", "--var", "a.c.d=2", "--var", "e=x, y"],
+        BASE
+        + WORKERS
+        + "        h9:\n          a:\n            b: 1\n            c:\n              d: 2\n          e: x, y\n",
+    ),
+    "a host with nested variables in brackets": (
+        BASE + "    worker: {hosts: {h2: {x: 1}}}\n",
+        ["add-host", "h9", "-g", "worker", "--var", "a.b=1", "--var", "a.c=2", "--var", "e=x, y"],
+        BASE + '    worker: {hosts: {h2: {x: 1}, h9: {a: {b: 1, c: 2}, e: "x, y"}}}\n',
+    ),
+    "a variable that a later one makes a mapping": (
+        BASE + WORKERS,
+        ["add-host", "h9", "-g", "worker", "--var", "a=1", "--var", "b=2"],
+        BASE + WORKERS + "        h9:\n          a: 1\n          b: 2\n",
+    ),
+    "a role where `all` has no groups": (
+        BASE.partition("  children:")[0] + "worker: {hosts: {h2: }}\n",
+        ["add-host", "h1", "-g", "ps"],
+        BASE.partition("  children:")[0] + "  children:\n    ps:\n      hosts:\n        h1:\nworker: {hosts: {h2: }}\n",
+    ),
+    "a variable of all where there is none": (FLAT, ["set", "z", "1"], FLAT + "all:\n  vars:\n    z: 1\n"),
+    "a variable of the group all where there is none": (
+        FLAT,
+        ["set", "--group", "all", "z", "1"],
+        FLAT + "all:\n  vars:\n    z: 1\n",
+    ),
+    "a host of a set": (
+        BASE + "    worker: {hosts: {h2}}\n",
+        ["set", "--host", "h2", "z", "1"],
+        BASE + "    worker: {hosts: {h2: {z: 1}}}\n",
+    ),
+    "the last line has no end": (
+        (BASE + WORKERS).rstrip("\n"),
+        ["set", "--host", "h2", "z", "1"],
+        BASE + WORKERS + "          z: 1",
+    ),
+    "a block instead of an anchored one": (
+        BASE + SPARE + "        m: &m\n          a: 1\n        n: 2\n",
+        ["set", "--group", "spare", "m", "x"],
+        BASE + "    worker: {hosts: {h2: }}\n    spare:\n      vars:\n        m: &m x\n        n: 2\n",
+    ),
+    "a block instead of a block": (
+        BASE + "    worker: {hosts: {h2: }}\n    spare:\n      vars:\n        m:\n          a: 1\n        n: 2\n",
+        ["set", "--group", "spare", "m", "- 1\n- 2"],
+        BASE
+        + "    worker: {hosts: {h2: }}\n    spare:\n      vars:\n        m:\n          - 1\n          - 2\n        n: 2\n",
+    ),
+    "a block instead of an anchored block": (
+        BASE + SPARE + "        m: &m\n          a: 1\n        n: 2\n",
+        ["set", "--group", "spare", "m", "b: 1\nc: 2"],
+        BASE + SPARE + "        m: &m\n          b: 1\n          c: 2\n        n: 2\n",
+    ),
+    "a text over several lines in a last line without an end": (
+        (BASE + WORKERS + "          z: 1").rstrip("\n"),
+        ["set", "--host", "h2", "z", "|-\n  one\n  two"],
+        BASE + WORKERS + "          z: |-\n            one\n            two",
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "argv", "after"), EDITS.values(), ids=EDITS)
+def test_what_is_written_where(before: str, argv: list[str], after: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path("i.yml")
+    path.write_text(before)
+    told = tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:])
+    assert (told.code, told.lines) == (0, ())
+    assert path.read_text() == after
+
+
+def test_a_role_goes_behind_the_others_in_a_file_without_all(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("group_vars").mkdir()
+    Path("group_vars/all.yml").write_text('tfprov: {cluster: lab, image: {name: "x:1"}, command: [a]}\n')
+    Path("i.yml").write_text("worker: {hosts: {h2: }}\n")
+    assert tell(capsys, "inventory", "add-host", "-i", "i.yml", "h1", "-g", "ps").lines == ()
+    assert Path("i.yml").read_text() == "worker: {hosts: {h2: }}\nps:\n  hosts:\n    h1:\n"
+
+
+@pytest.mark.parametrize("quote", ["'", '"', ""])
+def test_a_host_that_moves_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = BASE + f"    worker:\n      hosts:\n        {quote}h2{quote}:\n"
+    Path("i.yml").write_text(before)
+    assert tell(capsys, "inventory", "move-host", "-i", "i.yml", "h2", "h3").code == 0
+    assert Path("i.yml").read_text() == before.replace("h2", "h3")
+
+
+def ranged(text: str) -> str:
+    return BASE + f"    worker:\n      hosts:\n        {text}:\n"
+
+
+AT = "i.yml:8:9: error: "
+REFUSED = {
+    "one of two": (ranged("n[1:2]"), ["remove-host", "n2"], (f"{AT}n2 is one of `n[1:2]`; write `n1`: "
+                   "`tfprov inventory move-host 'n[1:2]' 'n1'`")),
+    "the first of three": (ranged("n[1:3]"), ["remove-host", "n1"], (f"{AT}n1 is one of `n[1:3]`; write `n[2:3]`: "
+                           "`tfprov inventory move-host 'n[1:3]' 'n[2:3]'`")),
+    "in the middle": (ranged("n[01:05].x"), ["move-host", "n03.x", "m"],
+                      f"{AT}n03.x is one of `n[01:05].x`; write `n[01:02].x` and `n[04:05].x` there, then move it"),
+    "between two": (ranged("n[1:3]"), ["remove-host", "n2"],
+                    f"{AT}n2 is one of `n[1:3]`; write `n1` and `n3` there, then remove it"),
+    "every second": (ranged("n[1:9:2]"), ["remove-host", "n3"],
+                     f"{AT}n3 is one of `n[1:9:2]`; write its hosts one by one, then remove it"),
+    "letters": (ranged("n[a:c]"), ["remove-host", "nb"],
+                f"{AT}nb is one of `n[a:c]`; write its hosts one by one, then remove it"),
+    "two ranges": (ranged("n[1:2]m[1:2]"), ["remove-host", "n1m1"],
+                   f"{AT}n1m1 is one of `n[1:2]m[1:2]`; write its hosts one by one, then remove it"),
+    "no path": (BASE + WORKERS, ["set", "tfprov..x", "1"],
+                "error: `tfprov..x` is not a path; for example `tfprov.flags.train_steps` or `tfprov.command[0]`"),
+    "an empty path": (BASE + WORKERS, ["set", "", "1"], "error: `` is not a path; for example `tfprov.flags.train_steps`"),
+    "a long path": (BASE + WORKERS, ["set", ".".join("a" * 33), "1"],
+                    f"error: `{'a.' * 28}a...` is not a path; for example `tfprov.flags.train_steps`"),
+    "below a value": (BASE + WORKERS, ["set", "tfprov.cluster.x", "1"],
+                      "i.yml:3:23: error: a single value, so nothing can be below it: `x`; set this value itself"),
+    "nothing below a value": (BASE + WORKERS, ["unset", "tfprov.cluster.x"],
+                              "i.yml:3:23: error: a single value, so nothing can be below it: `x`; set this value itself"),
+    "a mistaken name": (BASE + WORKERS, ["unset", "tfprov.clutser"],
+                        "i.yml:3:13: error: nothing is called `tfprov.clutser` here; did you mean `cluster`?"),
+    "another name": (BASE + WORKERS, ["unset", "tfprov.zzz"], ("i.yml:3:13: error: nothing is called `tfprov.zzz` here; "
+                     "`tfprov inventory explain HOST` says what is set where")),
+    "an element too far": (BASE + WORKERS, ["set", "tfprov.command[9]", "1"],
+                           "i.yml:3:59: error: a list of 2, so there is no `[9]`; `[2]` adds an element"),
+    "below an element to come": (BASE + WORKERS, ["set", "tfprov.command[2].x", "1"],
+                                 "i.yml:3:59: error: there is no `[2]` to set `x` in; add it first"),
+    "a comment beside it": (
+        BASE + "    worker: {hosts: {h2: }, vars: {env: {A: 1, # c\n      B: 2}}}\n",
+        ["unset", "--group", "worker", "env.A"],
+        ("i.yml:6:42: error: this is written so that it cannot be changed without touching more: "
+        "there is a comment beside it; edit the file by hand"),
+    ),
+    "a key without a value": (
+        BASE + WORKERS + "    spare:\n      vars:\n        ? m\n        ? n\n",
+        ["set", "--group", "spare", "m", "- 1\n- 2"],
+        ("i.yml:11:9: error: this is written so that it cannot be changed without touching more: "
+        "there is a key without a value; edit the file by hand"),
+    ),
+    "no such host": (BASE + WORKERS, ["set", "--host", "h3x", "z", "1"],
+                     "error: no host `h3x` in the inventory; see `tfprov inventory graph`"),
+    "a mistaken host": (BASE + WORKERS, ["set", "--host", "h22", "z", "1"],
+                        "error: no host `h22` in the inventory; did you mean `h2`?"),
+    "a mistaken group": (BASE + WORKERS, ["add-host", "h9", "-g", "wroker"],
+                         "error: no group `wroker`; did you mean `worker`?"),
+    "another group": (BASE + WORKERS, ["add-host", "h9", "-g", "zzz"],
+                      "error: no group `zzz`; write it into the inventory first"),
+    "a new host by a path": (BASE + WORKERS, ["set", "all.children.worker.hosts.h9.z", "1"],
+                             "i.yml:8:9: error: there is no host `h9` here; add it with `tfprov inventory add-host`"),
+    "a new group by a path": (BASE + WORKERS, ["set", "all.children.spare.vars.z", "1"],
+                              "i.yml:5:5: error: there is no group `spare` here; write it into the file first"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "argv", "line"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_and_why(before: str, argv: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path("i.yml")
+    path.write_text(before)
+    assert tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:]) == Told(2, (line,), "")
+    assert path.read_text() == before
+
+
+def test_a_mention_says_where_its_group_is_named() -> None:
+    source = read_source((BASE + WORKERS).encode(), "i.yml")
+    assert [(one.group, str(one.at)) for one in groups(source)] == [
+        ("all", "i.yml:1:1"),
+        ("ps", "i.yml:5:5"),
+        ("worker", "i.yml:6:5"),
+    ]
+    merged = read_source(b"x: &x {a: 1}\nall:\n  <<: *x\n  children:\n    <<: {b: }\n    c:\n", "i.yml")
+    assert [one.group for one in groups(merged)] == ["x", "all", "c"]
+
+
+# --- what an edit is blamed for ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        ("a\nb\nc\n", "a\nx\nc\n", (2, 2)),
+        ("a\nb\nc\n", "a\nb\nx\ny\nc\n", (3, 4)),
+        ("a\nb\nc\n", "a\nc\n", (2, 1)),
+        ("a\n", "a\nb\n", (2, 2)),
+        ("a\n", "b\na\n", (1, 1)),
+        ("a\na\n", "a\na\na\n", (3, 3)),
+        ("a", "b", (1, 1)),
+        ("a\n", "a\n", (3, 2)),
+    ],
+)
+def test_the_lines_that_an_edit_wrote(before: str, after: str, lines: tuple[int, int]) -> None:
+    assert written_lines(before, after) == lines
+
+
+def problem(line: int, what: str, fix: str = "mend it", file: str = "i.yml") -> Problem:
+    return Problem(Position(file, line, 1), what, fix)
+
+
+def test_an_edit_is_blamed_for_what_was_not_wrong_before() -> None:
+    before = [problem(2, "one, see line 9"), problem(4, "one, see line 9"), problem(5, "two")]
+    texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nb\nX\nc\nd\ne\n")}
+    moved = [problem(2, "one, see line 10"), problem(5, "one, see line 10"), problem(6, "two")]
+    assert caused(before, moved, texts) == []
+    assert caused(before, [*moved, problem(3, "three")], texts) == [problem(3, "three", f"mend it {NOT_MADE}")]
+    assert caused(before, [*moved, problem(9, "three")], texts) == [problem(9, "three", f"mend it {NOT_MADE}")]
+    assert caused([], [problem(1, "three", "")], texts) == [problem(1, "three", NOT_MADE)]
+    again = [*moved, problem(6, "two")]
+    assert [one.what for one in caused(before, again, texts)] == ["two"], "there is one more of them"
+
+
+def test_an_edit_that_mends_something_is_blamed_for_its_own_lines_only() -> None:
+    before = [problem(2, "one")]
+    texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nX\nY\nd\ne\n")}
+    light = [problem(number, f"after {number}") for number in range(1, 6)] + [problem(2, "elsewhere", file="j.yml")]
+    assert [one.what for one in caused(before, light, texts)] == ["after 2", "after 3"]

@@ -1,0 +1,133 @@
+"""Edits of a text, byte for byte: what is written where, how far it is indented, and what is quoted."""
+
+import pytest
+
+from tfprov.editing.document import add_entry, give_name, put, read_source, remove
+from tfprov.editing.scalar_emitter import read_value
+
+FOUR = """\
+a:
+    b:
+        - c: 1
+          d: 2
+        - c: 1
+        - c: 1
+    e: 1
+"""
+"""Its mappings are indented by four columns, and those in its list by two behind their dash."""
+TEXT = """\
+a: {style}
+  one
+  two
+
+# about b
+b: 1
+"""
+
+
+ADDED = {
+    "an item with a comma": ("a:\n- x\n", (0,), [], "p, q", "a:\n- x\n- p, q\n"),
+    "an item in quotes": ("a:\n- x\n", (0,), [], "'1'", "a:\n- x\n- '1'\n"),
+    "a comma in brackets": ("a: [x]\n", (0,), [], "p, q", 'a: [x, "p, q"]\n'),
+    "a comma in braces": ("a: {x: 1}\n", (0,), ["b"], "p, q", 'a: {x: 1, b: "p, q"}\n'),
+    "no comma in braces": ("a: {x: 1}\n", (0,), ["b"], "p", "a: {x: 1, b: p}\n"),
+    "as far as other mappings": (FOUR, (0,), ["f", "g"], "1", FOUR + "    f:\n        g: 1\n"),
+    # In brackets: a line of its own where the last entry and the closing bracket have one.
+    "its own line": ("a: [\n  x,\n  y\n]\n", (0,), [], "z", "a: [\n  x,\n  y,\n  z\n]\n"),
+    "behind a comment": ("a: [\n  x,\n  y # c\n]\n", (0,), [], "z", "a: [\n  x,\n  y, # c\n  z\n]\n"),
+    "with a last comma": ("a: [\n  x,\n  y, # c\n]\n", (0,), [], "z", "a: [\n  x,\n  y, # c\n  z,\n]\n"),
+    "a shared line": ("a: [\n  x, y\n]\n", (0,), [], "z", "a: [\n  x, y, z\n]\n"),
+    "a shared line with a last comma": ("a: [\n  x, y,\n]\n", (0,), [], "z", "a: [\n  x, y, z,\n]\n"),
+    "a bracket on the last line": ("a: [\n  x,\n  y]\n", (0,), [], "z", "a: [\n  x,\n  y, z]\n"),
+    "only the first shares its line": ("a: [x,\n  y\n  ]\n", (0,), [], "z", "a: [x,\n  y,\n  z\n  ]\n"),
+}
+
+
+@pytest.mark.parametrize(("before", "path", "names", "value", "after"), ADDED.values(), ids=ADDED)
+def test_an_entry_is_added_like_those_before_it(
+    before: str, path: tuple[int, ...], names: list[str], value: str, after: str
+) -> None:
+    assert add_entry(read_source(before.encode(), "i.yml"), path, names, read_value(value, "V")).source.text == after
+
+
+REMOVED = {
+    "its own line": ("a: [\n  x, # c\n  y,\n]\n", (0, 0), "a: [\n  y,\n]\n"),
+    "the first of a shared line": ("a: [\n  x, y,\n  z\n]\n", (0, 0), "a: [\n  y,\n  z\n]\n"),
+    "the only item behind another dash": ("- - a\n- b\n", (0, 0), "- []\n- b\n"),
+    "the only key behind a dash": ("- a: 1\n- b\n", (0, 0), "- {}\n- b\n"),
+    "the first key behind a dash": ("- a: 1\n  b: 2\n", (0, 0), "- b: 2\n"),
+    "the last key of all": ("a: 1\n", (0,), "{}\n"),
+    "the last item of all": ("- 1\n", (0,), "[]\n"),
+    "the last key of a mapping": ("a:\n  b: 1\nc: 2\n", (0, 0), "a: {}\nc: 2\n"),
+    "the last item of a list": ("a:\n- 1\nc: 2\n", (0, 0), "a: []\nc: 2\n"),
+}
+
+
+@pytest.mark.parametrize(("before", "path", "after"), REMOVED.values(), ids=REMOVED)
+def test_an_entry_in_brackets_goes_with_its_line_if_it_has_one(before: str, path: tuple[int, ...], after: str) -> None:
+    assert remove(read_source(before.encode(), "i.yml"), path).source.text == after
+
+
+@pytest.mark.parametrize("style", ["|", ">", "|-", ">-"])
+def test_the_blank_lines_behind_a_text_stay_where_it_is_replaced(style: str) -> None:
+    before = read_source(TEXT.format(style=style).encode(), "i.yml")
+    assert put(before, (0,), read_value("x", "V")).source.text == "a: x\n\n# about b\nb: 1\n"
+
+
+CHANGED = {
+    "a mapping on the last line without its end": ("a:\n  b: 1", (0,), "x", "a: x"),
+    "a mapping": ("a:\n  b: 1\n", (0,), "x", "a: x\n"),
+    "nothing before a comma": ("{a: , b: 1}\n", (0,), "x", "{a: x, b: 1}\n"),
+    "nothing before a brace": ("{a: }\n", (0,), "x", "{a: x}\n"),
+    "a key alone": ("{a: 1, b}\n", (1,), "x", "{a: 1, b: x}\n"),
+    "an item in brackets": ("a: [x, ]\n", (0, 0), "y", "a: [y, ]\n"),
+    "nothing": ("a:\nb: 1\n", (0,), "x", "a: x\nb: 1\n"),
+    "nothing before a comment": ("a: # c\nb: 1\n", (0,), "x", "a: x # c\nb: 1\n"),
+    "an anchored value": ("a: &k 1\nb: *k\n", (0,), "2", "a: &k 2\nb: *k\n"),
+    "an anchored mapping": ("a: &k\n  b: 1\nc: 1\n", (0,), "x", "a: &k x\nc: 1\n"),
+    "a tagged value": ("a: !!str 1\n", (0,), "x", "a: x\n"),
+    "an anchored and tagged value": ("a: &k !!str 1\nb: *k\n", (0,), "x", "a: &k x\nb: *k\n"),
+    "braces at the end": ("a: 1", (0,), "{b: 1}", "a: {b: 1}"),
+    "lines before a comment": ("a: 1 # c\n", (0,), "b: 1\nc: 2\n", "a: # c\n  b: 1\n  c: 2\n"),
+    "lines at the end": ("a: 1", (0,), "b: 1\nc: 2\n", "a:\n  b: 1\n  c: 2"),
+    "lines below an anchor": (
+        "a: &k\n  b: 1\nc: 1\n", (0,), "d: 1\ne: 2\n", "a: &k\n  d: 1\n  e: 2\nc: 1\n",
+    ),
+    "other lines": ("a:\n  b: 1\nc: 1\n", (0,), "d: 1\ne: 2\n", "a:\n  d: 1\n  e: 2\nc: 1\n"),
+    "a text of lines": ("a: 1\n", (0,), "|\n  one\n  two\n", "a: |\n  one\n  two\n"),
+    "a comment within": (
+        "a:\n  b: 1\n  # inside\n# outside\nc: 1\n", (0,), "x", "a: x\n  # inside\n# outside\nc: 1\n",
+    ),
+    "a comment below a blank line": ("a:\n  b: 1\n\n  # inside\n", (0,), "x", "a: x\n\n  # inside\n"),
+    "lines in braces": ("a: {b: 1}\n", (0, 0), "c: 1\nd: 2\n", "a: {b: {c: 1, d: 2}}\n"),
+    "lines of an item": ("- 1\n- 2\n", (0,), "a: 1\nb: 2\n", "- {a: 1, b: 2}\n- 2\n"),
+    "the quotes of before": ("a: 'x'\n", (0,), "y z", "a: 'y z'\n"),
+    "a number for a text in quotes": ('a: "x"\n', (0,), "1", "a: 1\n"),
+    "JSON": ('{"a": 1}\n', (0,), "x", '{"a": "x"}\n'),
+    "a text of lines on the last line": ("a: |\n  t", (0,), "x", "a: x"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "path", "value", "after"), CHANGED.values(), ids=CHANGED)
+def test_a_value_takes_the_place_of_another_and_nothing_else_changes(
+    before: str, path: tuple[int, ...], value: str, after: str
+) -> None:
+    source = read_source(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
+    assert put(source, path, read_value(value, "V")).source.text == after
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "after"),
+    [
+        ("a: 1\n", "b", "b: 1\n"), ("'a': 1\n", "b", "'b': 1\n"), ('"a": 1\n', "it's", '"it\'s": 1\n'),
+        ("a: 1\n", "1", '"1": 1\n'), ("a: 1\n", "x: y", '"x: y": 1\n'), ("{a: 1}\n", "p, q", '{"p, q": 1}\n'),
+        ("a: 1\n", "p, q", "p, q: 1\n"), ("a: 1\n", "yes", '"yes": 1\n'), ("&k a: 1\n", "b", "&k b: 1\n"),
+        ("a: 1\n", "x #y", '"x #y": 1\n'), ("a: 1\n", "", '"": 1\n'), ("a: 1\n", "- x", '"- x": 1\n'),
+        ("a: 1\n", "&x y", '"&x y": 1\n'), ("a: 1\n", "!x y", '"!x y": 1\n'), ("a: 1\n", "'x'", '"\'x\'": 1\n'),
+        ("a: 1\n", "tab\there", '"tab\\there": 1\n'), ("a: 1\n", "\u2028", '"\\u2028": 1\n'),
+        ('{"a": 1}\n', "b", '{"b": 1}\n'), ("a: 1\n", '"', "'\"': 1\n"), ("a: 1\n", "\\x", "\\x: 1\n"),
+    ],
+)  # fmt: skip
+def test_a_name_is_quoted_only_where_it_would_be_read_as_something_else(before: str, name: str, after: str) -> None:
+    source = read_source(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
+    assert give_name(source, (0,), name).source.text == after

@@ -1,0 +1,234 @@
+"""A chief that ends without a gathered checkpoint: what is said, what is kept, and how its model is brought."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.bench import ProcessBench, container
+from tests.support.clock import ManualClock
+from tests.support.split import Notes
+from tests.support.world import up, world
+from tfprov.engine.checkpoints.model_files import bring, check_path
+from tfprov.errors import GatherError, HostError, TfprovError, Usage
+from tfprov.formats.checkpoint import model_files, models
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.paths import shipped
+from tfprov.playbook.parse import read_playbook
+from tfprov.playbook.run import Options, play
+
+INVENTORY = """
+all: {vars: {tfprov: {cluster: lab, command: [python], restart: never}}}
+ps: {hosts: {h1: }}
+worker: {hosts: {h2: }}
+"""
+CHIEF = "worker/0"
+
+
+class Lab:
+    """A ps and a chief that train, and a verb to end that with."""
+
+    def __init__(self, directory: Path, *settings: str) -> None:
+        self.hosts: dict[str, MemoryRuntime] = {}
+        self.report = Notes()
+        made = world(INVENTORY, settings, self.hosts)
+        self.target = directory / "lab"
+        self.context = replace(
+            made, home=directory / "home", target=self.target, report=self.report, verify=lambda _: {}
+        )
+        up(self.context)
+        self.host = self.hosts["h2"]
+
+    def play(self, verb: str, code: int | None = None, *, discard: bool = False) -> str:
+        """Play a playbook; return the error it ends with, else nothing. `code` is what the chief ends with by itself."""
+        clock = ManualClock()
+        if code is not None and verb == "run":
+            clock.at(1.0, lambda: self.host.exits(CHIEF, code))
+        elif code is not None:
+            self.host.exits(CHIEF, code)
+        context = replace(self.context, clock=clock)
+        try:
+            play(context, read_playbook(shipped("playbooks") / f"{verb}.yml"), Options(verb, discard=discard))
+        except TfprovError as error:
+            return str(error)
+        return ""
+
+    @property
+    def left(self) -> list[str]:
+        return sorted(task for host in self.hosts.values() for task in host.places)
+
+
+@dataclass
+class Row:
+    """What a training leaves, how it is ended, and what a user reads."""
+
+    verb: str
+    how: str
+    elsewhere: tuple[str, ...] = ()
+    here: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    discard: bool = False
+    error: str = ""
+    note: str = ""
+    kept: bool = False
+
+
+WEIGHTS = ("out/model.ckpt-9.index", "out/model.ckpt-9.data-00000-of-00001")
+NONE = "worker/0 has ended: no checkpoint lies in TFPROV_CHECKPOINT_DIR (/memory/h2/worker/0), and"
+SAVE = "; save there, or set `checkpoints: none` for a program that saves nothing"
+NO_MODEL = f"{NONE} nothing that it wrote looks like a model{SAVE}"
+STAYS = f"{NONE} it has written /root/best.pt, which stays on h2{SAVE}"
+KEPT = (
+    "worker/0 on h2 is kept: no checkpoint lies in TFPROV_CHECKPOINT_DIR (/memory/h2/worker/0), and it has written {}; "
+    "bring {} with `tfprov gather --path {}` and run this again, or remove it for good with `tfprov down --discard`"
+)
+KEPT_OUT = KEPT.format("out", "it", "out")
+ROWS: Mapping[str, Row] = {
+    "run, nothing at all": Row("run", "is done", error=NO_MODEL),
+    "run, other files": Row("run", "is done", elsewhere=("notes.txt", "x.index"), here=("events.out",), error=NO_MODEL),
+    "run, a checkpoint elsewhere": Row("run", "is done", elsewhere=WEIGHTS, error=KEPT_OUT, kept=True),
+    "run, several": Row(
+        "run", "is done", elsewhere=("b c.h5", "a.npz"), error=KEPT.format("a.npz, b c.h5", "each", "a.npz"), kept=True
+    ),
+    "run, a name with a blank": Row(
+        "run", "is done", elsewhere=("b c.h5",), error=KEPT.format("b c.h5", "it", "'b c.h5'"), kept=True
+    ),
+    "run, what stays on the host": Row("run", "is done", elsewhere=("/root/best.pt",), error=STAYS),
+    "run, a model where it belongs": Row("run", "is done", here=("final.keras",)),
+    "run, a checkpoint where it belongs": Row(
+        "run", "is done", here=("m-9.index", "m-9.data-00000-of-00001"), elsewhere=WEIGHTS
+    ),
+    "run, none is expected": Row("run", "is done", elsewhere=WEIGHTS, settings=("tfprov.checkpoints=none",)),
+    "run, discarded": Row("run", "is done", elsewhere=WEIGHTS, discard=True),
+    "run, it failed": Row("run", "fails", error="worker/0: exited with code 1"),
+    "run, it failed with a model": Row(
+        "run", "fails", elsewhere=WEIGHTS, error="worker/0: exited with code 1", note=KEPT_OUT, kept=True
+    ),
+    "down, it failed at its start": Row("down", "fails"),
+    "down, it failed with a model": Row("down", "fails", elsewhere=WEIGHTS, error=KEPT_OUT, kept=True),
+    "down, nothing yet": Row("down", "runs", note=NO_MODEL),
+    "down, it was done": Row("down", "is done", note=NO_MODEL),
+    "down, a model elsewhere": Row("down", "runs", elsewhere=WEIGHTS, error=KEPT_OUT, kept=True),
+    "down, discarded": Row("down", "runs", elsewhere=WEIGHTS, discard=True),
+}
+
+
+def test_the_end_of_a_chief_without_a_checkpoint(tmp_path: Path) -> None:
+    wrong = {}
+    for number, (name, row) in enumerate(ROWS.items()):
+        lab = Lab(tmp_path / str(number), *row.settings)
+        for path in row.elsewhere:
+            lab.host.writes(CHIEF, path, b"weights")
+        for path in row.here:
+            lab.host.saves(CHIEF, path, b"weights")
+        error = lab.play(row.verb, {"is done": 0, "fails": 1, "runs": None}[row.how], discard=row.discard)
+        text = "\n".join(lab.report.notes)
+        seen = (error, row.note in text, NONE in text + error or "is kept" in text + error, lab.left)
+        expected = (row.error, True, NONE in row.note + row.error or row.kept, [CHIEF] if row.kept else [])
+        if seen != expected:
+            wrong[name] = (seen, text)
+    assert wrong == {}
+
+
+def test_what_was_brought_lets_the_chief_go(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    for path in (*WEIGHTS, "best.h5"):
+        lab.host.writes(CHIEF, path, path.encode())
+    lab.host.writes(CHIEF, "out/notes.txt", b"accuracy 0.97")
+    assert "has written best.h5, out" in lab.play("down")
+    brought = bring(lab.context, "out/")
+    assert (brought.at, brought.files) == (lab.target / "out", 3)
+    assert {path.name: path.read_bytes() for path in brought.at.iterdir()} == {
+        **{Path(path).name: path.encode() for path in WEIGHTS},
+        "notes.txt": b"accuracy 0.97",
+    }
+    assert "has written best.h5; bring it" in lab.play("down")
+    assert "has written best.h5; bring it" in lab.play("up"), "a new start would remove it"
+    bring(lab.context, "best.h5")
+    assert (lab.play("down"), lab.left) == ("", [])
+
+
+def test_a_second_time_brings_what_is_there_now_and_nothing_else_is_replaced(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.host.writes(CHIEF, "a/m.h5", b"one")
+    lab.host.writes(CHIEF, "b/m.h5", b"other")
+    bring(lab.context, "a/m.h5")
+    lab.host.writes(CHIEF, "a/m.h5", b"two")
+    bring(lab.context, "./a/m.h5")
+    with pytest.raises(GatherError, match=r"lab/m\.h5 is there, and was not brought from b/m\.h5; move it away"):
+        bring(lab.context, "b/m.h5")
+    with pytest.raises(HostError, match="no such file or directory: c"):
+        bring(lab.context, "c")
+    lab.host.writes(CHIEF, "c/checkpoint", b"")
+    with pytest.raises(GatherError, match=r"checkpoint is a name that `gather` needs; bring the directory with"):
+        bring(lab.context, "c/checkpoint")
+    assert (lab.target / "m.h5").read_bytes() == b"two"
+    assert sorted(path.name for path in lab.target.iterdir()) == ["m.h5", "manifest.json"]
+
+
+def test_an_earlier_run_is_set_aside(tmp_path: Path) -> None:
+    first, second = Lab(tmp_path), Lab(tmp_path)
+    first.host.writes(CHIEF, "m.h5", b"first")
+    second.host.writes(CHIEF, "m.h5", b"second")
+    bring(first.context, "m.h5")
+    bring(second.context, "m.h5")
+    assert (tmp_path / "lab.1" / "m.h5").read_bytes() == b"first"
+    assert (tmp_path / "lab" / "m.h5").read_bytes() == b"second"
+    assert json.loads((tmp_path / "lab" / "manifest.json").read_text())["paths"] == {"m.h5": "m.h5"}
+
+
+@pytest.mark.parametrize("path", ["../worker-1", "a/../../b", "..", "", " "])
+def test_a_path_that_leads_out_is_refused(path: str) -> None:
+    with pytest.raises(Usage, match="--path"):
+        check_path(path)
+
+
+def test_models_are_known_by_their_names() -> None:
+    files = {
+        "a.keras": "a.keras",
+        "b/c.weights.h5": "b/c.weights.h5",
+        "b/notes.txt": None,
+        "x.index": None,
+        "e/saved_model.pb": "e",
+        "e/variables/variables.index": "e",
+        "e/variables/variables.data-00000-of-00001": "e",
+        "f/model.ckpt-1.index": "f",
+        "f/model.ckpt-1.data-00000-of-00002": "f",
+        "f/checkpoint": "f",
+        "f/model.ckpt-1.meta": None,
+        "g.ckpt": "g.ckpt",
+        ".keras/datasets/mnist.npz": None,
+        "/opt/site-packages/keras/w.h5": None,
+        "/x.pth": "/x.pth",
+    }
+    assert model_files(files) == sorted(name for name, root in files.items() if root)
+    assert models(model_files(files)) == sorted({root for root in files.values() if root})
+    assert models(["checkpoint", "a/b.pt"]) == ["."], "it lies in the working directory itself"
+
+
+def test_the_home_directory_is_searched_as_far_as_its_files_stay_there(tmp_path: Path) -> None:
+    home, bench = tmp_path / "home", ProcessBench(tmp_path / "state")
+    try:
+        for path in ("old.h5", ".cache/new.h5"):
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            (home / path).write_bytes(b"weights")
+        os.utime(home / "old.h5", (1, 1))
+        flag = f"--train_dir={tmp_path / 'logs'}"
+        bench.start(container(argv=["sleep", "3600", flag], env={"HOME": str(home)}))
+        for path in ("home/out/new.h5", "logs/new.pt", "elsewhere/new.pt"):
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_bytes(b"weights")
+        bench.write("worker/0", "new.npz", b"weights")
+        found = bench.runtime.outside.models("worker/0")
+        assert {path: file.lasting for path, file in found.items()} == {
+            "new.npz": False,
+            str(tmp_path / "home/out/new.h5"): True,
+            str(tmp_path / "logs/new.pt"): True,
+        }
+        with pytest.raises(HostError, match=r"is not in the working directory of worker/0; copy .*new\.h5 yourself"):
+            bench.runtime.outside.tree("worker/0", str(tmp_path / "home/out/new.h5"))
+    finally:
+        bench.close()

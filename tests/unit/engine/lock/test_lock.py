@@ -1,0 +1,162 @@
+"""The cluster's lock between real processes, and log files that grow while they are read."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PosixPath
+
+import pytest
+
+from tfprov.engine.lock.holder import Facts
+from tfprov.engine.lock.lock import held
+from tfprov.errors import Locked
+from tfprov.hosts.log_file import follow, last_lines
+
+UP = Facts.here("up")
+
+
+@contextmanager
+def holder(path: Path) -> Iterator["subprocess.Popen[str]"]:
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom tfprov.engine.lock.holder import Facts\n"
+        "from tfprov.engine.lock.lock import held\n"
+        f"with held(Path({str(path)!r}), 'linear', Facts.here('run')):\n    print('held', flush=True)\n"
+        "    sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_second_run_is_told_who_holds_the_cluster(tmp_path: Path) -> None:
+    with holder(tmp_path / "lock") as process:
+        who = rf"cluster linear is in use by `tfprov run` of .+@.+ \(pid {process.pid}, since"
+        with pytest.raises(Locked, match=who), held(tmp_path / "lock", "linear", UP):
+            pytest.fail("two at once")
+    assert Locked.exit_code == 3
+
+
+def test_a_holder_that_is_killed_leaves_nothing_to_unlock(tmp_path: Path) -> None:
+    with holder(tmp_path / "lock") as process:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        with held(tmp_path / "lock", "linear", UP):
+            pass
+
+
+def test_the_lock_is_free_after_its_block_also_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), held(tmp_path / "deep" / "lock", "linear", UP):
+        raise RuntimeError
+    with held(tmp_path / "deep" / "lock", "linear", UP):
+        pass
+
+
+def test_a_holder_that_has_not_signed_yet_is_another_run(tmp_path: Path) -> None:
+    with holder(tmp_path / "lock"):
+        (tmp_path / "lock").write_text("{")
+        with pytest.raises(Locked, match="in use by another run"), held(tmp_path / "lock", "linear", UP):
+            pass
+
+
+def test_two_clusters_have_two_locks(tmp_path: Path) -> None:
+    with held(tmp_path / "one" / "lock", "one", UP), held(tmp_path / "two" / "lock", "two", UP):
+        for name in ("one", "two"):
+            with pytest.raises(Locked, match=f"cluster {name} is in use"), held(tmp_path / name / "lock", name, UP):
+                pytest.fail("two at once")
+
+
+# --- log files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "lines"),
+    [
+        (b"", None, []),
+        (b"a\nb\n", None, ["a", "b"]),
+        (b"a\nb", None, ["a", "b"]),
+        (b"a\n\n\nb\n", None, ["a", "", "", "b"]),
+        (b"a\r\nb\r\n", None, ["a", "b"]),
+        (b"a\nb\nc\n", 2, ["b", "c"]),
+        (b"a\n", 0, []),
+        (b"a\n", 5, ["a"]),
+        (b"\xff\xc3\xa4\n", None, ["\ufffdä"]),
+        (b"a\x00b\n", None, ["a\x00b"]),
+    ],
+)
+def test_the_last_lines_of_a_log(tmp_path: Path, data: bytes, count: int | None, lines: list[str]) -> None:
+    (tmp_path / "log").write_bytes(data)
+    assert last_lines([tmp_path / "log"], count) == lines
+
+
+def test_the_older_part_of_a_log_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("1\n2\n")
+    (tmp_path / "new").write_text("3\n")
+    assert last_lines([tmp_path / "old", tmp_path / "new", tmp_path / "none"], 2) == ["2", "3"]
+
+
+def test_a_line_that_never_ends_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * 5_000_000)
+    assert [len(line) for line in last_lines([tmp_path / "log"], None)] == [10_000]
+    assert [len(line) for line in follow(tmp_path / "log", None, lambda: False)] == [10_000]
+
+
+@pytest.mark.parametrize(("tail", "lines"), [(None, ["a", "b", "c"]), (1, ["c"]), (0, []), (9, ["a", "b", "c"])])
+def test_following_begins_as_far_back_as_asked(tmp_path: Path, tail: int | None, lines: list[str]) -> None:
+    (tmp_path / "log").write_text("a\nb\nc\n")
+    assert list(follow(tmp_path / "log", tail, lambda: False)) == lines
+
+
+def test_following_a_log_without_a_last_line_break_begins_as_far_back_as_asked(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a\nb")
+    assert list(follow(tmp_path / "log", 1, lambda: False)) == ["b"]
+
+
+def test_following_waits_for_a_log_and_for_the_rest_of_a_line(tmp_path: Path) -> None:
+    log, stopped = tmp_path / "log", threading.Event()
+    lines = follow(log, None, lambda: not stopped.is_set())
+    with log.open("ab", buffering=0) as file:
+        file.write(b"one\ntw")
+        assert next(lines) == "one"
+        file.write(b"o\nthree")
+        assert next(lines) == "two"
+        stopped.set()
+        assert list(lines) == ["three"]
+
+
+def test_a_character_that_is_split_between_two_reads_stays_whole(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"x" * (1024 * 1024 - 1) + "ä\n".encode() + b"y\n")
+    assert list(follow(log, 1, lambda: False)) == ["y"]
+    log.write_bytes(b"\n" * (1024 * 1024 - 1) + "ä\n".encode())
+    assert list(follow(log, None, lambda: False))[-1] == "ä"
+
+
+def test_a_log_that_starts_anew_is_read_from_its_start(tmp_path: Path) -> None:
+    log, running = tmp_path / "log", iter([True, True, False])
+    log.write_text("a long first line\n")
+    lines = follow(log, None, lambda: next(running))
+    assert next(lines) == "a long first line"
+    log.write_text("new\n")
+    assert list(lines) == ["new"]
+
+
+class GoneWhenRead(PosixPath):
+    """A file that goes between a look whether it is there, and the next one."""
+
+    def exists(self) -> bool:
+        return True
+
+
+def test_a_log_may_go_at_any_moment(tmp_path: Path) -> None:
+    log = GoneWhenRead(tmp_path / "log")
+    assert last_lines([log], None) == []
+    assert [*follow(log, None, lambda: False), *follow(log, 1, lambda: False)] == []

@@ -1,0 +1,134 @@
+"""How far the chief is, read from the end of a file that is on another machine."""
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.event_files import event, sized
+from tests.support.split import Split
+from tfprov.engine.monitoring.chief_progress import read_progress, tail_of, train_steps
+from tfprov.engine.observe import observe
+from tfprov.formats.event_file import Progress, progress
+from tfprov.formats.tfrecord import write_record
+from tfprov.hosts.memory import MemoryRuntime
+
+EVENTS = "events.out.tfevents.1.w0"
+
+
+def event_file(steps: int, filler: int, values: Mapping[str, float | bytes] | None) -> bytes:
+    """Return an event file with `filler` bytes in a field that nothing reads in front of every step."""
+    stream, between = io.BytesIO(), io.BytesIO()
+    write_record(between, sized(15, bytes(filler)))
+    write_record(stream, event(1.0, 0))
+    for step in range(1, steps + 1):
+        stream.write(between.getvalue())
+        write_record(stream, event(step / 4, step, {**(values or {}), "loss": 1 / step}))
+    return stream.getvalue()
+
+
+class Metered(MemoryRuntime):
+    """Counts the bytes that a file's end costs; `grows` is written behind what was listed before it is read."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(host)
+        self.moved = 0
+        self.grows = b""
+
+    def tail(self, task: str, name: str, size: int) -> bytes:
+        if self.grows:
+            self.saves(task, name, self.places[task].files[name][0] + self.grows)
+        data = super().tail(task, name, size)
+        self.moved += len(data)
+        return data
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Split:
+    return Split(tmp_path, hosts={"w0": Metered("w0")}).runs()
+
+
+def told(split: Split, data: bytes) -> tuple[Progress | None, int]:
+    """Return what is read of a file of the chief, and how many bytes were moved for it."""
+    chief = split.hosts["w0"]
+    assert isinstance(chief, Metered)
+    chief.saves("worker/0", EVENTS, data)
+    chief.moved = 0
+    found = read_progress(split.context, observe(split.context))
+    return found, chief.moved
+
+
+def test_of_a_file_of_50_megabytes_little_is_moved_and_the_same_is_said(split: Split) -> None:
+    data = event_file(steps=1000, filler=50_000, values=None)
+    assert len(data) > 50_000_000
+    found, moved = told(split, data)
+    assert found == progress(io.BytesIO(data))
+    assert found is not None
+    assert (found.step, found.steps_per_second) == (1000, 4.0)
+    assert moved < 1_000_000
+
+
+@pytest.mark.parametrize("steps", [1, 2, 40, 1000])
+@pytest.mark.parametrize("filler", [0, 700, 9000])
+def test_whatever_the_size_the_same_is_said_as_of_the_whole_file(split: Split, steps: int, filler: int) -> None:
+    data = event_file(steps, filler, {"other": 1.0})
+    assert told(split, data)[0] == progress(io.BytesIO(data))
+
+
+def test_a_file_without_what_is_looked_for_costs_two_megabytes_and_no_more(split: Split) -> None:
+    data = event_file(steps=1, filler=0, values=None) + event_file(steps=1, filler=20_000_000, values=None)[:-200]
+    _, moved = told(split, data)
+    assert moved < 3_000_000
+
+
+@pytest.mark.parametrize("size", [1000, 300_000, 3_000_000])
+def test_a_file_that_grows_while_it_is_read_does_not_confuse_anybody(split: Split, size: int) -> None:
+    data = event_file(steps=10, filler=size // 10, values=None)
+    chief = split.hosts["w0"]
+    assert isinstance(chief, Metered)
+    chief.grows = event_file(steps=1, filler=100, values=None)
+    found, _ = told(split, data)
+    assert found is not None
+    assert found.step in (1, 10), "of the records before it grew, or of those behind them"
+
+
+def test_a_chief_that_has_written_nothing_has_no_progress(split: Split) -> None:
+    assert read_progress(split.context, observe(split.context)) is None
+    assert told(split, b"")[0] is None
+
+
+def test_an_empty_new_file_does_not_hide_the_one_before(split: Split) -> None:
+    chief = split.hosts["w0"]
+    chief.saves("worker/0", "events.out.tfevents.0.w0", event_file(steps=7, filler=10, values=None))
+    chief.now += 1
+    found, _ = told(split, b"")
+    assert found is not None
+    assert found.step == 7
+
+
+def test_the_end_of_a_file_reads_like_the_file(split: Split) -> None:
+    data = bytes(range(256)) * 20
+    split.hosts["w0"].saves("worker/0", "x", data)
+    file = tail_of(split.hosts["w0"], "worker/0", "x", len(data))
+    assert file.seek(0, io.SEEK_END) == len(data)
+    assert file.read(10) == b""
+    for start in (0, 1, 5000, len(data) - 1):
+        assert file.seek(start) == start
+        assert file.read(len(data) - start) == data[start:]
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        (["python", "a.py", "--train_steps=2000", "--batch_size=64"], 2000),
+        (["a.py", "-max_steps=20", "--max_steps=30"], 30),
+        (["a.py", "--train_steps=many"], None),
+        (["a.py", "--train_steps", "2000"], None),
+        (["a.py", "--my_train_steps=5"], None),
+        (["a.py", f"--num_steps={'9' * 30}"], None),
+        ([], None),
+    ],
+)
+def test_the_steps_of_a_training_are_read_from_its_flags(words: list[str], steps: int | None) -> None:
+    assert train_steps(words) == steps

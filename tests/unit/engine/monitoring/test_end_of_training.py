@@ -1,0 +1,113 @@
+"""The end of a training: who is cut short by the chief's end, who is waited for, and a chief that does not end."""
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.support.event_files import event
+from tests.support.followed import MemoryLab
+from tfprov.engine.monitoring.follow import STANDSTILL, Standstill, see_out
+from tfprov.engine.observe import observe
+from tfprov.formats.event_file import Progress
+from tfprov.formats.tfrecord import write_record
+from tfprov.model.state import Observation
+
+LAB = """
+all: {vars: {tfprov: {cluster: lab, command: [python], restart: never, STRATEGY}}}
+ps: {hosts: {h1: {ansible_host: 10.0.0.1}}}
+worker: {hosts: {h2: {ansible_host: 10.0.0.2}}, vars: {tfprov: {tasks_per_host: 3}}}
+evaluator: {hosts: {h2: }}
+"""
+
+
+@dataclass
+class Case:
+    """`ends` and `evaluates` happen after the chief's end; `seconds` are what may pass, `notes` what is told."""
+
+    ends: tuple[str, ...]
+    seconds: float
+    notes: list[str]
+    settings: str = "env: {A: b}"
+    evaluates: int = 100
+
+
+WAIT = "`end: {wait: 60}` would wait for that"
+TRAINS = "worker/0 is done, and worker/2 (at step 1,816) still runs"
+BEHIND = f"worker/0 is done, and evaluator/0 has not evaluated model.ckpt-200: it is at step 100; {WAIT}"
+SILENT = "worker/0 is done, and evaluator/0 has written no event file that says it evaluated model.ckpt-200; "
+CASES = {
+    "all end a moment later": Case(("worker/1", "worker/2", "evaluator/0"), 1, []),
+    "one goes on": Case(("worker/1", "evaluator/0"), 1, [f"{TRAINS}; {WAIT}"]),
+    "one goes on for longer than allowed": Case(
+        ("worker/1", "evaluator/0"), 20, [f"{TRAINS}, for longer than `end: {{wait: 20}}` allows"], "end: {wait: 20}"
+    ),
+    "workers only serve": Case((), 0, [], "strategy: in_graph"),
+    "an evaluator is behind": Case(("worker/1", "worker/2"), 1, [BEHIND]),
+    "an evaluator writes nothing": Case(("worker/1", "worker/2"), 1, [SILENT + WAIT], evaluates=0),
+    "an evaluator gets there": Case(("worker/1", "worker/2"), 1, [], "end: {wait: 600}", evaluates=200),
+}
+
+
+def saves(lab: MemoryLab) -> None:
+    """The chief has saved step 200, and worker 2 says how far it is."""
+    for part in ("index", "data-00000-of-00001"):
+        lab.hosts["h2"].saves("worker/0", f"model.ckpt-200.{part}", b"x")
+    said = {"task": "worker/2", "step": 1816, "steps": 900, "at": 5.0}
+    lab.hosts["h2"].saves("worker/2", "progress.json", json.dumps(said).encode())
+
+
+def evaluated(lab: MemoryLab, step: int) -> None:
+    """The evaluator writes what it measured, beside the chief's checkpoints."""
+    file = io.BytesIO()
+    write_record(file, event(1.0, 0))
+    write_record(file, event(2.0, step, {"accuracy": 0.5}))
+    lab.hosts["h2"].saves("worker/0", "eval/events.out.tfevents.1", file.getvalue())
+
+
+def looks(lab: MemoryLab, case: Case) -> Callable[[], Observation]:
+    def look() -> Observation:
+        for task in case.ends:
+            lab.hosts["h2"].exits(task, 0)
+        if case.evaluates:
+            evaluated(lab, case.evaluates)
+        return observe(lab.context)
+
+    return look
+
+
+def test_who_is_cut_short_when_the_chief_is_done_is_named_once() -> None:
+    wrong = {}
+    for name, case in CASES.items():
+        text, in_graph = LAB.replace("STRATEGY", case.settings), "in_graph" in case.settings
+        lab = MemoryLab("tf_config" if in_graph else "flags", f"{text}chief: {{hosts: {{h2: }}}}" if in_graph else text)
+        if not in_graph:
+            saves(lab)
+        lab.hosts["h2"].exits(lab.context.cluster.chief.name, 0)
+        begin = lab.clock.now()
+        see_out(lab.context, observe(lab.context), looks(lab, case))
+        found = lab.clock.now() - begin, lab.report.notes
+        if found != (case.seconds, case.notes):
+            wrong[name] = found
+    assert wrong == {}
+
+
+def test_a_chief_that_does_not_end_after_its_last_step_is_named_once() -> None:
+    before, last = (Progress(step, 0.0, None, None) for step in (1990, 2000))
+    hang = "for 30 s and has not ended: a thread or a child of its program may still run"
+    rows = [
+        # what it has reached, of how many steps, whether the others are done, after how many seconds: what is told
+        (before, 2000, False, STANDSTILL, ""),
+        (last, 2000, False, STANDSTILL - 1, ""),
+        (last, 2000, False, STANDSTILL, f"is at its last step, 2,000, {hang}"),
+        (before, None, False, STANDSTILL, ""),
+        (before, None, True, STANDSTILL, f"makes no step, with all other workers done, {hang}"),
+        (None, None, True, STANDSTILL, f"is the last of the workers that runs {hang}"),
+        (None, 2000, False, STANDSTILL, ""),
+    ]
+    for reached, steps, others, seconds, told in rows:
+        standstill = Standstill()
+        found = [standstill.update(reached, steps, others_done=others, now=100.0 + after) for after in (0, seconds)]
+        assert found == ["", told]
+        if told:
+            assert standstill.update(reached, steps, others_done=others, now=200.0) == ""

@@ -1,0 +1,239 @@
+"""Why tasks failed: one traceback in the user's own paths, known causes with their remedies, a line for the others."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.followed import AGAIN, INVENTORY, MemoryLab, Notes, followed
+from tfprov.engine.monitoring.failures import KNOWN_CAUSES, excerpt, in_own_paths, remedy
+from tfprov.engine.monitoring.follow import follow
+from tfprov.engine.monitoring.logs import logs
+from tfprov.engine.monitoring.wait import wait_serving
+from tfprov.engine.monitoring.watch import Restarts
+from tfprov.errors import TaskFailed
+from tfprov.model.state import Observed, State
+
+WORK = "/home/me/.local/state/tfprov/clusters/lab/hosts/h3/tasks/worker-2/work"
+LOG = [
+    "up",
+    "Traceback (most recent call last):",
+    f'  File "{WORK}/train.py", line 3, in <module>',
+    "    import pandas",
+    "ModuleNotFoundError: No module named 'pandas'",
+]
+
+CAUSES = {
+    "t.py: error: unrecognized arguments: --job_name=ps --task_index=0": "`wiring: tf_config`",
+    "Unknown command line flag 'job_name'. Did you mean: job ?": "`wiring: tf_config`",
+    "Error: No such option: --ps_hosts": "`wiring: tf_config`",
+    "t.py: error: unrecognized arguments: --lr=3": "`flags:`",
+    "Unknown command line flag 'lr'": "`flags:`",
+    "AttributeError: 'PerReplica' object has no attribute 'dtype'": "TF_USE_LEGACY_KERAS",
+    "AttributeError: 'Mean' object has no attribute 'reset_states'": "tf-keras",
+    "ValueError: this optimizer is not supported by Keras 3": "tf-keras",
+    "AttributeError: module 'tensorflow' has no attribute 'estimator'": "TensorFlow 2.15",
+    "AttributeError: module 'tensorflow._api.v2' has no attribute 'estimator'": "TensorFlow 2.15",
+    "ModuleNotFoundError: No module named 'tensorflow_estimator'": "TensorFlow 2.15",
+    "AttributeError: module 'tensorflow' has no attribute 'placeholder'": "tensorflow.compat.v1",
+    "ModuleNotFoundError: No module named 'tensorflow.contrib.learn'": "TensorFlow 1",
+    "ModuleNotFoundError: No module named 'tensorflow'": "pip install 'tfprov[tensorflow]'",
+    "ModuleNotFoundError: No module named 'pandas'": "with pip",
+    "python: can't open file '/w/trian.py': [Errno 2] No such file or directory": "`command:`",
+    "does not serve on 10.0.0.1:2222 after 120 s": "`ready: start`",
+    "OSError: [Errno 98] Address already in use": "`port`",
+    "OSError: [Errno 28] No space left on device": "disk",
+    "NotFoundError: logdir/model.ckpt-0_temp/part-00000-of-00001.index; No such file or directory": "`checkpoints: {link:",
+}
+
+
+def test_known_causes_have_their_remedy_in_one_line() -> None:
+    wrong = {line: remedy([line]) for line, part in CAUSES.items() if part not in remedy([line])}
+    assert wrong == {}
+    assert remedy(["ValueError: shapes (3,) and (4,) not aligned"]) == ""
+    assert remedy(["NotFoundError: /data/model.ckpt-0.index; No such file or directory"]) == ""
+    used = {next((cause for cause in KNOWN_CAUSES if cause[1] == remedy([line])), None) for line in CAUSES}
+    assert {cure for _, cure in KNOWN_CAUSES} == {cause[1] for cause in used if cause}
+    assert all("\n" not in cure for _, cure in KNOWN_CAUSES)
+
+
+def test_an_excerpt_is_one_whole_traceback_without_the_values_of_tensors() -> None:
+    frames = [line for n in range(30) for line in (f'  File "a.py", line {n}, in f{n}', f"    f{n + 1}()")]
+    values = [" [0.1 0.2 0.3]"] * 40
+    log = ["noise"] * 50 + [LOG[1], *frames, f"InvalidArgumentError: bad [{'1.5, 2.5] [' * 90}", *values, "shape=(3,)"]
+    shown = excerpt(log)
+    assert shown[: len(frames) + 1] == [LOG[1], *frames]
+    assert shown[len(frames) + 1] == "InvalidArgumentError: bad [1.5, 2.5] [1.5, …] ["
+    assert shown[len(frames) + 2 :] == [" [0.1 0.2 0.3]", "… (39 lines of values)", "shape=(3,)"]
+    assert excerpt([f"line {n}" for n in range(30)]) == [f"line {n}" for n in range(10, 30)]
+    assert excerpt(["one", "usage: t.py", "t.py: wrong", "usage: t.py", "t.py: wrong"]) == [
+        "one",
+        "usage: t.py",
+        "t.py: wrong",
+    ]
+    deep = excerpt([LOG[1], *frames * 5, "ValueError: 3"])
+    assert (len(deep), deep[20], deep[-1]) == (121, "… (182 lines left out)", "ValueError: 3")
+
+
+def test_paths_of_a_tasks_copy_become_the_users_own() -> None:
+    lines = [LOG[2], '  File "/code/train.py", line 1', "/x/code/train.py", f"({WORK}/a/b.py)"]
+    assert [*map(in_own_paths("worker/2", "src", in_container=False), lines)] == [
+        '  File "src/train.py", line 3, in <module>', lines[1], lines[2], "(src/a/b.py)"
+    ]  # fmt: skip
+    assert [*map(in_own_paths("worker/2", "src", in_container=True), lines[1:3])] == [
+        '  File "src/train.py", line 1',
+        lines[2],
+    ]
+
+
+def lab(text: str = INVENTORY) -> MemoryLab:
+    """Return a cluster whose code lies in `./src`."""
+    made = MemoryLab(text=text)
+    places = {(container.task.role, container.task.host) for container in made.context.wanted}
+    made.context = replace(made.context, code={place: str(Path.cwd() / "src") for place in places})
+    return made
+
+
+def test_the_first_failure_has_its_traceback_and_the_others_a_line() -> None:
+    memory_lab = lab()
+    h1, h2, h3 = (memory_lab.hosts[name] for name in ("h1", "h2", "h3"))
+    h1.silent.add("ps/0")
+    h3.prints("worker/2", *LOG)
+    h3.prints("worker/3", *LOG)
+    h2.prints("worker/0", "UnavailableError: failed to connect to all addresses")
+    h2.exits("worker/0", 3)  # by the clock of its own host it was the first one
+    h3.now = 101.0
+    h3.exits("worker/2", 1)
+    h3.exits("worker/3", 1)
+    with pytest.raises(TaskFailed) as caught:
+        wait_serving(memory_lab.context, 600)
+    assert str(caught.value).splitlines() == [
+        "worker/2: exited with code 1; install the module where the task runs: with pip, or with a line in the Dockerfile",
+        "  worker/2 | Traceback (most recent call last):",
+        '  worker/2 |   File "src/train.py", line 3, in <module>',
+        "  worker/2 |     import pandas",
+        "  worker/2 | ModuleNotFoundError: No module named 'pandas'",
+        "worker/0: exited with code 3 after worker/2 had failed: UnavailableError: failed to connect to all addresses",
+        "worker/3: the same error",
+    ]
+    assert caught.value.code == 3, "the chief's own"
+
+
+def test_streamed_lines_have_the_users_paths_too() -> None:
+    memory_lab, report = lab(), Notes()
+    memory_lab.hosts["h3"].prints("worker/2", LOG[2])
+    with logs(replace(memory_lab.context, report=report)):
+        pass
+    assert report.lines == [("worker/2", '  File "src/train.py", line 3, in <module>')]
+
+
+def test_what_is_lost_with_a_task_stands_before_the_remedy() -> None:
+    memory_lab = lab()
+    h1 = memory_lab.hosts["h1"]
+    h1.prints("ps/1", "OSError: [Errno 28] No space left on device")
+    with pytest.raises(TaskFailed) as caught:
+        followed(memory_lab.context, lambda: h1.exits("ps/1", 7))
+    words = (
+        "ps/1: exited with code 7: the training cannot go on without its variables; make room on the disk of its host"
+    )
+    assert str(caught.value).splitlines()[0] == words
+
+
+def test_a_ps_that_fell_first_is_named_before_the_chief_that_lost_it() -> None:
+    memory_lab = lab()
+    h1, h2 = memory_lab.hosts["h1"], memory_lab.hosts["h2"]
+    h1.prints("ps/1", "MemoryError")
+    h2.prints("worker/0", "AbortedError: connection reset by peer")
+
+    def fall() -> None:
+        h1.exits("ps/1", 7)
+        h2.exits("worker/0", 1)
+
+    with pytest.raises(TaskFailed) as caught:
+        followed(memory_lab.context, fall)
+    assert str(caught.value).splitlines() == [
+        "ps/1: exited with code 7: the training cannot go on without its variables",
+        "  ps/1 | MemoryError",
+        "worker/0: exited with code 1 after ps/1 had failed: AbortedError: connection reset by peer",
+    ]
+
+
+def test_the_exceptions_line_stands_on_the_restarts_line_with_its_remedy() -> None:
+    restarts = Restarts(lambda _task: 3)
+    first = Observed("worker/1", "h", State.RUNNING, {}, started_at=5.0)
+    restarts.update([first])
+    again = replace(first, restarts=1, last_exit=1, last_words=LOG[-1], started_at=6.0)
+    (told,) = restarts.update([again])
+    assert told == (
+        "worker/1 ended with exit code 1 and was started again (1 of 3): ModuleNotFoundError: No module named 'pandas'; "
+        "install the module where the task runs: with pip, or with a line in the Dockerfile"
+    )
+    killed = replace(first, restarts=2, last_exit=137, last_words="step 3")
+    assert restarts.update([killed]) == ["worker/1 ended with exit code 137 and was started again (2 of 3)"]
+    other = replace(again, task="worker/2", restarts=0)
+    restarts.update([other])
+    assert restarts.update([replace(other, restarts=1)]) == [
+        "worker/2 ended with exit code 1 and was started again (1 of 3): the same error"
+    ]
+
+
+def test_an_engine_is_asked_to_start_no_more_what_failed_twice_with_the_same_words() -> None:
+    given_up: list[str] = []
+    restarts = Restarts(lambda _task: 9, lambda observed: given_up.append(observed.task))
+    runs = [
+        Observed(
+            "worker/1", "h", State.RUNNING, {}, started_at=t, restarts=n, last_exit=1 if n else None, last_words=words
+        )
+        for n, (t, words) in enumerate([(0.0, ""), (1.0, "boom"), (2.0, "boom")])
+    ]
+    told = [restarts.update([one]) for one in (runs[0], replace(runs[1], restarting=True), runs[1], runs[2])]
+    assert given_up == ["worker/1"]
+    assert told[-1][-1] == "worker/1 failed twice with the same error: it is not started again after this"
+    restarts.update([replace(runs[2], restarts=0, started_at=60.0)])
+    restarts.update([replace(runs[1], started_at=61.0)])
+    assert given_up == ["worker/1"], "`up` has started it anew"
+
+
+def test_a_task_that_is_left_alone_is_told_with_the_reason() -> None:
+    memory_lab = lab(AGAIN)
+    host = memory_lab.hosts["h3"]
+
+    def falls() -> None:
+        host.prints("worker/3", *LOG)
+        host.exits("worker/3", 1)
+
+    followed(memory_lab.context, falls, falls, lambda: memory_lab.hosts["h2"].exits("worker/0", 0))
+    assert memory_lab.report.notes[1].startswith(
+        "worker/3: exited with code 1 after 1 restart (the same error twice: not started again); install"
+    )
+
+
+def test_a_task_that_ends_at_once_with_0_is_told_once() -> None:
+    memory_lab = lab(AGAIN)
+    hosts = memory_lab.hosts
+    for host in hosts.values():
+        for place in host.places.values():
+            place.observed = replace(place.observed, started_at=host.now - 1.3)
+    hosts["h2"].exits("worker/1")
+    hosts["h3"].saves("worker/3", "progress.json", b"{}")
+    hosts["h3"].exits("worker/3")
+    hosts["h1"].exits("ps/1")
+    wait_serving(memory_lab.context, 60)
+    hosts["h2"].exits("worker/0")
+    follow(memory_lab.context, 60, with_logs=False)
+    assert [note for note in memory_lab.report.notes if "ended" in note] == [
+        "ps/1 on h1 ended with exit code 0, 1.3 s after its start: a ps has to serve until the training ends",
+        "worker/1 on h2 ended with exit code 0, 1.3 s after its start: does its `command:` start the training?",
+        "worker/0 on h2 ended with exit code 0, 1.3 s after its start: does its `command:` start the training?",
+    ]
+
+
+def test_an_unknown_command_is_told_once_with_its_host() -> None:
+    memory_lab = lab()
+    why = "there is no program `pyhton`; did you mean `python`? correct `command:`"
+    for task in ("worker/2", "worker/3"):
+        place = memory_lab.hosts["h3"].places[task]
+        place.observed = replace(place.observed, state=State.EXITED, exit_code=127, error=why, finished_at=1.0)
+    with pytest.raises(TaskFailed) as caught:
+        wait_serving(memory_lab.context, 600)
+    assert str(caught.value).splitlines() == [f"worker/2: could not start on h3: {why}", "worker/3: the same error"]

@@ -1,0 +1,91 @@
+"""What following a training makes of tasks that their restart policy starts again, and of those over their limit."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.followed import AGAIN, MemoryLab, followed
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.watch import Restarts
+from tfprov.errors import TaskFailed
+from tfprov.model.state import Observed, State
+
+
+def with_strategy(context: Context, strategy: str) -> Context:
+    wanted = tuple(replace(c, env={**c.env, "TFPROV_STRATEGY": strategy}) for c in context.wanted)
+    return replace(context, wanted=wanted)
+
+
+def seen(restarts: int, state: State = State.RUNNING, code: int | None = None) -> list[Observed]:
+    return [Observed("worker/1", "h", state, {}, restarts=restarts, last_exit=code)]
+
+
+def test_each_restart_is_told_once_and_none_of_before() -> None:
+    restarts = Restarts(lambda _task: 3)
+    assert restarts.update(seen(1, code=1)) == []
+    assert restarts.update(seen(2, code=137)) == ["worker/1 ended with exit code 137 and was started again (2 of 3)"]
+    assert restarts.update(seen(2, code=137)) == []
+    assert restarts.update([]) == []
+    assert restarts.update(seen(3)) == ["worker/1 ended and was started again (3 of 3)"]
+    assert restarts.update(seen(3, State.EXITED)) == []
+    assert restarts.update(seen(0)) == [], "started anew by `up`"
+
+
+def test_tasks_that_are_started_again_at_the_same_time_end_nothing() -> None:
+    memory_lab = MemoryLab(text=AGAIN)
+
+    def fall() -> None:
+        memory_lab.hosts["h1"].exits("ps/0", 1)
+        memory_lab.hosts["h2"].exits("worker/0", 137)
+        memory_lab.hosts["h3"].exits("worker/2", 1)
+
+    context = with_strategy(memory_lab.context, "multi_worker_mirrored")
+    followed(context, fall, lambda: memory_lab.hosts["h2"].exits("worker/0", 0))
+    assert sorted(memory_lab.report.notes) == [
+        "ps/0 ended with exit code 1 and was started again (1 of 2)",
+        "worker/0 ended with exit code 137 and was started again (1 of 2)",
+        "worker/0 is done, and worker/1, worker/2, worker/3 still run; `end: {wait: 60}` would wait for that",
+        "worker/2 ended with exit code 1 and was started again (1 of 2)",
+    ]
+
+
+def over_its_limit(memory_lab: MemoryLab, host: str, task: str, code: int) -> None:
+    for _ in range(3):
+        memory_lab.hosts[host].exits(task, code)
+
+
+@pytest.mark.parametrize(
+    ("host", "task", "said"),
+    [
+        ("h2", "worker/0", "worker/0: exited with code 5 after 2 restarts"),
+        ("h1", "ps/1", "ps/1: exited with code 5 after 2 restarts: the training cannot go on without its variables"),
+    ],
+)
+def test_who_fails_again_and_again_ends_the_run_with_its_last_lines(host: str, task: str, said: str) -> None:
+    memory_lab = MemoryLab(text=AGAIN)
+    memory_lab.hosts[host].prints(task, *(f"line {n}" for n in range(30)))
+    with pytest.raises(TaskFailed) as caught:
+        followed(memory_lab.context, lambda: over_its_limit(memory_lab, host, task, 5))
+    assert str(caught.value).splitlines() == [said, *(f"  {task} | line {n}" for n in range(10, 30))]
+    assert caught.value.code == (5 if task == "worker/0" else 1)
+
+
+def test_a_worker_over_its_limit_is_told_with_its_last_lines_and_the_others_go_on() -> None:
+    memory_lab = MemoryLab(text=AGAIN)
+    memory_lab.hosts["h3"].prints("worker/3", "the reason")
+    followed(
+        memory_lab.context,
+        lambda: over_its_limit(memory_lab, "h3", "worker/3", 4),
+        lambda: memory_lab.hosts["h2"].exits("worker/0", 0),
+    )
+    assert memory_lab.report.notes[-2] == (
+        "worker/3: exited with code 4 after 2 restarts\n  worker/3 | the reason\nthe training goes on without worker/3"
+    )
+
+
+@pytest.mark.parametrize("strategy", ["multi_worker_mirrored", "in_graph"])
+def test_a_worker_over_its_limit_ends_it_where_every_step_needs_every_worker(strategy: str) -> None:
+    memory_lab = MemoryLab(text=AGAIN)
+    with pytest.raises(TaskFailed) as caught:
+        followed(with_strategy(memory_lab.context, strategy), lambda: over_its_limit(memory_lab, "h3", "worker/3", 4))
+    assert str(caught.value) == "worker/3: exited with code 4 after 2 restarts: the training cannot go on without it"

@@ -1,0 +1,335 @@
+"""How fast the tasks of a training are by their own word, who stands still, and where the variables are."""
+
+import io
+import json
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.event_files import event
+from tests.support.followed import INVENTORY, MemoryLab
+from tfprov.cli.watch import status_lines
+from tfprov.engine.concurrency import Clock
+from tfprov.engine.monitoring.status import placement, status
+from tfprov.engine.monitoring.straggler_monitor import Lookout, Straggler, Stragglers
+from tfprov.engine.monitoring.task_progress import Pace, parse, settled, slowest
+from tfprov.engine.observe import observe
+from tfprov.errors import HostError, TaskFailed, Unreachable
+from tfprov.formats.tfrecord import write_record
+from tfprov.hosts.memory import MemoryRuntime
+
+HOST_OF = {"worker/0": "h2", "worker/1": "h2", "worker/2": "h3", "worker/3": "h3"}
+
+
+def said(task: str, **changes: Any) -> bytes:
+    """Return a progress file as tfprov's runtime writes it."""
+    known = {"task": task, "step": 400, "steps": 100, "rate": 10.0, "examples_rate": 640.0, "at": 5.0}
+    return json.dumps({**known, "resumed": None, "lost": None, **changes}).encode()
+
+
+def pace(steps: int, rate: float | None = 1.0, at: float = 5.0) -> Pace:
+    return Pace(step=steps, steps=steps, rate=rate, examples_rate=None, at=at)
+
+
+# --- what a task says ------------------------------------------------------------------------------------------------
+
+
+def test_what_a_task_writes_is_read_with_every_field() -> None:
+    found = parse(said("worker/1", resumed=401, lost=448, examples_rate=None), "worker/1")
+    assert found == Pace(400, 100, 10.0, None, 5.0, resumed=401, lost=448)
+    assert found is not None
+    assert found.went_back
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"\xff",
+        b"[" * 4096,
+        said("worker/0"),
+        said("worker/1", step="7"),
+        said("worker/1", steps=True),
+        said("worker/1", at=None),
+        b'{"task": "worker/1"}',
+        said("worker/1").replace(b"5.0", b"NaN"),
+    ],
+    ids=["empty", "a list", "no text", "deep", "another's", "text", "bool", "no time", "half", "nan"],
+)
+def test_a_file_that_is_not_the_tasks_own_word_says_nothing(data: bytes) -> None:
+    assert parse(data, "worker/1") is None
+
+
+def test_the_slowest_is_compared_with_the_median() -> None:
+    found = slowest({"a": pace(1, 8.0), "b": pace(1, 2.0), "c": pace(1, 10.0), "d": pace(1, None)})
+    assert found is not None
+    assert (found.task, found.rate, found.median, found.tasks) == ("b", 2.0, 8.0, 3)
+    assert slowest({"a": pace(1, 8.0), "d": pace(1, None)}) is None
+
+
+def test_who_has_been_silent_for_long_is_the_slowest_whatever_it_said_last() -> None:
+    found = slowest({"a": pace(1, 99.0, at=100.0), "b": pace(1, 2.0, at=150.0)})
+    assert found is not None
+    assert (found.task, found.rate) == ("a", 0.0)
+
+
+def test_a_task_is_compared_once_it_has_a_history() -> None:
+    rows = {(0, 5.0): False, (19, 29.0): False, (20, 3.0): True, (1, 30.0): True, (0, 30.0): True, (3, None): False}
+    assert {case: settled(pace(case[0]), case[1]) for case in rows} == rows
+
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+
+def test_status_has_every_tasks_own_speed_the_slowest_and_the_lost_steps() -> None:
+    memory_lab = MemoryLab()
+    for task, rate in (("worker/0", 8.0), ("worker/1", 10.0), ("worker/2", 2.0)):
+        memory_lab.hosts[HOST_OF[task]].saves(task, "progress.json", said(task, rate=rate, resumed=401, lost=448))
+    found = status(memory_lab.context, now=10.0)
+    rates = {row.task: row.pace and row.pace.rate for row in found.rows}
+    assert rates == {
+        "ps/0": None, "ps/1": None, "worker/0": 8.0, "worker/1": 10.0, "worker/2": 2.0, "worker/3": None
+    }  # fmt: skip
+    said_all = found.to_json()
+    assert said_all["slowest"] == {"task": "worker/2", "rate": 2.0, "median": 8.0, "tasks": 3}
+    assert said_all["went_back"] == {"task": "worker/0", "lost": 448, "resumed": 401}
+    assert said_all["examples_rate"] == 3 * 640.0
+    assert said_all["progress"]["step"] == 400, "without an event file, how far the chief is by its own word"
+
+
+def test_status_has_the_steps_of_the_training_and_the_time_that_is_left() -> None:
+    memory_lab = MemoryLab(text=INVENTORY.replace("[python]", "[python, main.py], flags: {max_steps: 2000}"))
+    written = io.BytesIO()
+    for second in range(11):
+        write_record(written, event(100.0 + second, 100 + 20 * second, {"loss": 1.0}))
+    memory_lab.hosts["h2"].saves("worker/0", "events.out.tfevents.1.h2", written.getvalue())
+    found = status(memory_lab.context, now=10.0)
+    assert (found.to_json()["steps"], found.to_json()["eta"]) == (2000, 85.0)
+    assert found.to_json()["progress"] == {"step": 300, "wall_time": 110.0, "steps_per_second": 20.0, "loss": 1.0}
+    assert any(line.startswith("worker/0: step 300 of 2,000 · 15.0% · 20.0 steps/s · ") for line in status_lines(found))
+    assert any(" · ETA 1m 25s (" in line for line in status_lines(found))
+    memory_lab.hosts["h2"].exits("worker/0", 1)
+    ended = status(memory_lab.context, now=10.0)
+    assert (ended.to_json()["steps"], ended.to_json()["eta"]) == (2000, None)
+    assert not any("ETA" in line for line in status_lines(ended))
+
+
+def test_who_has_just_been_started_again_is_not_the_slowest() -> None:
+    memory_lab = MemoryLab()
+    for host in memory_lab.hosts.values():
+        for place in host.places.values():
+            place.observed = replace(place.observed, started_at=1.0)
+    for task, steps, rate in (("worker/0", 100, 8.0), ("worker/1", 100, 10.0), ("worker/2", 1, 0.0)):
+        memory_lab.hosts[HOST_OF[task]].saves(task, "progress.json", said(task, rate=rate, steps=steps))
+    found = [status(memory_lab.context, now=now).slowest for now in (10.0, 31.0)]
+    assert [one and one.task for one in found] == ["worker/0", "worker/2"]
+
+
+def test_what_a_task_said_in_an_earlier_life_is_not_its_speed() -> None:
+    memory_lab = MemoryLab(text=INVENTORY.replace("restart: never", "restart: on-failure"))
+    host = memory_lab.hosts["h2"]
+    host.saves("worker/0", "progress.json", said("worker/0"))
+    host.now = 60.0
+    host.exits("worker/0", 1)
+    row = next(row for row in status(memory_lab.context, now=70.0).rows if row.task == "worker/0")
+    assert (row.state, row.restarts, row.pace) == ("running", 1, None)
+
+
+def test_a_task_that_fails_again_and_again_is_shown_with_the_end_of_its_log() -> None:
+    memory_lab = MemoryLab(text=INVENTORY.replace("restart: never", "restart: on-failure, max_restarts: 2"))
+    memory_lab.hosts["h3"].prints("worker/2", *(f"line {n}" for n in range(30)))
+    for _ in range(3):
+        memory_lab.hosts["h3"].exits("worker/2", 4)
+    row = next(row for row in status(memory_lab.context, now=1.0).rows if row.task == "worker/2")
+    assert (row.state, row.detail) == ("failed", "exited with code 4 after 2 restarts")
+    assert row.log == tuple(f"line {n}" for n in range(10, 30))
+
+
+def test_a_lost_host_costs_status_its_own_tasks_only() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].saves("worker/0", "progress.json", said("worker/0"))
+    memory_lab.cut("h3")
+    found = status(memory_lab.context, now=10.0)
+    assert set(found.unreachable) == {"h3"}
+    assert next(row.pace for row in found.rows if row.task == "worker/0") is not None
+
+
+# --- stragglers ------------------------------------------------------------------------------------------------------
+
+
+def judged(moves: dict[str, list[int]], every: float = 10.0, rate: float = 1.0) -> list[list[Straggler]]:
+    """Return what is found at each reading, `every` seconds apart; -1 stands for a reading that failed."""
+    judge = Stragglers(every)
+    count = max(map(len, moves.values()))
+    return [
+        judge.update({task: pace(steps[n], rate) for task, steps in moves.items() if steps[n] >= 0}, n * every)
+        for n in range(count)
+    ]
+
+
+def test_who_stands_still_while_others_step_is_called_once() -> None:
+    found = judged({"a": [5, 5, 5, 5, 5, 5], "b": [1, 2, 3, 4, 5, 6]})
+    assert [[one.task for one in each] for each in found] == [[], [], [], ["a"], [], []]
+    assert found[3] == [Straggler("a", 30.0, 1.0)]
+
+
+def test_who_goes_on_can_be_called_again() -> None:
+    found = judged({"a": [5, 5, 5, 5, 6, 6, 6, 6], "b": [1, 2, 3, 4, 5, 6, 7, 8]})
+    assert [n for n, each in enumerate(found) if each] == [3, 7]
+
+
+def test_where_nobody_steps_nobody_is_behind() -> None:
+    assert not any(judged({"a": [5] * 20, "b": [7] * 20}))
+    stopped_together = judged({"a": [1, *[2] * 20], "b": [1, *[2] * 20]})
+    assert not any(stopped_together)
+
+
+def test_slow_steps_take_longer_to_stand_still() -> None:
+    moves = {"a": [5] * 12, "b": list(range(12))}
+    assert [n for n, each in enumerate(judged(moves, rate=0.1)) if each] == [10], "ten steps of ten seconds"
+
+
+def test_the_first_step_after_a_start_may_take_longer() -> None:
+    others = list(range(20))
+    assert [n for n, each in enumerate(judged({"a": [0] * 20, "b": others})) if each] == [12]
+    started_again = [7, 8, *[0] * 18]
+    assert [n for n, each in enumerate(judged({"a": started_again, "b": others})) if each] == [14]
+
+
+def test_the_time_in_which_a_task_could_not_be_read_does_not_count() -> None:
+    moves = {"a": [5, 5, -1, -1, -1, -1, 5, 5, 5, 5], "b": list(range(10))}
+    assert [n for n, each in enumerate(judged(moves)) if each] == [9]
+
+
+# --- looking out while a training is followed ------------------------------------------------------------------------
+
+
+class Steps:
+    """Moves the clock, and the workers on, reading by reading."""
+
+    def __init__(self, memory_lab: MemoryLab, lookout: Lookout) -> None:
+        self.lab, self.lookout = memory_lab, lookout
+        self.steps = 0
+
+    def __call__(self, *moving: str) -> None:
+        self.steps += 1
+        self.lab.clock.sleep(10)
+        for task in moving:
+            self.lab.hosts[HOST_OF[task]].saves(task, "progress.json", said(task, steps=self.steps))
+        for _ in range(2):  # one asks, the next takes the answers
+            self.lookout.look(observe(self.lab.context, tolerant=True))
+
+
+def test_a_straggler_is_named_and_its_stacks_are_taken_once() -> None:
+    memory_lab = MemoryLab()
+    with Lookout(memory_lab.context) as lookout:
+        step = Steps(memory_lab, lookout)
+        step(*HOST_OF)
+        for _ in range(5):
+            step("worker/0", "worker/2", "worker/3")
+        assert memory_lab.report.notes
+        for _ in range(3):
+            step("worker/0", "worker/2", "worker/3")
+    (note,) = memory_lab.report.notes
+    assert note == (
+        "worker/1 on h2 has made no step for 30 s while others do (a step takes 0.1 s); "
+        "its stacks are in `tfprov logs worker/1`"
+    )
+    assert [call for host in memory_lab.hosts.values() for call in host.calls if "signal" in call] == [
+        "signal worker/1 SIGUSR1"
+    ]
+
+
+def test_a_program_that_does_not_handle_the_signal_is_named_all_the_same() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].handled.clear()
+    with Lookout(memory_lab.context) as lookout:
+        step = Steps(memory_lab, lookout)
+        step(*HOST_OF)
+        for _ in range(4):
+            step("worker/0", "worker/2", "worker/3")
+        assert memory_lab.report.notes
+    assert memory_lab.report.notes[0].endswith("; its program handles no SIGUSR1, so its stacks cannot be had")
+
+
+def test_a_straggler_whose_host_is_lost_is_named_all_the_same() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].refuses["signal worker/1 SIGUSR1"] = "its engine does not answer"
+    with Lookout(memory_lab.context) as lookout:
+        step = Steps(memory_lab, lookout)
+        step(*HOST_OF)
+        for _ in range(4):
+            step("worker/0", "worker/2", "worker/3")
+    assert memory_lab.report.notes[0].endswith("; its stacks cannot be had: its engine does not answer")
+
+
+def test_lost_steps_are_told_once() -> None:
+    memory_lab = MemoryLab()
+    with Lookout(memory_lab.context) as lookout:
+        step = Steps(memory_lab, lookout)
+        step("worker/0")
+        memory_lab.hosts["h2"].saves("worker/0", "progress.json", said("worker/0", resumed=401, lost=448))
+        for _ in range(3):
+            step()
+    assert memory_lab.report.notes == ["the training went back 448 -> 401"]
+
+
+def test_a_host_that_does_not_answer_holds_nobody_up() -> None:
+    asked, let_go = threading.Event(), threading.Event()
+
+    class Stuck(MemoryRuntime):
+        def tail(self, task: str, name: str, size: int) -> bytes:
+            asked.set()
+            let_go.wait(600)
+            raise Unreachable(self.host, "no answer")
+
+    memory_lab = MemoryLab()
+    context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h3": Stuck("h3")}, clock=Clock())
+    with Lookout(context) as lookout:
+        for _ in range(5):
+            lookout.look(observe(memory_lab.context))
+            assert asked.wait(60)
+        assert not let_go.is_set(), "it has not answered yet"
+    let_go.set()
+
+
+# --- where the variables are -----------------------------------------------------------------------------------------
+
+PLACED = {
+    "variables": [
+        {"name": "W", "device": "/job:ps/task:1", "shape": [784, 10], "bytes": 31360},
+        {"name": "b", "device": "/job:ps/replica:0/task:0/device:CPU:0", "shape": [10], "bytes": 40},
+        {"name": "global_step", "device": "/job:ps/task:0", "shape": [], "bytes": 8},
+        {"name": "here", "device": "", "shape": [None], "bytes": 4},
+    ]
+}
+
+
+def test_the_placement_says_who_holds_what() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].saves("worker/0", "placement.json", json.dumps(PLACED).encode())
+    found = placement(memory_lab.context)
+    assert [(one.name, one.task) for one in found.variables] == [
+        ("W", "ps/1"), ("b", "ps/0"), ("global_step", "ps/0"), ("here", "")
+    ]  # fmt: skip
+    assert {task: (share.variables, share.bytes) for task, share in found.shares.items()} == {
+        "": (1, 4), "ps/0": (2, 48), "ps/1": (1, 31360)
+    }  # fmt: skip
+    assert json.loads(json.dumps(found.to_json()))["variables"][0]["shape"] == [784, 10]
+
+
+def test_a_model_that_is_not_ready_has_no_placement_and_a_foreign_file_is_none() -> None:
+    memory_lab = MemoryLab()
+    with pytest.raises(TaskFailed) as unwritten:
+        placement(memory_lab.context)
+    assert str(unwritten.value) == (
+        "worker/0: has not written placement.json yet; its program says where the variables are once its model is ready, "
+        "if it uses tfprov.runtime"
+    )
+    memory_lab.hosts["h2"].saves("worker/0", "placement.json", b'{"else": 1}')
+    with pytest.raises(HostError) as foreign:
+        placement(memory_lab.context)
+    assert str(foreign.value) == "h2: the placement.json of worker/0 is not one of tfprov's runtime: 'variables'"

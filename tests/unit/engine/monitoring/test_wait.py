@@ -1,0 +1,443 @@
+"""When a cluster has come up, what is said when it does not, and what following a training bears."""
+
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.support.followed import INVENTORY, MemoryLab, Notes
+from tests.support.waiting import until
+from tfprov.engine.concurrency import Clock
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.follow import follow
+from tfprov.engine.monitoring.logs import log_lines, logs
+from tfprov.engine.monitoring.wait import Probe, Probes, awaited, peers, wait_serving
+from tfprov.engine.observe import observe
+from tfprov.errors import TaskFailed, TfprovError, Unreachable
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.cluster import Task
+
+# --- joined ----------------------------------------------------------------------------------------------------------
+
+
+def needed(memory_lab: MemoryLab, task: str, context: Context | None = None) -> set[tuple[str, str]]:
+    context = context or memory_lab.context
+    container = context.container(task)
+    assert container is not None
+    return {(probe.host, probe.task.name) for probe in peers(context, container, observe(memory_lab.context))}
+
+
+def test_a_worker_needs_the_ps_and_with_tf_config_everyone_else() -> None:
+    assert needed(MemoryLab("flags"), "worker/1") == {("h2", "ps/0"), ("h2", "ps/1")}
+    others = {"ps/0", "ps/1", "worker/0", "worker/2", "worker/3"}
+    assert needed(MemoryLab("tf_config"), "worker/1") == {("h2", task) for task in others}
+    assert needed(MemoryLab("tf_config"), "ps/0") == set()
+
+
+def test_nobody_waits_for_what_is_left_out_has_finished_or_need_not_listen() -> None:
+    memory_lab = MemoryLab("tf_config")
+    memory_lab.hosts["h3"].exits("worker/3")
+    assert ("h2", "worker/3") not in needed(memory_lab, "worker/0")
+    assert needed(memory_lab, "worker/0", memory_lab.context.limited(["h2"])) == {("h2", "worker/1")}
+    started = MemoryLab(
+        "tf_config", INVENTORY.replace("vars: {tfprov: {tasks_per_host: 2}}}", "vars: {tfprov: {ready: start}}}", 1)
+    )
+    assert needed(started, "worker/0") == {("h2", "worker/1"), ("h2", "worker/2"), ("h2", "worker/3")}
+
+
+class Counting(MemoryRuntime):
+    """Counts who is asked for from it."""
+
+    asked: list[str]
+
+    def serves(self, task: Task) -> bool:
+        self.asked.append(task.name)
+        return super().serves(task)
+
+
+def counted(memory_lab: MemoryLab) -> dict[str, Counting]:
+    found = {}
+    for name, host in memory_lab.hosts.items():
+        found[name] = Counting(name)
+        found[name].__dict__ |= host.__dict__
+        found[name].asked = []
+    memory_lab.hosts.update(found)
+    return found
+
+
+def test_each_question_is_asked_once_for_all_workers_of_a_host() -> None:
+    memory_lab = MemoryLab()
+    hosts = counted(memory_lab)
+    wait_serving(memory_lab.context, 10)
+    assert {name: sorted(host.asked) for name, host in hosts.items()} == {
+        "h1": ["ps/0", "ps/1"],
+        "h2": ["ps/0", "ps/1", "worker/0", "worker/1"],
+        "h3": ["ps/0", "ps/1", "worker/2", "worker/3"],
+    }
+
+
+def test_nobody_is_asked_for_a_ps_that_does_not_serve_at_all() -> None:
+    memory_lab = MemoryLab()
+    hosts = counted(memory_lab)
+    memory_lab.hosts["h1"].silent.add("ps/1")
+    memory_lab.fails()
+    assert not {"ps/1"} & {*hosts["h2"].asked, *hosts["h3"].asked}
+
+
+def test_what_is_waited_for_is_told_while_it_is() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h1"].silent |= {"ps/0", "ps/1"}
+    memory_lab.hosts["h3"].silent |= {"worker/2", "worker/3"}
+    memory_lab.fails()
+    names = "ps/0, ps/1, worker/2 and 1 more"
+    assert memory_lab.report.awaited[-2:] == [f"waiting for {names} to import TensorFlow and serve", ""]
+    memory_lab.report.awaited.clear()
+    for host in memory_lab.hosts.values():
+        host.silent.clear()
+    memory_lab.hosts["h3"].walled.add("ps/1")
+    memory_lab.fails()
+    assert memory_lab.report.awaited[-2:] == ["waiting for worker/2 to reach ps/1", ""]
+
+
+def test_a_peer_that_cannot_be_reached_is_named_with_its_address() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h3"].walled.add("ps/1")
+    assert str(memory_lab.fails()) == (
+        "worker/2: cannot reach ps/1 at 10.0.0.1:2223 from h3 after 2 s; does a firewall stand between them?"
+    )
+
+
+def test_a_ps_that_does_not_serve_is_named_and_not_the_workers_that_wait_for_it() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h1"].silent.add("ps/1")
+    memory_lab.hosts["h1"].prints("ps/1", "still importing")
+    assert str(memory_lab.fails()) == (
+        "ps/1: does not serve on 10.0.0.1:2223 after 2 s; a program that serves on no port needs `ready: start`, "
+        "and one that takes longer to serve a larger `start_timeout`\n  ps/1 | still importing"
+    )
+
+
+def test_a_worker_with_less_time_than_its_ps_names_the_ps() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h1"].silent.add("ps/1")
+    wanted = tuple(replace(c, start_timeout=60 if c.task.job == "ps" else 2) for c in memory_lab.context.wanted)
+    with pytest.raises(TaskFailed, match=r"ps/1: does not serve on 10.0.0.1:2223 after 2 s"):
+        wait_serving(replace(memory_lab.context, wanted=wanted))
+
+
+def test_tensorflow_says_itself_whom_it_waits_for() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].silent.add("worker/0")
+    line = "I ... CreateSession still waiting for response from worker: /job:ps/replica:0/task:1"
+    memory_lab.hosts["h2"].prints("worker/0", line, "x", line)
+    assert "after 2 s (TensorFlow there waits for ps/1)" in str(memory_lab.fails())
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ([], []),
+        (["CreateSession still waiting for response from worker: /job:ps/replica:0/task:10"], ["ps/10"]),
+        (["waiting for response from worker: /job:ps/replica:0/task:1"], []),
+        (["CreateSession still waiting for response from worker: nobody"], []),
+    ],
+)
+def test_only_tensorflows_own_line_counts(lines: list[str], names: list[str]) -> None:
+    assert awaited(lines) == names
+
+
+def test_a_task_that_ends_badly_is_told_at_once_with_its_last_lines() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h1"].silent.add("ps/0")
+    memory_lab.hosts["h3"].prints("worker/3", *(f"line {n}" for n in range(30)))
+    memory_lab.hosts["h3"].exits("worker/3", 5)
+    error = memory_lab.fails(timeout=600)
+    assert error.task == "worker/3"
+    assert len(error.log) == 20
+    assert str(error).endswith("worker/3 | line 29")
+
+
+def test_a_task_that_nobody_started_is_told_at_once() -> None:
+    memory_lab = MemoryLab()
+    del memory_lab.hosts["h3"].places["worker/3"]
+    assert str(memory_lab.fails(600)) == "worker/3: is not there on h3; start it with `tfprov up`"
+    assert memory_lab.clock.time < 1
+
+
+def test_a_training_that_is_over_is_waited_for_no_longer() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h3"].silent.add("worker/2")
+    assert memory_lab.fails().task == "worker/2", "as long as the chief trains"
+    memory_lab.hosts["h2"].exits("worker/0")
+    memory_lab.clock.time = 0.0
+    wait_serving(memory_lab.context, 600)
+    assert memory_lab.clock.time < 10
+
+
+def test_a_host_that_is_lost_for_a_moment_does_not_end_the_start() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.cut("h3")
+    memory_lab.clock.at(20, lambda: setattr(memory_lab.hosts["h3"], "trouble", None))
+    wait_serving(memory_lab.context, 60, patience=30)
+    assert 20 <= memory_lab.clock.time < 25, "it went on as soon as the host was back, and not before"
+    assert "worker/3 serves on 10.0.0.3:2223" in memory_lab.report.notes
+
+
+def test_a_host_that_stays_lost_ends_it_with_its_own_error() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.cut("h3")
+    with pytest.raises(Unreachable, match="h3: no answer"):
+        wait_serving(memory_lab.context, 60, patience=30)
+    assert 30 <= memory_lab.clock.time < 35
+
+
+def test_a_start_bears_half_a_minute_without_a_host_and_a_training_five() -> None:
+    lost_at_once = MemoryLab()
+    lost_at_once.cut("h3")
+    with pytest.raises(Unreachable):
+        wait_serving(lost_at_once.context, 6000)
+    assert 30 < lost_at_once.clock.time <= 30.5
+    lost_meanwhile = MemoryLab()
+    lost_meanwhile.cut("h2")
+    with pytest.raises(Unreachable):
+        follow(lost_meanwhile.context, 6000, with_logs=False)
+    assert 300 < lost_meanwhile.clock.time <= 301
+
+
+def test_one_looks_again_soon_and_then_twice_a_second() -> None:
+    memory_lab, slept = MemoryLab(), []
+    memory_lab.hosts["h3"].silent.add("worker/3")
+    sleep = memory_lab.clock.sleep
+
+    def noted(seconds: float) -> None:
+        slept.append(round(seconds, 4))
+        sleep(seconds)
+
+    memory_lab.clock.sleep = noted  # type: ignore[method-assign]
+    memory_lab.fails(timeout=4)
+    assert slept[:4] == [0.1, 0.12, 0.144, 0.1728]
+    assert slept[-2:] == [0.5, 0.5]
+
+
+def test_a_task_that_served_and_has_gone_since_ends_the_start() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h3"].silent.add("worker/3")
+
+    def goes() -> None:
+        if "ps/0 serves" in memory_lab.report.notes[-1]:
+            memory_lab.hosts["h1"].exits("ps/0", 1)
+
+    memory_lab.report.when_told = goes
+    with pytest.raises(TaskFailed, match="ps/0: exited with code 1"):
+        wait_serving(memory_lab.context, 60)
+
+
+def test_a_limit_waits_for_its_own_hosts_only() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h1"].silent.add("ps/0")
+    memory_lab.hosts["h2"].walled.add("ps/1")
+    hosts = counted(memory_lab)
+    wait_serving(memory_lab.context.limited(["h2", "h3"]), 60)
+    assert {name: sorted(set(host.asked)) for name, host in hosts.items()} == {
+        "h1": [],
+        "h2": ["worker/0", "worker/1"],
+        "h3": ["worker/2", "worker/3"],
+    }
+    assert memory_lab.fails(60).task == "ps/0", "without the limit it is waited for"
+
+
+def test_a_question_that_takes_long_holds_up_no_other() -> None:
+    asked = threading.Event()
+
+    class Slow(MemoryRuntime):
+        def serves(self, task: Task) -> bool:
+            asked.wait(600)
+            return True
+
+    memory_lab = MemoryLab()
+    tasks = [container.task for container in memory_lab.context.wanted]
+    with Probes(replace(memory_lab.context, runtimes={**memory_lab.hosts, "h3": Slow("h3")}, clock=Clock())) as probes:
+        assert not probes.answered(Probe("h3", tasks[0]))
+        until(lambda: probes.answered(Probe("h2", tasks[0])))
+        assert not probes.answered(Probe("h3", tasks[0]))
+        asked.set()
+        until(lambda: probes.answered(Probe("h3", tasks[0])))
+
+
+def test_a_host_that_fails_to_ask_has_no_answer() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.cut("h2")
+    with Probes(memory_lab.context) as probes:
+        probe = Probe("h2", memory_lab.context.wanted[0].task)
+        assert not probes.answered(probe)
+        assert not probes.answered(probe)
+        memory_lab.hosts["h2"].trouble = None
+        assert not probes.answered(probe), "it is not asked again at once"
+        memory_lab.clock.sleep(1)
+        assert [probes.answered(probe) for _ in range(2)] == [False, True]
+
+
+def test_nobody_is_asked_any_more_once_the_wait_is_over() -> None:
+    context = replace(MemoryLab().context, clock=Clock())
+    with Probes(context) as probes:
+        pass
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        probes.answered(Probe("h1", context.wanted[0].task))
+
+
+def test_who_does_not_answer_is_asked_ever_more_rarely_down_to_once_a_second() -> None:
+    memory_lab = MemoryLab()
+    hosts = counted(memory_lab)
+    memory_lab.hosts["h1"].silent.add("ps/0")
+    probe = Probe("h1", memory_lab.context.wanted[0].task)
+    with Probes(memory_lab.context) as probes:
+        for _ in range(1000):
+            assert not probes.answered(probe)
+            memory_lab.clock.sleep(0.01)
+        asked = len(hosts["h1"].asked)
+        for _ in range(1000):
+            assert not probes.answered(probe)
+            memory_lab.clock.sleep(0.01)
+    assert 10 < asked < 17
+    assert 8 < len(hosts["h1"].asked) - asked <= 10
+
+
+# --- following -------------------------------------------------------------------------------------------------------
+
+
+def test_following_goes_on_while_a_host_is_lost_and_ends_with_the_chief() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.cut("h3")
+    memory_lab.report.when_told = lambda: memory_lab.hosts["h2"].exits("worker/0")
+    follow(memory_lab.context, 60, with_logs=False)
+    note, end = memory_lab.report.notes
+    assert re.fullmatch(r"h3 cannot be reached since \d\d:\d\d:\d\d: no answer", note)
+    assert end == "worker/0 is done, and worker/1 still runs; `end: {wait: 60}` would wait for that"
+
+
+def test_the_first_step_is_waited_for_until_the_chief_has_done_one() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].exits("worker/0")
+    follow(memory_lab.context)
+    first, end = "waiting for the first step of worker/0", "waiting for worker/1, worker/2, worker/3 to end"
+    assert memory_lab.report.awaited == [first, "", end, ""]
+
+
+def test_what_no_restart_can_mend_is_told_with_the_chiefs_end() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].saves("worker/0", "checkpoint", b'model_checkpoint_path: "/x/model.ckpt-5"')
+    for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"):
+        memory_lab.hosts["h1"].saves("ps/0", name, b"weights")
+    memory_lab.hosts["h2"].exits("worker/0", 1)
+    with pytest.raises(
+        TaskFailed, match=r"\Aworker/0: exited with code 1: its checkpoint model.ckpt-5 lies with ps/0,"
+    ):
+        follow(memory_lab.context, 60, with_logs=False)
+
+
+def test_a_lost_chief_is_waited_for_and_is_told_when_it_is_back() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.cut("h2")
+
+    def back() -> None:
+        memory_lab.report.when_told = lambda: None
+        memory_lab.hosts["h2"].trouble = None
+        memory_lab.hosts["h2"].exits("worker/0", 3)
+
+    memory_lab.report.when_told = back
+    with pytest.raises(TaskFailed, match="worker/0: exited with code 3"):
+        follow(memory_lab.context, 60, with_logs=False)
+    assert memory_lab.report.notes[0].startswith("h2 cannot be reached since ")
+    assert memory_lab.report.notes[1].startswith("h2 is back after ")
+
+
+def test_a_chief_that_stays_lost_ends_it() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.cut("h2")
+    with pytest.raises(Unreachable, match="h2: no answer"):
+        follow(memory_lab.context, 600, with_logs=False, patience=30)
+    assert 30 <= memory_lab.clock.time < 35
+
+
+def test_a_cluster_that_was_taken_down_meanwhile_is_gone() -> None:
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h2"].stop("worker/0", 1)
+    memory_lab.hosts["h2"].remove("worker/0")
+    with pytest.raises(TfprovError, match="worker/0 is gone: the cluster was taken down meanwhile"):
+        follow(memory_lab.context, 60, with_logs=False)
+
+
+def test_a_log_that_nobody_reads_any_more_ends_nothing() -> None:
+    class Closed(Notes):
+        def log(self, task: str, line: str) -> None:
+            raise BrokenPipeError
+
+        def note(self, text: str) -> None:
+            raise BrokenPipeError
+
+    memory_lab = MemoryLab()
+    memory_lab.hosts["h1"].prints("ps/0", "a line")
+    context = replace(memory_lab.context, report=Closed())
+    with logs(context):
+        pass
+    interrupted = Interrupted("h2")
+    interrupted.__dict__ |= memory_lab.hosts["h2"].__dict__
+    context = replace(context, runtimes={**memory_lab.hosts, "h2": interrupted})
+    found = [c for c in observe(context).containers() if c.task == "worker/0"]
+    assert list(log_lines(context, found, tail=None)) == []
+
+
+def test_a_chief_that_has_ended_is_heard_to_its_end() -> None:
+    class Slow(Notes):
+        """Takes longer for what is printed than the other tasks are waited for."""
+
+        def log(self, task: str, line: str) -> None:
+            threading.Event().wait(0.01)
+            super().log(task, line)
+
+    memory_lab, report = MemoryLab(), Slow()
+    memory_lab.hosts["h2"].prints("worker/0", *(f"line {n}" for n in range(10)))
+    memory_lab.hosts["h2"].exits("worker/0", 0)
+    with logs(replace(memory_lab.context, report=report), drain=0):
+        pass
+    assert [line for task, line in report.lines if task == "worker/0"] == [f"line {n}" for n in range(10)]
+
+
+def test_a_host_that_has_been_left_is_not_told_as_lost() -> None:
+    memory_lab, stop = MemoryLab(), threading.Event()
+    interrupted = Interrupted("h2")
+    interrupted.__dict__ |= memory_lab.hosts["h2"].__dict__
+    interrupted.prints("worker/0", "one")
+    context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h2": interrupted})
+    found = [c for c in observe(context).containers() if c.task == "worker/0"]
+    stop.set()
+    assert list(log_lines(context, found, tail=None, stop=stop)) == []
+    assert memory_lab.report.notes == []
+
+
+class Interrupted(MemoryRuntime):
+    """Its connection is lost in the middle of a log, once."""
+
+    lost = False
+
+    def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
+        yield from super().logs(task, tail=tail, follow=follow)
+        if not self.lost:
+            self.lost = True
+            raise Unreachable(self.host, "connection lost, outcome unknown: `logs`", "look at the host")
+        yield "and on"
+
+
+def test_a_log_goes_on_when_its_host_is_back_and_says_what_is_missing() -> None:
+    memory_lab = MemoryLab()
+    interrupted = Interrupted("h2")
+    interrupted.__dict__ |= memory_lab.hosts["h2"].__dict__
+    interrupted.prints("worker/0", "one", "two")
+    context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h2": interrupted})
+    found = [c for c in observe(context).containers() if c.task == "worker/0"]
+    assert [line for _, line in log_lines(context, found, tail=None)] == ["one", "two", "and on"]
+    assert memory_lab.report.notes == [
+        "h2: connection lost, outcome unknown: `logs`; what its tasks print meanwhile is in `tfprov logs`"
+    ]

@@ -1,0 +1,61 @@
+"""The controller's clock jumps, as a laptop's does that wakes up: nothing is decided by it."""
+
+import ast
+from dataclasses import replace
+from itertools import cycle
+
+from tests.support.clock import ManualClock
+from tests.support.followed import AGAIN, MemoryLab, followed
+from tests.support.paths import ROOT
+
+YEAR = 365 * 86_400.0
+
+
+class Jumping(ManualClock):
+    """The time of day is a year ahead, or behind, at every look; the time that passes is as ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jumps = cycle((YEAR, -YEAR, 0.0))
+
+    def wall(self) -> float:
+        return self.time + next(self._jumps)
+
+
+def test_a_training_is_followed_to_its_end_while_the_clock_jumps() -> None:
+    told = []
+    for clock in (ManualClock(), Jumping()):
+        lab = MemoryLab(text=AGAIN)
+
+        def fall(lab: MemoryLab = lab) -> None:
+            lab.hosts["h2"].exits("worker/1", 137)
+
+        def end(lab: MemoryLab = lab) -> None:
+            lab.hosts["h2"].exits("worker/0", 0)
+
+        followed(replace(lab.context, clock=clock), fall, end)
+        told.append(lab.report.notes)
+    assert told[0] == told[1]
+    assert "worker/1 ended with exit code 137 and was started again (1 of 2)" in told[0]
+
+
+ALLOWED = {
+    "cli/watch.py": "how long ago something was",
+    "engine/checkpoints/forecast.py": "how long ago something was",
+    "engine/concurrency.py": "the one place where it is read",
+    "hosts/process/supervisor.py": "a host's own times, which it compares with each other",
+    "hosts/program_checks.py": "how long an import took, on the host",
+    "runtime/progress.py": "a task's own time, for people",
+}
+
+
+def test_who_reads_the_time_of_day_decides_nothing_by_it() -> None:
+    readers = set()
+    for path in (ROOT / "tfprov").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                of = node.func.value
+                name = of.id if isinstance(of, ast.Name) else of.attr if isinstance(of, ast.Attribute) else ""
+                if (name, node.func.attr) in (("time", "time"), ("clock", "wall"), ("time", "time_ns")):
+                    readers.add(path.relative_to(ROOT / "tfprov").as_posix())
+    assert readers - set(ALLOWED) == set(), "use time.monotonic(), or Clock.now()"

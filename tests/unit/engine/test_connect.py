@@ -1,0 +1,447 @@
+"""Hosts that cannot be reached: what is told of them, what goes on without them, and what does not."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.world import Runtimes, up, world
+from tfprov.engine.connect import reach
+from tfprov.engine.context import Context
+from tfprov.engine.events import Quiet
+from tfprov.engine.host_registry import Record
+from tfprov.engine.monitoring.status import status
+from tfprov.engine.monitoring.watch import Reach
+from tfprov.engine.observe import locate, observe, plan
+from tfprov.errors import (
+    GatherError,
+    HostError,
+    Position,
+    Several,
+    TaskFailed,
+    TfprovError,
+    Unreachable,
+    Usage,
+    together,
+)
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.playbook import Play, Stop
+from tfprov.model.state import HostState, Observed, State
+from tfprov.paths import shipped
+from tfprov.playbook.parse import read_playbook
+from tfprov.playbook.run import Options, play
+from tfprov.playbook.steps import RUN
+from tfprov.settings.connection import Connection
+from tfprov.settings.resolve import resolve
+
+INVENTORY = """
+all: {vars: {tfprov: {cluster: lab, command: [python], code: ./code, restart: never}}}
+ps: {hosts: {h1: }}
+worker: {hosts: {h2: , h3: }}
+"""
+
+
+class Notes(Quiet):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class MemoryLab:
+    """A ps on h1 and workers on h2 and h3, of which some may be cut off."""
+
+    def __init__(self, directory: Path) -> None:
+        self.hosts: Runtimes = {}
+        self.report = Notes()
+        self.context = self.read(INVENTORY, directory)
+
+    def read(self, text: str, directory: Path) -> Context:
+        made = world(text, (), self.hosts)
+        left = frozenset(self.hosts) - {task.host for task in made.cluster.tasks}
+        return replace(made, home=directory, target=directory / "lab", report=self.report, left=left)
+
+    def cut(self, *hosts: str) -> None:
+        for host in hosts:
+            self.hosts[host].trouble = Unreachable(host, "no answer from 10.0.0.9:22", "is it switched on?")
+
+    def heal(self) -> None:
+        for host in self.hosts.values():
+            host.trouble = None
+
+    def verb(self, name: str, context: Context | None = None) -> None:
+        context = replace(context or self.context, missed={})  # every command begins anew
+        play(context, read_playbook(shipped("playbooks") / f"{name}.yml"), Options(name))
+
+    def calls(self) -> list[str]:
+        return [call for host in self.hosts.values() for call in host.calls]
+
+    def running(self) -> list[str]:
+        seen = observe(self.context, tolerant=True).containers()
+        return [container.task for container in seen if container.state is State.RUNNING]
+
+
+@pytest.fixture
+def memory_lab(tmp_path: Path) -> MemoryLab:
+    return MemoryLab(tmp_path)
+
+
+# --- several errors --------------------------------------------------------------------------------------------------
+
+DEAD = HostError("h1", "its engine does not answer")
+AWAY = Unreachable("h2", "no answer")
+
+
+@pytest.mark.parametrize(
+    ("errors", "text", "code"),
+    [
+        ([AWAY], "h2: no answer", 4),
+        ([DEAD, AWAY], "h1: its engine does not answer\nh2: no answer", 4),
+        ([DEAD, GatherError("torn")], "h1: its engine does not answer\ntorn", 1),
+        ([DEAD, Usage("what?")], "h1: its engine does not answer\nwhat?", 2),
+        ([DEAD, DEAD, HostError("h1", "its engine does not answer")], "h1: its engine does not answer", 1),
+        ([AWAY, Unreachable("h2", "connection lost"), Unreachable("h3", "x")], "h2: no answer\nh3: x", 4),
+        ([Several([AWAY, DEAD]), GatherError("torn")], "h2: no answer\nh1: its engine does not answer\ntorn", 4),
+    ],
+    ids=["one", "two", "no host is lost", "highest code", "the same twice", "one line per lost host", "nested"],
+)
+def test_several_errors_are_one(errors: list[TfprovError], text: str, code: int) -> None:
+    error = together(errors)
+    assert (str(error), error.exit_code) == (text, code)
+    assert isinstance(error, Several) == ("\n" in text)
+
+
+def test_every_host_that_does_not_answer_is_named_and_nothing_is_started_anywhere(memory_lab: MemoryLab) -> None:
+    memory_lab.cut("h1", "h3")
+    with pytest.raises(Several) as caught:
+        memory_lab.verb("up")
+    lines = str(caught.value).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["h1", "h3"]
+    assert caught.value.exit_code == 4
+    assert memory_lab.calls() == []
+
+
+def test_all_actions_that_fail_are_told_in_the_order_of_the_plan(memory_lab: MemoryLab) -> None:
+    for host in ("h2", "h1", "h3"):
+        digest = next(iter(memory_lab.context.artifacts))
+        memory_lab.hosts[host].refuses[f"deliver {digest}"] = "no room"
+    _, outcome = up(memory_lab.context)
+    with pytest.raises(Several) as caught:
+        outcome.check()
+    assert str(caught.value) == "h1: no room\nh2: no room\nh3: no room"
+
+
+def test_a_delivery_that_fails_on_one_host_starts_nothing_anywhere(memory_lab: MemoryLab) -> None:
+    digest = next(iter(memory_lab.context.artifacts))
+    memory_lab.hosts["h3"].refuses[f"deliver {digest}"] = "no room"
+    with pytest.raises(HostError, match="h3: no room"):
+        memory_lab.verb("up")
+    assert not any(call.startswith("start") for call in memory_lab.calls())
+
+
+# --- what goes on without them ---------------------------------------------------------------------------------------
+
+
+def test_status_shows_what_it_knows_and_names_the_host_it_does_not(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    memory_lab.cut("h3")
+    found = status(memory_lab.context, time.time())
+    assert {row.task: row.state for row in found.rows} == {
+        "ps/0": "running",
+        "worker/0": "running",
+        "worker/1": "unreachable",
+    }
+    assert {host: str(error) for host, error in found.unreachable.items()} == {
+        "h3": "h3: no answer from 10.0.0.9:22; is it switched on?"
+    }
+    assert json.loads(json.dumps(found.to_json()))["unreachable"] == {
+        "h3": "no answer from 10.0.0.9:22; is it switched on?"
+    }
+    outside = status(memory_lab.context.limited(["h1", "h2"]), time.time())
+    assert not outside.unreachable
+    assert [row.task for row in outside.rows] == ["ps/0", "worker/0"]
+
+
+def test_down_takes_down_what_it_can_reach_and_names_the_rest(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    memory_lab.cut("h3")
+    with pytest.raises(Unreachable, match="h3: no answer"):
+        memory_lab.verb("down")
+    memory_lab.heal()
+    assert memory_lab.running() == ["worker/1"]
+    memory_lab.verb("down")
+    assert memory_lab.running() == []
+
+
+def test_down_asks_a_lost_host_once_because_each_try_costs_its_time_limit(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    asked = []
+
+    class Counted(MemoryRuntime):
+        def observe(self) -> HostState:
+            asked.append(self.host)
+            raise Unreachable(self.host, "no answer")
+
+    context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h3": Counted("h3")})
+    with pytest.raises(Unreachable):
+        memory_lab.verb("down", context)
+    assert asked == ["h3"]
+
+
+def test_a_host_that_is_lost_while_the_cluster_is_taken_down_keeps_no_other_up(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+
+    class Leaving(MemoryRuntime):
+        """Answers until it is asked to stop something."""
+
+        def stop(self, task: str, grace: float) -> None:
+            self.trouble = Unreachable(self.host, "connection lost")
+            super().stop(task, grace)
+
+    leaving = Leaving("h3")
+    leaving.places = memory_lab.hosts["h3"].places
+    memory_lab.hosts["h3"] = leaving
+    with pytest.raises(Unreachable, match="h3: connection lost"):
+        memory_lab.verb("down", replace(memory_lab.context, runtimes=memory_lab.hosts))
+    memory_lab.heal()
+    assert memory_lab.running() == ["worker/1"]
+
+
+def test_without_the_chief_down_says_what_it_did_not_gather(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    memory_lab.cut("h2")
+    with pytest.raises(Unreachable, match="h2: "):
+        memory_lab.verb("down")
+    assert "nothing to gather: h2 with worker/0 cannot be reached" in memory_lab.report.notes
+
+
+@pytest.mark.parametrize("name", ["up", "run"])
+def test_what_starts_something_never_does_so_without_knowing_every_host(memory_lab: MemoryLab, name: str) -> None:
+    memory_lab.cut("h2")
+    with pytest.raises(Unreachable):
+        memory_lab.verb(name)
+    with pytest.raises(Unreachable):
+        plan(memory_lab.context, observe(memory_lab.context, tolerant=True))
+    assert not any(call.startswith("start") for call in memory_lab.calls())
+
+
+def test_a_task_is_found_without_asking_the_other_hosts(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    memory_lab.cut("h1", "h3")
+    assert locate(memory_lab.context, "worker/0")[1].host == "h2"
+    with pytest.raises(Unreachable, match="h3: "):
+        locate(memory_lab.context, "worker/1")
+
+
+def test_a_task_that_is_nowhere_is_not_there_unless_nobody_can_know(memory_lab: MemoryLab) -> None:
+    with pytest.raises(Usage, match="worker/0 is not there; start it with `tfprov up`"):
+        locate(memory_lab.context, "worker/0")
+    with pytest.raises(Usage, match="no task `worker/7` in cluster lab"):
+        locate(memory_lab.context, "worker/7")
+
+
+# --- hosts that left, and hosts that are left out --------------------------------------------------------------------
+
+SMALLER = INVENTORY.replace("h2: , h3: ", "h2: ")
+
+
+@pytest.mark.parametrize("name", ["up", "down"])
+def test_a_lost_host_that_left_the_inventory_is_a_note_and_told_once(
+    memory_lab: MemoryLab, tmp_path: Path, name: str
+) -> None:
+    memory_lab.verb("up")
+    now = memory_lab.read(SMALLER, tmp_path)
+    assert now.left == {"h3"}
+    memory_lab.cut("h3")
+    memory_lab.verb(name, now)
+    told = [note for note in memory_lab.report.notes if note.startswith("h3")]
+    why = "no answer from 10.0.0.9:22; is it switched on?"
+    assert told == [f"h3 left the inventory and cannot be reached: what runs there stays ({why})"]
+    assert memory_lab.running() == (["ps/0", "worker/0"] if name == "up" else [])
+
+
+def test_a_host_that_left_and_can_be_reached_is_cleaned_up(memory_lab: MemoryLab, tmp_path: Path) -> None:
+    memory_lab.verb("up")
+    memory_lab.verb("down", memory_lab.read(SMALLER, tmp_path))
+    assert memory_lab.running() == []
+
+
+def test_a_host_that_is_left_out_may_be_lost(memory_lab: MemoryLab) -> None:
+    memory_lab.cut("h3")
+    memory_lab.verb("up", memory_lab.context.limited(["h1", "h2"]))
+    assert memory_lab.running() == ["ps/0", "worker/0"]
+    assert [note for note in memory_lab.report.notes if note.startswith("h3")] == [
+        "h3 is left out and cannot be reached: no answer from 10.0.0.9:22; is it switched on?"
+    ]
+    memory_lab.verb("down", memory_lab.context.limited(["h1", "h2"]))
+    assert memory_lab.running() == []
+
+
+def test_the_host_of_the_chief_is_needed_even_where_it_is_left_out(memory_lab: MemoryLab) -> None:
+    memory_lab.cut("h2")
+    with pytest.raises(Unreachable, match="h2: "):
+        memory_lab.verb("up", memory_lab.context.limited(["h1", "h3"]))
+    assert memory_lab.calls() == []
+
+
+def test_a_command_passes_over_what_left(memory_lab: MemoryLab, tmp_path: Path) -> None:
+    book = tmp_path / "book.yml"
+    book.write_text("- {hosts: all, tasks: [command: date]}")
+    memory_lab.cut("h3")
+    play(memory_lab.read(SMALLER, tmp_path), read_playbook(book), Options())
+    with pytest.raises(Unreachable, match="h3: "):
+        play(memory_lab.context, read_playbook(book), Options())
+
+
+# --- which error is the last word ------------------------------------------------------------------------------------
+
+
+def test_how_the_training_ended_comes_before_what_goes_wrong_behind_it(memory_lab: MemoryLab) -> None:
+    memory_lab.verb("up")
+    memory_lab.hosts["h2"].exits("worker/0", 7)
+    memory_lab.hosts["h3"].refuses["stop worker/1"] = "will not"
+    with pytest.raises(TaskFailed, match="worker/0: exited with code 7"):
+        play(memory_lab.context, [*_wait_done(), *read_playbook(shipped("playbooks") / "down.yml")], Options("run"))
+    assert "h3: will not" in memory_lab.report.notes
+
+
+def _wait_done() -> list[Play]:
+    return [one for one in read_playbook(shipped("playbooks") / "run.yml") if one.name == "train"]
+
+
+# --- silence, over time ----------------------------------------------------------------------------------------------
+
+
+def test_a_silent_host_is_told_once_and_once_more_when_it_is_back() -> None:
+    reach = Reach()
+    away = {"h2": Unreachable("h2", "no answer")}
+    told: list[list[str]] = [
+        reach.update({"h1": 1}, away, 0.0),
+        reach.update({"h1": 1}, away, 10.0),
+        reach.update({"h1": 1}, away, 20.0),
+        reach.update({"h1": 1, "h2": 1}, {}, 30.0),
+        reach.update({"h1": 1, "h2": 1}, {}, 40.0),
+    ]
+    assert [len(notes) for notes in told] == [0, 1, 0, 1, 0]
+    assert told[1][0].startswith("h2 cannot be reached since ")
+    assert told[1][0].endswith(": no answer")
+    assert told[3] == ["h2 is back after 30 s"]
+
+
+def test_a_connection_that_is_made_anew_at_once_is_not_worth_a_word() -> None:
+    reach = Reach()
+    assert reach.update({}, {"h2": Unreachable("h2", "connection lost")}, 0.0) == []
+    assert reach.seconds("h2", 5.0) == 5.0
+    assert reach.update({"h2": 1}, {}, 1.0) == []
+    assert reach.seconds("h2", 5.0) == 0.0
+
+
+def test_a_host_that_answers_and_does_not_say_what_runs_is_told_as_that() -> None:
+    reach = Reach()
+    dead: Callable[[], dict[str, HostError]] = lambda: {"h2": HostError("h2", "its engine is not running")}  # noqa: E731
+    reach.update({}, dead(), 0.0)
+    assert "h2 does not say what runs on it since" in reach.update({}, dead(), 1.0)[0]
+
+
+def moved(memory_lab: MemoryLab, *hosts: str) -> Context:
+    """Have worker/0, which belongs on h2, on some hosts."""
+    for host in hosts:
+        memory_lab.hosts[host].puts(Observed("worker/0", host, State.EXITED, {}, run=f"run of {host}"))
+    return memory_lab.context
+
+
+@pytest.mark.parametrize(
+    ("there", "host"), [(["h2"], "h2"), (["h1", "h2", "h3"], "h2"), (["h1", "h3"], "h1"), ([], None)]
+)
+def test_a_task_is_seen_where_it_belongs_or_else_where_it_is(
+    memory_lab: MemoryLab, there: list[str], host: str | None
+) -> None:
+    context = moved(memory_lab, *there)
+    found = context.observed("worker/0", observe(context))
+    assert (found.host if found is not None else None) == host
+
+
+def test_a_task_that_nobody_wants_is_seen_where_it_is(memory_lab: MemoryLab) -> None:
+    memory_lab.hosts["h3"].puts(Observed("evaluator/0", "h3", State.RUNNING, {}))
+    found = memory_lab.context.observed("evaluator/0", observe(memory_lab.context))
+    assert found is not None
+    assert found.host == "h3"
+
+
+def recorded(memory_lab: MemoryLab, directory: Path, *others: str) -> Context:
+    """Return a context whose hosts, and some others that left the inventory, are noted in its record."""
+    for host in others:
+        memory_lab.hosts[host] = MemoryRuntime(host)
+    ways = {host: Connection(host, Position("here"), host, None, None, local=False) for host in memory_lab.hosts}
+    record = Record(directory)
+    record.add({host: ways[host] for host in others})
+    return replace(memory_lab.read(INVENTORY, directory), record=record, ways=ways)
+
+
+def test_a_host_is_forgotten_when_nothing_is_left_on_it_after_a_start_and_not_before(
+    memory_lab: MemoryLab, tmp_path: Path
+) -> None:
+    context = recorded(memory_lab, tmp_path, "h8", "h9")
+    memory_lab.hosts["h8"].puts(Observed("worker/7", "h8", State.EXITED, {}, exit_code=0, run="run-0"))
+    assert context.record is not None
+    RUN["build"](context, None, False)
+    assert set(context.record.read()) == {"h8", "h9"}, "nothing is brought to a host by a build"
+    RUN["deliver"](context, None, False)
+    assert set(context.record.read()) == {"h1", "h2", "h3", "h8", "h9"}
+    RUN["start"](context, None, False)
+    assert set(context.record.read()) == {"h1", "h2", "h3"}
+
+
+def test_hosts_are_asked_again_after_a_start_only_where_something_was_removed(
+    memory_lab: MemoryLab, tmp_path: Path
+) -> None:
+    context = recorded(memory_lab, tmp_path)
+    RUN["build"](context, None, False)
+    RUN["deliver"](context, None, False)
+    seen, asked = observe(context), []
+
+    def observed(host: MemoryRuntime) -> HostState:
+        asked.append(host.host)
+        return MemoryRuntime.observe(host)
+
+    for host in memory_lab.hosts.values():
+        host.observe = partial(observed, host)  # type: ignore[method-assign]
+    RUN["start"](replace(context, seen=seen), None, False)
+    assert memory_lab.running() == ["ps/0", "worker/0", "worker/1"]
+    assert asked == ["h1", "h2", "h3"], "by the line above, and by nobody else"
+
+
+@pytest.mark.parametrize("config", [None, Path("/etc/own")])
+def test_ssh_reads_the_users_configuration_unless_the_inventory_names_another(
+    memory_lab: MemoryLab, config: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/trainer")
+    Record(tmp_path).add({"h9": Connection("h9", Position("here"), "h9", None, None, local=False, ssh_config=config)})
+    ways = reach(memory_lab.context.inventory, resolve(memory_lab.context.inventory), tmp_path, accept_new=False)
+    assert ways.over["h9"].target.ssh_config == (config or Path("/home/trainer/.ssh/config"))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "hosts", "stopped"),
+    [
+        ("all", None, ["ps/0", "worker/0", "worker/1"]),
+        ("worker", None, ["worker/0", "worker/1"]),
+        ("worker", ["h1", "h3"], ["worker/1"]),
+        ("worker/1", None, ["worker/1"]),
+        ("chief", None, ["worker/0"]),
+        ("chief", ["h3"], []),
+        ("ps", ["h2"], []),
+    ],
+)
+def test_only_what_is_named_is_stopped_and_only_on_hosts_that_may_be_changed(
+    memory_lab: MemoryLab, tasks: str, hosts: list[str] | None, stopped: list[str]
+) -> None:
+    up(memory_lab.context)
+    context = memory_lab.context if hosts is None else memory_lab.context.limited(hosts)
+    RUN["stop"](context, Stop(tasks=tasks), False)
+    assert [call.removeprefix("stop ") for call in memory_lab.calls() if call.startswith("stop")] == stopped

@@ -1,0 +1,62 @@
+"""Ctrl-C while hosts are asked: nobody waits for one that is silent."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from tests.support.waiting import LONG
+from tests.support.world import Runtimes, world
+from tfprov.engine.concurrency import pool
+from tfprov.engine.observe import observe
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.state import HostState
+
+INVENTORY = """
+all: {vars: {tfprov: {cluster: lab, command: [python]}}}
+ps: {hosts: {h1: }}
+worker: {hosts: {h2: }}
+"""
+
+
+class Silent(MemoryRuntime):
+    """A host that answers when `answers` is set; asking it has Ctrl-C pressed."""
+
+    def __init__(self, host: str, answers: threading.Event) -> None:
+        super().__init__(host)
+        self.answers = answers
+
+    def observe(self) -> HostState:
+        os.kill(os.getpid(), signal.SIGINT)
+        self.answers.wait(LONG)
+        return super().observe()
+
+
+def test_ctrl_c_is_raised_before_a_silent_host_answers() -> None:
+    answers = threading.Event()
+    hosts: Runtimes = {"h2": Silent("h2", answers)}
+    context = world(INVENTORY, (), hosts)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            observe(context)
+        assert not answers.is_set()
+        assert threading.active_count() > 1, "it is still being asked"
+    finally:
+        answers.set()
+
+
+def test_a_pool_ends_with_its_block_and_after_an_error() -> None:
+    done: list[int] = []
+    with pool(2) as asking:
+        asking.map(done.append, range(100))
+    assert len(done) == 100
+
+    def fails() -> None:
+        with pool(2) as asking:
+            asking.map(done.append, range(100))
+            raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        fails()
+    assert len(done) == 200

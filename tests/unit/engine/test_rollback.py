@@ -1,0 +1,326 @@
+"""All or nothing: what is left after a start that failed, and what is never taken with it."""
+
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.support.clusters import Left, situations
+from tests.support.examples import examples
+from tests.support.leftovers import build
+from tests.support.world import Runtimes, world
+from tfprov.engine.context import Context
+from tfprov.engine.events import Quiet
+from tfprov.engine.execute import execute
+from tfprov.engine.observe import observe, plan, taken
+from tfprov.engine.rollback import take_back, undo
+from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
+from tfprov.formats.checkpoint import checkpoints
+from tfprov.hosts.base import File
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.state import Observed, State
+from tfprov.paths import shipped
+from tfprov.playbook.parse import read_playbook
+from tfprov.playbook.run import Options, play
+
+INVENTORY = """
+all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 60, restart: never}}}
+ps: {hosts: {h1: }}
+worker: {hosts: {h2: , h3: }}
+"""
+WHOLE = ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001")
+
+
+class Notes(Quiet):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+class MemoryLab:
+    def __init__(self, directory: Path) -> None:
+        self.hosts: Runtimes = {}
+        self.report = Notes()
+        self.directory = directory
+        self.context = self.read(INVENTORY)
+
+    def read(self, text: str) -> Context:
+        made = world(text, (), self.hosts)
+        return replace(made, home=self.directory, target=self.directory / "lab", report=self.report)
+
+    def up(self, context: Context | None = None, **options: object) -> None:
+        plays = read_playbook(shipped("playbooks") / "up.yml")
+        play(context or self.context, plays, Options("up", **options))  # type: ignore[arg-type]
+
+    def give_up_soon(self, task: str) -> None:
+        """Let a task never answer, and all wait two seconds for that."""
+        for host in self.hosts.values():
+            host.silent.add(task)
+        wanted = tuple(replace(container, start_timeout=2) for container in self.context.wanted)
+        self.context = replace(self.context, wanted=wanted)
+
+    def there(self) -> dict[str, str]:
+        return {found.task: found.state.value for found in observe(self.context).containers()}
+
+
+@pytest.fixture
+def memory_lab(tmp_path: Path) -> MemoryLab:
+    return MemoryLab(tmp_path)
+
+
+def test_a_start_that_fails_on_one_host_leaves_nothing_on_the_others(memory_lab: MemoryLab) -> None:
+    memory_lab.hosts["h3"].refuses["start worker/1"] = "port 2222 for worker/1 is taken by nc (pid 7)"
+    with pytest.raises(HostError, match="h3: port 2222 for worker/1 is taken by nc"):
+        memory_lab.up()
+    assert memory_lab.there() == {}
+    assert memory_lab.report.notes == ["nothing was left half-started: stopped ps/0, worker/0"]
+
+
+def test_what_is_in_the_way_of_a_start_is_told_before_anything_is_stopped_or_started(memory_lab: MemoryLab) -> None:
+    memory_lab.up()
+    for host in memory_lab.hosts.values():
+        host.calls.clear()
+    memory_lab.hosts["h2"].taken["worker/0"] = "port 2222 for worker/0 is taken by nc (pid 7)"
+    memory_lab.hosts["h3"].taken["worker/1"] = "the container tfprov-lab-worker-1 (0123456789ab) is not ours"
+    edited = memory_lab.read(INVENTORY.replace("restart: never", "flags: {lr: 1}"))
+    with pytest.raises(TfprovError) as raised:
+        memory_lab.up(edited)
+    assert "h2: port 2222 for worker/0 is taken by nc (pid 7)" in str(raised.value)
+    assert "h3: the container tfprov-lab-worker-1 (0123456789ab) is not ours" in str(raised.value)
+    assert [call for host in memory_lab.hosts.values() for call in host.calls] == []
+    assert set(memory_lab.there().values()) == {"running"}
+    seen = observe(edited)
+    assert [str(error).partition(":")[0] for error in taken(edited, plan(edited, seen), seen)] == ["h2", "h3"]
+    memory_lab.hosts["h2"].trouble = Unreachable("h2", "gone")
+    with pytest.raises(Unreachable):
+        taken(edited, plan(edited, seen), seen)
+    assert [error.host for error in taken(edited, plan(edited, seen), seen, tolerant=True)] == ["h3"]
+    memory_lab.hosts["h2"].trouble = None
+    memory_lab.up(edited, partial=True)
+    assert "start worker/0" in memory_lab.hosts["h2"].calls, "with --partial, each host tells of its own start"
+
+
+@pytest.mark.parametrize("what", ["too slow", "ended"])
+def test_so_does_one_that_does_not_come_up(memory_lab: MemoryLab, what: str) -> None:
+    if what == "too slow":
+        memory_lab.give_up_soon("worker/1")
+    else:
+        memory_lab.hosts["h3"].unstartable["worker/1"] = "no such program"
+    with pytest.raises(TaskFailed, match="worker/1: "):
+        memory_lab.up()
+    assert memory_lab.there() == {}
+
+
+def test_a_partial_start_undoes_nothing_that_did_start(memory_lab: MemoryLab) -> None:
+    memory_lab.hosts["h3"].refuses["start worker/1"] = "no"
+    with pytest.raises(HostError):
+        memory_lab.up(partial=True)
+    assert memory_lab.there() == {"ps/0": "running", "worker/0": "running"}
+
+
+def test_what_was_there_before_is_stopped_and_keeps_its_files(memory_lab: MemoryLab) -> None:
+    memory_lab.up()
+    memory_lab.hosts["h2"].saves("worker/0", "notes.txt", b"mine")
+    memory_lab.hosts["h3"].refuses["start worker/2"] = "no"
+    more = memory_lab.read(INVENTORY.replace("h3: }", "h3: {tfprov: {tasks_per_host: 2}}}"))
+    with pytest.raises(HostError):
+        memory_lab.up(more)
+    assert memory_lab.there() == {"ps/0": "exited", "worker/0": "exited", "worker/1": "exited"}
+    assert "notes.txt" in memory_lab.hosts["h2"].files("worker/0")
+
+
+def test_what_runs_as_it_should_goes_on(memory_lab: MemoryLab) -> None:
+    memory_lab.up()
+    memory_lab.hosts["h3"].exits("worker/1", 3)
+    memory_lab.hosts["h3"].unstartable["worker/1"] = "broken"
+    with pytest.raises(TaskFailed):
+        memory_lab.up()
+    assert memory_lab.there() == {"ps/0": "running", "worker/0": "running", "worker/1": "exited"}
+
+
+class Saving(MemoryRuntime):
+    """Its tasks save a checkpoint when they are stopped, as a chief does."""
+
+    def stop(self, task: str, grace: float) -> None:
+        super().stop(task, grace)
+        for name in WHOLE:
+            self.saves(task, name, b"weights")
+
+
+def test_a_checkpoint_that_is_saved_while_it_is_stopped_stays(tmp_path: Path) -> None:
+    memory_lab = MemoryLab(tmp_path)
+    saving = Saving("h2")
+    memory_lab.hosts["h2"] = saving
+    memory_lab.context = memory_lab.read(INVENTORY)
+    memory_lab.give_up_soon("worker/1")
+    with pytest.raises(TaskFailed):
+        memory_lab.up()
+    assert memory_lab.there() == {"worker/0": "exited"}
+    assert set(WHOLE) <= set(saving.files("worker/0"))
+    assert "kept, because of the checkpoints there: worker/0" in memory_lab.report.notes
+
+
+def test_what_cannot_be_looked_into_is_kept(memory_lab: MemoryLab) -> None:
+    class Shut(MemoryRuntime):
+        def files(self, task: str) -> Mapping[str, File]:
+            raise HostError(self.host, "permission denied")
+
+    memory_lab.hosts["h3"] = Shut("h3")
+    memory_lab.context = memory_lab.read(INVENTORY)
+    memory_lab.give_up_soon("worker/1")
+    with pytest.raises(TaskFailed):
+        memory_lab.up()
+    assert memory_lab.there() == {"worker/1": "exited"}
+
+
+def test_what_somebody_else_started_meanwhile_is_theirs(memory_lab: MemoryLab) -> None:
+    before = observe(memory_lab.context)
+    for task, host in (("worker/1", "h3"), ("worker/8", "h3")):
+        memory_lab.hosts[host].puts(Observed(task, host, State.RUNNING, {}, id="1"))
+    found = undo("lab", before, observe(memory_lab.context), {("worker/1", "h3")})
+    assert [action.id for action in found.actions] == ["stop worker/1 on h3", "remove worker/1 on h3"]
+
+
+def test_a_host_that_is_lost_meanwhile_is_named(memory_lab: MemoryLab) -> None:
+    class Leaving(MemoryRuntime):
+        def start(self, *arguments: object) -> None:
+            super().start(*arguments)  # type: ignore[arg-type]
+            self.trouble = Unreachable(self.host, "connection lost")
+            raise self.trouble
+
+    memory_lab.hosts["h3"] = Leaving("h3")
+    memory_lab.context = memory_lab.read(INVENTORY)
+    with pytest.raises(Unreachable, match="h3: connection lost"):
+        memory_lab.up()
+    memory_lab.hosts["h3"].trouble = None
+    assert memory_lab.there() == {"worker/1": "running"}
+    assert "h3 cannot be reached: what was started there stays" in memory_lab.report.notes
+
+
+def test_ctrl_c_takes_nothing_back(memory_lab: MemoryLab) -> None:
+    class Interrupting(MemoryRuntime):
+        def start(self, *arguments: object) -> None:
+            raise KeyboardInterrupt
+
+    memory_lab.hosts["h3"] = Interrupting("h3")
+    memory_lab.context = memory_lab.read(INVENTORY)
+    with pytest.raises(KeyboardInterrupt):
+        memory_lab.up()
+    assert memory_lab.there() == {"ps/0": "running", "worker/0": "running"}
+
+
+def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:
+    released, finished = threading.Event(), threading.Event()
+
+    class Hanging(MemoryRuntime):
+        def start(self, *arguments: object) -> None:
+            threading.Timer(0.5, interrupt).start()  # when everything has been started, and is waited for
+            released.wait(60)
+            finished.set()
+
+    class Impatient(Notes):
+        def note(self, text: str) -> None:
+            super().note(text)
+            if len(self.notes) == 1:
+                threading.Timer(0.5, interrupt).start()
+
+    def interrupt() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    memory_lab.hosts["h3"] = Hanging("h3")
+    memory_lab.report = Impatient()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            memory_lab.up(memory_lab.read(INVENTORY))
+        assert not finished.is_set()
+        first, second = memory_lab.report.notes
+        assert first == "interrupted: finishing what has begun (Ctrl-C again to leave at once)"
+        assert second.startswith("left at once: ps/0, worker/0, worker/1 may still run; `tfprov status` shows them")
+    finally:
+        released.set()
+
+
+def test_a_failure_of_another_step_takes_nothing_back(memory_lab: MemoryLab, tmp_path: Path) -> None:
+    book = tmp_path / "book.yml"
+    book.write_text("- {hosts: all, tasks: [start, command: x]}")
+    memory_lab.hosts["h2"].answer = lambda _argv: (1, "")
+    with pytest.raises(HostError, match="ended with exit code 1"):
+        play(memory_lab.context, read_playbook(book), Options())
+    assert memory_lab.there() == dict.fromkeys(["ps/0", "worker/0", "worker/1"], "running")
+
+
+# --- laws ------------------------------------------------------------------------------------------------------------
+
+_NAMES = st.lists(st.sampled_from([*WHOLE, "model.ckpt-7.data-00001-of-00002", "notes.txt"]), unique=True)
+
+
+@examples(80)
+@given(situations(), st.data())
+def test_whatever_fails_nothing_new_runs_and_no_checkpoint_is_lost(
+    situation: tuple[str, Left], data: st.DataObject
+) -> None:
+    context, hosts = build(*situation)
+    for host in hosts.values():
+        for container in host.observe().containers:
+            for name in data.draw(_NAMES):
+                host.saves(container.task, name, b"x")
+    before = observe(context)
+    found = plan(context, before)
+    saving = data.draw(st.sets(st.sampled_from([action.subject for action in found.actions] or ["none"])))
+    starts = [action for action in found.actions if action.kind in ("start", "stop")]
+    for broken in data.draw(st.lists(st.sampled_from(starts), max_size=2)) if starts else ():
+        hosts[broken.host].refuses[f"{broken.kind} {broken.subject}"] = "no"
+    execute(context, found, "run")
+    for host in hosts.values():
+        for container in host.observe().containers:
+            for name in WHOLE if container.task in saving else ():
+                host.saves(container.task, name, b"x")
+    started = observe(context)
+    had = {(c.task, c.host): pieces(hosts, c) for c in started.containers()}
+    clear(hosts)
+    take_back(context, before)
+    after = {(c.task, c.host): c for c in observe(context).containers()}
+    was = {(c.task, c.host): c for c in before.containers()}
+    for place, now in after.items():
+        assert now.state is not State.RUNNING or (place in was and was[place].id == now.id)
+        assert place in was or had[place], "a container that was not there before stays only for its checkpoints"
+    for place, names in had.items():
+        assert not names or set(names) <= set(pieces(hosts, after[place])), "a checkpoint is never removed"
+    assert {place for place in was if place in had} <= set(after), "what was there before is never removed"
+
+
+def clear(hosts: Runtimes) -> None:
+    """Let nothing fail any more."""
+    for host in hosts.values():
+        host.refuses.clear()
+
+
+def pieces(hosts: Runtimes, container: Observed) -> Sequence[str]:
+    found = checkpoints(hosts[container.host].files(container.task))
+    return [name for checkpoint in found for name in checkpoint.files]
+
+
+@examples(50)
+@given(situations(), st.data())
+def test_whatever_cannot_be_taken_back_is_not_removed_while_it_runs(
+    situation: tuple[str, Left], data: st.DataObject
+) -> None:
+    context, hosts = build(*situation)
+    before = observe(context)
+    found = plan(context, before)
+    execute(context, found, "run").check()
+    starts = [action for action in found.actions if action.kind == "start"]
+    assume(starts)
+    stubborn = data.draw(st.sampled_from(starts))
+    hosts[stubborn.host].refuses[f"stop {stubborn.subject}"] = "no"
+    take_back(context, before)
+    states = {(c.task, c.host): c.state for c in observe(context).containers()}
+    assert states[stubborn.subject, stubborn.host] is State.RUNNING
+    assert f"remove {stubborn.subject}" not in hosts[stubborn.host].calls

@@ -1,0 +1,230 @@
+import io
+import math
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.event_files import event, sized, varint
+from tfprov.formats.event_file import Progress, Scalar, progress, scalars
+from tfprov.formats.tfrecord import write_record
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+FLOAT32 = st.floats(width=32)
+
+
+def file_of(*events: bytes) -> io.BytesIO:
+    stream = io.BytesIO()
+    for data in (event(1, 0, rest=sized(3, b"brain.Event:2")), *events):
+        write_record(stream, data)
+    stream.seek(0)
+    return stream
+
+
+def read(*events: bytes) -> list[Scalar]:
+    return list(scalars(file_of(*events)))
+
+
+@given(wall_time=st.floats(0, 1e10), step=INT64, values=st.dictionaries(st.text(), FLOAT32, max_size=4))
+def test_every_scalar_put_in_comes_out(wall_time: float, step: int, values: dict[str, float]) -> None:
+    found = read(event(wall_time, step, values))
+
+    assert [(one.wall_time, one.step, one.tag) for one in found] == [(wall_time, step, tag) for tag in values]
+    assert repr([one.value for one in found]) == repr(list(values.values()))
+
+
+FLOAT, DOUBLE, INT32, STRING, INT = (b"\x08" + varint(dtype) for dtype in (1, 2, 3, 7, 9))
+SHAPE_1 = sized(2, sized(2, b"\x08\x01"))
+SHAPE_2 = sized(2, sized(2, b"\x08\x02"))
+SHAPE_0 = sized(2, sized(2, b""))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "value"),
+    [
+        (FLOAT + sized(4, struct.pack("<f", 0.5)), 0.5),
+        (DOUBLE + sized(4, struct.pack("<d", 0.1)), 0.1),
+        (INT32 + sized(4, struct.pack("<i", -7)), -7.0),
+        (INT + sized(4, struct.pack("<q", -7)), -7.0),
+        (FLOAT + sized(5, struct.pack("<f", 0.5)), 0.5),
+        (FLOAT + b"\x2d" + struct.pack("<f", 0.5), 0.5),
+        (DOUBLE + sized(6, struct.pack("<d", 0.1)), 0.1),
+        (INT32 + sized(7, varint(-7)), -7.0),
+        (INT + b"\x50" + varint(-7), -7.0),
+        (SHAPE_1 + FLOAT + sized(4, struct.pack("<f", 0.5)), 0.5),
+        (FLOAT + sized(2, b""), 0.0),
+        (FLOAT + sized(5, b""), 0.0),
+        (INT, 0.0),
+        (FLOAT + SHAPE_2 + sized(4, bytes(8)), None),
+        (FLOAT + SHAPE_0, None),
+        (FLOAT + sized(4, bytes(3)), None),
+        (STRING + sized(8, b"text"), None),
+        (b"", None),
+    ],
+)
+def test_a_tensor_of_one_number_is_a_scalar(tensor: bytes, value: float | None) -> None:
+    assert [one.value for one in read(event(1, 2, {"x": tensor}))] == ([] if value is None else [value])
+
+
+def test_unknown_fields_are_stepped_over() -> None:
+    unknown = b"\xf8\x7f\x05" + b"\xf9\x7f" + bytes(8) + b"\xfd\x7f" + bytes(4) + sized(2047, b"later")
+
+    assert read(event(1.5, 2, {"x": 3.0}, rest=unknown)) == [Scalar(1.5, 2, "x", 3.0)]
+
+
+@pytest.mark.parametrize(
+    "message", [b"\x09\0", b"\x13", b"\x2a\x05a", b"\xff", b"\x10" + b"\xff" * 11, sized(5, b"\x0a")]
+)
+def test_a_record_that_is_no_event_is_an_error_to_scalars_and_nothing_to_progress(message: bytes) -> None:
+    with pytest.raises(ValueError, match=r"the message ends inside|unknown wire type"):
+        read(message)
+    assert progress(file_of(event(1, 7, {}), message)) == Progress(7, 1.0, None, None)
+
+
+def test_a_damaged_record_is_an_error_to_scalars() -> None:
+    content = file_of(event(1, 2, {"x": 3.0})).getvalue()
+    with pytest.raises(ValueError, match="does not match its checksum in the record at byte 40"):
+        list(scalars(io.BytesIO(content[:-1] + b"\0")))
+
+
+def test_a_file_cut_anywhere_gives_the_scalars_before_the_cut() -> None:
+    events = [event(step, step, {"loss": 1 / step, "x": float(step)}) for step in range(1, 4)]
+    content = file_of(*events).getvalue()
+    ends = [len(file_of(*events[:count]).getvalue()) for count in range(1, 4)]
+    for cut in range(len(content) + 1):
+        whole = sum(end <= cut for end in ends)
+        assert list(scalars(io.BytesIO(content[:cut]))) == read(*events[:whole])
+        assert progress(io.BytesIO(content[:cut])) == progress(file_of(*events[:whole]))
+
+
+def test_progress_is_what_the_last_records_say() -> None:
+    stream = file_of(
+        event(100, 10, {"loss": 3.0}),
+        event(110, 30, {"global_step/sec": 2.5}),
+        event(120, 40, {"train/loss": 2.0, "accuracy": 0.5}),
+        event(121, 41, rest=sized(7, b"\x08\x03")),
+    )
+
+    assert progress(stream) == Progress(step=41, wall_time=121.0, steps_per_second=2.5, loss=2.0)
+
+
+def test_without_a_rate_the_last_two_steps_give_it() -> None:
+    stream = file_of(
+        event(50, 1, {"loss": 9.0}),
+        event(100, 10, {"loss": 3.0}),
+        event(101, 10, {"x": 3.0}),
+        event(105, 30, {"x": 1.0}),
+        event(106, 30, {"epoch_loss": 2.0}),
+    )
+
+    assert progress(stream) == Progress(step=30, wall_time=106.0, steps_per_second=4.0, loss=2.0)
+
+
+def test_the_last_record_wins_when_a_lost_ps_sets_training_back() -> None:
+    back = [event(100, 448, {"loss": 1.0}), event(117, 401, {"loss": 1.5})]
+
+    assert progress(file_of(*back)) == Progress(401, 117.0, None, 1.5)
+    assert progress(file_of(*back, event(118, 411, {}))) == Progress(411, 118.0, 10.0, 1.5)
+
+
+def test_a_graph_written_at_a_restart_is_no_step() -> None:
+    graph = event(200, 0, rest=sized(4, b"graph"))
+
+    assert progress(file_of(graph)) is None
+    assert progress(file_of(event(100, 448, {"loss": 1.0}), graph)) == Progress(448, 100.0, None, 1.0)
+
+
+@pytest.mark.parametrize("tag", ["loss_scale", "lossy", "my_loss", "accuracy"])
+def test_other_tags_are_no_loss(tag: str) -> None:
+    assert progress(file_of(event(1, 1, {tag: 1.0}))) == Progress(1, 1.0, None, None)
+
+
+def test_a_loss_that_is_not_a_number_is_told() -> None:
+    found = progress(file_of(event(1, 1, {"loss": math.nan})))
+
+    assert found
+    assert found.loss is not None
+    assert math.isnan(found.loss)
+
+
+def test_an_empty_file_has_no_progress() -> None:
+    assert progress(io.BytesIO()) is None
+    assert progress(file_of()) is None
+
+
+class Counting(io.BytesIO):
+    """A file that counts the bytes it was asked for."""
+
+    total = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.total += len(data)
+        return data
+
+
+def test_of_a_large_file_only_the_tail_is_read() -> None:
+    events = [event(step, step, {"loss": 1 / step, "a/long/tag": 0.0}) for step in range(1, 20_000)]
+    stream = Counting(file_of(*events).getvalue())
+
+    assert progress(stream) == Progress(19_999, 19_999.0, 1.0, struct.unpack("<f", struct.pack("<f", 1 / 19_999))[0])
+    assert stream.total < len(stream.getvalue()) / 4
+
+
+@pytest.mark.parametrize("size", [300_000, 3_000_000])
+def test_a_huge_last_record_does_not_hide_the_steps_before_it(size: int) -> None:
+    image = event(3, 3, {}, rest=sized(200, bytes(size)))
+    before = [event(step, step, {"loss": 0.5}) for step in (1, 2)]
+
+    assert progress(file_of(*before, image)) == Progress(3, 3.0, 1.0, 0.5)
+
+
+def test_damage_in_the_middle_of_a_large_file_does_not_hide_its_end() -> None:
+    content = bytearray(file_of(*(event(step, step, {"loss": 0.5}) for step in range(1, 9000))).getvalue())
+    content[1000:1100] = bytes(100)
+
+    assert progress(io.BytesIO(content)) == Progress(8999, 8999.0, 1.0, 0.5)
+
+
+@given(st.binary())
+def test_garbage_has_no_progress(garbage: bytes) -> None:
+    assert progress(io.BytesIO(garbage)) is None
+
+
+@given(messages=st.lists(st.binary(max_size=30)), garbage=st.binary())
+def test_well_framed_garbage_is_no_error_to_progress(messages: list[bytes], garbage: bytes) -> None:
+    progress(io.BytesIO(file_of(*messages).getvalue() + garbage))
+
+
+@given(st.integers(0, 8 * 300 - 1))
+def test_a_flipped_bit_is_no_error_to_progress(bit: int) -> None:
+    content = bytearray(file_of(*(event(step, step, {"loss": 0.5}) for step in range(1, 8))).getvalue())
+    content[bit // 8] ^= 1 << bit % 8
+    found = progress(io.BytesIO(content))
+
+    assert found is None or (found.step in range(1, 8) and found.loss == 0.5)
+
+
+def test_zeros_at_the_end_as_after_a_lost_disk_are_no_error() -> None:
+    events = [event(step, step, {"loss": 0.5}) for step in (1, 2)]
+
+    assert progress(io.BytesIO(file_of(*events).getvalue() + bytes(5000))) == Progress(2, 2.0, 1.0, 0.5)
+
+
+@pytest.fixture(scope="module")
+def tensorboard() -> Any:
+    return pytest.importorskip("tensorboard.compat.proto.event_pb2")
+
+
+@given(values=st.dictionaries(st.text(min_size=1), FLOAT32, max_size=4), step=INT64)
+def test_tensorboards_messages_are_read(tensorboard: Any, values: dict[str, float], step: int) -> None:
+    theirs = tensorboard.Event(wall_time=1.5, step=step)
+    for tag, value in values.items():
+        theirs.summary.value.add(tag=tag, simple_value=value, node_name="node")
+        theirs.summary.value.add(tag=tag, tensor={"dtype": 1, "float_val": [value]}, metadata={"display_name": "x"})
+
+    assert repr([one.value for one in read(theirs.SerializeToString())]) == repr(
+        [value for value in values.values() for _ in range(2)]
+    )

@@ -1,0 +1,75 @@
+"""Names of images that somebody moved: what a runtime accepts, decided without an engine."""
+
+from typing import Any
+
+from tests.support.hostile import IMAGE, engine, recorded
+from tfprov.hosts.docker.image_contents import is_delivered, other_image, sorted_out
+from tfprov.hosts.survey import engine_facts
+
+OURS, OTHER = "sha256:aa", "sha256:bb"
+NAME, NEW = "tfprov/lab:0123456789abcdef", "tfprov/lab:fedcba9876543210"
+MOVED = "the image 0123456789ab is not the one that was delivered"
+
+
+class Known:
+    """Delivered `NAME` with the id `OURS`, and knows nothing of other names."""
+
+    def known(self, reference: str) -> tuple[str, ...]:
+        return (OURS,) if reference == NAME else ()
+
+    def note(self, reference: str, image_id: str) -> None:
+        raise AssertionError("a look keeps nothing")
+
+
+def container(image: str, made_from: str, label: str | None) -> dict[str, Any]:
+    labels = {} if label is None else {"tfprov.delivered": label}
+    return {"Image": image, "Config": {"Image": made_from, "Labels": labels}}
+
+
+CONTAINERS = [
+    ("created by its id", container(OURS, OURS, f"{NAME}@{OURS}"), ""),
+    ("an engine that shows a manifest of the index", container("sha256:m", OURS, f"{NAME}@{OURS}"), ""),
+    ("delivered by another controller", container(OTHER, OTHER, f"{NAME}@{OTHER}"), ""),
+    ("made again by hand from a tag", container(OTHER, NAME, f"{NAME}@{OURS}"), MOVED),
+    ("of an earlier version, from the right image", container(OURS, NAME, None), ""),
+    ("of an earlier version, from a moved tag", container(OTHER, NAME, None), MOVED),
+    ("of an earlier version, of an image that is not recorded", container(OTHER, NEW, None), ""),
+    ("without labels at all", {"Image": OTHER, "Config": {"Image": NEW, "Labels": None}}, ""),
+]
+
+
+def test_a_container_of_another_image_than_the_delivered_is_noticed() -> None:
+    wrong = {name: found for name, facts, expected in CONTAINERS if (found := other_image(Known(), facts)) != expected}
+    assert not wrong
+
+
+def test_a_name_counts_as_delivered_only_for_the_image_that_was() -> None:
+    listed: list[dict[str, Any]] = [
+        {"Id": OTHER, "RepoTags": [NAME, NEW]},
+        {"Id": OURS, "RepoTags": ["tfprov/lab:old"]},
+        {"Id": "sha256:cc", "RepoTags": None},
+    ]
+    assert sorted_out(Known(), listed) == (frozenset({NEW, "tfprov/lab:old"}), frozenset({NAME}))
+    assert [is_delivered(Known(), NAME, image) for image in (OURS, OTHER)] == [True, False]
+
+
+class Delivered(Known):
+    """Delivered `tfprov/lab:1` with one id."""
+
+    def __init__(self, image_id: str) -> None:
+        self.image_id = image_id
+
+    def known(self, reference: str) -> tuple[str, ...]:
+        return (self.image_id,) if reference == "tfprov/lab:1" else ()
+
+
+def test_for_check_a_name_that_was_moved_is_no_image_and_one_that_was_not_has_its_id() -> None:
+    found = []
+    for image_id in (str(IMAGE["Id"]), OTHER):
+        there = engine(lambda _method, path: recorded(path))
+        facts = engine_facts(there, ["tfprov/lab:1"], Delivered(image_id))
+        found.append((dict(facts.images), dict(facts.image_ids), facts.moved))
+    assert found == [
+        ({"tfprov/lab:1": "linux/amd64"}, {"tfprov/lab:1": IMAGE["Id"]}, frozenset()),
+        ({}, {}, frozenset({"tfprov/lab:1"})),
+    ]

@@ -1,0 +1,428 @@
+"""Engines that are broken or hostile: whatever they answer is one line that names the host, and bounded."""
+
+import contextlib
+import copy
+import io
+import json
+import random
+import re
+import resource
+import socket
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import hostile
+from tests.support.hostile import ID, Endless, answered, engine, framed, recorded
+from tfprov.engine.checkpoints.staging import Staging
+from tfprov.engine.connect import _gateway
+from tfprov.errors import HostError
+from tfprov.hosts import bounds
+from tfprov.hosts.data_download import Answers, Telling
+from tfprov.hosts.docker import files as docker_files
+from tfprov.hosts.docker.archive import sparse
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.engine_client import Patience, Timed
+from tfprov.hosts.docker.reachability_probe import Target, probe
+from tfprov.hosts.docker.runtime import DockerRuntime
+from tfprov.hosts.docker.state import observed
+from tfprov.hosts.survey import engine_facts
+from tfprov.images import engine_images
+
+MUTATIONS = 2_000
+NASTY: tuple[Any, ...] = (
+    None, True, 0, -1, 2**31, 2**63, 10**400, 1.5, float("inf"), float("nan"), "", "x", "\ud800", "\x1b[2J\r\n", "é" * 50,
+    "2026-13-77T99:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", [], [None], [[]], {}, {"": None},
+)  # fmt: skip
+
+
+def runtime(there: Engine) -> DockerRuntime:
+    return DockerRuntime(there, "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"", fetches=True)
+
+
+def facts() -> dict[str, Any]:
+    """Return what a sound engine says of the container."""
+    return dict(json.loads(json.dumps(hostile.CONTAINER)))
+
+
+def listed(there: Engine) -> object:
+    with there.errors():
+        return docker_files.listing(there, facts(), "/checkpoints", set())
+
+
+def inspect(there: Engine) -> object:
+    with there.errors():
+        return observed(there.api.inspect_container(ID), "h1")
+
+
+def exit_code(there: Engine) -> object:
+    with there.errors():
+        return there.api.exec_inspect(ID)
+
+
+def tail(there: Engine) -> object:
+    with there.errors():
+        return docker_files.tail(there, facts(), "/checkpoints/x", 10)
+
+
+ASKED: dict[str, tuple[str, Callable[[Engine], object]]] = {
+    "version": (r"/version", lambda there: there.api),
+    "info": (r"/info", lambda there: engine_facts(there, [])),
+    "versions": (r"/version|/info", lambda there: engine_facts(there, ["tfprov/lab:1"])),
+    "list": (r"/containers/json", lambda there: engine_facts(there, [])),
+    "inspect": (r"/containers/[^/]+/json", inspect),
+    "exit": (r"/events|/containers/[^/]+/logs", lambda there: runtime(there).observe()),
+    "image": (
+        r"/images/.*json",
+        lambda there: (engine_images.layers_held(there, ["a"]), engine_images.tagged(there, "x")),
+    ),
+    "network": (r"/networks/bridge", _gateway),
+    "volumes": (r"/volumes", lambda there: runtime(there)._data().whole()),  # noqa: SLF001
+    "logs": (r"/containers/[^/]+/logs", lambda there: list(runtime(there).logs("ps/0"))),
+    "exec": (r"/exec/[^/]+/start|.*/exec", listed),
+    "execute": (r"/exec/[^/]+/start", tail),
+    "exit code": (r"/exec/.*", exit_code),
+    "stat": (r".*/archive", lambda there: docker_files.stat(there, ID, "/checkpoints/x")),
+    "changes": (r".*/changes|.*/archive", lambda there: runtime(there).outside.models("ps/0")),
+}
+"""Which answers are spoilt, and what then asks for them."""
+TURNS = (*ASKED, *("inspect", "exit code", "volumes", "network", "stat", "execute") * 5)
+"""Those that are one question, and so cost little, come more often."""
+
+
+def test_mutated_answers_are_errors_of_the_host_and_nothing_else() -> None:
+    chance = random.Random(18)
+    wrong: list[str] = []
+    caught = 0
+    spoilt = ""
+    spoil: Callable[[bytes], bytes] = bytes
+
+    def answer(_method: str, path: str) -> bytes:
+        whole = recorded(path)
+        return spoil(whole) if re.fullmatch(rf"(/v[\d.]+)?({spoilt})", path.partition("?")[0]) else whole
+
+    sound = engine(answer)
+    assert sound.api, "to make a client takes as long as ten questions"
+    for number in range(MUTATIONS):
+        name = TURNS[number % len(TURNS)]
+        spoilt, ask = ASKED[name]
+        spoil = mutation(chance)
+        try:
+            ask(engine(answer) if name == "version" else sound)
+        except HostError as error:
+            caught += 1
+            if not str(error).startswith("h1: ") or "\n" in str(error) or "\x1b" in str(error):
+                wrong.append(f"{number} {name}: {error}")
+        except Exception as error:
+            wrong.append(f"{number} {name}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong[:20])
+    assert MUTATIONS / 4 < caught < MUTATIONS, "most of what is mutated is read by somebody"
+
+
+def mutation(chance: random.Random) -> Callable[[bytes], bytes]:
+    """Return what spoils an answer: its JSON, its bytes or its headers, chosen beforehand so that it can be repeated."""
+    kind, seed = chance.choice(("json",) * 6 + ("bytes", "bytes", "http")), chance.random()
+    spoil = {"json": _spoilt_json, "bytes": _spoilt_bytes, "http": _spoilt_http}[kind]
+    return lambda whole: spoil(whole, random.Random(seed))
+
+
+def _spoilt_json(whole: bytes, chance: random.Random) -> bytes:
+    body = whole.partition(b"\r\n\r\n")[2]
+    try:
+        value = json.loads(body) if body else None
+    except ValueError:
+        return _spoilt_bytes(whole, chance)
+    stat = json.loads(json.dumps(hostile.STAT))
+    top = [value, stat]
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        holder, key = chance.choice([place for place in _places(top) if place[0] is not top or place[1] == 0])
+        if isinstance(holder, dict) and chance.random() < 0.3:
+            del holder[key]
+        else:
+            holder[key] = copy.deepcopy(chance.choice(NASTY))
+    return answered(json.dumps(top[0]).encode(), stat=top[1])
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    for key, part in list(value.items()) if isinstance(value, dict) else list(enumerate(value)):
+        yield value, key
+        if isinstance(part, dict | list):
+            yield from _places(part)
+
+
+def _spoilt_bytes(whole: bytes, chance: random.Random) -> bytes:
+    body = bytearray(whole.partition(b"\r\n\r\n")[2])
+    at = chance.randrange(len(body) + 1)
+    nasty = (b"\xff\xfe", b"\0" * 9, b"[" * 3000, b'{"a":' * 3000, b"NaN", b"1e999", b"9" * 5000, b"\\ud800", b"'", b"")
+    body[at : at + chance.choice((0, 1, 8, 1000))] = chance.choice(nasty)
+    return answered(bytes(body), stat=hostile.STAT)
+
+
+def _spoilt_http(whole: bytes, chance: random.Random) -> bytes:
+    head, _, body = whole.partition(b"\r\n\r\n")
+    return chance.choice((
+        b"", b"HTTP/1.1\r\n\r\n", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 99999 x\r\n\r\n", head, head + b"\r\n\r\n", body,
+        answered(body, 302, headers="Location: http://elsewhere/\r\n"), answered(body, 204), answered(b"", 200),
+        answered(body, headers="Content-Encoding: gzip\r\n"), answered(b'{"message": ["\\ud800"]}', 500),
+        answered(b"[1]", 404), answered(b"\xff" * 9000, 500), answered(b'"x"', 409), answered(b"[" * 4000, 400),
+        b"HTTP/1.1 200 -\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+        b"HTTP/1.1 200 -\r\nContent-Length: x\r\n\r\n" + body,
+        b"HTTP/1.1 200 -\r\nContent-Length: 99999\r\n\r\n" + body, b"HTTP/1.1 200 -\r\nNo colon\r\n\r\n" + body,
+        b"HTTP/1.1 200 -\r\n" + b"a: b\r\n" * 200 + b"\r\n" + body, b"HTTP/1.1 200 " + b"x" * 70000 + b"\r\n\r\n",
+    ))  # fmt: skip
+
+
+CHUNKED = b"HTTP/1.1 200 -\r\nTransfer-Encoding: chunked\r\n\r\n"
+PIECE = b"%x\r\n%s\r\n" % (1 << 20, bytes(1 << 20))
+ENDLESS: dict[str, tuple[str, bytes, bytes, str]] = {
+    "version in chunks": ("/version", CHUNKED, PIECE, "sent an answer longer than 16 MiB"),
+    "one chunk of any length": ("/version", CHUNKED + b"7fffffffffffffff\r\n", bytes(1 << 20), "longer than 16 MiB"),
+    "a list": ("/containers/json", CHUNKED, PIECE, "sent an answer longer than 16 MiB"),
+    "a header": ("/version", b"HTTP/1.1 200 ", b"x" * 4096, "broke off"),
+    "headers": ("/version", b"HTTP/1.1 200 -\r\n", b"a: b\r\n", "broke off"),
+    "an error": ("/containers/json", b"HTTP/1.1 500 -\r\n\r\n", b"words ", "words"),
+}
+
+
+def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
+    wrong = []
+    for name, (asked, head, piece, words) in ENDLESS.items():
+        source = Endless(head, piece)
+
+        def answer(_method: str, path: str, asked: str = asked, source: Endless = source) -> Any:
+            return source if path.partition("?")[0].endswith(asked) else recorded(path)
+
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(HostError, match=r"^h1: [^\n]*$") as raised:
+            runtime(engine(answer)).observe()
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+        if words not in str(raised.value) or source.sent > 2 * bounds.ENGINE_ANSWER or grown > 6 * bounds.ENGINE_ANSWER:
+            wrong.append(f"{name}: {raised.value}; {source.sent} bytes read, {grown} bytes more in memory")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_frame_of_any_length_is_cut_into_lines_that_are_short() -> None:
+    head = b"HTTP/1.1 200 -\r\n\r\n" + framed(1, b"first\n") + b"\1\0\0\0\xff\xff\xff\xff"
+    source = Endless(head, b"x" * 65_536)
+
+    def answer(_method: str, path: str) -> Any:
+        nonlocal source
+        source = Endless(head, b"x" * 65_536)
+        return source if "/logs" in path else recorded(path)
+
+    lines = runtime(engine(answer)).logs("ps/0")
+    assert next(lines) == "first"
+    assert source.sent < 1 << 20, "what was not asked for is not read"
+    with (
+        pytest.raises(HostError, match=r"^h1: its Docker engine sent a log longer than 64 MiB: the rest is not read; "),
+        (there := engine(answer)).errors(),
+    ):
+        for _ in there.api.logs(ID, stream=True, follow=False):
+            pass
+
+
+def hung(*pieces: bytes, pause: float = 0.0) -> Engine:
+    """Return an engine that takes every question, sends `pieces`, and is silent then; PONG answers pings."""
+
+    def dial() -> Timed:
+        near, far = socket.socketpair()
+
+        def serve() -> None:
+            with far, contextlib.suppress(OSError):
+                asked = far.recv(65_536)
+                for piece in (PONG,) if b"/_ping" in asked and PONG in pieces else pieces:
+                    far.sendall(piece)
+                    time.sleep(pause)
+                far.recv(1)  # until the other side hangs up
+
+        threading.Thread(target=serve, daemon=True).start()
+        return Timed(fileno=near.detach())
+
+    return Engine.through("h1", dial, Patience(act=0.4, look=0.05, ping=0.05))
+
+
+PONG = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nOK"
+HUNG: dict[str, tuple[tuple[bytes, ...], float]] = {
+    "no answer": ((), 0.0),
+    "half of the headers": ((b"HTTP/1.1 200 OK\r\nContent-",), 0.0),
+    "half of a body": ((b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",), 0.0),
+    "half of a chunk": ((CHUNKED, b"ff\r\n{"), 0.0),
+    "a byte at a time": ((CHUNKED, *(b"1\r\n \r\n",) * 200), 0.02),
+    "headers without an end": ((b"HTTP/1.1 200 OK\r\n", *(b"a: b\r\n",) * 200), 0.02),
+    "interim answers without an end": ((b"HTTP/1.1 100 Continue\r\n\r\n",) * 200, 0.02),
+}
+
+
+def test_an_engine_that_hangs_is_named_in_time() -> None:
+    wrong = []
+    for name, (pieces, pause) in HUNG.items():
+        begun = time.monotonic()
+        with pytest.raises(HostError) as raised:
+            _ = hung(*pieces, pause=pause).api
+        took = time.monotonic() - begun
+        if str(raised.value) != "h1: its Docker engine did not answer in time; look at its load and its disk":
+            wrong.append(f"{name}: {raised.value}")
+        if took > 2:  # 4 s of bytes are on their way
+            wrong.append(f"{name}: {took:.1f} s")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_engine_that_answers_a_ping_is_waited_for_longer() -> None:
+    with pytest.raises(HostError, match="nonsense: no JSON: `OK`"):
+        _ = hung(b"", PONG, pause=0.2).api
+
+
+def test_the_limits_are_those_that_are_promised() -> None:
+    patience = Patience()
+    assert patience.look + patience.ping == 20
+    assert (patience.busy, patience.act) == (60, 120)
+
+
+def header(kind: bytes, size: int, name: str = "x") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+def extended(words: bytes) -> bytes:
+    """Return an extended header for the member behind it, which has 4 bytes."""
+    return (
+        header(tarfile.XHDTYPE, len(words)) + words.ljust(512, b"\0") + header(tarfile.REGTYPE, 4) + b"data".ljust(512)
+    )
+
+
+LONG_NAME = header(tarfile.GNUTYPE_LONGNAME, 1 << 40)
+SPARSE = bytearray(header(tarfile.GNUTYPE_SPARSE, 512))
+SPARSE[482:483] = b"\1"
+SPARSE[148:156] = b"%06o\0 " % (sum(SPARSE[:148]) + sum(SPARSE[156:512]) + 256)
+ARCHIVES: dict[str, tuple[bytes, bytes]] = {
+    "a name of a terabyte": (LONG_NAME, bytes(65_536)),
+    "names of names": (b"", header(tarfile.GNUTYPE_LONGNAME, 1) + b"x".ljust(512, b"\0")),
+    "an extended header of a terabyte": (header(tarfile.XHDTYPE, 1 << 40), b"7 a=b\n\0" * 8192),
+    "a sparse file of any number of pieces": (bytes(SPARSE), b"\0" * 504 + b"\1" + b"\0" * 7),
+    "no archive": (b"", b"x" * 512),
+    "numbers that are none": (extended(b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n23 GNU.sparse.size=abc\n"), b""),
+    "a size below nothing": (extended(b"11 size=-9\n"), b""),
+    "the end of no header": (header(tarfile.REGTYPE, 1 << 40), b""),
+}
+
+
+def test_an_archive_that_is_none_is_an_error_of_the_host_and_its_headers_are_bounded() -> None:
+    wrong = []
+    ended = facts() | {"State": {"Running": False, "Status": "exited"}}
+    for name, (head, piece) in ARCHIVES.items():
+        whole = answered(b"", stat=hostile.STAT).replace(b"Content-Length: 0\r\n", b"") + head
+
+        for what, read in (
+            ("list", lambda there: docker_files.listing(there, ended, "/checkpoints", {ID})),
+            ("read", lambda there: docker_files.read(there, ended, "/checkpoints/x").read()),
+            ("tree", lambda there: [file for _, _, file in docker_files.tree(there, ID, "/checkpoints")]),
+        ):
+            source = Endless(whole, piece) if piece else None
+
+            def answer(_method: str, path: str, source: Any = source, whole: bytes = whole) -> Any:
+                return (source or whole) if "/archive" in path else recorded(path)
+
+            try:
+                read(engine(answer))
+                wrong.append(f"{name}, {what}: no error")
+            except HostError as error:
+                if not str(error).startswith("h1: /checkpoints"):
+                    wrong.append(f"{name}, {what}: {error}")
+            except Exception as error:
+                wrong.append(f"{name}, {what}: {type(error).__name__}: {error}")
+            if source and source.sent > 4 * bounds.ARCHIVE_HEADER:
+                wrong.append(f"{name}, {what}: {source.sent} bytes read")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_program_in_a_container_that_answers_nonsense_is_an_error_of_the_host() -> None:
+    printed = [b""]
+
+    def answer(_method: str, path: str) -> bytes:
+        if path.endswith("/start"):
+            return answered(framed(1, printed[0])).replace(b"Content-Length", b"X-Was")
+        return recorded(path)
+
+    there, target = engine(answer), [Target("10.0.0.2", 2222)]
+    for printed[0] in (b"", b"7", b"[]", b"[1]", b'["ok", "ok"]', b"[" * 3000, b"\xff", b'{"a": 1}', b"[NaN]"):
+        with pytest.raises(HostError, match=r"^h1: its Docker engine answered nonsense: "):
+            probe(there, ID, target)
+    for printed[0] in (b"x 1\n", b"1\n", b"-5 3\nabc", b"9 0 0\n", b"9" * 100, b"0 3\nabc2 3\nabc", b"0 9\nab"):
+        member = sparse(there, facts(), "/checkpoints/x")
+        assert member is not None
+        with pytest.raises(HostError, match=r"^h1: /checkpoints/x was not sent "):
+            member.read()
+    notes: list[str] = []
+    answers = Answers("h1", Telling(lambda *_: None, notes.append))
+    for line in (
+        b"7\n",
+        b"[" * 3000 + b"\n",
+        b'"wrong"\n',
+        b'{"at": "x", "of": []}\n',
+        b'{"done": null}\n',
+        b"\xff\n",
+    ):
+        answers.take(1, line)
+    answers.take(1, b'{"note": ["\\u001b[2J"]}\n')
+    assert notes == ["h1: [`\\x1b[2J`]"]
+    with pytest.raises(HostError, match=r"^h1: 7$"):
+        answers.take(1, b'{"wrong": 7}\n')
+
+
+OUTSIDE = ("model/../../evil", "model/../../../evil", "../evil", "model/./evil", "/evil/../../x", "..")
+KINDS = (tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE)
+
+
+def packed(*members: tarfile.TarInfo, content: bytes = b"data") -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for member in members:
+            member.size = len(content) if member.isreg() else 0
+            archive.addfile(member, io.BytesIO(content) if member.isreg() else None)
+    return file.getvalue()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, to
+    return info
+
+
+def test_nothing_of_an_archive_is_written_elsewhere_and_only_regular_files_are(tmp_path: Path) -> None:
+    """As `gather --path model` reads what an engine sends."""
+
+    def taken(archive: bytes, number: int) -> Staging:
+        there = engine(lambda _, path: answered(archive, stat=hostile.STAT) if "/archive" in path else recorded(path))
+        staging = Staging(tmp_path / "home" / "out" / str(number) / ".part", lambda *_: None)
+        files = ((f"model/{name}", file, content) for name, file, content in docker_files.tree(there, ID, "/x/model"))
+        staging.take(files, "h1")
+        return staging
+
+    def written(below: Path) -> dict[str, bytes]:
+        return {str(path.relative_to(below)): path.read_bytes() for path in below.rglob("*") if not path.is_dir()}
+
+    wrong = []
+    for number, name in enumerate(OUTSIDE):
+        try:
+            taken(packed(member("model/good"), member(name)), number)
+            wrong.append(f"{name}: no error")
+        except HostError as error:
+            if not re.fullmatch(r"h1: a file that is called .* would not stay in the directory .*", str(error)):
+                wrong.append(f"{name}: {error}")
+    assert not wrong, "\n".join(wrong)
+    assert set(written(tmp_path).values()) == {b"data"}
+    assert {name.rpartition("/")[2] for name in written(tmp_path)} == {"good"}
+    special = [member(f"model/{kind.decode()}", kind, "/etc/passwd") for kind in KINDS]
+    # A link to a directory, and a file that would come to lie behind it.
+    trap = [member("model/d", tarfile.SYMTYPE, str(tmp_path)), member("model/d/behind"), member("model/two\nlines")]
+    last = taken(packed(*special, *trap), len(OUTSIDE))
+    assert written(last.directory) == {"model/d/behind": b"data", "model/two\nlines": b"data"}
+    assert not (tmp_path / "behind").exists()
+    with pytest.raises(HostError, match="is a second name of a file"):
+        taken(packed(member("model/hard", tarfile.LNKTYPE, "/etc/passwd")), len(OUTSIDE) + 1)

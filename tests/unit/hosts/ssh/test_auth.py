@@ -1,0 +1,164 @@
+"""Logging in, against a server that is only played: what is offered in which order, and what is said when refused."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import paramiko
+import pytest
+
+from tfprov.errors import Unreachable
+from tfprov.hosts.ssh.auth import Login
+from tfprov.hosts.ssh.client_config import Hop
+
+
+class Server:
+    """Answers every attempt with the next of `answers`: what is asked for besides, or an error."""
+
+    auth_timeout = 3.0
+
+    def __init__(self, *answers: Sequence[str] | Exception, active: bool = True) -> None:
+        self.answers = list(answers)
+        self.active = active
+        self.offered: list[Any] = []
+
+    def is_active(self) -> bool:
+        return self.active or bool(self.answers)
+
+    def auth_publickey(self, user: str, key: Any) -> Sequence[str]:
+        return self._answer(key)
+
+    def auth_password(self, user: str, password: str, fallback: bool) -> Sequence[str]:
+        return self._answer(password)
+
+    def auth_interactive(self, user: str, handler: Any) -> Sequence[str]:
+        return self._answer(handler("", "", [("Password: ", False)]))
+
+    def _answer(self, offer: Any) -> Sequence[str]:
+        self.offered.append(offer)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return tmp_path
+
+
+def login(*keys: Path, password: str | None = None, **options: Any) -> Login:
+    return Login(Hop("h1", "10.0.0.1", 22, "trainer", "10.0.0.1", keys, (Path("/known"),), **options), password)
+
+
+def refusal(attempt: Login, server: Server) -> str:
+    with pytest.raises(Unreachable) as caught:
+        attempt.authenticate(server)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def keys(home: Path) -> list[Path]:
+    paths = [home / f"key{number}" for number in range(6)]
+    for path in paths:
+        paramiko.ECDSAKey.generate().write_private_key_file(str(path))
+    return paths
+
+
+def test_keys_are_offered_in_order_each_once_and_the_password_last(keys: list[Path]) -> None:
+    no = paramiko.AuthenticationException("no")
+    server = Server(no, no, [])
+    attempt = login(keys[0], keys[1], keys[0], password="secret")
+    attempt.authenticate(server)
+    assert server.offered[-1] == "secret"
+    assert attempt.tried == [str(keys[0]), str(keys[1]), "the password"]
+
+
+METHODS = {
+    "publickey": ["KEY"],
+    "password": ["the password"],
+    "password,publickey": ["the password", "KEY"],
+    "gssapi-with-mic,keyboard-interactive,publickey": ["the password (keyboard-interactive)", "KEY"],
+    "hostbased": [],
+}
+
+
+@pytest.mark.parametrize(("methods", "tried"), METHODS.items())
+def test_only_the_preferred_methods_are_tried_and_in_their_order(
+    keys: list[Path], methods: str, tried: list[str]
+) -> None:
+    attempt = login(keys[0], password="secret", authentications=tuple(methods.split(",")))
+    refusal(attempt, Server(*[paramiko.AuthenticationException("no")] * 3))
+    assert attempt.tried == [label.replace("KEY", str(keys[0])) for label in tried]
+
+
+def test_a_method_that_the_server_does_not_accept_is_no_reason_to_leave_the_others_out(keys: list[Path]) -> None:
+    only = paramiko.BadAuthenticationType("", ["password"])
+    attempt = login(keys[0], keys[1], password="secret")
+    attempt.authenticate(Server(only, []))
+    assert attempt.tried == [str(keys[0]), "the password"]
+    interactive = login(keys[0], password="secret")
+    interactive.authenticate(Server(paramiko.BadAuthenticationType("", ["keyboard-interactive"]), []))
+    assert interactive.tried == [str(keys[0]), "the password"]
+
+
+def test_a_password_that_is_asked_for_and_not_there_is_told() -> None:
+    assert refusal(login(authentications=("password",)), Server()).startswith("h1: no password for trainer@10.0.0.1:22")
+
+
+def test_the_usual_keys_only_where_none_is_named(home: Path, keys: list[Path]) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id_ecdsa").write_bytes(keys[0].read_bytes())
+    attempt = login()
+    attempt.authenticate(Server([]))
+    assert attempt.tried == [str(home / ".ssh" / "id_ecdsa")]
+    refused = login(keys[1])
+    refusal(refused, Server(paramiko.AuthenticationException("no")))
+    assert refused.tried == [str(keys[1])]
+
+
+def test_what_was_tried_is_told_and_no_secret(keys: list[Path]) -> None:
+    no = [paramiko.AuthenticationException("no")] * 7
+    message = refusal(login(*keys, password="secret"), Server(*no))
+    shown = ", ".join(map(str, keys[:4]))
+    assert message.startswith(f"h1: trainer@10.0.0.1:22 refused {shown}, 3 more; ")
+    assert "secret" not in message
+    assert refusal(login(), Server()).startswith("h1: no key for trainer@10.0.0.1:22; ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (paramiko.BadAuthenticationType("", ["password"]), "it accepts only: password"),
+        (["password"], "it asks for more than a key: password"),
+        (paramiko.AuthenticationException("Authentication timeout."), "no answer within 3 s"),
+        (paramiko.SSHException("broken"), "(broken)"),
+        (EOFError(), "it closed the connection"),
+        (OSError("gone"), "(gone)"),
+    ],
+)
+def test_other_reasons(keys: list[Path], answer: Any, words: str) -> None:
+    assert words in refusal(login(keys[0]), Server(answer))
+
+
+def test_a_server_that_has_had_enough(keys: list[Path]) -> None:
+    server = Server(paramiko.AuthenticationException("no"), active=False)
+    assert "closed the connection after so many tries" in refusal(login(*keys), server)
+
+
+def test_files_that_are_no_keys_are_named_and_passed_over(home: Path, keys: list[Path]) -> None:
+    (home / "text").write_text("hello")
+    (home / "bytes").write_bytes(b"\xff\0")
+    (home / "folder").mkdir()
+    encrypted = home / "encrypted"
+    paramiko.ECDSAKey.generate().write_private_key_file(str(encrypted), password="passphrase")
+    bad = [home / "text", home / "bytes", home / "folder", home / "missing", encrypted]
+    attempt = login(*bad, keys[0])
+    attempt.authenticate(Server([]))
+    message = refusal(login(*bad), Server())
+    for path in bad:
+        assert str(path) in message
+    assert "is encrypted and not in the agent" in message

@@ -1,0 +1,205 @@
+"""No error of a library reaches the user: whatever is raised becomes one line that names the host."""
+
+import errno
+import inspect
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from types import ModuleType
+
+import docker
+import invoke
+import paramiko
+import pytest
+import requests
+import urllib3
+from hypothesis import given
+from hypothesis import strategies as st
+from paramiko import ssh_exception
+from paramiko.ssh_exception import IncompatiblePeer
+
+from tfprov.errors import HostError, TfprovError, Unreachable
+from tfprov.hosts.docker.engine_errors import engine_errors, explain
+from tfprov.hosts.ssh.errors import ConnectionLost, Dropped, TimedOut, connecting, talking
+from tfprov.hosts.ssh.remote_forward import is_loopback
+
+MODULES = (ssh_exception, invoke.exceptions, docker.errors, requests.exceptions, urllib3.exceptions)
+
+
+def pass_through(error: BaseException, boundary: AbstractContextManager[None]) -> None:
+    with boundary:
+        raise error
+
+
+def raised(error: BaseException, boundary: AbstractContextManager[None]) -> TfprovError:
+    """Return what the boundary makes of an error; a failure names the error."""
+    try:
+        pass_through(error, boundary)
+    except TfprovError as found:
+        message = str(found)
+        assert message.startswith("h1: "), repr(error)
+        assert "\n" not in message, repr(error)
+        return found
+    except BaseException as found:
+        raise AssertionError(f"{error!r} came through as {found!r}") from found
+    raise AssertionError(f"{error!r} was swallowed")
+
+
+def made(kind: type[Exception]) -> Exception:
+    """An instance of `kind`, whatever its constructor asks for."""
+    try:
+        return kind("words\nand more")
+    except (TypeError, AttributeError):
+        error = kind.__new__(kind)
+        Exception.__init__(error, "words")
+        names = (
+            "allowed_types",
+            "hostname",
+            "key",
+            "expected_key",
+            "command",
+            "error",
+            "errors",
+            "types",
+            "msg",
+            "explanation",
+        )
+        for name in names:
+            if not hasattr(error, name):
+                error.__dict__[name] = {} if name == "errors" else ""
+        error.__class__ = type(kind.__name__, (kind,), {"__str__": lambda _: "words"})
+        return error
+
+
+def errors_of(module: ModuleType) -> Iterator[type[Exception]]:
+    for _, kind in inspect.getmembers(module, inspect.isclass):
+        if issubclass(kind, Exception) and not issubclass(kind, Warning) and kind.__module__ == module.__name__:
+            yield kind
+
+
+SSH = sorted(errors_of(ssh_exception), key=str)
+PROXIES = {urllib3.exceptions.ProxySchemeUnsupported, urllib3.exceptions.ProxySchemeUnknown}
+"""No engine is reached through a proxy for the web."""
+ENGINE = sorted((kind for module in MODULES[2:] for kind in errors_of(module) if kind not in PROXIES), key=str)
+PYTHON = [EOFError, OSError, TimeoutError, ConnectionResetError, BrokenPipeError, socket.gaierror, PermissionError]
+
+
+def test_every_error_of_ssh_is_mapped() -> None:
+    assert len(SSH) > 10
+    for kind in (*SSH, *PYTHON):
+        assert isinstance(raised(made(kind), connecting("h1", "10.0.0.1:22", 1)), Unreachable), kind
+        assert isinstance(raised(made(kind), talking("h1", "`true`")), HostError), kind
+
+
+def test_every_error_of_the_engine_is_mapped() -> None:
+    assert len(ENGINE) > 50
+    for kind in (*ENGINE, *PYTHON, struct.error):
+        raised(made(kind), engine_errors("h1"))
+
+
+@pytest.mark.parametrize("boundary", [connecting("h1", "x:22", 1), talking("h1", "x"), engine_errors("h1")])
+def test_our_own_errors_pass(boundary: AbstractContextManager[None]) -> None:
+    own = HostError("h2", "its own")
+    with pytest.raises(HostError) as caught, boundary:
+        raise own
+    assert caught.value is own
+
+
+def test_a_bug_of_ours_stays_one() -> None:
+    for boundary in (talking("h1", "x"), engine_errors("h1")):
+        with pytest.raises(ZeroDivisionError), boundary:
+            raise ZeroDivisionError
+
+
+def banner(cause: Exception) -> Exception:
+    """What paramiko raises when it cannot read the greeting: the reason is only in the context."""
+    error = paramiko.SSHException("Error reading SSH protocol banner")
+    error.__context__ = cause
+    return error
+
+
+WAYS: list[tuple[Exception, type, str]] = [
+    (OSError(errno.ECONNREFUSED, ""), Unreachable, "x:22 refused the connection"),
+    (
+        ssh_exception.NoValidConnectionsError({("x", 22): OSError(errno.EHOSTUNREACH, "")}),
+        Unreachable,
+        "no way to x:22",
+    ),
+    (OSError(errno.ENETUNREACH, ""), Unreachable, "there is no way to x:22"),
+    (OSError(errno.ETIMEDOUT, ""), Unreachable, "no answer from x:22"),
+    (TimeoutError("timed out"), Unreachable, "no answer from x:22 within 3 s"),
+    (socket.gaierror(-2, "Name or service not known"), Unreachable, "no address found for x;"),
+    (ConnectionResetError(errno.ECONNRESET, ""), Dropped, "closed the connection before"),
+    (EOFError(), Dropped, "closed the connection before"),
+    (banner(EOFError()), Dropped, "closed the connection before"),
+    (banner(ConnectionResetError()), Dropped, "closed the connection before"),
+    (banner(TimeoutError()), Unreachable, "did not greet within 3 s"),
+    (banner(UnicodeDecodeError("utf-8", b"", 0, 1, "bad")), Unreachable, "does not speak SSH"),
+    (paramiko.SSHException("No existing session"), Unreachable, "did not greet within 3 s"),
+    (paramiko.SSHException('Indecipherable protocol version "HTTP"'), Unreachable, "does not speak SSH"),
+    (IncompatiblePeer("no acceptable ciphers"), Unreachable, "no acceptable ciphers"),
+    (AssertionError(), Unreachable, "does not speak SSH as expected"),
+]
+
+
+def test_ways_in_which_a_connection_is_not_made() -> None:
+    for error, kind, words in WAYS:
+        found = raised(error, connecting("h1", "x:22", 3))
+        assert (type(found), found.exit_code) == (kind, 4), repr(error)
+        assert words in str(found), repr(error)
+
+
+def test_a_loss_and_a_delay_are_told_apart() -> None:
+    assert type(raised(EOFError(), talking("h1", "`ls`"))) is ConnectionLost
+    assert type(raised(TimeoutError(), talking("h1", "`ls`"))) is TimedOut
+
+
+NETWORK = "driver failed programming external connectivity on endpoint x (1f): "
+RUNC = "OCI runtime create failed: runc create failed: unable to start container process: "
+DAEMON = "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: "
+CASES = {
+    NETWORK + "Bind for 10.0.0.1:2222 failed: port is already allocated": "port 2222 is taken",
+    NETWORK + "Error starting userland proxy: listen tcp4 10.0.0.1:2222: bind: address already in use": "port 2222 is",
+    NETWORK + "failed to bind host port for 10.0.0.1:2222:172.17.0.2:22/tcp: address already in use": "port 2222 is",
+    NETWORK + "listen tcp4 10.9.9.9:2222: bind: cannot assign requested address": "it has no address 10.9.9.9",
+    "write /var/lib/docker/tmp/x: no space left on device": "no space left on its disk",
+    "No such image: a/b:1": "the image a/b:1 is not there",
+    "pull access denied for a/b, repository does not exist or may require x": "the image a/b is in no registry",
+    "manifest for a/b:1 not found: manifest unknown: manifest unknown": "the image a/b:1 is in no registry",
+    'Conflict. The container name "/x" is already in use by container "0123456789abcdef".': (
+        "a container called x is there already (0123456789ab)"
+    ),
+    'could not select device driver "" with capabilities: [[gpu]]': "its engine can give no GPU",
+    RUNC + 'exec: "nope": executable file not found in $PATH: unknown': "the image has no program nope",
+    RUNC + 'exec: "/nope": stat /nope: no such file or directory: unknown': "the image has no program /nope",
+    "bash: line 1: docker: command not found": "Docker is not installed",
+    "sh: 1: docker: not found": "Docker is not installed",
+    "sudo: docker: command not found": "Docker is not installed",
+    "noise of the shell sudo: a password is required": "sudo: a password is required",
+    DAEMON + "dial unix /var/run/docker.sock: connect: permission denied": "trainer may not use its Docker engine",
+    "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?": "its Docker engine does not run",
+    "docker: 'system dial-stdio' is not a docker command.": "its Docker is too old",
+    "Error response from daemon: something\nelse": "something else",
+}
+
+
+def test_what_engines_say() -> None:
+    explained = {text: explain(text, "trainer") for text in CASES}
+    assert {text: found for text, (found, _) in explained.items() if not found.startswith(CASES[text])} == {}
+    assert [text for text, (_, fix) in explained.items() if not fix] == ["Error response from daemon: something\nelse"]
+    assert [text for text, (found, fix) in explained.items() if "{" in found + fix] == []
+
+
+@given(st.text())
+def test_whatever_an_engine_says_is_one_line(text: str) -> None:
+    what, fix = explain(text)
+    assert (what + fix).isprintable()
+
+
+OWN = ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "localhost")
+FOREIGN = ("10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1", "example.org")
+
+
+def test_only_the_host_itself_uses_a_forwarded_port() -> None:
+    assert [origin for origin in (*OWN, *FOREIGN) if is_loopback(origin)] == list(OWN)

@@ -1,0 +1,91 @@
+"""What `-o IdentitiesOnly`, `PreferredAuthentications`, `HostKeyAlgorithms`, `-4` and `-6` change about a connection."""
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfprov.engine.connect import reach
+from tfprov.errors import Unreachable
+from tfprov.hosts.ssh.client_config import Hop, Target, route
+from tfprov.hosts.ssh.connection import dial
+from tfprov.hosts.ssh.host_keys import key_types
+from tfprov.settings.load import load
+
+OFFERED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "rsa-sha2-512", "rsa-sha2-256")
+HOP = Hop("h1", "127.0.0.1", 22, "trainer", "127.0.0.1", (), (Path("/known"),))
+KNOWN = ("ecdsa-sha2-nistp256",)
+ALGORITHMS = {
+    None: ("ecdsa-sha2-nistp256", "ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256"),
+    "rsa-sha2-256,ssh-ed25519": ("rsa-sha2-256", "ssh-ed25519"),
+    "ssh-dss,ssh-ed25519": ("ssh-ed25519",),
+    "rsa-*": ("rsa-sha2-512", "rsa-sha2-256"),
+    "+ssh-rsa": ("ecdsa-sha2-nistp256", "ssh-ed25519", "rsa-sha2-512", "rsa-sha2-256"),
+    "-ecdsa-*,ssh-ed25519": ("rsa-sha2-512", "rsa-sha2-256"),
+    "^rsa-sha2-256": ("rsa-sha2-256", "ecdsa-sha2-nistp256", "ssh-ed25519", "rsa-sha2-512"),
+}
+
+
+def test_host_key_algorithms_mean_what_they_mean_to_ssh() -> None:
+    found = {asked: key_types(replace(HOP, host_key_algorithms=asked), KNOWN, OFFERED) for asked in ALGORITHMS}
+    assert found == ALGORITHMS
+    with pytest.raises(
+        Unreachable, match=r"^h1: HostKeyAlgorithms=ssh-dss leaves none that tfprov speaks; it speaks ssh-"
+    ):
+        key_types(replace(HOP, host_key_algorithms="ssh-dss"), KNOWN, OFFERED)
+
+
+def test_options_are_for_the_host_and_stand_before_the_file_s(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "Host gate\n  IdentitiesOnly yes\n  AddressFamily inet6\nHost *\n"
+        "  PreferredAuthentications password, publickey\n  HostKeyAlgorithms ssh-rsa\n"
+    )
+    target = Target(
+        "h1", "10.0.0.1", ssh_config=config, proxy_jump="gate", identities_only=True, authentications=("publickey",),
+        host_key_algorithms="ssh-ed25519", address_family="inet",
+    )  # fmt: skip
+    gate, host = route(target)
+    assert (gate.identities_only, gate.authentications) == (True, ("password", "publickey"))
+    assert (gate.host_key_algorithms, gate.address_family) == ("ssh-rsa", "inet6")
+    assert (host.identities_only, host.authentications) == (True, ("publickey",))
+    assert (host.host_key_algorithms, host.address_family) == ("ssh-ed25519", "inet")
+    assert not route(replace(target, address="gate", proxy_jump=None, identities_only=False))[-1].identities_only
+
+
+INVENTORY = """\
+worker:
+  hosts:
+    h1: {ansible_host: 10.0.0.1}
+  vars:
+    ansible_ssh_common_args: >-
+      -4 -o IdentitiesOnly=yes -o PreferredAuthentications=password -o HostKeyAlgorithms=ssh-ed25519
+    tfprov: {cluster: c, command: [x], image: {name: "x:1"}, strategy: single}
+"""
+
+
+def test_the_arguments_of_an_inventory_reach_the_connection(tmp_path: Path) -> None:
+    (tmp_path / "i.yml").write_text(INVENTORY)
+    inventory, roles = load(tmp_path / "i.yml")
+    found = reach(inventory, roles, tmp_path / "home", accept_new=False)
+    hop = route(found.over["h1"].target)[-1]
+    found.close()
+    assert (hop.identities_only, hop.authentications) == (True, ("password",))
+    assert (hop.host_key_algorithms, hop.address_family) == ("ssh-ed25519", "inet")
+
+
+def test_a_socket_has_an_address_of_the_family() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        hop = replace(HOP, port=server.getsockname()[1])
+        assert dial(hop, 1.0) is None
+        made = dial(replace(hop, address_family="inet"), 1.0)
+        assert made is not None
+        with made:
+            assert made.getpeername() == server.getsockname()
+        with pytest.raises(
+            Unreachable, match=r"^h1: no IPv6 address found for 127.0.0.1; correct `ansible_host`, or allow"
+        ):
+            dial(replace(hop, address_family="inet6"), 1.0)
+    with pytest.raises(ConnectionRefusedError):
+        dial(replace(hop, address_family="inet"), 1.0)

@@ -1,0 +1,377 @@
+"""What image archives are understood, and that no damaged, ambiguous or hostile one leaves a trace."""
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.delivery_images import (
+    LAYERS,
+    Entry,
+    OciArchive,
+    blob_path,
+    contents,
+    entry,
+    link,
+    loaded,
+    oci,
+    saved,
+    tar,
+)
+from tfprov.errors import DeliveryError
+from tfprov.images.archive import load
+from tfprov.images.archive_reader import Unpacked
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import (
+    DOCKER_LAYER,
+    DOCKER_MANIFEST,
+    OCI_INDEX,
+    OCI_LAYER,
+    OCI_MANIFEST,
+    Image,
+    compression,
+    digest_of,
+    encode,
+)
+
+ONE = saved(("app:1", LAYERS))
+TWO = saved(("app:1", LAYERS), ("docker.io/library/other", LAYERS[:2]))
+ZSTD = b"\x28\xb5\x2f\xfd" + b"not looked into"
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "images")
+
+
+def read(layout: Layout, data: bytes, name: str = "base", **how: Any) -> Image:
+    return load(layout, io.BytesIO(data), name, where="a.tar", **how)
+
+
+def stored(layout: Layout, image: Image) -> list[bytes]:
+    """Return the layers as they lie in the layout."""
+    return [layout.blobs.path(layer.digest).read_bytes() for layer in image.layers]
+
+
+def test_what_docker_saves_becomes_a_manifest_that_every_engine_pulls(layout: Layout) -> None:
+    image = read(layout, tar(ONE))
+    assert image.manifest.media_type == DOCKER_MANIFEST
+    assert {layer.media_type for layer in image.layers} == {DOCKER_LAYER}
+    assert [layer.digest for layer in image.layers] == list(image.diff_ids) == list(map(digest_of, LAYERS))
+    assert stored(layout, image) == list(LAYERS)
+    assert f"{image.id.removeprefix('sha256:')}.json" in ONE
+    assert (image.platform, image.labels) == ("linux/amd64", {})
+    assert image.size == sum(map(len, LAYERS)) + image.config.size + image.manifest.size
+    assert layout.find("base") == image
+    assert len(contents(layout)) == 5, "what is not of the image is not kept"
+
+
+def test_a_layer_that_two_images_share_is_a_link_in_the_archive(layout: Layout) -> None:
+    assert any(isinstance(it, tarfile.TarInfo) for it in TWO.values())
+    assert stored(layout, read(layout, tar(TWO), wanted="other")) == list(LAYERS[:2])
+
+
+def test_an_image_with_the_same_layer_twice_has_it_twice(layout: Layout) -> None:
+    layers = (LAYERS[0], LAYERS[1], LAYERS[0])
+    image = read(layout, tar(saved(("app:1", layers))))
+    assert stored(layout, image) == list(layers)
+    assert image.size < sum(map(len, layers)) + 2000, "a host is sent it once"
+
+
+def test_an_oci_archive_keeps_its_manifest_and_so_its_digest(layout: Layout) -> None:
+    archive = OciArchive()
+    manifest = archive.image(LAYERS)
+    archive.name(manifest)
+    image = read(layout, archive.tar())
+    assert (image.manifest, image.manifest.media_type) == (manifest, OCI_MANIFEST)
+    assert stored(layout, image) == list(LAYERS)
+
+
+def test_compressed_layers_stay_as_they_are_and_are_checked_inside(layout: Layout) -> None:
+    image = read(layout, oci(compressed=True))
+    assert [layer.media_type for layer in image.layers] == [f"{OCI_LAYER}+gzip"] * 3
+    assert list(map(gzip.decompress, stored(layout, image))) == list(LAYERS)
+    assert list(image.diff_ids) == list(map(digest_of, LAYERS))
+
+
+def test_compressed_layers_in_dockers_layout_are_named_so(layout: Layout) -> None:
+    files = {name: gzip.compress(it) if it in LAYERS else it for name, it in ONE.items() if isinstance(it, bytes)}
+    image = read(layout, tar(files))
+    assert {layer.media_type for layer in image.layers} == {f"{DOCKER_LAYER}.gzip"}
+    assert list(image.diff_ids) == list(map(digest_of, LAYERS))
+
+
+def test_a_layer_in_zstd_is_passed_on_for_the_engine_to_check(layout: Layout) -> None:
+    archive = OciArchive()
+    archive.name(archive.image(LAYERS[:1], "+zstd", [ZSTD]))
+    image = read(layout, archive.tar())
+    assert (compression(image.layers[0]), stored(layout, image)) == ("zstd", [ZSTD])
+
+
+def test_newer_engines_save_both_layouts_in_one_and_names_are_docker_s(layout: Layout) -> None:
+    archive = OciArchive()
+    first, second = archive.image(LAYERS), archive.image(LAYERS[:1])
+    for manifest, name, tag in ((first, "app", "1"), (first, "app", "latest"), (second, "user/tool", "2")):
+        names = {"io.containerd.image.name": f"docker.io/{name}:{tag}", "org.opencontainers.image.ref.name": tag}
+        archive.index.append(entry(manifest) | {"annotations": names})
+    archive.files["manifest.json"] = b"not looked at"
+    assert read(layout, archive.tar(), wanted="app").manifest == first
+    assert read(layout, archive.tar(), wanted="user/tool:2").manifest == second
+    with pytest.raises(
+        DeliveryError, match=r"a.tar: it holds 2 images: app:1, .*app:latest.*; user/tool:2, .*; say which"
+    ):
+        read(layout, archive.tar())
+
+
+def _variants(*platforms: str) -> tuple[OciArchive, list[Any]]:
+    archive = OciArchive()
+    manifests = [archive.image(LAYERS[: number + 1]) for number, _ in enumerate(platforms)]
+    pairs = [dict(zip(("os", "architecture"), it.split("/"), strict=True)) for it in platforms]
+    listed = [entry(it) | {"platform": pair} for it, pair in zip(manifests, pairs, strict=True)]
+    index = archive.blob(OCI_INDEX, encode({"schemaVersion": 2, "manifests": listed}))
+    archive.name(index, io_containerd_image_name="docker.io/library/app:1")
+    return archive, manifests
+
+
+def test_of_several_platforms_the_wanted_one_is_taken(layout: Layout) -> None:
+    archive, manifests = _variants("linux/arm64", "linux/amd64", "unknown/unknown")
+    assert read(layout, archive.tar()).manifest == manifests[1]
+    assert read(layout, archive.tar(), platform="linux/arm64").manifest == manifests[0]
+    with pytest.raises(DeliveryError, match=r"a\.tar: no image for linux/s390x; it has: linux/amd64, linux/arm64"):
+        read(layout, archive.tar(), platform="linux/s390x")
+
+
+def test_a_platform_that_is_listed_and_not_there_is_passed_over(layout: Layout) -> None:
+    archive, manifests = _variants("linux/arm64", "linux/amd64")
+    del archive.files[blob_path(manifests[1].digest)]
+    assert read(layout, archive.tar()).manifest == manifests[0]
+
+
+def test_what_else_an_index_lists_is_passed_over(layout: Layout) -> None:
+    archive = OciArchive()
+    manifest = archive.image(LAYERS)
+    archive.name(archive.blob("application/vnd.example.signature", b"not JSON"))
+    archive.index.append(entry(archive.image(())) | {"platform": {"os": "unknown", "architecture": "unknown"}})
+    archive.name(manifest)
+    assert read(layout, archive.tar()).manifest == manifest
+
+
+@pytest.mark.parametrize("wanted", ["app:1", "app:1 by its id"])
+def test_of_several_images_one_is_chosen(layout: Layout, wanted: str) -> None:
+    image_id = next(f"sha256:{name[:64]}" for name in TWO if name.endswith(".json") and len(name) > 64)
+    assert read(layout, tar(TWO), wanted=wanted if wanted == "app:1" else image_id).id == image_id
+
+
+def test_a_choice_that_is_not_clear_lists_what_there_is(layout: Layout) -> None:
+    with pytest.raises(DeliveryError, match=r"a\.tar: it holds 2 images: app:1; other:latest; say which of them"):
+        read(layout, tar(TWO))
+    with pytest.raises(DeliveryError, match=r"a\.tar: no image app:2; it has: app:1; other:latest"):
+        read(layout, tar(TWO), wanted="app:2")
+    with pytest.raises(DeliveryError, match=r"a.tar: no image app:2; it has: sha256:[0-9a-f]{64}"):
+        read(layout, tar(saved((None, LAYERS))), wanted="app:2")
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_the_archive_itself_may_be_compressed(layout: Layout, compress: Any) -> None:
+    assert stored(layout, read(layout, compress(tar(ONE)))) == list(LAYERS)
+
+
+def test_names_may_begin_with_a_dot_as_tar_writes_them(layout: Layout) -> None:
+    assert read(layout, tar({f"./{name}": it for name, it in ONE.items()}))
+
+
+# Damage and malice
+
+
+def assert_refused(layout: Layout, data: bytes, match: str) -> None:
+    """The error is one line and names the archive, and what was stored before is all there is."""
+    before = contents(layout), layout.images()
+    with pytest.raises(DeliveryError, match=match) as caught:
+        read(layout, data)
+    assert str(caught.value).startswith("a.tar: ")
+    assert "\n" not in str(caught.value)
+    assert (contents(layout), layout.images()) == before
+
+
+def changed(files: dict[str, Entry], name: str, data: bytes) -> bytes:
+    (path,) = [path for path in files if path.endswith(name)]
+    return tar(files | {path: data})
+
+
+REFUSED: Sequence[tuple[str, bytes, str]] = (
+    ("nothing", b"", r"not a whole archive \(tar, plain or compressed with gzip, bzip2 or xz\): "),
+    ("no tar", b"x" * 2000, "not a whole archive"),
+    ("zstd", ZSTD * 100, "not a whole archive .tar, plain or compressed with gzip, bzip2 or xz"),
+    (
+        "a file system",
+        tar({"bin/sh": b""}),
+        (
+            r"a\.tar: not an archive of an image: it has neither index\.json nor manifest\.json; "
+            r"make it with `docker save` \(a file system from `docker export` has no command, no environment and no user\)$"
+        ),
+    ),
+    ("an absolute name", tar({"/etc/passwd": b""}), "/etc/passwd leads out of the archive"),
+    ("a name that climbs", tar({"blobs/../../x": b""}), r"blobs/\.\./\.\./x leads out of the archive"),
+    ("a link", tar({"bin/sh": link("busybox")}), "bin/sh is a link or a device: not an archive of an image$"),
+    ("a hard link", tar({"bin/sh": link("busybox", tarfile.LNKTYPE)}), "is a link or a device"),
+    ("a device", tar({"null": link("", tarfile.CHRTYPE)}), "null is a link or a device"),
+    ("a layer that links out", tar({f"{0:064}/layer.tar": link("../../etc/shadow")}), "layer.tar.* is a link"),
+    ("a name twice", tar([("a", b"1"), ("a", b"2")]), "a is there twice"),
+    (
+        "another layer",
+        changed(ONE, "0/layer.tar", LAYERS[1]),
+        "layer sha256:.* is damaged: its content has another digest$",
+    ),
+    (
+        "another config",
+        changed(ONE, next(it for it in ONE if len(it) == 69), b"{}"),
+        "is damaged: its content has another digest$",
+    ),
+    ("no images", changed(ONE, "manifest.json", b"[]"), "it holds no image"),
+    ("no JSON", changed(ONE, "manifest.json", b"\xff"), "manifest.json is not valid: "),
+    ("no list", changed(ONE, "manifest.json", b"{}"), "manifest.json is not valid: "),
+    ("deep JSON", changed(ONE, "manifest.json", b"[" * 100_000), "manifest.json is not valid: "),
+    ("huge JSON", changed(ONE, "manifest.json", b" " * 5_000_000), "JSON is not valid: it has 5000000 bytes"),
+    (
+        "a missing layer",
+        tar({k: it for k, it in ONE.items() if it is not LAYERS[0]}),
+        r"a\.tar: the archive is cut off or damaged: .*layer\.tar.* is missing$",
+    ),
+)
+
+
+@pytest.mark.parametrize(("data", "match"), [it[1:] for it in REFUSED], ids=[it[0] for it in REFUSED])
+def test_a_bad_archive_is_one_clear_error_and_leaves_nothing(layout: Layout, data: bytes, match: str) -> None:
+    loaded(layout)
+    assert_refused(layout, data, match)
+
+
+def test_a_root_file_system_is_given_up_before_it_fills_the_disk(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfprov.images.archive_reader.MAX_MEMBERS", 9)
+    assert_refused(
+        layout, tar([(f"{number}", b"") for number in range(10)]), "more than 9 files: not an archive of an image$"
+    )
+
+
+def test_layers_and_their_ids_must_be_as_many(layout: Layout) -> None:
+    files = saved(("app:1", LAYERS))
+    documents = saved(("app:1", LAYERS[:2]))
+    path = next(it for it in documents if len(it) == 69)
+    manifest = files["manifest.json"]
+    assert isinstance(manifest, bytes)
+    other = manifest.replace(next(it for it in files if len(it) == 69).encode(), path.encode())
+    assert_refused(
+        layout,
+        tar(files | {path: documents[path], "manifest.json": other}),
+        "the image has 3 layers, and 2 in its configuration$",
+    )
+
+
+def test_what_is_no_image_for_containers_is_said_to_be_none(layout: Layout) -> None:
+    archive = OciArchive()
+    archive.name(archive.image(LAYERS[:1], ".wasm"))
+    assert_refused(layout, archive.tar(), r"not an image a container can run: .*application/vnd.oci.*tar.wasm")
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [b"", b"other", gzip.compress(LAYERS[0])[:-1], gzip.compress(LAYERS[1])],
+    ids=["nothing", "not gzip", "cut off", "another layer"],
+)
+def test_a_compressed_layer_that_unpacks_to_something_else_is_refused(layout: Layout, inside: bytes) -> None:
+    archive = OciArchive()
+    archive.name(archive.image(LAYERS[:1], "+gzip", [inside]))
+    assert_refused(layout, archive.tar(), "layer sha256:.* is damaged")
+
+
+def test_a_manifest_that_is_wrong_about_a_size_is_refused(layout: Layout) -> None:
+    archive = OciArchive()
+    manifest = archive.image(LAYERS[:1])
+    document = archive.files.pop(blob_path(manifest.digest))
+    assert isinstance(document, bytes)
+    size = f'"size":{len(LAYERS[0])}'.encode()
+    archive.name(archive.blob(OCI_MANIFEST, document.replace(size, b'"size":7')))
+    assert_refused(layout, archive.tar(), "is damaged")
+
+
+def test_an_index_that_is_wrong_about_a_size_is_refused(layout: Layout) -> None:
+    archive = OciArchive()
+    archive.index.append(entry(archive.image(LAYERS)) | {"size": 7})
+    assert_refused(layout, archive.tar(), "is damaged: its manifest is wrong about sizes")
+
+
+ARCHIVES = (tar(ONE), oci(), oci(compressed=True), gzip.compress(tar(ONE), mtime=0))
+
+
+def _accepted(layout: Layout, data: bytes) -> Image | None:
+    try:
+        return read(layout, data)
+    except DeliveryError:
+        return None
+
+
+@given(archive=st.sampled_from(ARCHIVES), cut=st.floats(0, 1))
+def test_an_archive_cut_off_anywhere_gives_the_whole_image_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, archive: bytes, cut: float
+) -> None:
+    layout = Layout(tmp_path_factory.mktemp("images"))
+    image = _accepted(layout, archive[: int(cut * len(archive))])
+    assert image is None or layout.sound(image), "only what follows the last file may be missing"
+    assert image is not None or contents(layout) == {}
+
+
+@given(archive=st.sampled_from(ARCHIVES), place=st.floats(0, 1, exclude_max=True), bits=st.integers(1, 255))
+def test_a_damaged_byte_anywhere_gives_the_same_image_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, archive: bytes, place: float, bits: int
+) -> None:
+    layout = Layout(tmp_path_factory.mktemp("images"))
+    data = bytearray(archive)
+    data[int(place * len(data))] ^= bits
+    image = _accepted(layout, bytes(data))
+    if image is None:
+        assert contents(layout) == {}
+    else:  # a header's time, or padding; the index of an OCI layout may name another type than the manifest has
+        assert stored(layout, image) == [layout.blobs.path(layer.digest).read_bytes() for layer in image.layers]
+        assert list(image.diff_ids) == list(map(digest_of, LAYERS))
+        assert layout.sound(image)
+
+
+@given(st.lists(st.binary(max_size=300)), st.integers(1, 50))
+def test_what_gzip_members_hold_is_hashed_however_the_bytes_arrive(parts: list[bytes], step: int) -> None:
+    packed = b"".join(gzip.compress(part) for part in parts)
+    inside = Unpacked()
+    for start in range(0, len(packed), step):
+        inside.write(packed[start : start + step])
+    assert inside.digest == digest_of(b"".join(parts))
+
+
+def test_many_zeros_in_few_bytes_are_hashed_in_little_memory() -> None:
+    zeros = bytes(16_000_000)
+    packed, digest = gzip.compress(zeros, 1), digest_of(zeros)
+    tracemalloc.start()
+    inside = Unpacked()
+    inside.write(packed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (inside.digest, peak < 1_000_000) == (digest, True)
+
+
+def test_memory_does_not_grow_with_the_archive(layout: Layout) -> None:
+    layer = bytes(16_000_000)
+    stream = io.BytesIO(tar(saved(("app:1", [layer]))))
+    tracemalloc.start()
+    load(layout, stream, "base")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000

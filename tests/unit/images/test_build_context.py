@@ -1,0 +1,163 @@
+"""A build context: what code is, with a Dockerfile; and the recipe that says what is built from it."""
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.files import write
+from tests.support.images import train_context
+from tests.support.paths import ROOT
+from tfprov.errors import InvalidInput, Position
+from tfprov.images.build import BuildContext, Recipe, pack_context, proxies, sent
+from tfprov.images.code import MAX_BYTES, pack
+
+AT = Position("inventory.yml", 5, 7)
+FILES = {"Dockerfile": "FROM scratch\n", "etc/a.conf": "a", "run.sh": "#!/bin/sh"}
+TRAIN = ROOT / "images" / "train"
+
+
+def members(archive: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        return {it.name: found.read() for it in files if (found := files.extractfile(it))}
+
+
+def names(context: BuildContext) -> set[str]:
+    return set(members(context.archive))
+
+
+def test_the_same_directory_gives_the_same_bytes_however_it_came_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = write(tmp_path / "one", FILES)
+    other = write(tmp_path / "other", dict(reversed(FILES.items())), umask=0o077)
+    for path in other.rglob("*"):
+        os.utime(path, (1, 1))
+    first = pack_context(one, AT)
+    monkeypatch.chdir(tmp_path)
+    second = pack_context(Path("other"), AT)
+    assert (first.digest, first.archive) == (second.digest, second.archive)
+    assert (first.source, first.dockerfile) == (str(one), "Dockerfile")
+    assert members(first.archive) == {name: text.encode() for name, text in FILES.items()}
+
+
+@pytest.mark.parametrize("ignored", ["*", "**", "Dockerfile", "**/Dockerfile*\n!run.sh", "etc"])
+@pytest.mark.parametrize("dockerfile", ["Dockerfile", "etc/Dockerfile.gpu", "./etc//Dockerfile.gpu"])
+def test_the_dockerfile_is_there_even_where_it_is_ignored(tmp_path: Path, ignored: str, dockerfile: str) -> None:
+    write(tmp_path, FILES | {".dockerignore": ignored, "etc/Dockerfile.gpu": "FROM scratch"})
+    context = pack_context(tmp_path, AT, dockerfile)
+    assert context.dockerfile in names(context)
+    assert context.dockerfile == os.path.normpath(dockerfile)
+    assert "etc/a.conf" not in names(context) or ignored.startswith(("Dockerfile", "**/Dockerfile"))
+
+
+def test_what_a_build_learns_of_this_machine_is_never_read_from_the_directory(tmp_path: Path) -> None:
+    write(tmp_path, FILES | {".tfprov/pip.conf": "somebody's", ".dockerignore": "!.tfprov\n.dockerignore"})
+    assert names(pack_context(tmp_path, AT)) == set(FILES)
+
+
+@pytest.mark.parametrize(
+    ("directory", "dockerfile", "complaint"),
+    [
+        ("nowhere", "Dockerfile", "nowhere does not exist; give the directory that holds the Dockerfile"),
+        ("there/run.sh", "Dockerfile", "run.sh is not a directory; give the directory"),
+        (
+            "empty",
+            "Dockerfile",
+            "empty has no Dockerfile; add it, or name another file of that directory with `image.d",
+        ),
+        ("there", "Dockerfile.gpu", r"there has no Dockerfile\.gpu; add it"),
+        ("there", "etc", "there has no etc; add it"),
+        ("empty", "../there/Dockerfile", r"empty has no \.\./there/Dockerfile; add it"),
+        ("there", "/etc/passwd", "there has no /etc/passwd; add it"),
+    ],
+)
+def test_what_cannot_be_built_is_an_error_at_its_line(
+    tmp_path: Path, directory: str, dockerfile: str, complaint: str
+) -> None:
+    write(tmp_path / "there", FILES)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInput, match=rf"^inventory.yml:5:7: error: `image.build`: \S*{complaint}"):
+        pack_context(tmp_path / directory, AT, dockerfile)
+
+
+@pytest.mark.parametrize("what", ["image.build", "code"])
+def test_what_is_too_large_is_an_error_before_it_is_read(tmp_path: Path, what: str) -> None:
+    write(tmp_path, FILES)
+    with (tmp_path / "data").open("wb") as file:
+        file.truncate(MAX_BYTES)  # nothing of it is on the disk
+    with pytest.raises(InvalidInput, match=rf"error: `{what}`: .* is larger than 512 MiB; leave data out with a"):
+        pack_context(tmp_path, AT) if what == "image.build" else pack(tmp_path, AT)
+    (tmp_path / ".dockerignore").write_text("data")
+    pack_context(tmp_path, AT)
+
+
+def test_an_edit_of_a_program_does_not_build_the_train_image_again() -> None:
+    found = members(pack_context(TRAIN, AT).archive)
+    assert found == {name: data for name, (data, _) in train_context().items()}
+    assert set(found) == {"Dockerfile", ".dockerignore"}
+
+
+# --- the recipe ------------------------------------------------------------------------------------------------------
+
+
+def recipe(tmp_path: Path, **changes: object) -> Recipe:
+    context = pack_context(write(tmp_path, FILES), AT)
+    values = {"context": context, "args": {"B": "2", "A": "1"}, "ca_bundle": None, "pip_conf": None} | changes
+    return Recipe(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ca_bundle": b"cert"},
+        {"pip_conf": b"[global]"},
+        {"proxies": {"HTTP_PROXY": "p"}},
+        {"args": {"A": "1", "B": "2"}},
+    ],
+    ids=["certificates", "pip.conf", "proxies", "order"],
+)
+def test_how_an_image_is_built_does_not_change_its_key(tmp_path: Path, change: dict[str, object]) -> None:
+    assert recipe(tmp_path, **change).key == recipe(tmp_path).key
+
+
+def test_what_is_built_changes_the_key(tmp_path: Path) -> None:
+    usual = recipe(tmp_path)
+    write(tmp_path, {"Dockerfile.gpu": "FROM scratch\n"})
+    write(tmp_path / "other", FILES | {"run.sh": "other"})
+    others = [
+        recipe(tmp_path, args={"A": "1"}),
+        recipe(tmp_path, args={"A": "1", "B": "3"}),
+        recipe(tmp_path, args={}),
+        recipe(tmp_path, context=pack_context(tmp_path, AT, "Dockerfile.gpu")),
+        recipe(tmp_path, context=pack_context(tmp_path / "other", AT)),
+    ]
+    keys = {it.key for it in (usual, *others)}
+    assert len(keys) == 1 + len(others)
+    assert all(len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys)
+
+
+def test_the_key_is_the_same_in_every_release(tmp_path: Path) -> None:
+    # A figure of this project's own: a change here builds every user's image again.
+    assert recipe(tmp_path).key == "4de72d5601b202e35d05a04c434ff8cd0265a307b52654de08d724fe06d3228d"
+
+
+def test_what_is_sent_is_one_archive_with_what_the_machine_knows(tmp_path: Path) -> None:
+    plain = recipe(tmp_path)
+    assert b"".join(sent(plain)) == plain.context.archive
+    found = recipe(tmp_path, ca_bundle=b"c" * 700, pip_conf=b"[global]\n")
+    with tarfile.open(fileobj=io.BytesIO(b"".join(sent(found)))) as archive:
+        modes = {member.name: member.mode for member in archive if member.name.startswith(".tfprov/")}
+    assert modes == {".tfprov/ca.crt": 0o644, ".tfprov/pip.conf": 0o644}, "every user of the image's build reads them"
+    assert members(b"".join(sent(found))) == members(plain.context.archive) | {
+        ".tfprov/ca.crt": b"c" * 700,
+        ".tfprov/pip.conf": b"[global]\n",
+    }
+
+
+def test_proxies_are_taken_in_capitals_and_small_letters_and_nothing_else_is() -> None:
+    environ = {"HTTP_PROXY": "a", "https_proxy": "b", "no_proxy": "", "PATH": "/bin", "MY_HTTP_PROXY": "c"}
+    assert proxies(environ) == {"HTTP_PROXY": "a", "https_proxy": "b"}
+    assert proxies({}) == {}

@@ -1,0 +1,198 @@
+"""The training program as an archive: the same wherever it is packed, and only what belongs into it."""
+
+import io
+import os
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support.files import write
+from tfprov.errors import InvalidInput, Position
+from tfprov.images.code import KEEP, Code, CodeStore, Ignore, pack
+
+AT = Position("inventory.yml", 5, 7)
+FILES = {"main.py": "print('hi')", "lib/a.py": "a = 1", "lib/b.py": "b = 2", "data.txt": "x"}
+
+
+def names(code: Code) -> list[str]:
+    with tarfile.open(fileobj=io.BytesIO(code.archive)) as archive:
+        return archive.getnames()
+
+
+def digest(directory: Path) -> str:
+    return pack(directory, AT).digest
+
+
+def test_the_same_files_give_the_same_bytes_however_they_came_there(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", FILES)
+    other = write(tmp_path / "other" / "deeper", dict(reversed(FILES.items())), umask=0o077)
+    for path in other.rglob("*"):
+        os.utime(path, (1, 1))
+        if os.geteuid() == 0:
+            os.chown(path, 1234, 1234)
+    assert pack(one, AT).archive == pack(other, AT).archive
+    assert digest(one) == digest(other)
+
+
+def test_names_are_sorted_and_relative(tmp_path: Path) -> None:
+    assert names(pack(write(tmp_path, FILES), AT)) == ["data.txt", "lib/a.py", "lib/b.py", "main.py"]
+
+
+@pytest.mark.parametrize("change", ["content", "name", "executable", "new file", "link"])
+def test_every_change_that_a_program_could_see_changes_the_digest(tmp_path: Path, change: str) -> None:
+    write(tmp_path, FILES)
+    before = digest(tmp_path)
+    match change:
+        case "content":
+            (tmp_path / "main.py").write_text("print('ho')")
+        case "name":
+            (tmp_path / "main.py").rename(tmp_path / "main2.py")
+        case "executable":
+            (tmp_path / "main.py").chmod(0o755)
+        case "new file":
+            (tmp_path / "new").touch()
+        case "link":
+            (tmp_path / "link").symlink_to("main.py")
+    assert digest(tmp_path) != before
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o666, 0o444])
+def test_who_else_may_read_a_file_changes_nothing(tmp_path: Path, mode: int) -> None:
+    write(tmp_path, FILES)
+    before = digest(tmp_path)
+    (tmp_path / "main.py").chmod(mode)
+    assert digest(tmp_path) == before
+
+
+def test_what_is_never_code_is_left_out(tmp_path: Path) -> None:
+    rubbish = {"__pycache__/a.pyc": "", "lib/__pycache__/b.pyc": "", "c.pyc": "", ".git/config": "", ".DS_Store": ""}
+    write(tmp_path, FILES | rubbish)
+    os.mkfifo(tmp_path / "pipe")
+    assert names(pack(tmp_path, AT)) == sorted(FILES)
+
+
+def test_the_ignore_file_is_respected(tmp_path: Path) -> None:
+    write(tmp_path, FILES | {".dockerignore": "lib\n!lib/b.py\n*.txt\n.dockerignore\n"})
+    assert names(pack(tmp_path, AT)) == ["lib/b.py", "main.py"]
+
+
+def test_a_link_inside_is_kept_as_a_link(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    (tmp_path / "lib" / "up").symlink_to("../main.py")
+    (tmp_path / "folder").symlink_to("lib")
+    with tarfile.open(fileobj=io.BytesIO(pack(tmp_path, AT).archive)) as archive:
+        assert archive.getmember("lib/up").linkname == "../main.py"
+        assert archive.getmember("folder").issym()
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", ".."])
+def test_a_link_that_leads_out_is_an_error(tmp_path: Path, target: str) -> None:
+    write(tmp_path / "code", FILES)
+    (tmp_path / "code" / "link").symlink_to(target)
+    with pytest.raises(InvalidInput, match=r"inventory.yml:5:7: error: `code`: a link that leads out"):
+        pack(tmp_path / "code", AT)
+
+
+def test_a_file_whose_name_begins_with_two_dots_is_not_outside(tmp_path: Path) -> None:
+    write(tmp_path, FILES | {"..data/x.py": ""})
+    (tmp_path / "link").symlink_to("..data/x.py")
+    assert "link" in names(pack(tmp_path, AT))
+
+
+@pytest.mark.parametrize(("name", "reason"), [("nowhere", "does not exist"), ("file", "is not a directory")])
+def test_what_is_no_directory_is_an_error_at_its_line(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match=rf"inventory.yml:5:7: error: `code`: .*{name} {reason}"):
+        pack(tmp_path / name, AT)
+
+
+def test_an_empty_directory_is_code_too(tmp_path: Path) -> None:
+    assert names(pack(tmp_path, AT)) == []
+
+
+# --- .dockerignore ---------------------------------------------------------------------------------------------------
+
+
+IGNORED = [
+    ("*.txt", "a.txt", True),
+    ("*.txt", "lib/a.txt", False),
+    ("**/*.txt", "lib/deep/a.txt", True),
+    ("**/*.txt", "a.txt", True),
+    ("lib", "lib/a.py", True),
+    ("lib/", "lib/a.py", True),
+    ("/lib", "lib/a.py", True),
+    ("./lib", "lib/a.py", True),
+    ("lib", "other/lib/a.py", False),
+    ("lib/*", "lib/a.py", True),
+    ("lib/**", "lib/deep/a.py", True),
+    ("lib/**/x", "lib/x", True),
+    ("lib/**/x", "lib/a/b/x", True),
+    ("a?c", "abc", True),
+    ("a?c", "a/c", False),
+    ("[a-c].py", "b.py", True),
+    ("[a-c].py", "d.py", False),
+    ("[^a-c].py", "d.py", True),
+    ("# comment", "# comment", False),
+    ("", "a", False),
+    ("   ", "a", False),
+    ("*\n!main.py", "main.py", False),
+    ("*\n!main.py", "other.py", True),
+    ("!main.py\n*", "main.py", True),
+    ("lib\n!lib/keep.py", "lib/keep.py", False),
+    ("lib\n!lib/keep.py\nlib/keep.py", "lib/keep.py", True),
+    ("a.py", "aXpy", False),
+    (r"\*", "*", True),
+    (r"\*", "x", False),
+    ("*.py\n! a.py", "a.py", False),
+    (".", "a", False),
+    ("(a|b)", "a", False),
+    ("*", ".hidden", True),
+]
+"""Patterns (one a line), a name, and whether Docker leaves it out."""
+
+
+@pytest.mark.parametrize(("patterns", "name", "left_out"), IGNORED)
+def test_ignore_patterns_mean_what_they_mean_to_docker(patterns: str, name: str, left_out: bool) -> None:
+    assert Ignore(patterns.splitlines()).matches(name) is left_out
+
+
+def test_a_directory_is_not_entered_unless_something_in_it_may_come_back() -> None:
+    assert Ignore(["data"]).prunes("data")
+    assert not Ignore(["data", "!data/keep"]).prunes("data")
+
+
+# --- the store -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_stored_is_found_by_its_digest(tmp_path: Path) -> None:
+    code = pack(write(tmp_path / "code", FILES), AT)
+    store = CodeStore(tmp_path / "store")
+    assert store.digests() == frozenset()
+    store.put(code)
+    assert store.digests() == {code.digest}
+    assert store.get(code.digest) == code.archive
+
+
+def test_two_runs_may_store_and_read_the_same_at_once(tmp_path: Path) -> None:
+    code = Code("", f"sha256:{1:064}", bytes(100_000))
+    store = CodeStore(tmp_path)
+
+    def use(_: int) -> bytes:
+        store.put(code)
+        return store.get(code.digest)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(use, range(64))) == {code.archive}
+
+
+def test_the_store_drops_what_has_not_been_used_for_longest(tmp_path: Path) -> None:
+    store = CodeStore(tmp_path)
+    codes = [Code("", f"sha256:{number:064}", b"") for number in range(KEEP + 1)]
+    for age, code in enumerate(codes[:-1]):
+        store.put(code)
+        os.utime(tmp_path / f"{code.digest.removeprefix('sha256:')}.tar", (age, age))
+    store.get(codes[0].digest)
+    store.put(codes[-1])
+    assert store.digests() == {code.digest for code in codes} - {codes[1].digest}

@@ -1,0 +1,195 @@
+"""The image layout: never half a blob, never a lost name, whatever is killed and whoever else writes."""
+
+import errno
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support.delivery_images import LAYERS, code, contents, loaded
+from tfprov.errors import DeliveryError, Locked
+from tfprov.images.blobs import CHUNK, stored
+from tfprov.images.code_layer import append
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import DOCKER_LAYER, digest_of
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path / "images")
+
+
+class Broken(io.RawIOBase):
+    """A stream whose other end goes away."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def read(self, size: int = -1) -> bytes:
+        self.reads += 1
+        if self.reads == 3:
+            raise ConnectionResetError
+        return b"x" * size
+
+
+def test_what_is_put_is_found_by_its_content(layout: Layout) -> None:
+    data = os.urandom(3 * CHUNK + 1)
+    blob = layout.blobs.put(io.BytesIO(data), DOCKER_LAYER)
+    assert (blob.digest, blob.size, layout.blobs.has(blob)) == (digest_of(data), len(data), True)
+    with layout.blobs.open(blob) as file:
+        assert file.read() == data
+    assert layout.blobs.write(data, DOCKER_LAYER) == blob
+    assert contents(layout).keys() == {blob.digest.removeprefix("sha256:")}
+
+
+def test_a_stream_that_breaks_leaves_nothing(layout: Layout) -> None:
+    with pytest.raises(ConnectionResetError):
+        layout.blobs.put(Broken(), DOCKER_LAYER)  # type: ignore[arg-type]  # all it needs is read
+    assert contents(layout) == {}
+
+
+def test_many_writers_of_one_blob_and_of_many_names_lose_nothing(layout: Layout) -> None:
+    image = loaded(layout)
+    start = threading.Barrier(8)
+
+    def work(number: int) -> None:
+        start.wait()
+        for turn in range(10):
+            layout.blobs.write(b"the same", DOCKER_LAYER)
+            Layout(layout.directory).name(f"{number}-{turn}", image)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert len(layout.images()) == 81
+    assert not list(layout.blobs.incoming.iterdir())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tfprov.images.oci_layout import Layout
+layout, where = Layout(Path(sys.argv[1])), sys.argv[2]
+def die(*args, **options): os.kill(os.getpid(), signal.SIGKILL)
+from tfprov.images import blobs, oci_layout as module
+if where == "before the rename": blobs.sync = die
+if where == "in the index": module.replace = die
+with layout.in_use(), layout.blobs.receive() as blob:
+    blob.write(b"half of ")
+    if where == "in a blob": die()
+    blob.write(b"it")
+    blob.keep("t")
+    layout.name("other", layout.find("base"))
+"""
+
+
+@pytest.mark.parametrize("where", ["in a blob", "before the rename", "in the index"])
+def test_after_a_kill_everything_is_as_before_and_nothing_is_locked(layout: Layout, where: str) -> None:
+    image = loaded(layout)
+    killed = subprocess.run([sys.executable, "-c", KILLED, layout.directory, where], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    again = Layout(layout.directory)
+    assert again.images() == {"base": image}
+    again.prune(keep=5)
+    assert len(contents(again)) == len(image.blobs)
+    again.name("other", image)
+    assert set(again.images()) == {"base", "other"}
+
+
+def test_a_name_means_what_it_was_given_last(layout: Layout) -> None:
+    first, second = loaded(layout), loaded(layout, layers=LAYERS[:1])
+    assert first != second
+    assert layout.find("base") == second
+    assert layout.find("nobody") is None
+
+
+def test_any_oci_tool_can_read_the_layout(layout: Layout) -> None:
+    image = loaded(layout)
+    assert json.loads((layout.directory / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
+    (named,) = json.loads((layout.directory / "index.json").read_bytes())["manifests"]
+    assert named == {
+        "mediaType": image.manifest.media_type,
+        "digest": image.manifest.digest,
+        "size": image.manifest.size,
+        "annotations": {"org.opencontainers.image.ref.name": "base"},
+    }
+
+
+@pytest.mark.parametrize("part", ["layers", "config", "manifest"])
+def test_an_image_that_lost_a_part_is_not_found(layout: Layout, part: str) -> None:
+    image = loaded(layout)
+    blob = image.layers[0] if part == "layers" else getattr(image, part)
+    path = layout.blobs.path(blob.digest)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert layout.find("base") is None
+    assert layout.images() == {}
+    assert not layout.sound(image)
+
+
+def test_a_flipped_bit_is_found_by_reading_and_the_blob_is_removed(layout: Layout) -> None:
+    image = loaded(layout)
+    assert layout.sound(image)
+    path = layout.blobs.path(image.layers[1].digest)
+    data = bytearray(path.read_bytes())
+    data[600] ^= 1
+    path.write_bytes(data)
+    assert layout.find("base") == image
+    assert not layout.sound(image)
+    assert layout.find("base") is None
+
+
+def test_prune_keeps_what_was_used_last_and_says_what_it_freed(layout: Layout) -> None:
+    for age, name in enumerate(("c", "b", "a")):
+        image = loaded(layout, name, [*LAYERS[:1], name.encode() * 512])
+        os.utime(layout.blobs.path(image.manifest.digest), (1000 - age, 1000 - age))
+    layout.find("a")
+    before = sum(map(len, contents(layout).values()))
+    assert layout.prune(keep=2) == before - sum(map(len, contents(layout).values())) > 512
+    assert set(layout.images()) == {"a", "c"}
+    assert layout.prune(keep=2) == 0
+    assert layout.prune(keep=0) > 0
+    assert contents(layout) == {}
+
+
+def test_prune_leaves_the_layers_another_image_needs(layout: Layout) -> None:
+    base = loaded(layout)
+    top = append(layout, base, code(main=b"1"), "top")
+    os.utime(layout.blobs.path(base.manifest.digest), (1, 1))
+    layout.prune(keep=1)
+    assert layout.images() == {"top": top}
+
+
+def test_nothing_is_pruned_under_a_run_that_is_going_on(layout: Layout) -> None:
+    image = loaded(layout)
+    with layout.in_use(), layout.in_use(), pytest.raises(Locked, match="in use by another run; prune when"):
+        Layout(layout.directory).prune(keep=0)
+    assert layout.find("base") == image
+    with layout.blobs.open(image.layers[0]) as file:
+        layout.prune(keep=0)
+        assert file.read() == LAYERS[0]
+
+
+def test_a_damaged_index_says_what_to_do(layout: Layout) -> None:
+    (layout.directory / "index.json").write_text("{")
+    with pytest.raises(DeliveryError, match=r"index\.json is damaged; remove .*images: images are made again"):
+        layout.find("base")
+
+
+def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(DeliveryError, match=r"images/x: No space left on device; free some space there"),
+        stored(tmp_path),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device", "images/x")
+
+
+def test_a_layout_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DeliveryError, match="Not a directory"):
+        Layout(tmp_path / "file" / "images")

@@ -1,0 +1,193 @@
+"""What the registry answers, and that it answers nothing else."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.delivery_images import LAYERS, code, loaded
+from tfprov.images.code_layer import append
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import DOCKER_MANIFEST, Image
+from tfprov.images.registry_routes import Registry, Request, Response
+
+HIDDEN = code(secret=b"of somebody else")
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    return Layout(tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="module")
+def image(layout: Layout) -> Image:
+    return loaded(layout)
+
+
+@pytest.fixture(scope="module")
+def registry(layout: Layout, image: Image) -> Registry:
+    append(layout, image, HIDDEN, "hidden")
+    return Registry(layout, {"tfprov/linear": [image], "tfprov/nothing": []})
+
+
+def ask(registry: Registry, target: str, method: str = "GET", **headers: str) -> Response:
+    return registry.answer(Request(method, target, {name.replace("_", "-"): it for name, it in headers.items()}))
+
+
+def content(layout: Layout, response: Response) -> bytes:
+    """Return what a GET is sent."""
+    if response.blob is None:
+        return response.body
+    data = layout.blobs.path(response.blob.digest).read_bytes()
+    return data[response.first : response.first + response.length]
+
+
+def code_of(response: Response) -> str:
+    """Return the registry's word for what is wrong."""
+    (error,) = json.loads(response.body)["errors"]
+    assert error["message"]
+    return str(error["code"])
+
+
+@pytest.mark.parametrize("target", ["/v2/", "/v2"])
+def test_it_says_that_it_is_a_registry(registry: Registry, target: str) -> None:
+    assert (ask(registry, target).status, ask(registry, target).body) == (200, b"{}")
+
+
+def test_a_manifest_by_its_digest(layout: Layout, registry: Registry, image: Image) -> None:
+    response = ask(registry, f"/v2/tfprov/linear/manifests/{image.manifest.digest}")
+    assert (response.status, response.length) == (200, image.manifest.size)
+    assert response.headers["Content-Type"] == DOCKER_MANIFEST
+    assert response.headers["Docker-Content-Digest"] == image.manifest.digest
+    assert content(layout, response) == layout.blobs.read(image.manifest)
+
+
+def test_blobs_by_their_digest(layout: Layout, registry: Registry, image: Image) -> None:
+    for blob in (*image.layers, image.config):
+        response = ask(registry, f"/v2/tfprov/linear/blobs/{blob.digest}")
+        assert (response.status, response.headers["Accept-Ranges"]) == (200, "bytes")
+        assert content(layout, response) == layout.blobs.path(blob.digest).read_bytes()
+
+
+@given(first=st.integers(0, 3000), last=st.integers(0, 3000))
+def test_a_range_is_what_slicing_gives(layout: Layout, registry: Registry, image: Image, first: int, last: int) -> None:
+    blob, size = image.layers[0], image.layers[0].size
+    response = ask(registry, f"/v2/tfprov/linear/blobs/{blob.digest}", range=f"bytes={first}-{last}")
+    wanted = LAYERS[0][first : last + 1]
+    if not wanted:
+        assert (response.status, response.headers["Content-Range"]) == (416, f"bytes */{size}")
+        return
+    assert (response.status, content(layout, response)) == (206, wanted)
+    assert response.headers["Content-Range"] == f"bytes {first}-{first + len(wanted) - 1}/{size}"
+
+
+@given(number=st.integers(0, 20_000))
+def test_a_range_without_an_end_and_one_from_the_end(
+    layout: Layout, registry: Registry, image: Image, number: int
+) -> None:
+    target = f"/v2/tfprov/linear/blobs/{image.layers[0].digest}"
+    rest, tail = (ask(registry, target, range=f"bytes={it}") for it in (f"{number}-", f"-{number}"))
+    assert rest.status == (206 if number < len(LAYERS[0]) else 416)
+    assert rest.status == 416 or content(layout, rest) == LAYERS[0][number:]
+    assert tail.status == (206 if number else 416)
+    assert tail.status == 416 or content(layout, tail) == LAYERS[0][-number:]
+
+
+@pytest.mark.parametrize("text", ["", "bytes", "bytes=-", "bytes=a-b", "bytes=0-1,5-6", "lines=0-1", "bytes=5 -6"])
+def test_a_range_that_is_not_understood_is_no_range(registry: Registry, image: Image, text: str) -> None:
+    response = ask(registry, f"/v2/tfprov/linear/blobs/{image.layers[0].digest}", range=text)
+    assert (response.status, response.length) == (200, image.layers[0].size)
+
+
+def test_the_rest_of_something_else_is_the_whole(registry: Registry, image: Image) -> None:
+    target = f"/v2/tfprov/linear/blobs/{image.layers[0].digest}"
+    same = ask(registry, target).headers["ETag"]
+    assert ask(registry, target, range="bytes=5-", if_range=same).status == 206
+    assert ask(registry, target, range="bytes=5-", if_range='"other"').status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "get"])
+def test_nothing_can_be_written(registry: Registry, image: Image, method: str) -> None:
+    for target in ("/v2/", "/v2/tfprov/linear/blobs/uploads/", f"/v2/tfprov/linear/manifests/{image.manifest.digest}"):
+        response = ask(registry, target, method)
+        assert (response.status, code_of(response)) == (405, "UNSUPPORTED")
+        assert response.headers["Allow"] == "GET, HEAD"
+
+
+def test_what_was_not_given_is_not_there_though_it_is_stored(layout: Layout, registry: Registry, image: Image) -> None:
+    hidden = layout.find("hidden")
+    assert hidden
+    repository = "/v2/tfprov/linear"
+    for target, word in (
+        (f"{repository}/manifests/{hidden.manifest.digest}", "MANIFEST_UNKNOWN"),
+        (f"{repository}/manifests/{image.config.digest}", "MANIFEST_UNKNOWN"),
+        (f"{repository}/manifests/latest", "MANIFEST_UNKNOWN"),
+        (f"{repository}/blobs/{hidden.layers[-1].digest}", "BLOB_UNKNOWN"),
+        (f"{repository}/blobs/{image.manifest.digest}", "BLOB_UNKNOWN"),
+        (f"{repository}/blobs/latest", "BLOB_UNKNOWN"),
+        (f"/v2/tfprov/other/blobs/{image.layers[0].digest}", "NAME_UNKNOWN"),
+        (f"/v2/tfprov/nothing/blobs/{image.layers[0].digest}", "NAME_UNKNOWN"),
+        ("/v2/tfprov/nothing/manifests/latest", "NAME_UNKNOWN"),
+        ("/v2/_catalog", "NAME_UNKNOWN"),
+        ("/v2/tfprov/linear/tags/list", "NAME_UNKNOWN"),
+        ("/", "NAME_UNKNOWN"),
+        ("/v1/", "NAME_UNKNOWN"),
+    ):
+        response = ask(registry, target)
+        assert (response.status, code_of(response)) == (404, word)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v2/tfprov/linear/blobs/../../index.json",
+        "/v2/tfprov/linear/blobs/sha256:../../../index.json",
+        "/v2/tfprov/linear/blobs/sha256:%2e%2e%2findex.json",
+        "/v2/tfprov/linear/manifests/..",
+        "/v2/../tfprov/linear/manifests/latest",
+        "/v2/tfprov/./linear/manifests/latest",
+        "/v2/tfprov%2flinear/manifests/latest",
+        "//v2/tfprov/linear/manifests/latest",
+        "/v2/tfprov/linear/manifests/latest/",
+        "/v2/tfprov/linear/manifests/latest\n",
+        "/v2/tfprov/linear/manifests/latest?a=b",
+        "/v2/tfprov/linear/blobs//etc/passwd",
+        "/etc/passwd",
+        "/../../etc/passwd",
+    ],
+)
+def test_no_path_leads_out(registry: Registry, target: str) -> None:
+    assert ask(registry, target).status == 404
+
+
+@given(st.text())
+def test_any_other_target_is_unknown(registry: Registry, text: str) -> None:
+    assert ask(registry, f"/v2/{text}").status == (404 if text else 200)
+
+
+@pytest.mark.parametrize(
+    ("line", "asked", "told"),
+    [
+        ("DELETE /v2/", "", "UNSUPPORTED: this registry is read-only"),
+        ("GET /v2/other/manifests/latest", "", "NAME_UNKNOWN: no such repository"),
+        ("GET /v2/tfprov/nothing/manifests/latest", "", "NAME_UNKNOWN: no such repository"),
+        ("GET /v2/tfprov/linear/manifests/old", "", "MANIFEST_UNKNOWN: no such manifest"),
+        (f"GET /v2/tfprov/linear/blobs/sha256:{0:064}", "", "BLOB_UNKNOWN: no such blob"),
+        ("GET /v2/tfprov/linear/blobs/CONFIG", "bytes=9999999-", "RANGE_INVALID: not within the blob"),
+    ],
+)
+def test_what_it_does_not_have_is_told_in_full(
+    registry: Registry, image: Image, line: str, asked: str, told: str
+) -> None:
+    method, target = line.split()
+    response = ask(registry, target.replace("CONFIG", image.config.digest), method, range=asked)
+    (error,) = json.loads(response.body)["errors"]
+    assert f"{error['code']}: {error['message']}" == told
+
+
+def test_a_range_of_what_it_had_before_is_not_taken_for_one_of_what_it_has(registry: Registry, image: Image) -> None:
+    target = f"/v2/tfprov/linear/blobs/{image.config.digest}"
+    assert ask(registry, target, range="bytes=0-3", if_range='"of before"').status == 200
+    etag = ask(registry, target).headers["ETag"]
+    assert ask(registry, target, range="bytes=0-3", if_range=etag).status == 206

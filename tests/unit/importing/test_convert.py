@@ -1,0 +1,445 @@
+"""`tfprov import`: what becomes of the files of other engines, and what is told of the rest."""
+
+import contextlib
+import copy
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.door import Told, tell
+from tests.support.examples import examples
+from tests.support.paths import CASES
+from tests.support.rendered import files_of
+from tfprov.errors import InvalidInput
+from tfprov.importing.convert import Imported, imported
+from tfprov.importing.identify import Machine
+from tfprov.model.cluster import Cluster
+from tfprov.planning.tasks import place
+from tfprov.settings.load import load
+
+FILES = CASES / "import"
+
+
+def made(name: str, *machines: str) -> Imported:
+    """Return what one of the cases becomes."""
+    return imported((FILES / name).read_bytes(), name, FILES, [Machine(machine) for machine in machines])
+
+
+def of(text: str, *machines: str) -> Imported:
+    return imported(text.encode(), "f.yml", Path("/home/me"), [Machine(machine) for machine in machines])
+
+
+def settings(text: str, *path: str) -> Any:
+    found = yaml.load(text, _Loader)["all"]
+    for key in path:
+        found = found[key]
+    return found
+
+
+class _Loader(yaml.SafeLoader):
+    pass
+
+
+_Loader.add_constructor("!unsafe", lambda loader, node: f"unsafe {node.value}")
+
+
+def cluster_of(text: str, directory: Path) -> Cluster:
+    """Return the cluster that an inventory describes."""
+    path = directory / "made.yml"
+    path.write_text(text)
+    return place(load(path)[1])
+
+
+def test_the_references_kubernetes_template(tmp_path: Path) -> None:
+    found = made("reference.yml")
+    cluster = cluster_of(found.text, tmp_path)
+    assert cluster.name == "tf"
+    assert [task.name for task in cluster.tasks] == ["ps/0", "worker/0", "worker/1"]
+    assert settings(found.text, "vars", "tfprov") == {
+        "cluster": "tf",
+        "image": {"name": "img:v1"},
+        "command": ["/usr/bin/python", "/train.py"],
+        "flags": {"data_dir": "gs://bucket/data", "train_dir": "gs://bucket/train"},
+        "env": {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/credential/key.json"},
+        "port": 5000,
+    }
+    assert [(note.at.line, note.what.partition(":")[0]) for note in found.notes] == [
+        (line, "`volumes.credential` is not carried over") for line in (41, 85, 129)
+    ]
+
+
+def test_a_tfjob(tmp_path: Path) -> None:
+    found = made("tfjob.yml", "a", "b", "c")
+    cluster = cluster_of(found.text, tmp_path)
+    names = ["ps/0", "chief/0", "worker/0", "worker/1", "worker/2", "worker/3"]
+    assert [task.name for task in cluster.tasks] == names
+    assert {task.name: task.host for task in cluster.tasks} == dict(zip(names, "caaabb", strict=True))
+    assert settings(found.text, "vars", "tfprov", "wiring") == "tf_config"
+    assert settings(found.text, "children", "chief", "vars", "tfprov") == {
+        "flags": {"model_dir": "{{ checkpoint_dir }}", "steps": 2000, "rate": 0.1, "note": "unsafe hello {{ world }}"},
+        "env": {"GREETING": "hello"},
+        "mounts": [{"source": "/srv/mnist", "target": "/data", "read_only": True}],
+        "checkpoints": {"dir": "/train"},
+        "memory": "4g",
+        "cpus": 2.5,
+        "gpus": 1,
+    }
+    assert settings(found.text, "children", "ps", "vars", "tfprov") == {"restart": "never"}
+    assert [(note.at.line, note.what.partition(" ")[0]) for note in found.notes] == [
+        (9, "`spec.runPolicy.ttlSecondsAfterFinished`"),
+        (17, "`spec.tfReplicaSpecs.Chief.template.spec.tolerations`"),
+        (19, "a"),
+        (27, "`env.API_TOKEN`"),
+        (28, "`env.PASSWORD`"),
+    ]
+
+
+def test_a_compose_file(tmp_path: Path) -> None:
+    found = made("compose.yml")
+    cluster = cluster_of(found.text, tmp_path)
+    assert [task.name for task in cluster.tasks] == ["ps/0", "worker/0", "worker/1"]
+    assert cluster.name == "import"  # the directory's
+    assert settings(found.text, "vars", "tfprov") == {
+        "cluster": "import",
+        "image": {"name": "registry.example.com/train:1.0"},
+        "command": ["python", "train.py"],
+        "flags": {"steps": 500},
+        "port": 2222,
+    }
+    assert settings(found.text, "children", "ps", "vars", "tfprov") == {"memory": "2g"}
+    assert settings(found.text, "children", "worker", "vars", "tfprov") == {
+        "tasks_per_host": 2,
+        "env": {"GREETING": "it costs $5", "REGION": "eu"},
+        "mounts": [{"source": str(FILES / "data"), "target": "/data", "read_only": True}],
+    }
+    said = "\n".join(map(str, found.notes))
+    for line in (
+        "compose.yml:4:12: `unless-stopped` becomes `on-failure`: what ended well is not started again",
+        "compose.yml:17:9: `services.worker0.environment.FROM_OUTSIDE` is not carried over: it comes from the environment",
+        "compose.yml:19:9: `env.DB_PASSWORD` looks like a secret and is not copied",
+        "compose.yml:20:9: `env.MIRROR` looks like a secret and is not copied",
+        "compose.yml:21:34: the storage at /cache is not carried over",
+        "compose.yml:22:5: `services.worker0.ports` is not carried over",
+        "compose.yml:23:5: `services.worker0.secrets` is not carried over: secrets are not copied",
+        "compose.yml:26:12: this image is not carried over: all tasks of a cluster have one",
+        "compose.yml:28:3: `redis` is not carried over: neither its command line nor TF_CONFIG says that it is a task",
+    ):
+        assert line in said
+    assert "worker/1 has another `env` than the first worker" in said
+
+
+@pytest.mark.parametrize("name", ["reference.yml", "tfjob.yml", "compose.yml"])
+def test_no_secret_is_copied(name: str) -> None:
+    found = made(name)
+    assert "do-not-copy-me" not in found.text
+    assert "do-not-copy-me" not in "".join(map(str, found.notes))
+
+
+LINEAR = """
+all:
+  vars:
+    tfprov:
+      cluster: linear
+      image: {name: "img:v1"}
+      env: {GREETING: "$HOME"}
+      memory: 2g
+      cpus: 1.5
+      restart: never
+      mounts: [{source: /srv/data, target: /data}]
+  children:
+    ps: {hosts: {a: }}
+    worker: {hosts: {b: , c: }}
+    evaluator: {hosts: {b: }, vars: {tfprov: {flags: {train_steps: 1}}}}
+    tensorboard: {hosts: {b: }}
+    program:
+      children: {ps: , worker: , evaluator: }
+      vars:
+        tfprov:
+          command: [python, linear.py]
+          flags: {train_steps: 2000, note: "it's $5 {{ '{{ x }}' }}"}
+"""
+ROUND = {
+    "flags": LINEAR,
+    "TF_CONFIG": LINEAR.replace("restart: never", "strategy: parameter_server")
+    .replace("    worker: {", "    chief: {hosts: {b: }}\n    worker: {")
+    .replace("{ps: ,", "{ps: , chief: ,"),
+    "renamed": LINEAR.replace("restart: never", "wiring: {flags: {job_name: --job, ps_hosts: --ps}}"),
+    "all-reduce": LINEAR.replace("restart: never", "strategy: multi_worker_mirrored")
+    .replace("    ps: {hosts: {a: }}\n", "")
+    .replace("{ps: ,", "{"),
+}
+
+
+@pytest.mark.parametrize("target", ["compose", "swarm", "kubernetes", "kubeflow-tfjob"])
+@pytest.mark.parametrize("how", ROUND)
+def test_what_was_rendered_comes_back(target: str, how: str, tmp_path: Path) -> None:
+    given = {"kubernetes": ["access=ReadWriteMany"]}.get(target, [])
+    (tmp_path / "was.yml").write_text(ROUND[how])
+    was = place(load(tmp_path / "was.yml")[1])
+    (text,) = files_of(ROUND[how], target, *given).values()
+    found = of(text)
+    again = cluster_of(found.text, tmp_path)
+    assert again.name == "linear"
+    assert [task.name for task in again.tasks] == [task.name for task in was.tasks]
+    old = {role.role: role.values for role in load(tmp_path / "was.yml")[1]}
+    new = {role.role: role.values for role in load(tmp_path / "made.yml")[1]}
+    assert set(new) == set(old)
+    for role, values in old.items():
+        if role == "tensorboard":
+            continue
+        for name in ("image", "command", "wiring", "memory", "cpus", "mounts"):
+            assert getattr(new[role], name) == getattr(values, name), (role, name)
+        assert set(new[role].flags) == set(values.flags)
+        assert new[role].env == values.env
+
+
+# -- what is no such file -----------------------------------------------------------------------------------------------
+
+SERVICE = "services:\n  worker-0:\n    image: img:v1\n    command: [python, x.py]\n"
+POD = """\
+kind: Pod
+apiVersion: v1
+metadata: {name: a-worker-0}
+spec: {containers: [{image: i, command: [p, --job_name=worker, --task_index=0]}]}
+"""
+WRONG: dict[str, tuple[str | bytes, str]] = {
+    "empty": ("", "f.yml: error: empty; give a Compose file, a TFJob or objects of Kubernetes"),
+    "a list": ("- a\n", "f.yml:1:1: error: neither a Compose file nor an object of Kubernetes"),
+    "not YAML": ("a: [", "f.yml:1:5: error: the file ends within brackets"),
+    "not UTF-8": (b"a: \xff", "f.yml:1:4: error: not UTF-8 text"),
+    "too large": (b"#" * 1_000_001, "f.yml: error: larger than 1,000,000 bytes; import a part of it"),
+    "a template": ("{%- set name = 'x' %}\nkind: Service\n", "f.yml:1:1: error: a template, not what it renders"),
+    "a program": ("a: !!python/object/apply:os.system [x]\n", "1:4: error: the tag `!!python/object/apply:os.system`"),
+    "no task": ("services: {redis: {image: redis}}", "f.yml: error: no task of a TensorFlow cluster in it"),
+    "no image": ("services: {worker-0: {command: [a]}}", "f.yml:1:12: error: no image; "),
+    "an empty image": (SERVICE.replace("img:v1", "''"), "f.yml:3:12: error: `image.name` must not be empty"),
+    "no command": ("services: {worker-0: {image: a}}", "f.yml:1:12: error: `worker-0` has no command"),
+    "only a ps": (SERVICE.replace("worker-0", "ps-0"), "`ps` without a worker"),
+    "twice": (f"---\n{POD}---\n{POD}", "worker/0 a second time (first on line 2)"),
+    "a bad index": (SERVICE.replace("x.py", "--job_name=worker, --task_index=x"), "--task_index must be a whole number"),
+    "a bad TF_CONFIG": (SERVICE + "    environment: {TF_CONFIG: '{'}\n", "f.yml:5:19: error: TF_CONFIG is not valid"),
+    "an open quote": (SERVICE.replace("[python, x.py]", "python 'x"), "no closing quotation; close the quote"),
+    "services in a list": ("services: [a, b]", "f.yml:1:11: error: `services` must be a mapping"),
+    "no container": ("kind: Pod\napiVersion: v1\nmetadata: {name: worker-0}\nspec: {}\n", "`worker-0` has no container"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_refused(name: str) -> None:
+    text, said = WRONG[name]
+    with pytest.raises(InvalidInput) as error:
+        imported(text if isinstance(text, bytes) else text.encode(), "f.yml", Path("/home/me"))
+    assert said in str(error.value)
+
+
+TOLD = {
+    "    volumes: [/cache]\n": "f.yml:5:15: the storage at /cache is not carried over",
+    "    restart: sometimes\n": "f.yml:5:14: `sometimes` is not carried over",
+    "    mem_limit: much\n": "f.yml:5:16: `much` is not carried over: it is no amount of memory",
+    "    volumes: ['/srv:/etc']\n": "system's own directory",
+}
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_a_line_of_a_service_that_is_not_carried_over_is_told(text: str) -> None:
+    found = of(SERVICE + text)
+    assert TOLD[text] in "\n".join(map(str, found.notes))
+    assert not {"mounts", "restart", "memory"} & set(settings(found.text, "vars", "tfprov"))
+
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: worker}
+spec:
+  replicas: 1
+  template:
+    spec: {containers: [{name: worker, image: "a:1", command: [python, x.py], args: [$(NOWHERE)]}]}
+---
+{apiVersion: example.org/v1, kind: Queue, metadata: {name: jobs}}
+"""
+
+
+def test_what_kubernetes_would_replace_or_runs_no_task_is_told() -> None:
+    said = "\n".join(map(str, of(DEPLOYMENT).notes))
+    assert "`$(NOWHERE)` stays as it is: its value is not in the file" in said
+    assert "the Queue `jobs` is not carried over: it runs no task" in said
+
+
+def test_a_number_of_replicas_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"f\.yml:5:13: .*`spec\.replicas` must be a whole number"):
+        of(DEPLOYMENT.replace("replicas: 1", "replicas: many"))
+
+
+def test_an_alias_bomb_is_refused() -> None:
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10) if n else 'x'}]\n" for n in range(9))
+    with pytest.raises(InvalidInput, match="once aliases are expanded"):
+        of(levels)
+    # Each document within its bounds, all of them together not.
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10) if n else 'x'}]\n" for n in range(5))
+    with pytest.raises(InvalidInput, match="more than 200,000 values once aliases are expanded"):
+        of(f"---\n{levels}" * 30)
+
+
+def test_what_an_inventory_refuses_is_left_out_and_told() -> None:
+    found = of(
+        SERVICE + "    mem_limit: 1m\n    environment: {'a b': x, OK: 'y', LONG: \"a\\nb\"}\n"
+        "    volumes: ['/srv:/etc', '/data:/data']\n    cpus: many\n    stop_grace_period: soon\n"
+    )
+    tfprov = settings(found.text, "vars", "tfprov")
+    assert "memory" not in tfprov
+    assert tfprov["env"] == {"OK": "y"}
+    assert tfprov["mounts"] == [{"source": "/data", "target": "/data", "read_only": False}]
+    said = [str(note) for note in found.notes]
+    assert any(
+        line.startswith("f.yml:5:16: memory: 1m is not carried over: `memory` must be at least 6m") for line in said
+    )
+    assert any("f.yml:6:" in line and "`env.a b` is not the name of an environment variable" in line for line in said)
+    assert any("f.yml:7:15: " in line and "system's own directory" in line for line in said)
+    assert any(line.startswith("f.yml:8:11: `many` is not carried over: it is no number of CPUs") for line in said)
+    assert any(line.startswith("f.yml:9:24: `soon` is not carried over") for line in said)
+
+
+GPUS = "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 3, capabilities: [gpu]}]}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "gpus"),
+    [("    gpus: all\n", "all"), ("    gpus: 2\n", 2), ("    gpus: [{driver: nvidia, count: 2}]\n", 2), (GPUS, 3)],
+    ids=["all", "a number", "a list", "a reservation"],
+)
+def test_gpus_in_each_of_composes_words(said: str, gpus: object) -> None:
+    assert settings(of(SERVICE + said).text, "vars", "tfprov", "gpus") == gpus
+
+
+def test_gpus_that_are_no_number_are_told() -> None:
+    found = of(SERVICE + "    gpus: many\n")
+    assert [str(note) for note in found.notes] == [
+        "f.yml:5:11: `many` is not carried over: it is no number of GPUs",
+    ]
+
+
+def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, one in below for place in places(one, (*path, key)))]
+
+
+FOREIGN = {
+    name: [one for one in yaml.safe_load_all((FILES / name).read_text()) if one]
+    for name in ("compose.yml", "reference.yml", "tfjob.yml")
+}
+ODD = st.sampled_from(
+    [None, "", "x", "-1", "${X}", "1.5e9", 0, -3, 2.5, True, [], [None], [["x"]], {}, {"a": None}, {1: 2}]
+)
+
+
+@examples(150)
+@given(name=st.sampled_from(sorted(FOREIGN)), data=st.data())
+def test_whatever_stands_in_a_file_is_carried_over_told_or_refused(name: str, data: st.DataObject) -> None:
+    whole = copy.deepcopy(FOREIGN[name])
+    for _ in range(data.draw(st.integers(1, 3))):
+        *above, last = data.draw(st.sampled_from([place for place in places(whole) if place]))
+        within: Any = whole
+        for key in above:
+            within = within[key]
+        within[last] = copy.deepcopy(data.draw(ODD))
+    text = "---\n".join(yaml.safe_dump(one) for one in whole)
+    with contextlib.suppress(InvalidInput):
+        assert of(text).text
+
+
+def test_braces_are_no_templates() -> None:
+    found = of(SERVICE.replace("x.py", "\"{{ lookup('pipe', 'id') }}\", \"--a={% x\""))
+    assert settings(found.text, "vars", "tfprov", "command") == ["python", "unsafe {{ lookup('pipe', 'id') }}"]
+    assert settings(found.text, "vars", "tfprov", "flags") == {"a": "unsafe {% x"}
+
+
+def test_an_index_that_is_a_text_is_understood(tmp_path: Path) -> None:
+    # The reference writes it so.
+    config = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": "0"}}'
+    found = of(SERVICE + f"    environment: {{TF_CONFIG: '{config}'}}\n")
+    assert [task.name for task in cluster_of(found.text, tmp_path).tasks] == ["worker/0", "worker/1"]
+    assert "the tasks are told of 2 worker tasks, and the file has 1" in str(found.notes[0])
+
+
+def test_machines_that_a_file_names(tmp_path: Path) -> None:
+    pinned = "services:\n" + "".join(
+        f"  worker-{n}:\n    image: i\n    command: [p]\n"
+        f"    deploy: {{placement: {{constraints: ['node.hostname == m{n}']}}}}\n"
+        for n in range(2)
+    )
+    assert [task.host for task in cluster_of(of(pinned).text, tmp_path).tasks] == ["m0", "m1"]
+    assert [task.host for task in cluster_of(of(pinned, "x").text, tmp_path).tasks] == ["x", "x"]
+
+
+def test_kubectls_list_and_json(tmp_path: Path) -> None:
+    pods = '{"spec": {"containers": [{"name": "tensorflow", "image": "i", "command": ["p"]}]}}'
+    replicas = f'{{"Worker": {{"replicas": 2, "template": {pods}}}}}'
+    job = f'{{"kind": "TFJob", "apiVersion": "v1", "metadata": {{"name": "j"}}, "spec": {{"tfReplicaSpecs": {replicas}}}}}'
+    text = f'{{"kind": "List", "apiVersion": "v1", "items": [{job}]}}'
+    assert [task.name for task in cluster_of(of(text).text, tmp_path).tasks] == ["worker/0", "worker/1"]
+
+
+# -- the verb -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("working_directory")
+def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    told = tell(capsys, "import", str(FILES / "reference.yml"), "-o", "new/inventory.yml", "--hosts", "me@a,me@b:2200")
+    assert told.code == 0
+    assert told.out == (
+        "wrote new/inventory.yml; 3 things not carried over, listed above\nnext: tfprov plan -i new/inventory.yml\n"
+    )
+    assert len(told.lines) == 3
+    roles = load(Path("new/inventory.yml"))[1]
+    assert {(role.host, role.way.user, role.way.port) for role in roles} == {("a", "me", None), ("b", "me", 2200)}
+    printed = tell(capsys, "import", str(FILES / "reference.yml"))
+    assert printed.out.startswith("# A TensorFlow cluster, imported from reference.yml.\nall:\n")
+
+
+@pytest.mark.usefixtures("working_directory")
+def test_what_is_there_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("inventory.yml").write_text("mine")
+    refused = Told(2, ("error: inventory.yml exists already; choose another file",))
+    assert tell(capsys, "import", str(FILES / "reference.yml"), "-o", "inventory.yml") == refused
+    assert Path("inventory.yml").read_text() == "mine"
+    Path("link.yml").symlink_to("nowhere.yml")
+    assert tell(capsys, "import", str(FILES / "reference.yml"), "-o", "link.yml").code == 2
+    assert not Path("nowhere.yml").exists()
+
+
+@pytest.mark.usefixtures("working_directory")
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["nothing.yml"], "nothing.yml: error: no such file; check the path"),
+        (["."], ".: error: is a directory, not a file; give a file in it"),
+        ([str(FILES / "reference.yml"), "--hosts", " "], "error: `--hosts` names no machine; for example"),
+        ([str(FILES / "reference.yml"), "--hosts", "a/b"], "error: `a/b` is no machine"),
+        ([str(FILES / "reference.yml"), "-o", "/proc/x/y.yml"], "/proc/x/y.yml: error: cannot be written: "),
+    ],
+    ids=["missing", "a directory", "no hosts", "a bad host", "no place to write"],
+)
+def test_wrong_calls(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = tell(capsys, "import", *argv)
+    assert told.code == 2
+    assert told.lines[-1].startswith(said)
+    assert not os.listdir()  # noqa: PTH208  nothing was written
+
+
+def test_the_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((FILES / "reference.yml").read_bytes())))
+    told = tell(capsys, "import", "-")
+    assert told.code == 0
+    assert told.lines[0].startswith("(standard input):41:9: ")

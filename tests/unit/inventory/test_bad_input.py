@@ -1,0 +1,212 @@
+"""Files that cannot be used: each one in tests/cases begins with the exact lines that the user gets to see."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
+from tests.support.door import Told, tell
+from tfprov.inventory.yaml_source import SETTINGS
+from tfprov.model.settings import Settings
+from tfprov.planning.tasks import place
+from tfprov.settings.load import load
+
+GOOD = """\
+all:
+  vars:
+    tfprov: {cluster: linear, command: [python, linear.py]}
+  children:
+    worker: {hosts: {localhost: }}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what a case that turns out to be good would do away from the user's own clusters."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+            patch.setenv(name, str(tmp_path_factory.mktemp("home")))
+        yield
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> Told:
+    """Return what is said about an inventory with `content`, without the name of the file."""
+    Path("i.yml").write_bytes(content.encode() if isinstance(content, str) else content)
+    told = tell(capsys, "plan", "-i", "i.yml")
+    return Told(told.code, tuple(line.removeprefix("i.yml") for line in told.lines), told.out)
+
+
+@pytest.mark.parametrize("case", INVENTORIES, ids=lambda path: path.stem)
+def test_a_bad_inventory_is_told_in_full(
+    case: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(case.parent)
+    assert tell(capsys, "plan", "-i", case.name) == Told(2, tuple(expected(case)))
+
+
+@pytest.mark.parametrize("case", PLAYBOOKS, ids=lambda path: path.stem)
+def test_a_bad_playbook_is_told_in_full(
+    case: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(case.parent)
+    assert tell(capsys, "play", f"./{case.name}") == Told(2, tuple(expected(case)))
+
+
+def test_every_case_says_something_and_what_to_do_about_it() -> None:
+    assert len(INVENTORIES) >= 260
+    assert len(PLAYBOOKS) >= 60
+    for case in (*INVENTORIES, *PLAYBOOKS):
+        assert expected(case), case
+        assert all("; " in line for line in expected(case)), case
+
+
+def chain(first: str, following: str, count: int) -> str:
+    """Return a line `first`, and `count` lines in which N is a number and M the one before."""
+    lines = (following.replace("N", str(n)).replace("M", str(n - 1)) for n in range(1, count))
+    return "\n".join([first, *lines])
+
+
+NOT_UTF_8 = "not UTF-8 text; write it as UTF-8"
+TOO_DEEP = "nested more than 32 levels deep; flatten it"
+BOMB = "more than 200,000 values once aliases are expanded; write fewer aliases"
+NINE = ", ".join(["*aM"] * 9)
+BYTES: Mapping[str, tuple[bytes | str, str]] = {
+    "no bytes": (b"", ": error: empty; start from `tfprov init`"),
+    "a byte order mark alone": (b"\xef\xbb\xbf", ": error: empty; start from `tfprov init`"),
+    "three dashes alone": (b"---", ":1:1: error: an empty inventory; start from `tfprov init`"),
+    "three dashes and a blank line": (b"# x\n---\n\n", ":1:1: error: an empty inventory; start from `tfprov init`"),
+    "UTF-16": (GOOD.encode("utf-16"), f":1:1: error: {NOT_UTF_8}"),
+    "Latin-1": (GOOD.replace("linear", "gr\xf6\xdfe").encode("latin-1"), f":3:25: error: {NOT_UTF_8}"),
+    "a tab": ("all:\n\tvars:\n", ":2:1: error: a tab in the indentation; indent with spaces"),
+    "a tab behind spaces": ("all:\n  \tvars:\n", ":2:3: error: a tab in the indentation; indent with spaces"),
+    "a null byte": ("# ü\n# ü\0", ":2:4: error: the character `\\x00`, which YAML does not allow; remove it"),
+    "an escape": ("all: # ü\x1b[", ":1:9: error: the character `\\x1b`, which YAML does not allow; remove it"),
+    "half a pair": (
+        'all: "\\ud800"',
+        ":1:9: error: half of a UTF-16 pair, which is no character; write the character itself",
+    ),
+    "2000 lists": ("[" * 2000, f":1:33: error: {TOO_DEEP}"),
+    "2000 mappings": ("{a: " * 2000, f":1:129: error: {TOO_DEEP}"),
+    "2000 dashes": ("- " * 2000, f":1:65: error: {TOO_DEEP}"),
+    "900 indents": ("\n".join(" " * n + "a:" for n in range(900)), f":33:33: error: {TOO_DEEP}"),
+    "aliases in aliases": (
+        chain("a0: &a0 x", "aN: &aN [*aM]", 2000),
+        ":32:6: error: nested more than 32 levels deep once aliases are expanded; flatten it",
+    ),
+    "an alias bomb": (chain("a0: &a0 [x]", f"aN: &aN [{NINE}]", 9), f":6:5: error: {BOMB}"),
+    "a merge bomb": (chain("a0: &a0 {x: 1}", f"aN: &aN {{<<: [{NINE}]}}", 9), f":6:5: error: {BOMB}"),
+    "a megabyte": (GOOD + "#" * 1_000_000, ": error: larger than 1,000,000 bytes; split it into several files"),
+    "2000 groups": (
+        chain("all: {children: {g1: }}", "gM: {children: {gN: }}", 2000),
+        ":101:18: error: groups nested more than 100 levels deep; flatten them",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "line"), BYTES.values(), ids=BYTES)
+@pytest.mark.usefixtures("there")
+def test_bytes_that_are_no_inventory(content: bytes | str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(content, capsys) == Told(2, (line,))
+
+
+DIAMOND = "aM: {children: {bN: , cN: }}\nbN: {children: {aN: }}\ncN: {children: {aN: }}"
+ACCEPTED: Mapping[str, str] = {
+    "Windows line ends": GOOD.replace("\n", "\r\n"),
+    "a byte order mark": "\ufeff" + GOOD,
+    "a role beside all": GOOD.replace("  children:\n    ", ""),
+    "a group above a role": GOOD + "    workers: {children: {worker: }}\n",
+    "a group that is called like nothing of ours": GOOD + "    workstations: {hosts: {other: }}\n",
+    "a group without hosts": GOOD + "    gpus:\n",
+    "45 diamonds": GOOD + chain("", DIAMOND, 45),
+    "a template that nobody needs": GOOD + 'other: {vars: {a: "{{ nope }}"}}\n',
+    "merged settings": "x: {vars: &x {port: 22220}}\n" + GOOD.replace("{cluster", "{<<: *x, cluster"),
+    "numbers as programs write them": GOOD.replace("command", "flags: {a: .5, b: 1e-3, c: +1, d: 1.0e+3}, command"),
+    "a template on the command's index": GOOD.replace("linear.py", "\"{{ ['a.py'][task.index] }}\""),
+}
+
+
+@pytest.mark.parametrize("content", ACCEPTED.values(), ids=ACCEPTED)
+def test_an_inventory_that_only_looks_odd_is_accepted(content: str, there: Path) -> None:
+    path = there / "inventory.yml"
+    path.write_bytes(content.encode())
+    assert place(load(path)[1]).tasks
+
+
+def test_a_problem_that_a_thousand_hosts_share_is_told_once(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = GOOD.replace("localhost", '"node[1:1000]"').replace("command: [python, linear.py]", "port: 0")
+    assert told(many, capsys).lines == (
+        ":3:13: error: `command` is missing for the role `worker`; for example `command: [python, linear.py]`",
+        ":3:31: error: `port` must be at least 1, not 0; for example `port: 2222`",
+    )
+
+
+@pytest.mark.parametrize("link", ["../../../etc/passwd", "/etc/passwd"])
+def test_a_link_that_leads_out_of_the_code(link: str, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (there / "program").mkdir()
+    (there / "program" / "secret").symlink_to(link)
+    found = told(GOOD.replace("command", "code: ./program, command"), capsys)
+    what = ":3:31: error: `code`: a link that leads out of the directory: program/secret; "
+    assert (found.code, len(found.lines)) == (2, 1)
+    assert found.lines[0].startswith(what)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: !x!y z\n", ":1:4: error: a tag that means nothing here; quote a value that starts with `!`"),
+        ("a: | text\n", ":1:6: error: text behind `|` or `>`; start the text on the next line"),
+        ("a: |9x\n b\n", ":1:6: error: text behind `|` or `>`; start the text on the next line"),
+        ("%TAG ! a\n%TAG ! a\n---\na: 1\n", ":2:1: error: a directive that is given twice; remove it"),
+        ("%YAML 3.0\n---\na: 1\n", ":1:1: error: a YAML version that is not 1.1 or 1.2; remove the `%YAML` line"),
+        ("a: - b\n", ":1:4: error: a list that starts behind its key; start it on the next line, or write `[…]`"),
+        ("a: ,\n", ":1:4: error: a comma or bracket where a value should be; complete the value, or quote it"),
+        ("a: [b, ,]\n", ":1:8: error: a comma or bracket where a value should be; complete the value, or quote it"),
+        ("a: {b: [1,\n", ":1:11: error: the file ends within brackets; close them"),
+        ("a: {b: [1, \n\n", ":1:11: error: the file ends within brackets; close them"),
+        ("a: [1,", ":1:7: error: the file ends within brackets; close them"),
+        ("a: *\n", ":1:5: error: a value that starts with `*` or `&`; quote it"),
+        ("a: &\n", ":1:5: error: a value that starts with `*` or `&`; quote it"),
+        ('a: "\\uD800"\n', ":1:7: error: half of a UTF-16 pair, which is no character; write the character itself"),
+        ("a: 'x\n", ":1:4: error: a quote that is never closed; close it"),
+        ('a: "x\n---\nb: 1\n', ":1:4: error: a quote that is never closed; close it"),
+        ("a: %x\n", ":1:4: error: a value cannot start with `%`; quote it"),
+        ("{a: 1\n", ":1:1: error: a bracket without its `}`, or a comma missing behind it; add `}` or `,`"),
+        ("a: [1}\n", ":1:6: error: a `,` or `]` is missing here; add it, or quote the whole value"),
+        ("a: {x: 1]\n", ":1:9: error: a `,` or `}` is missing here; add it, or quote the whole value"),
+        ("a: 'x' y\n", ":1:8: error: text behind the end of a value; quote the whole value"),
+        ("a: *x\n", ":1:4: error: unknown alias `*x`; define the anchor before its use"),
+        (
+            "a: !<tag:x y\n",
+            ":1:11: error: not valid YAML: did not find the expected `>`; check the indentation and quotes around here",
+        ),
+        (
+            "a: 1\n...\nb: 2\n",
+            ":3:1: error: a line that is indented less than the first; align the names of the groups",
+        ),
+    ],
+)
+def test_a_fault_in_yaml_is_told_where_it_is_with_what_to_do(
+    text: str, line: str, there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told(text, capsys) == Told(2, (line,))
+
+
+def test_an_import_that_is_no_path_is_told(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (there / "book.yml").write_text('- import_playbook: "a\\0b"\n')
+    line = "book.yml:1:3: error: `a\\x00b` is not a path; correct it"
+    assert tell(capsys, "play", "./book.yml") == Told(2, (line,))
+    (there / "loop.yml").symlink_to("loop.yml")
+    (there / "book.yml").write_text("- import_playbook: loop.yml\n")
+    assert tell(capsys, "play", "./book.yml").code == 2
+
+
+def test_what_the_reader_of_groups_takes_for_a_setting_is_one() -> None:
+    assert set(SETTINGS) <= set(Settings.model_fields)

@@ -1,0 +1,63 @@
+"""Host patterns at their edges: groups that nobody wrote, subscripts and files."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.inventories import inventory
+from tfprov.errors import Usage
+from tfprov.inventory.host_patterns import match
+
+INVENTORY = inventory("all: {hosts: {h1: , h2: }}\nworker: {hosts: {h2: , h3: , h4: }}\nspare: {}\n")
+CHOSEN = [
+    ("ungrouped", ["h1"]), ("all:!ungrouped", ["h2", "h3", "h4"]), ("worker[0]", ["h2"]), ("worker[-1]", ["h4"]),
+    ("worker[1:]", ["h3", "h4"]), ("worker[0:1]", ["h2", "h3"]), ("worker[2:0]", ["h4"]), ("h1,h3", ["h1", "h3"]),
+    ("worker:!spare*", ["h2", "h3", "h4"]), ("spare[0]", []), ("spare*", []), ("worker:!spare[0]", ["h2", "h3", "h4"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pattern", "hosts"), CHOSEN)
+def test_a_pattern_chooses(pattern: str, hosts: list[str]) -> None:
+    assert list(match(INVENTORY, pattern)) == hosts
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("worker[3]", "`worker[3]` names no host; they go from `[0]` to `[2]`"),
+        ("worker[-4]", "`worker[-4]` names no host; they go from `[0]` to `[2]`"),
+        (
+            "~worker(?:x)",
+            (
+                "`~worker(?` is not a regular expression: unexpected end of pattern at position 8; "
+                "put a `,` behind it: elsewhere, a `:` begins another pattern"
+            ),
+        ),
+        (
+            "~wor(",
+            (
+                "`~wor(` is not a regular expression: missing ), unterminated subpattern at position 3; "
+                "correct it, or leave out the `~`"
+            ),
+        ),
+        ("wroker", "no host or group matches `wroker`; did you mean `worker`?"),
+    ],
+)
+def test_a_pattern_that_chooses_nothing_is_told(pattern: str, said: str) -> None:
+    with pytest.raises(Usage) as raised:
+        match(INVENTORY, pattern)
+    assert str(raised.value) == said
+
+
+def test_a_file_of_patterns_is_text_of_a_bounded_size(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("h3\n\nh1\n")
+    assert sorted(match(INVENTORY, f"@{file}")) == ["h1", "h3"]
+    file.write_bytes(b"\xff")
+    with pytest.raises(Usage, match=r"not UTF-8 text; name a file with one pattern a line"):
+        match(INVENTORY, f"@{file}")
+    file.write_text("h1\n" * 400_000)
+    with pytest.raises(Usage, match=r"is larger than 1,000,000 bytes; name a file with one pattern a line"):
+        match(INVENTORY, f"@{file}")
+    with pytest.raises(Usage, match=r"no such file or directory; name a file with one pattern a line"):
+        match(INVENTORY, f"@{tmp_path / 'none'}")

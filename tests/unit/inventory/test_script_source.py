@@ -1,0 +1,200 @@
+"""Inventory scripts: what they print is read as Ansible reads it, and whatever goes wrong is one line."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import until
+from tfprov.errors import InvalidInput
+from tfprov.inventory import script_source
+from tfprov.inventory.builder import Builder
+from tfprov.inventory.script_source import add_script
+from tfprov.model.inventory import Inventory
+from tfprov.model.node import plain
+from tfprov.settings.load import load_inventory
+
+LIST = """\
+{"_meta": {"hostvars": {"h1": {"a": 1, "n": 1e3}, "nobody": {"b": 2}}},
+ "worker": {"hosts": ["h1", "h[1:3]"], "vars": {"v": [1, {"x": null}]}, "children": ["gpu"]},
+ "gpu": ["h2"], "h9": {"ansible_port": 22}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def script(text: str, name: str = "inv.sh") -> str:
+    Path(name).write_text(text)
+    Path(name).chmod(0o755)
+    return name
+
+
+def prints(text: str) -> str:
+    Path("printed").write_text(text)
+    return script("#!/bin/sh\ncat printed\n")
+
+
+def read(path: str, timeout: float = 30) -> Inventory:
+    builder = Builder()
+    add_script(builder, path, timeout=timeout)
+    assert builder.problems == []
+    return builder.inventory(path)
+
+
+def told(path: str, timeout: float = 30) -> str:
+    with pytest.raises(InvalidInput) as raised:
+        add_script(Builder(), path, timeout=timeout)
+    return str(raised.value)
+
+
+def test_groups_hosts_and_variables() -> None:
+    printed = LIST.replace('"h[1:3]"', '"h3"')
+    inventory = read(prints(printed))
+    assert {name: group.hosts for name, group in inventory.groups.items() if group.hosts} == {
+        "worker": ("h1", "h3"),
+        "gpu": ("h2",),
+        "h9": ("h9",),
+    }
+    assert inventory.members("worker") == ("h1", "h3", "h2")
+    assert plain(inventory.variables("h1")) == {"v": [1, {"x": None}], "a": 1, "n": 1000.0}
+    assert plain(inventory.variables("h9")) == {"ansible_port": 22}
+    assert inventory.hosts["h1"].at.file == "inv.sh"
+
+
+def test_hosts_are_asked_for_one_by_one_when_the_list_says_nothing_of_them() -> None:
+    path = script(
+        "#!/bin/sh\n"
+        """if [ "$1" = --list ]; then echo '{"worker": {"hosts": ["h1", "h2", "h3"]}}'\n"""
+        """elif [ "$2" = h2 ]; then echo '{"who": "h2"}'\n"""
+        "fi\n"
+    )
+    inventory = read(path)
+    assert {name: plain(inventory.variables(name)) for name in inventory.hosts} == {
+        "h1": {},
+        "h2": {"who": "h2"},
+        "h3": {},
+    }
+
+
+def test_marks_of_ansible_in_json() -> None:
+    inventory = read(
+        prints('{"w": {"hosts": ["h"], "vars": {"u": {"__ansible_unsafe": "{{ x }}"}}}, "_meta": {"hostvars": {}}}')
+    )
+    node = inventory.variables("h").entries["u"]
+    assert plain(node) == "{{ x }}"
+    assert getattr(node, "literal", False)
+
+
+def test_a_script_is_found_by_its_permission_and_gets_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHICH", "h7")
+    script('#!/bin/sh\nprintf \'{"worker": {"hosts": ["%s"]}, "_meta": {"hostvars": {}}}\' "$WHICH"\n', "hosts")
+    assert list(load_inventory(["hosts"]).hosts) == ["h7"]
+
+
+BY_HAND = "run `inv.sh --list` by hand"
+CORRECT = "(asked with `--list`); correct the script"
+DEEP = f"printed JSON nested more than 32 levels deep {CORRECT}"
+PRINTED: Mapping[str, tuple[str, str]] = {
+    "nothing": (" \n", f"printed nothing {CORRECT}"),
+    "no JSON": ("all:\n", f"printed no JSON: line 1 column 1: expecting value {CORRECT}"),
+    "half of JSON": ('{"a":\n{"b"', f"printed no JSON: line 2 column 5: expecting `:` delimiter {CORRECT}"),
+    "a list": ("[]", f"what it prints must be a JSON object, not a list {CORRECT}"),
+    "a number": ("1", f"what it prints must be a JSON object, not a number {CORRECT}"),
+    "hosts that are no list": ('{"w": {"hosts": {"a": 1}}}', f"`w.hosts` must be a list of names, not a mapping {CORRECT}"),
+    "hosts that are no names": (
+        '{"w": {"hosts": [1]}}',
+        f"`w.hosts` must be a list of names, not a list of other things {CORRECT}",
+    ),
+    "a group that is a number": ('{"w": 1}', f"`w.hosts` must be a list of names, not a number {CORRECT}"),
+    "variables that are no mapping": ('{"w": {"vars": []}}', f"`w.vars` must be a JSON object, not a list {CORRECT}"),
+    "children that are no list": ('{"w": {"children": "x"}}', f"`w.children` must be a list of names, not text {CORRECT}"),
+    "no hostvars": ('{"_meta": {}}', f"`_meta.hostvars` must be a JSON object, not null {CORRECT}"),
+    "hostvars of a host": (
+        '{"w": ["h"], "_meta": {"hostvars": {"h": []}}}',
+        f"what it says of host `h` must be a JSON object, not a list {CORRECT}",
+    ),
+    "too deep": ('{"w": {"vars": {"a": ' + "[" * 40 + "]" * 40 + "}}}", DEEP),
+    "far too deep": ("[" * 200_000, DEEP),
+    "a number without end": ('{"w": {"vars": {"a": ' + "1" * 5000 + "}}}", "printed no JSON: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), PRINTED.values(), ids=PRINTED)
+def test_what_is_printed_is_no_inventory(text: str, said: str) -> None:
+    line = told(prints(text))
+    assert line.startswith(f"inv.sh: error: {said}")
+    assert len(line.splitlines()) == 1
+
+
+HANGS = f"did not end within 0.5 s with `--list`; {BY_HAND}"
+FIRST_LINE = "correct its first line, such as `#!/usr/bin/env python3`"
+RUN: Mapping[str, tuple[str, str]] = {
+    "it fails": (
+        "#!/bin/sh\necho first >&2; echo \"cannot 'log in'\" >&2; exit 3\n",
+        f"ended with exit code 3 with `--list`: cannot `log in`; {BY_HAND}",
+    ),
+    "it fails silently": ("#!/bin/sh\nexit 1\n", f"ended with exit code 1 with `--list`; {BY_HAND}"),
+    "it is killed": ("#!/bin/sh\nkill -9 $$\n", f"was killed by signal 9 with `--list`; {BY_HAND}"),
+    "it hangs": ("#!/bin/sh\nsleep 600\n", HANGS),
+    "it hangs with its outputs closed": ("#!/bin/sh\nexec >&- 2>&-\nsleep 600\n", HANGS),
+    "it goes on in the background": ("#!/bin/sh\nsleep 600 &\necho '{}'\n", HANGS),
+    "its interpreter is not there": (
+        "#!/no/such/python\n",
+        f"cannot be run: its interpreter is not there; {FIRST_LINE}",
+    ),
+    "its interpreter is a directory": ("#!/tmp\n", f"cannot be run: permission denied; {FIRST_LINE}"),
+    "no UTF-8": ("#!/bin/sh\nprintf '{\"\\377\": 1}'\n", f"printed what is not UTF-8 text {CORRECT}"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), RUN.values(), ids=RUN)
+def test_a_script_that_does_not_do_its_part(text: str, said: str) -> None:
+    hangs = "600" in text
+    assert told(script(text), timeout=0.5 if hangs else 300) == f"inv.sh: error: {said}"
+
+
+def test_a_script_that_never_stops_printing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_source, "MAX_BYTES", 1_000_000)
+    said = f"inv.sh: error: printed more than 1,000,000 bytes with `--list`; {BY_HAND}"
+    assert told(script("#!/bin/sh\nyes\n")) == said
+
+
+def test_what_a_script_started_is_ended_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        script_source, "MAX_BYTES", 1_000_000
+    )  # reached after it has written the pid, however slow it is
+    path = script("#!/bin/sh\nsleep 600 & echo $! > pid\nexec yes\n")
+    assert "printed more than" in told(path)
+    pid = int(Path("pid").read_text())
+    until(lambda: not _runs(pid))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_names_in_what_is_printed_are_judged_like_any_others() -> None:
+    path = prints('{"-w": ["h"], "w": {"hosts": ["me@h"], "children": ["all", "{{ x }}"]}, "_meta": {"hostvars": {}}}')
+    builder = Builder()
+    add_script(builder, path)
+    assert [problem.what for problem in builder.problems] == [
+        "group name `-w` is not valid",
+        "host name `me@h` is not valid",
+        "group `all` cannot be a child of another",
+        "group name `{{ x }}` is not valid",
+    ]
+
+
+def test_one_failing_script_of_several_sources_is_told_with_all_else() -> None:
+    script("#!/bin/sh\nexit 1\n")
+    Path("i.yml").write_text("worker: {hots: }\n")
+    with pytest.raises(InvalidInput) as raised:
+        load_inventory(["inv.sh", "i.yml"])
+    assert [problem.at.file for problem in raised.value.problems] == ["i.yml", "inv.sh"]

@@ -1,0 +1,154 @@
+"""What is odd about an inventory and ends nothing: one line on the standard error, and the command goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.door import SMALLEST, Told, tell, write_files
+from tfprov.errors import InvalidInput
+from tfprov.settings.load import load_inventory
+
+SKIPPED = "warning: skipped, because it is not an inventory"
+ROLE = "put them into `worker` if they are to train"
+ELSEWHERE = "move it elsewhere"
+CONF = f"{ELSEWHERE}, or set `inventory_ignore_extensions = .conf` in an ansible.cfg"
+ONLY = "tfprov reads only `vault_password_file` and `inventory_ignore_extensions` of it, not"
+VARIABLES = "give what hosts need as variables, such as `ansible_user`"
+ENCRYPT = "put there what `ansible-vault encrypt_string` prints, or remove `!vault`"
+WARNED = {
+    "a stray file": (
+        {"inv/i.yml": SMALLEST, "inv/nginx.conf": "server {\n"},
+        [f"inv/nginx.conf: {SKIPPED} (line 1: `{{` is not a variable of a host); {CONF}"],
+    ),
+    "a README": (
+        {"inv/i.yml": SMALLEST, "inv/README": "All hosts of ours.\n"},
+        [f"inv/README: {SKIPPED} (line 1: `hosts` is not a variable of a host); {ELSEWHERE}"],
+    ),
+    "a README that begins like YAML": (
+        {"inv/i.yml": SMALLEST, "inv/README": "Note: this: is ours\n"},
+        [f"inv/README: {SKIPPED} (line 1: a second `: ` on one line); {ELSEWHERE}"],
+    ),
+    "YAML without an extension": ({"inv/i.yml": SMALLEST, "inv/more": "spare: {}\n"}, []),
+    "a playbook": (
+        {"inv/i.yml": SMALLEST, "inv/site.yml": "- hosts: all\n"},
+        [f"inv/site.yml: {SKIPPED} (no mapping of groups); {ELSEWHERE}"],
+    ),
+    "a text that is not encrypted": (
+        {"inv/i.yml": SMALLEST + "  hosts: {localhost: {a: !vault x}}\n"},
+        [f"inv/i.yml:7:26: warning: marked as encrypted, and does not begin with `$ANSIBLE_VAULT;`; {ENCRYPT}"],
+    ),
+    "a group workers": (
+        {"inv/i.yml": SMALLEST + "    workers: {hosts: {h1: , h2: , localhost: }}\n"},
+        [f"inv/i.yml:7:5: warning: the group `workers` is not a role, and h1 and 1 more of its hosts have none; {ROLE}"],
+    ),
+    "a group that begins with a role": (
+        {"inv/i.yml": SMALLEST + "    Worker2: {hosts: {h1: }}\n"},
+        [f"inv/i.yml:7:5: warning: the group `Worker2` is not a role, and h1 has none; {ROLE}"],
+    ),
+    "an ansible.cfg beside a directory": (
+        {"inv/i.yml": SMALLEST, "ansible.cfg": "[defaults]\nforks = 5\n[ssh_connection]\npipelining = True\n"},
+        [f"ansible.cfg: warning: {ONLY} `forks`, `pipelining`; {VARIABLES}"],
+    ),
+    "an ansible.cfg with many settings": (
+        {"inv/i.yml": SMALLEST, "inv/ansible.cfg": "[defaults]\n" + "".join(f"{key} = 1\n" for key in "abcdef")},
+        [f"inv/ansible.cfg: warning: {ONLY} `a`, `b`, `c`, `d` and 2 more; {VARIABLES}"],
+    ),
+    "an ansible.cfg that is none": (
+        {"inv/i.yml": SMALLEST, "ansible.cfg": "\nforks = 5\n"},
+        ["ansible.cfg:2:1: warning: ignored: this line is neither a `[section]` nor a setting of one; correct it"],
+    ),
+    "an ansible.cfg that says what counts": (
+        {"inv/i.yml": SMALLEST, "inv/a.x": "[", "ansible.cfg": "[defaults]\ninventory_ignore_extensions = .x, .cfg\n"},
+        [],
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+
+
+@pytest.mark.parametrize(("files", "lines"), WARNED.values(), ids=WARNED)
+def test_what_ends_nothing_is_told_once(
+    files: dict[str, str], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files(files)
+    told = tell(capsys, "plan", "-i", "inv")
+    assert (told.code, list(told.lines)) == (0, lines)
+    assert "start" in told.out
+
+
+def test_a_warning_comes_before_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    write_files({"inv/README": "All hosts of ours.\n", "inv/i.yml": "worker: {hosts: {h1: 5}}\n"})
+    told = tell(capsys, "plan", "-i", "inv")
+    assert [line.split(": ")[:2] for line in told.lines] == [["inv/README", "warning"], ["inv/i.yml:1:22", "error"]]
+
+
+@pytest.mark.parametrize(
+    "command", [["render", "compose"], ["inventory", "graph"], ["inventory", "explain", "localhost"]]
+)
+def test_every_command_that_reads_an_inventory_warns(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    write_files(
+        {"inv/i.yml": SMALLEST.replace("command", "image: {name: x:1}, command"), "inv/README": "Not a host.\n"}
+    )
+    told = tell(capsys, *command, "-i", "inv")
+    assert [line.split(":")[:2] for line in told.lines] == [["inv/README", " warning"]]
+
+
+def test_a_text_that_is_not_encrypted_is_an_error_where_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    write_files({"i.yml": SMALLEST + "  hosts: {localhost: {ansible_password: !vault x}}\n"})
+    told = tell(capsys, "plan", "-i", "i.yml")
+    what = f"marked as encrypted, and does not begin with `$ANSIBLE_VAULT;`; {ENCRYPT}"
+    assert told == Told(2, (f"i.yml:7:41: warning: {what}", f"i.yml:7:41: error: {what}"))
+
+
+BROKEN = {
+    "YAML that is no YAML": ("more.yml", "worker: {hosts: [\n"),
+    "a group with a mistake": ("more.yml", "worker: {host: {h1: }}\n"),
+    "settings of a plugin": ("aws_ec2.yml", "plugin: amazon.aws.aws_ec2\nregions: [a]\n"),
+    "an ini with a section": ("more", "[worker]\nh1 a\n"),
+    "an ini that is called so": ("more.ini", "[worker\nh1\n[ps]\n"),
+    "YAML without an extension": ("more", "worker:\n  hosts: {h1\n"),
+    "TOML": ("more.toml", "[worker.hosts]\n"),
+    "a role as a list": ("more.yml", "worker: [h1]\n"),
+}
+
+
+def test_a_file_that_is_an_inventory_with_a_mistake_is_never_skipped() -> None:
+    skipped = []
+    for name, (file, text) in BROKEN.items():
+        write_files({f"{name}/i.yml": SMALLEST, f"{name}/{file}": text})
+        try:
+            load_inventory([name])
+        except InvalidInput:
+            continue
+        skipped.append(name)
+    assert skipped == []
+
+
+def test_nothing_of_a_skipped_file_is_left() -> None:
+    write_files(
+        {"inv/i.yml": SMALLEST, "inv/notes.log": "[web]\nh1\nps\n[ps:vars]\na=1\n[worker:children]\nweb\nno = x\n"}
+    )
+    found = load_inventory(["inv"])
+    assert (list(found.hosts), list(found.groups)) == (["localhost"], ["all", "ungrouped", "ps", "worker"])
+    assert list(found.variables("localhost")) == ["tfprov"]
+    assert found.groups["worker"].children == ()
+
+
+def test_an_inventory_with_stray_files_beside_it_can_be_edited(capsys: pytest.CaptureFixture[str]) -> None:
+    write_files({"inv/i.yml": SMALLEST, "inv/README": "Note: this: is ours\n", "inv/site.yml": "- hosts: all\n"})
+    assert tell(capsys, "inventory", "set", "-i", "inv", "tfprov.port", "3000").code == 0
+    assert "port: 3000" in Path("inv/i.yml").read_text()
+
+
+def test_an_ansible_cfg_that_everybody_can_write_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:
+    write_files({"inv/i.yml": SMALLEST, "inv/ansible.cfg": "[defaults]\nvault_password_file = x\n"})
+    Path("inv").chmod(0o777)
+    told = tell(capsys, "inventory", "graph", "-i", "inv")
+    assert told.lines == (
+        "inv/ansible.cfg: warning: ignored: everybody can write into its directory; take that away with `chmod o-w`",
+    )

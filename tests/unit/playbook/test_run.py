@@ -1,0 +1,164 @@
+"""In which order plays are played, and what a failure or Ctrl-C changes about it."""
+
+import fcntl
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.world import world
+from tfprov.engine.context import Context
+from tfprov.engine.lock.lock import Lock
+from tfprov.errors import HostError, InvalidInput, TfprovError
+from tfprov.hosts.memory import MemoryRuntime
+from tfprov.playbook.parse import read_playbook
+from tfprov.playbook.run import Options, play
+
+INVENTORY = """
+all: {vars: {tfprov: {cluster: lab, command: [python]}}}
+ps: {hosts: {h1: }}
+worker: {hosts: {h2: }}
+"""
+
+
+class MemoryLab:
+    """Two hosts whose commands are noted, and fail as they are told to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.hosts: dict[str, MemoryRuntime] = {}
+        self.context: Context = replace(world(INVENTORY, (), self.hosts), home=directory)
+        self.ran: list[str] = []
+        self.book = directory / "book.yml"
+        for name, host in self.hosts.items():
+            host.answer = lambda argv, name=name: self.answer(name, argv)  # type: ignore[misc]
+
+    def answer(self, host: str, argv: Sequence[str]) -> tuple[int, str]:
+        self.ran.append(f"{argv[0]} {host}")
+        if argv[0] == "interrupt":
+            raise KeyboardInterrupt
+        return (1 if argv[0] == "fail" else 0), ""
+
+    def play(self, text: str, **options: object) -> None:
+        self.book.write_text(text)
+        play(self.context, read_playbook(self.book), Options(**options))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def memory_lab(tmp_path: Path) -> MemoryLab:
+    return MemoryLab(tmp_path)
+
+
+def test_steps_run_in_their_order_on_the_hosts_of_their_play(memory_lab: MemoryLab) -> None:
+    memory_lab.play("- {hosts: worker, tasks: [command: one, command: two]}\n- {hosts: all, tasks: [command: three]}")
+    assert memory_lab.ran == ["one h2", "two h2", "three h1", "three h2"]
+
+
+def test_a_failure_ends_the_plays_but_not_those_that_are_always_played(memory_lab: MemoryLab) -> None:
+    with pytest.raises(HostError, match="h1: `fail` ended with exit code 1"):
+        memory_lab.play(
+            "- {hosts: ps, tasks: [command: fail, command: never]}\n- {hosts: ps, tasks: [command: never]}\n"
+            "- {hosts: ps, always: true, tasks: [command: fail, command: last]}"
+        )
+    assert memory_lab.ran == ["fail h1", "fail h1", "last h1"]
+
+
+def test_the_first_ctrl_c_still_plays_what_is_always_played_and_the_second_leaves_at_once(
+    memory_lab: MemoryLab,
+) -> None:
+    always = "- {hosts: ps, always: true, tasks: [command: clean, command: interrupt, command: never]}"
+    with pytest.raises(KeyboardInterrupt):
+        memory_lab.play("- {hosts: ps, tasks: [command: interrupt, command: never]}\n" + always)
+    assert memory_lab.ran == ["interrupt h1", "clean h1", "interrupt h1"]
+
+
+def test_plays_and_steps_for_roles_that_are_not_there_are_left_out(memory_lab: MemoryLab) -> None:
+    memory_lab.play(
+        "- {hosts: all, when: evaluator, tasks: [command: never]}\n"
+        "- {hosts: ps, tasks: [{command: never, when: tensorboard}, {command: one, when: [ps, worker]}]}"
+    )
+    assert memory_lab.ran == ["one h1"]
+
+
+def test_tags_choose_plays_and_steps(memory_lab: MemoryLab) -> None:
+    book = (
+        "- {hosts: ps, tags: a, tasks: [command: one]}\n- {hosts: ps, tasks: [{command: two, tags: b}, command: never]}"
+    )
+    memory_lab.play(book, tags=frozenset("ab"))
+    assert memory_lab.ran == ["one h1", "two h1"]
+
+
+def test_a_check_changes_nothing(memory_lab: MemoryLab) -> None:
+    memory_lab.play("- {hosts: all, tasks: [start, command: never, stop: {remove: true}]}", check=True)
+    assert memory_lab.ran == []
+    assert all(host.calls == [] for host in memory_lab.hosts.values())
+
+
+def test_a_pattern_that_matches_nothing_is_told_before_anything_is_done(memory_lab: MemoryLab) -> None:
+    with pytest.raises(InvalidInput, match=r"book.yml:2:3: error: no host or group matches `nosuch`"):
+        memory_lab.play("- {hosts: all, tasks: [command: never]}\n- {hosts: nosuch, tasks: [command: never]}")
+    assert memory_lab.ran == []
+
+
+class Noted(Lock):
+    """Notes whether it need not be had on a host that is out of reach, each time it is taken."""
+
+    tolerant: list[bool]
+
+    def take(self, *, tolerant: bool = False) -> None:
+        self.tolerant.append(tolerant)
+        super().take(tolerant=tolerant)
+
+
+def test_what_was_started_is_taken_back_also_when_the_host_of_the_lock_is_lost(
+    memory_lab: MemoryLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfprov.playbook.run.Lock", Noted)
+    Noted.tolerant = []
+    memory_lab.hosts["h2"].refuses["start worker/0"] = "its disk is full"
+    with pytest.raises(HostError, match="its disk is full"):
+        memory_lab.play("- {hosts: all, tasks: [start]}")
+    assert Noted.tolerant == [False, True]
+    Noted.tolerant = []
+    memory_lab.play("- {hosts: ps, always: true, tasks: [command: clean]}")
+    assert Noted.tolerant == [True]
+
+
+class Watched(MemoryRuntime):
+    """Notes whether somebody holds the cluster's lock whenever a task is removed."""
+
+    def __init__(self, host: str, home: Path) -> None:
+        super().__init__(host)
+        self.home = home
+        self.locked: list[bool] = []
+
+    def remove(self, task: str) -> None:
+        with (self.home / "lock").open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.locked.append(False)
+            except BlockingIOError:
+                self.locked.append(True)
+        super().remove(task)
+
+
+def test_what_was_started_is_taken_back_under_the_lock_although_a_wait_had_freed_it(tmp_path: Path) -> None:
+    watched = [Watched("h1", tmp_path), Watched("h2", tmp_path)]
+    hosts: dict[str, MemoryRuntime] = {host.host: host for host in watched}
+    context = replace(world(INVENTORY, ["tfprov.restart=never"], hosts), home=tmp_path, target=tmp_path / "lab")
+
+    def finish(argv: Sequence[str]) -> tuple[int, str]:
+        hosts["h1"].exits("ps/0", 3)
+        hosts["h2"].exits("worker/0", 0)
+        return 0, ""
+
+    hosts["h2"].answer = finish
+    book = tmp_path / "book.yml"
+    book.write_text("- {hosts: all, tasks: [start: , command: finish, wait: {for: done}, wait: {for: serving}]}")
+    with pytest.raises(TfprovError, match="ps/0"):
+        play(context, read_playbook(book), Options())
+    assert [host.calls for host in hosts.values()] == [
+        ["start ps/0", "remove ps/0"],
+        ["start worker/0", "remove worker/0"],
+    ]
+    assert [host.locked for host in watched] == [[True], [True]]

@@ -1,0 +1,505 @@
+"""Plain Kubernetes: the objects, what real tools say of them, and the programs that run inside."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.support.rendered import Json, files_of, kinds, named, objects_of, of_kind, roles_of, started
+from tfprov.errors import InvalidInput, Position
+from tfprov.images.code import pack
+from tfprov.inventory.yaml_source import read_groups
+from tfprov.model.node import Mapping, find, secretly
+from tfprov.render.render import render
+from tfprov.render.target import find_target
+from tfprov.runtime.wait_for_job import ending, wait
+from tfprov.settings.resolve import resolve
+from tfprov.wiring import from_tf_config
+from tfprov.yamltext.load import parse
+
+TEXTBOOK = """
+all:
+  vars:
+    tfprov: {cluster: tf, image: {name: "img:v1"}, command: [/usr/bin/python, /mnist.py], port: 5000}
+  children:
+    ps: {hosts: {p: }}
+    worker: {hosts: {"w[0:1]": }}
+"""
+"""What users of the reference system had."""
+
+BARE = ("network_policy=false", "storage=none", "code=image")
+"""Nothing but tasks and their names."""
+
+RICH = """
+all:
+  vars:
+    tfprov:
+      cluster: rich
+      image: {name: "registry.example.com/team/train:1.0"}
+      code: ./one
+      command: [python, x.py, "a \\"quoted\\" word", "$(HOME) costs 5$"]
+      wiring: tf_config
+      flags: {data_dir: "{{ data_dir }}", train_dir: "{{ checkpoint_dir }}"}
+      env: {PATH_LIKE: "C:\\\\new: 'x' #y"}
+      data: {path: '/data/a "b" c'}
+      mounts: [{source: /scratch, target: /scratch, read_only: false}]
+      memory: 1.5g
+      cpus: 2.5
+      gpus: 2
+      stop_grace: 90
+  children:
+    ps: {hosts: {p: }}
+    chief: {hosts: {c: }}
+    worker: {hosts: {"w[0:1]": }}
+    evaluator: {hosts: {c: }}
+    tensorboard: {hosts: {c: }}
+    dispatcher: {hosts: {d: }}
+    data_worker: {hosts: {"d[1:2]": }}
+"""
+EVERYTHING = (
+    *("namespace=research", "node_selector=example.com/pool=gpu,zone=a", "pull_secrets=regcred"),
+    *("tolerations=nvidia.com/gpu:NoSchedule,dedicated=training:NoExecute", "credential_secret=gcs", "ttl=600"),
+    *("storage=100Gi", "storage_class=fast", "priority_class=high"),
+)
+
+
+def containers(one: Json) -> dict[str, Json]:
+    spec = one["spec"]["template"]["spec"]
+    return {each["name"]: each for each in [*spec.get("initContainers", ()), *spec["containers"]]}
+
+
+def problems(inventory: str, *given: str, target: str = "kubernetes") -> list[tuple[Position, str]]:
+    with pytest.raises(InvalidInput) as caught:
+        files_of(inventory, target, *given)
+    return [(problem.at, problem.what) for problem in caught.value.problems]
+
+
+def test_the_textbook_cluster_is_six_objects_of_apis_that_exist() -> None:
+    objects = objects_of(TEXTBOOK, "kubernetes", *BARE, "kind=StatefulSet")
+    assert sorted(kinds(objects)) == ["Service"] * 3 + ["StatefulSet"] * 3
+    for one in of_kind(objects, "StatefulSet"):
+        assert one["apiVersion"] == "apps/v1"
+        assert one["spec"]["replicas"] == 1
+        assert one["spec"]["selector"]["matchLabels"].items() <= one["spec"]["template"]["metadata"]["labels"].items()
+    argv = {pod.task: pod.argv for pod in started(objects)}
+    assert argv["worker/1"] == (
+        *("/usr/bin/python", "/mnist.py", "--job_name=worker", "--task_index=1"),
+        *("--ps_hosts=tf-ps-0:5000", "--worker_hosts=tf-worker-0:5000,tf-worker-1:5000"),
+    )
+
+
+DISTRIBUTED = """
+all:
+  vars:
+    tfprov: {{cluster: dist-strat-example, image: {{name: "img:v1"}}, command: [python, x.py], wiring: tf_config, gpus: 2}}
+  children:
+    worker: {{hosts: {{w0: , w1: }}}}
+{}
+"""
+MORE = """\
+    ps: {hosts: {p: }}
+    evaluator: {hosts: {w0: }}
+    tensorboard: {hosts: {w0: }, vars: {tfprov: {command: null}}}
+"""
+
+
+@pytest.mark.parametrize(("more", "count"), [("", 4), (MORE, 10)], ids=["workers", "all-roles"])
+def test_a_tf_config_cluster_has_a_service_and_a_controller_for_each_task(more: str, count: int) -> None:
+    given = ("network_policy=false", "claim=shared", "code=image", "kind=Deployment")
+    objects = objects_of(DISTRIBUTED.format(more), "kubernetes", *given)
+    assert len(objects) == count
+    for pod in started(objects):
+        if pod.task != "tensorboard/0":  # which is told nothing of the cluster
+            assert from_tf_config(pod.env["TF_CONFIG"]) is not None
+            assert isinstance(json.loads(pod.env["TF_CONFIG"])["task"]["index"], int)
+        with_gpus = "nvidia.com/gpu" in pod.container["resources"].get("limits", {})
+        assert with_gpus == pod.task.startswith("worker")
+
+
+SERVICE = """
+all:
+  vars: {{tfprov: {{cluster: data, image: {{name: "img:v1"}}, command: [python, x.py]}}}}
+  children:
+    worker: {{hosts: {{w: }}}}
+    dispatcher: {{hosts: {{d: }}}}
+    {}
+"""
+
+
+def test_a_data_service_of_n_workers_is_n_and_a_dispatcher() -> None:
+    workers = "data_worker: {hosts: {'e[0:2]': }}"
+    pods = started(objects_of(SERVICE.format(workers), "kubernetes", *BARE))
+    served = [pod for pod in pods if "tfprov.runtime.data_service" in pod.argv]
+    assert len(served) == 4
+    assert "--dispatcher=data-dispatcher-0:2222" in served[-1].argv
+    assert "--address=data-data-worker-2:2222" in served[-1].argv
+    assert {pod.env["TFPROV_DATA_SERVICE"] for pod in pods if pod.task == "worker/0"} == {
+        "grpc://data-dispatcher-0:2222"
+    }
+
+
+def test_a_data_service_without_workers_is_refused() -> None:
+    assert problems(SERVICE.format(""), *BARE) == [
+        (Position("inventory.yml", 6, 5), "`dispatcher` without a data_worker")
+    ]
+
+
+def test_who_trains_is_a_job_that_ends_and_who_serves_ends_with_the_chief() -> None:
+    objects = objects_of(TEXTBOOK, "kubernetes", "image=img:v2")
+    chief, ps = named(objects, "Job", "tf-worker-0"), named(objects, "Job", "tf-ps-0")
+    assert chief["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
+    assert chief["spec"]["backoffLimit"] == 3
+    assert [one["name"] for one in ps["spec"]["template"]["spec"]["containers"]] == ["until-the-training-ends"]
+    assert containers(ps)["tensorflow"]["restartPolicy"] == "Always"
+    assert containers(ps)["until-the-training-ends"]["command"][-1].endswith("/jobs/tf-worker-0")
+    (role,) = of_kind(objects, "Role")
+    assert role["rules"] == [
+        {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["tf-worker-0"], "verbs": ["get"]}
+    ]
+
+
+def test_only_the_container_that_asks_gets_a_token() -> None:
+    for one in of_kind(objects_of(TEXTBOOK, "kubernetes"), "Job"):
+        assert one["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+        with_token = [n for n, c in containers(one).items() if any(m["name"] == "token" for m in c["volumeMounts"])]
+        assert with_token == (["until-the-training-ends"] if "ps" in one["metadata"]["name"] else [])
+
+
+@pytest.mark.parametrize(("strategy", "ends"), [("parameter_server", False), ("between_graph", True)])
+def test_a_worker_that_only_serves_ends_with_the_chief_as_well(strategy: str, ends: bool) -> None:
+    text = RICH.replace("wiring: tf_config", f"strategy: {strategy}\n      wiring: tf_config")
+    worker = named(objects_of(text, "kubernetes"), "Job", "rich-worker-0")
+    assert ("until-the-training-ends" not in containers(worker)) == ends
+
+
+def test_a_task_that_may_never_restart_does_not() -> None:
+    text = TEXTBOOK.replace("port: 5000", "port: 5000, restart: never")
+    chief = named(objects_of(text, "kubernetes"), "Job", "tf-worker-0")
+    assert (chief["spec"]["backoffLimit"], chief["spec"]["template"]["spec"]["restartPolicy"]) == (0, "Never")
+
+
+def test_everything_that_was_asked_for_is_there() -> None:
+    objects = objects_of(RICH, "kubernetes", *EVERYTHING)
+    assert {one["metadata"]["namespace"] for one in objects} == {"research"}
+    job = named(objects, "Job", "rich-worker-0")
+    spec = job["spec"]["template"]["spec"]
+    task = containers(job)["tensorflow"]
+    assert job["spec"]["ttlSecondsAfterFinished"] == 600
+    assert spec["nodeSelector"] == {"example.com/pool": "gpu", "zone": "a"}
+    assert spec["imagePullSecrets"] == [{"name": "regcred"}]
+    assert spec["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "dedicated", "operator": "Equal", "value": "training", "effect": "NoExecute"},
+    ]
+    assert spec["terminationGracePeriodSeconds"] == 90
+    assert spec["priorityClassName"] == "high"
+    amount = {"cpu": "2500m", "memory": str(3 << 29)}
+    assert task["resources"] == {"requests": amount, "limits": {**amount, "nvidia.com/gpu": "2"}}
+    assert {"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/etc/credential/key.json"} in task["env"]
+    assert {"name": "credential", "mountPath": "/etc/credential", "readOnly": True} in task["volumeMounts"]
+    (claim,) = of_kind(objects, "PersistentVolumeClaim")
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert claim["spec"]["resources"]["requests"]["storage"] == "100Gi"
+
+
+def test_flags_that_are_rendered_late_name_directories_of_the_pod() -> None:
+    (pod,) = (pod for pod in started(objects_of(RICH, "kubernetes")) if pod.task == "chief/0")
+    assert pod.argv == (
+        *("python", "x.py", 'a "quoted" word', "$(HOME) costs 5$", "--data_dir=/data", "--train_dir=/checkpoints"),
+    )
+    assert pod.env["PATH_LIKE"] == "C:\\new: 'x' #y"
+    (data,) = (volume for volume in pod.spec["volumes"] if volume["name"] == "data")
+    assert data["hostPath"] == {"path": '/data/a "b" c', "type": "Directory"}
+
+
+def test_pods_may_do_no_more_than_they_need() -> None:
+    objects = objects_of(RICH, "kubernetes")
+    for one in of_kind(objects, "Job", "Deployment"):
+        of_pod = one["spec"]["template"]["spec"]["securityContext"]
+        assert of_pod["runAsNonRoot"] is True
+        assert of_pod["runAsUser"] == 1000
+        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in containers(one).values():
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
+    (policy,) = of_kind(objects, "NetworkPolicy")
+    own = {"matchLabels": {"app.kubernetes.io/instance": "rich"}}
+    assert policy["spec"] == {
+        "podSelector": own,
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": own}]}],
+    }
+    for one in of_kind(objects, "Job", "Deployment"):
+        assert one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/instance"] == "rich"
+
+
+def test_who_reads_checkpoints_runs_on_the_chiefs_node_unless_the_volume_can_be_anywhere() -> None:
+    def affinity(*given: str) -> Json | None:
+        objects = objects_of(RICH, "kubernetes", *given)
+        found: Json | None = named(objects, "Job", "rich-evaluator-0")["spec"]["template"]["spec"].get("affinity")
+        return found
+
+    (term,) = (affinity() or {})["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (chief,) = (pod for pod in started(objects_of(RICH, "kubernetes")) if pod.task == "chief/0")
+    assert term["labelSelector"]["matchLabels"].items() <= chief.labels.items()
+    assert affinity("access=ReadWriteMany") is None
+
+
+def test_a_tensorboard_is_a_deployment_that_outlives_the_training() -> None:
+    (board,) = of_kind(objects_of(RICH, "kubernetes"), "Deployment")
+    assert board["metadata"]["name"] == "rich-tensorboard-0"
+    assert board["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_many_addresses_are_written_once() -> None:
+    text = TEXTBOOK.replace("w[0:1]", "w[000:199]")
+    (made,) = files_of(text, "kubernetes", *BARE).values()
+    assert len(made) < 201 * 6_000
+    objects = list(yaml.load_all(made, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    pods = {pod.task: pod for pod in started(objects)}
+    told = from_tf_config(pods["worker/199"].env["TF_CONFIG"])
+    assert told is not None
+    assert (told.address, len(told.cluster["worker"])) == ("tf-worker-199:5000", 200)
+    assert f"--worker_hosts={','.join(told.cluster['worker'])}" in pods["ps/0"].argv
+
+
+# -- what is wrong in an inventory is told at its line ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inventory", "given", "line", "what"),
+    [
+        (TEXTBOOK.replace('image: {name: "img:v1"}, ', ""), (), 4, "no `image`: kubernetes has to pull it"),
+        (TEXTBOOK.replace('name: "img:v1"', "build: ./x"), (), 4, "`image.build` is not in a registry: kubernetes has"),
+        (TEXTBOOK.replace("cluster: tf", "cluster: 7tf"), (), 4, "the cluster's name `7tf` begins with a digit"),
+        (RICH.replace("cluster: rich", f"cluster: {'t' * 40}"), ("kind=StatefulSet",), 5,
+         f"`{'t' * 40}-tensorboard-0` has 54 characters, and a name there has at most 52"),
+        (TEXTBOOK.replace("port: 5000", "gpus: all"), (), 4, "`gpus: all`: Kubernetes counts GPUs"),
+        (RICH, ("storage=none",), 22, "the evaluator cannot read the chief's checkpoints"),
+    ],
+    ids=["no-image", "image-to-build", "digit", "too-long", "all-gpus", "readers-without-storage"],
+)  # fmt: skip
+def test_what_kubernetes_cannot_do_is_told_at_its_line(
+    inventory: str, given: tuple[str, ...], line: int, what: str
+) -> None:
+    found = problems(inventory, *given)
+    assert any(at.line == line and said.startswith(what) for at, said in found), found
+
+
+@pytest.mark.parametrize("kind", ["Job", "StatefulSet"])
+def test_a_name_that_cannot_be_is_told_once(kind: str) -> None:
+    ((_, said),) = problems(TEXTBOOK.replace("cluster: tf", "cluster: 9tf"), *BARE, f"kind={kind}")
+    assert "begins with a digit" in said
+
+
+def test_a_secret_stands_in_no_manifest_and_comes_from_a_secret_that_is_there() -> None:
+    text = TEXTBOOK.replace("port: 5000", "env: {TOKEN: hunter2-hunter2}")
+    document = parse(text, "inventory.yml")
+    env = find(document, ["all", "vars", "tfprov", "env"])[0]
+    assert isinstance(env, Mapping)
+    env.entries["TOKEN"] = secretly(env.entries["TOKEN"])
+    roles, target = resolve(read_groups(document, "inventory.yml")), find_target("kubernetes")
+    with pytest.raises(InvalidInput, match=r"inventory.yml:4:\d+: error: `env.TOKEN` is secret") as caught:
+        render(roles, target)
+    (made,) = render(roles, target, ["env_secret=tokens"]).values()
+    assert "hunter2" not in str(caught.value) + made
+    (pod,) = (pod for pod in started(list(yaml.safe_load_all(made))) if pod.task == "ps/0")
+    where = {"secretKeyRef": {"name": "tokens", "key": "TOKEN"}}
+    assert {"name": "TOKEN", "valueFrom": where} in pod.container["env"]
+
+
+# -- real tools ----------------------------------------------------------------------------------------------------------
+
+VERSIONS = ("1.29", "1.33", "1.37")
+
+
+@pytest.mark.parametrize(
+    ("inventory", "given"),
+    [(RICH, EVERYTHING), (TEXTBOOK, ("kind=StatefulSet",)), (TEXTBOOK, ("kind=Deployment",))],
+    ids=["everything", "stateful-sets", "deployments"],
+)
+def test_the_schemas_of_kubernetes_accept_every_object(inventory: str, given: tuple[str, ...]) -> None:
+    for one in objects_of(inventory, "kubernetes", *given):
+        for version in VERSIONS:
+            kubernetes_validate.validate(one, version, strict=True)
+
+
+class Discovery(BaseHTTPRequestHandler):
+    """Says which kinds there are, as much as kubectl asks for before it looks at an object; nothing exists yet."""
+
+    KINDS = {  # noqa: RUF012
+        "/api/v1": ["Service", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount"],
+        "/apis/apps/v1": ["Deployment", "StatefulSet"],
+        "/apis/batch/v1": ["Job"],
+        "/apis/networking.k8s.io/v1": ["NetworkPolicy"],
+        "/apis/rbac.authorization.k8s.io/v1": ["Role", "RoleBinding"],
+    }
+
+    def do_GET(self) -> None:
+        answer, code = self.answer(self.path.partition("?")[0])
+        data = json.dumps(answer).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def answer(self, path: str) -> tuple[Json, int]:
+        if path == "/api":
+            return {"kind": "APIVersions", "versions": ["v1"]}, 200
+        if path == "/apis":
+            versions = [name.removeprefix("/apis/") for name in self.KINDS if name != "/api/v1"]
+            groups = [{"groupVersion": name, "version": "v1"} for name in versions]
+            named = [{"name": g["groupVersion"][:-3], "versions": [g], "preferredVersion": g} for g in groups]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": named}, 200
+        if path in self.KINDS:
+            version = path.removeprefix("/apis/").removeprefix("/api/")
+            resources = [
+                {"name": plural(kind), "singularName": "", "namespaced": True, "kind": kind, "verbs": ["create", "get"]}
+                for kind in self.KINDS[path]
+            ]
+            return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}, 200
+        return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}, 404
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def plural(kind: str) -> str:
+    return f"{kind.lower()[:-1]}ies" if kind.endswith("y") else f"{kind.lower()}s"
+
+
+@contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_kubectl_takes_every_object(tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        (pytest.fail if os.environ.get("TFPROV_TESTS_ENGINE") == "required" else pytest.skip)("no kubectl")
+    (text,) = files_of(RICH, "kubernetes", *EVERYTHING).values()
+    (tmp_path / "rich.yml").write_text(text)
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    with served(Discovery) as api:
+        command = ["kubectl", "--server", api, "--cache-dir", str(tmp_path / "cache"), "apply", "--validate=false"]
+        command += ["--dry-run=client", "-f", str(tmp_path / "rich.yml")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("(dry run)") == len(list(yaml.safe_load_all(text)))
+
+
+# -- what runs inside ------------------------------------------------------------------------------------------------------
+
+
+def test_the_program_and_the_runtime_are_unpacked_where_they_are_looked_for(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.mkdir()
+    (program / "x.py").write_text("from tfprov import wiring\nprint(wiring.FLAGS[0])\n")
+    roles = roles_of(RICH)
+    code = pack(program, Position("inventory.yml"))
+    (text,) = render(roles, find_target("kubernetes"), codes={(r.role, r.host): code for r in roles}).values()
+    objects = list(yaml.safe_load_all(text))
+    (archives,) = (one for one in of_kind(objects, "ConfigMap") if "binaryData" in one)
+    unpack = containers(named(objects, "Job", "rich-chief-0"))["unpack"]
+    places = {m["mountPath"]: tmp_path / m["name"] for m in unpack["volumeMounts"]}
+    for place in places.values():
+        place.mkdir()
+    for name, data in archives["binaryData"].items():
+        (places["/tfprov-archives"] / name).write_bytes(base64.b64decode(data))
+    words = unpack["command"][1:]
+    for here in sorted(places, reverse=True):  # the longest first: /tfprov-archives, then /tfprov
+        words = [f"{places[here]}{word[len(here) :]}" if word.startswith(f"{here}") else word for word in words]
+    subprocess.run([sys.executable, *words], check=True)
+    done = subprocess.run(
+        [sys.executable, "x.py"], cwd=places["/code"], env={"PYTHONPATH": str(places["/tfprov"])},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("job_name\n", "")
+
+
+def test_code_that_a_config_map_cannot_hold_is_refused_at_its_line(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_bytes(Random(7).randbytes(1_000_000))
+    roles = roles_of(RICH)
+    code = pack(tmp_path, Position("inventory.yml"))
+    with pytest.raises(InvalidInput, match=r"inventory.yml:7:\d+: error: `code` has \d+ bytes when it is packed"):
+        render(roles, find_target("kubernetes"), codes={(r.role, r.host): code for r in roles})
+
+
+class Api(BaseHTTPRequestHandler):
+    """An API server with one Job, of which it has `answers` to give, the last one for ever."""
+
+    answers: list[tuple[int, Json]]
+    asked: list[str | None]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.headers["Authorization"])
+        code, body = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        data = json.dumps(body).encode()
+        self.send_response(code if self.path == "/apis/batch/v1/namespaces/research/jobs/tf-worker-0" else 400)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def api_with(answers: list[tuple[int, Json]]) -> type[Api]:
+    class Handler(Api):
+        pass
+
+    Handler.answers, Handler.asked = list(answers), []
+    return Handler
+
+
+def job(condition: str, status: str = "True") -> tuple[int, Json]:
+    return 200, {"status": {"conditions": [{"type": condition, "status": status}]}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "how"),
+    [
+        ([(404, {}), (200, {}), job("Suspended"), job("Complete", "False"), job("Complete")], "Complete"),
+        ([(500, {}), (403, {}), job("Failed")], "Failed"),
+        ([(200, {}), (404, {})], "deleted"),
+    ],
+    ids=["complete", "failed", "deleted"],
+)
+def test_a_ps_ends_when_the_chiefs_job_has_and_not_before(
+    answers: list[tuple[int, Json]], how: str, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("t0ken\n")
+    (tmp_path / "namespace").write_text("research")
+    path = "/apis/batch/v1/namespaces/{namespace}/jobs/tf-worker-0"
+    handler = api_with(answers)
+    with served(handler) as api:
+        assert wait(path, api, tmp_path, poll=0.001, patience=0.05 if how == "deleted" else 60) == how
+    assert set(handler.asked) == {"Bearer t0ken"}
+    assert len(handler.asked) >= len(answers)
+
+
+@pytest.mark.parametrize("answer", [None, [], {}, {"status": None}, {"status": {"conditions": None}}])
+def test_an_answer_that_says_nothing_is_no_ending(answer: object) -> None:
+    assert ending(answer) is None

@@ -1,0 +1,141 @@
+"""Kubeflow: what its operators' webhooks ask for, restated, and what they make of what is rendered."""
+
+import json
+
+import pytest
+
+from tests.support.kubeflow import BY_FLAGS, CLUSTER
+from tests.support.rendered import Json, files_of, kinds, named, objects_of, of_kind, operators_tf_config, started
+from tfprov.errors import InvalidInput, Usage
+from tfprov.render.dns_names import is_dns_1035
+
+GIVEN = ("namespace=research", "code=image")
+
+
+def tfjob(inventory: str, *given: str) -> Json:
+    (found,) = of_kind(objects_of(inventory, "kubeflow-tfjob", *GIVEN, *given), "TFJob")
+    assert accepted(found)
+    return found
+
+
+def accepted(job: Json) -> bool:
+    """Restates the training operator's webhook: the name, the container that is required, one chief at most."""
+    replicas = job["spec"]["tfReplicaSpecs"]
+    assert job["apiVersion"] == "kubeflow.org/v1"
+    assert is_dns_1035(job["metadata"]["name"])
+    assert set(replicas) <= {"Chief", "Worker", "PS", "Evaluator"}
+    assert all(isinstance(spec["replicas"], int) and spec["replicas"] >= 1 for spec in replicas.values())
+    assert replicas.get("Chief", {"replicas": 1})["replicas"] == 1
+    for spec in replicas.values():
+        assert spec["restartPolicy"] in ("Never", "OnFailure", "Always", "ExitCode")
+        containers = spec["template"]["spec"]["containers"]
+        assert [one["name"] for one in containers].count("tensorflow") == 1
+        assert all(one["image"] for one in containers)
+    return True
+
+
+def test_a_tfjob_has_each_kind_of_replica_and_says_how_it_ends() -> None:
+    spec = tfjob(CLUSTER)["spec"]
+    assert {kind: one["replicas"] for kind, one in spec["tfReplicaSpecs"].items()} == {
+        "Chief": 1,
+        "Worker": 2,
+        "PS": 1,
+        "Evaluator": 1,
+    }
+    assert spec["runPolicy"] == {"cleanPodPolicy": "Running", "backoffLimit": 3, "suspend": False}
+    assert spec["successPolicy"] == ""
+    assert {one["restartPolicy"] for one in spec["tfReplicaSpecs"].values()} == {"OnFailure"}
+
+
+def test_the_run_policy_says_what_was_set() -> None:
+    policy = tfjob(CLUSTER, "clean=All", "ttl=60", "deadline=3600", "success=AllWorkers")["spec"]
+    assert policy["runPolicy"] == {
+        "cleanPodPolicy": "All",
+        "backoffLimit": 3,
+        "ttlSecondsAfterFinished": 60,
+        "activeDeadlineSeconds": 3600,
+        "suspend": False,
+    }
+    assert policy["successPolicy"] == "AllWorkers"
+
+
+def test_tf_config_is_the_operators_and_says_exactly_this() -> None:
+    job = tfjob(CLUSTER)
+    assert "TF_CONFIG" not in json.dumps(job)
+    assert json.loads(operators_tf_config(job, "worker", 1)["TF_CONFIG"]) == {
+        "cluster": {
+            "chief": ["tf-chief-0.research.svc:2222"],
+            "ps": ["tf-ps-0.research.svc:2222"],
+            "worker": ["tf-worker-0.research.svc:2222", "tf-worker-1.research.svc:2222"],
+        },
+        "task": {"type": "worker", "index": 1},
+        "environment": "cloud",
+    }
+
+
+def test_the_port_has_the_name_that_the_operator_looks_for() -> None:
+    for kind, spec in tfjob(CLUSTER.replace("command:", "port: 3333\n      command:"))["spec"][
+        "tfReplicaSpecs"
+    ].items():
+        ports = spec["template"]["spec"]["containers"][0].get("ports", [])
+        assert ports == ([] if kind == "Evaluator" else [{"name": "tfjob-port", "containerPort": 3333}])
+
+
+def test_flags_find_the_index_in_the_label_that_the_operator_sets() -> None:
+    pods = started(objects_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN, "access=ReadWriteMany"))
+    assert {pod.task: pod.argv[2:4] for pod in pods if pod.task.startswith("worker")} == {
+        "worker/0": ("--job_name=worker", "--task_index=0"),
+        "worker/1": ("--job_name=worker", "--task_index=1"),
+    }
+    hosts = "--worker_hosts=tf-worker-0.research.svc:2222,tf-worker-1.research.svc:2222"
+    assert all(hosts in pod.argv for pod in pods if pod.task.startswith(("worker", "ps")))
+
+
+def test_workers_that_share_a_template_need_a_volume_that_all_can_have() -> None:
+    with pytest.raises(InvalidInput, match=r"inventory.yml:11:5: error: worker/0 is a worker as the others"):
+        files_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN, "access=ReadWriteOnce")
+    (claim,) = of_kind(objects_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN), "PersistentVolumeClaim")
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"], "by default it is one"
+    (claim,) = of_kind(objects_of(CLUSTER, "kubeflow-tfjob", *GIVEN), "PersistentVolumeClaim")
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"], "a chief of its own mounts it alone"
+    spec = tfjob(BY_FLAGS)["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    (mount,) = (one for one in spec["containers"][0]["volumeMounts"] if one["name"] == "checkpoints")
+    assert mount["subPathExpr"] == "worker-$(TFPROV_INDEX)"
+
+
+def test_what_is_no_replica_stands_beside_it() -> None:
+    objects = objects_of(CLUSTER, "kubeflow-tfjob", *GIVEN)
+    assert kinds(objects) == ["PersistentVolumeClaim", "NetworkPolicy", "TFJob", "Service", "Deployment"]
+    service = "    dispatcher: {hosts: {d: }}\n    data_worker: {hosts: {d: }}\n"
+    objects = objects_of(CLUSTER + service, "kubeflow-tfjob", *GIVEN)
+    (role,) = of_kind(objects, "Role")
+    assert role["rules"][0]["resources"] == ["tfjobs"]
+    data = named(objects, "Job", "tf-data-worker-0")["spec"]["template"]["spec"]["containers"][0]
+    assert data["command"][-1] == "/apis/kubeflow.org/v1/namespaces/{namespace}/tfjobs/tf"
+
+
+def test_two_chiefs_are_refused_at_their_line() -> None:
+    with pytest.raises(InvalidInput, match=r"inventory.yml:11:5: error: more than one chief task"):
+        files_of(CLUSTER.replace("chief: {hosts: {c: }}", "chief: {hosts: {c: , c2: }}"), "kubeflow-tfjob", *GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [("memory: 1g", "memory"), ("env: {A: b}", "env"), ("flags: {lr: 1}", "flags"), ("port: 99", "port")],
+)
+def test_workers_that_differ_are_refused_at_the_line_that_makes_them(said: str, name: str) -> None:
+    text = CLUSTER.replace('"w[0:1]": ', f"w0: , w1: {{tfprov: {{{said}}}}}")
+    with pytest.raises(InvalidInput, match=rf"inventory.yml:12:\d+: error: `{name}` is another one for worker/1"):
+        files_of(text, "kubeflow-tfjob", *GIVEN)
+
+
+def test_what_depends_on_the_task_is_refused_because_the_template_is_one() -> None:
+    text = CLUSTER.replace("command: [python, x.py]", 'command: [python, x.py, "{{ task.index }}"]')
+    with pytest.raises(InvalidInput, match=r"`command` is another one for worker/1 than for worker/0"):
+        files_of(text, "kubeflow-tfjob", *GIVEN)
+
+
+@pytest.mark.parametrize("given", ["clean=Everything", "deadline=-1", "ttl=soon", "namespace=Research", "user=0"])
+def test_a_value_of_a_wrong_kind_is_refused(given: str) -> None:
+    with pytest.raises(Usage, match=f"`--set {given.partition('=')[0]}` must be"):
+        files_of(CLUSTER, "kubeflow-tfjob", given)

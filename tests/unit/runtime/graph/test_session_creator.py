@@ -1,0 +1,29 @@
+"""Which of the errors of a step tell that a task was lost."""
+
+import pytest
+
+from tfprov.runtime.graph.session_creator import tells_of_a_loss
+
+LOG = """CANCELLED: From /job:worker/replica:0/task:1:
+RecvFromRemoteAsync is cancelled.
+Recent warning and error logs:
+  W0000 00:00:1795430897.591069   18567 local_rendezvous.cc:412] Local rendezvous is aborting with status: ABORTED: From /job:ps"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("message", "lost"),
+    [
+        ("CANCELLED: From /job:worker/task:1:\nRecvFrom\nABORTED: From /job:ps/task:0:\nSession handle", True),
+        ("=====\nUNAVAILABLE: From /job:worker/task:0:\nSocket closed\n=====", True),
+        (
+            "2 root error(s) found.\n  (0) CANCELLED: From /job:worker/task:1:\n  (1) ABORTED: From /job:ps/task:0:",
+            True,
+        ),
+        ("CANCELLED: From /job:worker/task:1:\nDequeue operation was cancelled", False),
+        ("Enqueue operation was cancelled\nABORTED: Stopping remaining executors.", False),
+        (LOG, False),
+        ("", False),
+    ],
+)
+def test_a_loss_is_told_by_a_part_of_the_step_and_not_by_the_log(message: str, lost: bool) -> None:
+    assert tells_of_a_loss(message) is lost

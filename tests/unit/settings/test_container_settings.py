@@ -1,0 +1,439 @@
+"""What an inventory says about containers, read in full; and what is sensible although it looks odd."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tests.support.inventories import inventory, roles
+from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.model import validators
+from tfprov.model.field_types import reference
+from tfprov.model.node import Items
+from tfprov.model.sections import Image, MountSetting
+from tfprov.model.settings import Settings
+from tfprov.model.validators import Wrong, bytes_of, one_line
+from tfprov.planning.tasks import place
+from tfprov.settings.pydantic_errors import written
+from tfprov.settings.resolve import resolve
+
+FULL = """\
+all:
+  vars:
+    tfprov:
+      cluster: linear
+      image:
+        build: ../images/train
+        dockerfile: gpu.Dockerfile
+        build_args: {TENSORFLOW: 2.18.0, CUDA: 12, DEBUG: false}
+        build_on: builder
+        ca_bundle: /etc/ssl/certs/proxy.pem
+        pip_conf: ~/pip.conf
+      command: [python, linear.py]
+      memory: 4g
+      cpus: 2
+      gpus: all
+      pids: 512
+      mounts:
+        - {source: /data/mnist, target: /data}
+        - {source: /scratch, target: /scratch, read_only: false}
+  children:
+    ps: {hosts: {node1: }, vars: {tfprov: {memory: 512m, cpus: 0.5, mounts: []}}}
+    worker: {hosts: {node2: {tfprov: {bind: 10.0.0.2}}, node3: {tfprov: {gpus: 2}}}}
+  hosts: {builder: }
+"""
+
+
+def one(settings: str, *extra: str, host: str = "node1") -> Settings:
+    """Return the settings of one worker."""
+    tfprov = f"{{cluster: linear, command: [python], {settings}}}"
+    return roles(f"all: {{vars: {{tfprov: {tfprov}}}}}\nworker: {{hosts: {{{host}: }}}}", *extra)[0].values
+
+
+def test_all_that_an_inventory_says_about_containers() -> None:
+    ps, worker, other = (role.values for role in roles(FULL))
+    assert worker.image == Image(
+        build="../images/train",
+        dockerfile="gpu.Dockerfile",
+        build_args={"TENSORFLOW": "2.18.0", "CUDA": 12, "DEBUG": False},
+        build_on="builder",
+        ca_bundle="/etc/ssl/certs/proxy.pem",
+        pip_conf="~/pip.conf",
+    )
+    assert (worker.image.kind, worker.runtime) == ("build", "docker")
+    assert (worker.memory, worker.cpus, worker.gpus, worker.pids, worker.bind) == ("4g", 2, "all", 512, "10.0.0.2")
+    assert worker.mounts == [
+        MountSetting(source="/data/mnist", target="/data", read_only=True),
+        MountSetting(source="/scratch", target="/scratch", read_only=False),
+    ]
+    assert (ps.memory, ps.cpus, ps.gpus, ps.mounts, ps.bind) == ("512m", 0.5, 0, [], None)
+    assert (other.gpus, other.bind) == (2, None)
+
+
+def test_without_limits_there_are_none() -> None:
+    values = one("image: {name: train}")
+    assert (values.memory, values.cpus, values.gpus, values.pids) == (None, None, 0, 4096)
+    assert (values.mounts, values.bind, values.allow_insecure_network) == ([], None, False)
+    assert values.image is not None
+    assert (values.image.dockerfile, values.image.build_args, values.image.build_on) == ("Dockerfile", {}, None)
+    assert (values.image.ca_bundle, values.image.pip_conf) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "extra", "runtime", "kind"),
+    [
+        ("port: 1", (), "process", None),
+        ("image: ", (), "process", None),
+        ("runtime: process", (), "process", None),
+        ("image: {name: train}", (), "docker", "name"),
+        ("image: {build: .}", (), "docker", "build"),
+        ("image: {archive: train.tar}", (), "docker", "archive"),
+        ("image: {name: train}, runtime: docker", (), "docker", "name"),
+        ("image: {name: train, build: null}", (), "docker", "name"),
+        ("image: {build: .}", ("tfprov.image='{build: null, name: train}'",), "docker", "name"),
+        ("image: {build: .}", ("tfprov.image=null", "tfprov.runtime=process"), "process", None),
+        ("port: 1", ("tfprov.image.name='train:2'",), "docker", "name"),
+        ('image: {name: "train:{{ 1 + 1 }}"}', (), "docker", "name"),
+    ],
+)
+def test_an_image_says_what_runs_tasks(settings: str, extra: tuple[str, ...], runtime: str, kind: str | None) -> None:
+    values = one(settings, *extra, host="localhost")
+    assert (values.runtime, values.image and values.image.kind) == (runtime, kind)
+
+
+GPUS = """\
+all:
+  vars: {{tfprov: {{cluster: linear, image: {{name: train}}, command: [python], {all}}}}}
+  children:
+    rack: {{hosts: {{node1: {{tfprov: {{{host}}}}}}}, vars: {{tfprov: {{{rack}}}}}}}
+    ps: {{hosts: {{node1: }}, vars: {{tfprov: {{{ps}}}}}}}
+    worker: {{hosts: {{node1: }}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "extra", "ps", "worker"),
+    [
+        ({}, (), 0, 0),
+        ({"all": "gpus: 1"}, (), 0, 1),
+        ({"rack": "gpus: all"}, (), 0, "all"),
+        ({}, ("tfprov.gpus=1",), 0, 1),
+        ({"all": "gpus: 1", "ps": "gpus: 2"}, (), 2, 1),
+        ({"ps": "gpus: 2"}, (), 2, 0),
+        ({"ps": "gpus: 0", "all": "gpus: 1"}, (), 0, 1),
+        ({"all": "gpus: 1", "host": "gpus: 2"}, (), 2, 2),
+        ({"ps": "gpus: 2"}, ("tfprov.gpus=3",), 3, 3),
+    ],
+)
+def test_a_ps_has_gpus_only_where_they_are_meant_for_it(
+    said: Mapping[str, str], extra: tuple[str, ...], ps: int, worker: int | str
+) -> None:
+    text = GPUS.format(**({"all": "port: 1", "rack": "", "ps": "", "host": ""} | dict(said)))
+    assert [role.values.gpus for role in roles(text, *extra)] == [ps, worker]
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("6m", 6 << 20), ("512M", 512 << 20), ("4g", 4 << 30), ("1.5g", 3 << 29), ("8388608b", 8 << 20), ("0.1k", 102),
+        ("10240K", 10 << 20),
+    ],
+)  # fmt: skip
+def test_a_size_in_dockers_units(text: str, amount: int) -> None:
+    assert bytes_of(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "4", "4gb", "g", " 4g", "4 g", "-4g", "+4g", "1e3m", "٤g", "4.g", ".5g", "4g\n"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match="is no size"):
+        bytes_of(text)
+
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "train", "train:1.0", "library/train", "tensorflow/tensorflow:2.18.0-gpu", f"train@{DIGEST}", f"a/b:c@{DIGEST}",
+        "localhost/train", "localhost:5000/train:latest", "127.0.0.1:5000/a/b/c", "registry.example.com/team_a/train-gpu",
+        "ghcr.io/o/r__x.y-z", "Registry.Example.com:443/train", "[fe80::1]:5000/train", "a--b", "train:_x", "0",
+        f"train@sha512:{'ab' * 64}", "a" * 255,
+    ],
+)  # fmt: skip
+def test_a_name_that_docker_takes(name: str) -> None:
+    assert reference(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", " ", "Train", "train:", "train:.x", f"train:{'x' * 129}", "train@", "train@sha256:ab", f"@{DIGEST}", ":1.0",
+        "a/", "/a", "a//b", "-a", "a-", "a_", "a___b", "a..b", "a b", "http://a/b", "a.b:x/c", "a.b:/c", "a/b:c/d:e",
+        DIGEST, DIGEST.removeprefix("sha256:"), DIGEST.upper(), f"train@{DIGEST.upper()}", "train:1:2", "ä", "a\n", "./a",
+        "~/a", "[::1/a", "UPPER/train", "a" * 256,
+    ],
+)  # fmt: skip
+def test_a_name_that_docker_refuses(name: str) -> None:
+    with pytest.raises(Wrong):
+        reference(name)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "image: {name: train}, bind: 0.0.0.0, allow_insecure_network: true",
+        "image: {name: train}, address: 127.0.0.1",
+        "image: {name: train}, bind: 127.0.0.1",
+        "image: {name: train}, mounts: [{source: /a, target: /data}, {source: /b, target: /data/b}]",
+        "image: {name: train}, mounts: [{source: /a, target: /codes}, {source: /a, target: /checkpoints2}]",
+        "image: {name: train}, mounts: [{source: /, target: /host, read_only: true}]",
+        "image: {name: train}, pids: 64, cpus: 0.01, memory: 6m",
+        "image: {build: ., build_on: node1}",
+        "gpus: 0, mounts: [], allow_insecure_network: false",
+        "memory: null, cpus: null, bind: null",
+        "checkpoints: {dir: /code}",
+    ],
+)
+def test_what_only_looks_odd_is_accepted(settings: str) -> None:
+    assert one(settings)
+
+
+def test_who_reads_files_only_may_be_alone_on_its_machine() -> None:
+    text = """\
+all:
+  vars: {tfprov: {cluster: linear, image: {name: train}, command: [python]}}
+  children:
+    worker: {hosts: {localhost: {tfprov: {address: 127.0.0.1}}}}
+    tensorboard: {hosts: {localhost: }, vars: {tfprov: {bind: 127.0.0.1}}}
+"""
+    assert [role.address for role in roles(text)] == ["127.0.0.1", "127.0.0.1"]
+
+
+def test_behind_different_gateways_one_address_means_different_machines() -> None:
+    text = """\
+all: {vars: {tfprov: {cluster: linear, image: {name: train}, command: [python]}}}
+worker:
+  vars: {ansible_host: 192.168.0.2}
+  hosts:
+    node1: {ansible_ssh_common_args: -J site1, tfprov: {address: node1.site1}}
+    node2: {ansible_ssh_common_args: -J site2, tfprov: {address: node2.site2}}
+"""
+    assert [role.way.proxy_jump for role in roles(text)] == ["site1", "site2"]
+
+
+def test_where_an_image_is_written_is_known() -> None:
+    role = roles(FULL)[1]
+    assert (role.at("image", "build").line, role.at("image", "pip_conf").line) == (6, 11)
+    assert isinstance(role.node.get("mounts"), Items)
+
+
+def test_of_a_broken_inventory_nothing_is_said_that_could_follow() -> None:
+    settings = "{cluster: linear, command: [python], gpus: 1, runtime: docker, bind: 0.0.0.0}"
+    read = inventory(f"all: {{vars: {{tfprov: {settings}}}}}\nworker: {{hosts: {{node1: }}}}")
+    with pytest.raises(InvalidInput) as caught:
+        resolve(read, [Problem(Position("-e"), "`a` is not a variable", "")])
+    assert len(caught.value.problems) == 1
+
+
+def test_the_models_themselves_take_nothing_for_something_else() -> None:
+    wrong: list[dict[str, Any]] = [
+        {"cpus": True},
+        {"gpus": True},
+        {"memory": 4},
+        {"mounts": ({},)},
+        {"image": {"x": 1}},
+    ]
+    for values in wrong:
+        with pytest.raises(ValidationError):
+            Settings.model_validate({"cluster": "linear", **values})
+
+
+@pytest.mark.parametrize("half", [0xD800, 0xDABC, 0xDFFF])
+def test_half_of_a_character_is_no_word_of_a_command_line(half: int) -> None:
+    with pytest.raises(Wrong, match="must be text that UTF-8 can hold"):
+        one_line(f"a{chr(half)}b")
+    assert one_line("\ud7ff\ue000") == "\ud7ff\ue000", "the characters before the first and behind the last of them"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("args", "command"), ("cmd", "command"), ("count", "tasks_per_host"), ("entrypoint", "command"),
+        ("environment", "env"), ("gpu_count", "gpus"), ("mem_limit", "memory"), ("name", "cluster"),
+        ("replicas", "tasks_per_host"), ("stop_grace_period", "stop_grace"), ("volumes", "mounts"),
+        ("workers", "tasks_per_host"),
+    ],
+)  # fmt: skip
+def test_what_other_tools_call_a_setting_is_known(name: str, meant: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
+    [problem] = [one for one in raised.value.problems if f"`{name}`" in one.what]
+    assert problem.fix == f"did you mean `{meant}`?"
+
+
+SMALL_ONE = "all:\n vars:\n  tfprov:\n   cluster: lab\n   command: [a]\n "
+
+
+def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() -> None:
+    text = (
+        f"{SMALL_ONE}{{}}worker: {{{{hosts: {{{{localhost: }}}}}}}}\ntensorboard: {{{{hosts: {{{{localhost: }}}}}}}}\n"
+    )
+    for said, runtime in (("  restart: never\n", "process"), ("  image: {name: x}\n", "docker")):
+        roles = resolve(inventory(text.format(said)))
+        assert {role.values.runtime for role in roles} == {runtime}
+        assert {task.name: task.port for task in place(roles).tasks} == {"worker/0": 2222, "tensorboard/0": 6006}
+
+
+@pytest.mark.parametrize(
+    ("example", "text"),
+    [
+        ("x", "x"), ("2", '"2"'), ("0.5", '"0.5"'), ("1.2.3", "1.2.3"), (2, "2"), (True, "true"), (None, "null"),
+        (["a", 1], "[a, 1]"), ({"a": "x", "b": ["1"]}, '{a: x, b: ["1"]}'),
+    ],
+)  # fmt: skip
+def test_an_example_stands_as_it_would_in_the_file(example: Any, text: str) -> None:
+    assert written(example) == text
+
+
+def test_templates_that_are_rendered_for_each_task_are_tried_with_all_the_rest() -> None:
+    text = f"{SMALL_ONE}  port: x\n   flags: {{a: '{{{{ nowhere }}}}'}}\nworker: {{hosts: {{localhost: }}}}\n"
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(text))
+    assert [(one.at.line, "nowhere" in one.what) for one in raised.value.problems] == [(6, False), (7, True)]
+
+
+@pytest.mark.parametrize("name", ["stopGrace", "stop-grace", "StopGrace", "stop_grace_period", "stopGracePeriod"])
+def test_a_setting_in_another_notation_is_known(name: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
+    assert [one.fix for one in raised.value.problems] == ["did you mean `stop_grace`?"]
+
+
+OF_THE_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "sys")
+OF_ALL = ("home", "media", "mnt", "opt", "root", "run", "srv", "tmp", "usr", "var")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/", "//", "/.", *(f"/{name}" for name in (*OF_THE_SYSTEM, *OF_ALL)), *(f"/{name}/x" for name in OF_THE_SYSTEM),
+        *(f"//./{name}/." for name in OF_ALL),
+    ],
+)  # fmt: skip
+def test_nothing_goes_into_a_directory_that_is_the_systems_own(name: str) -> None:
+    with pytest.raises(Wrong) as raised:
+        validators.absolute_apart(name)
+    assert str(raised.value) == f"must not be the system's own directory `{name}`"
+
+
+@pytest.mark.parametrize("name", [*(f"/{name}/x" for name in OF_ALL), "/x", "/binary", "/x/etc"])
+def test_a_directory_of_its_own_may_be_below_one_that_all_share(name: str) -> None:
+    assert validators.absolute_apart(name) == name
+
+
+@pytest.mark.parametrize(
+    ("check", "value"),
+    [
+        (validators.memory, "6m"), (validators.memory, "6291456b"), (validators.memory, "1048576g"), (validators.gpus, 0),
+        (validators.gpus, 1024), (validators.gpus, "all"), (validators.wrong_address, "a" * 253),
+        (validators.file_name, "é" * 100), (validators.file_name, "a" * 200), (validators.path, "~"),
+        (validators.path, "~/x"), (validators.path, "x~"),
+        (validators.data, "x/../y"), (validators.data, "/x"), (validators.web_address, "https://h:65535/a%20b?c#d"),
+        (validators.web_address, "http://[::1]:1"), (validators.sha256, "ab" * 32), (validators.ip_v4, "0.0.0.0"),
+        (validators.ip_v4, "127.0.0.1"), (validators.dockerfile, "a/b"), (validators.host_directory, "/a/..b"),
+        (validators.whole_number, 2.0), (validators.with_unit, "4"), (validators.wiring, "flags"), (validators.wiring, {}),
+    ],
+)  # fmt: skip
+def test_a_value_at_the_limit_of_its_setting_is_taken(check: Callable[[Any], object], value: object) -> None:
+    assert check(value) in (value, None)
+
+
+SUM = "take what `sha256sum FILE` prints"
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "said"),
+    [
+        (validators.memory, "6291455b", "must be at least 6m, not `6291455b`; "),
+        (validators.memory, "1048577g", "must be at most 1048576g, not `1048577g`; "),
+        (validators.memory, "4", "must be a number and one of the units b, k, m and g, not `4`; "),
+        (validators.with_unit, 4, "must be a number and one of the units b, k, m and g, not `4`; "),
+        (validators.gpus, 1025, "must be `all` or a number from 0 to 1024, not `1025`; "),
+        (validators.gpus, -1, "must be `all` or a number from 0 to 1024, not `-1`; "),
+        (validators.gpus, True, "must be `all` or a number from 0 to 1024, not `true`; "),
+        (validators.gpus, "1", 'must be `all` or a number from 0 to 1024, not the text "1"; '),
+        (validators.gpus, [], "must be `all` or a number from 0 to 1024, not a list; "),
+        (validators.gpus, {}, "must be `all` or a number from 0 to 1024, not a mapping; "),
+        (validators.gpus, None, "must be `all` or a number from 0 to 1024, not nothing; "),
+        (validators.gpus, "", "must be `all` or a number from 0 to 1024, not an empty text; "),
+        (validators.address, "a" * 254, f"must be a host name or an IPv4 address, not `{'a' * 57}...`; "),
+        (validators.address, "300.1.1.1", "must be a host name or an IPv4 address, not `300.1.1.1`; "),
+        (validators.address, "0.0.0.0", "must be an address that other hosts can reach, not `0.0.0.0`; "),
+        (validators.address, "224.0.0.1", "must be an address that other hosts can reach, not `224.0.0.1`; "),
+        (validators.address, "240.0.0.1", "must be an address that other hosts can reach, not `240.0.0.1`; "),
+        (validators.ip_v4, "h1", "must be an IPv4 address of the host, not `h1`; "),
+        (validators.ip_v4, "224.0.0.1", "must be an address that a host can have, not `224.0.0.1`; "),
+        (validators.ip_v4, "240.0.0.1", "must be an address that a host can have, not `240.0.0.1`; "),
+        (validators.file_name, "é" * 100 + "a", "must not be longer than 200 bytes; "),
+        (validators.file_name, ".a", "must be a name that does not begin with a dot, not `.a`; "),
+        (validators.file_name, " ", "must be a name that does not begin with a dot, not ` `; "),
+        (validators.file_name, "a/b", "must be a name without `/`, not `a/b`; "),
+        (validators.file_name, "a\tb", "must be printable; "),
+        (validators.path, "~x/y", "must not begin with another user's home directory, as in `~x/y`; "),
+        (validators.path, " ", "must not be empty; "),
+        (validators.data, "/.", "must not be the whole file system; "),
+        (validators.data, "/a/../b", "must not contain `..`; "),
+        (validators.absolute_apart, "/a/../b", "must not contain `..`; "),
+        (validators.absolute_apart, "a", "must be an absolute path, not `a`; "),
+        (validators.host_directory, "a", "must be an absolute path, not `a`; "),
+        (validators.host_directory, "/a/..", "must not contain `..`; "),
+        (validators.dockerfile, "/a", "must be a path inside the directory that `build` names, not `/a`; "),
+        (validators.dockerfile, "~/a", "must be a path inside the directory that `build` names, not `~/a`; "),
+        (validators.dockerfile, "a/../b", "must be a path inside the directory that `build` names, not `a/../b`; "),
+        (validators.dockerfile, " ", "must not be empty; "),
+        (validators.sha256, "sha256: " + "AB" * 32,
+         f"must be the 64 hex digits alone; write `sha256: {'ab' * 32}`"),
+        *((validators.sha256, "a" * digits,
+           f"must be 64 hex digits, not `{shown('a' * digits)}`, which looks like {what}; {SUM}")
+          for digits, what in ((32, "an MD5 sum"), (40, "a SHA-1 sum"), (56, "a SHA-224 sum"), (96, "a SHA-384 sum"),
+                               (128, "a SHA-512 sum"))),
+        (validators.sha256, "a" * 33, f"must be 64 hex digits, not `{'a' * 33}`; {SUM}"),
+        (validators.sha256, "x" * 32, f"must be 64 hex digits, not `{'x' * 32}`; {SUM}"),
+        (validators.web_address, "http://me:pw@h/x",
+         "must not hold a user or a password; give a `url` that needs none: an inventory is no safe"),
+        (validators.web_address, "ftp://h", "must begin with http:// or https://, not `ftp://h`; "),
+        (validators.web_address, "http://h/a b",
+         "must be plain ASCII without blanks; write other characters as %XX, such as %20 for a blank"),
+        (validators.web_address, "http://h/é",
+         "must be plain ASCII without blanks; write other characters as %XX, such as %20 for a blank"),
+        (validators.web_address, "http://", "must name a host, and a port that can be, not `http://`; "),
+        (validators.web_address, "http://h:0", "must name a host, and a port that can be, not `http://h:0`; "),
+        (validators.web_address, "http://h:65536", "must name a host, and a port that can be, not `http://h:65536`; "),
+        (validators.no_short_data, "https://h/x",
+         "must be a mapping, not `https://h/x`; write `data: {fetch: [{url: …, sha256: …}]}`"),
+        (validators.no_short_data, "/x", "must be a mapping, not `/x`; write `data: {path: /x}`"),
+        (validators.no_short_source, "http://h", "must be a mapping, not `http://h`; write `{url: http://h, sha256: …}`"),
+        (validators.no_short_list, "x", "must be a list, not `x`; write `fetch: [{url: …, sha256: …}]`"),
+        (validators.no_short_list, {}, "must be a list, not a mapping; write `fetch: [{url: …, sha256: …}]`"),
+        (validators.no_short_image, "x:1", "must be a mapping, not `x:1`; write `image: {name: x:1}`"),
+        (validators.no_short_image, "./x", "must be a mapping, not `./x`; write `image: {build: ./x}`"),
+        (validators.no_short_mount, "/a:/b", ("must be a mapping, not `/a:/b`; "
+         "write `{source: /a, target: /b, read_only: false}`")),
+        (validators.no_short_mount, "/a:/b:ro", "must be a mapping, not `/a:/b:ro`; write `{source: /a, target: /b}`"),
+        (validators.wiring, "both", "must be `flags`, `tf_config` or a mapping, not `both`; "),
+        (validators.wiring, None, "must be `flags`, `tf_config` or a mapping, not nothing; "),
+        (validators.whole_number, 2.5, "must be a whole number, not 2.5; "),
+        (validators.program, [" "], "must begin with a program; "),
+        (validators.one_line, "a\0", "must not hold a null byte; remove it"),
+        (validators.one_line, "a\rb", "must be one line; remove the line break"),
+        (validators.one_line, "\ud800", "must be text that UTF-8 can hold; "),
+    ],
+)  # fmt: skip
+def test_a_value_that_a_setting_cannot_have_is_told_in_full(
+    check: Callable[[Any], object], value: object, said: str
+) -> None:
+    with pytest.raises(Wrong) as raised:
+        check(value)
+    assert f"{raised.value}; {raised.value.fix}" == said

@@ -1,0 +1,194 @@
+"""Arguments of `ssh` in an inventory mean what they mean to ssh, which is asked for its own reading of them."""
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfprov.settings.ssh_args import SshArgs
+
+UNDERSTOOD = [
+    "-J bastion",
+    "-J trainer@bastion:2200,second",
+    "-Jbastion -p 2201 -p 33",
+    "-o ProxyJump=bastion -o ProxyJump=other",
+    "-o ProxyCommand='ssh -W %h:%p -q bastion'",
+    "-oProxyCommand='nc -x proxy %h %p' -l me -o User=other",
+    "-o 'User me' -o Port=2202 -o connecttimeout=7 -o ConnectTimeout=9",
+    '-o "UserKnownHostsFile=/keys/a /keys/b" -o UserKnownHostsFile=/keys/c',
+    "-o StrictHostKeyChecking=accept-new",
+    "-o StrictHostKeyChecking=yes -o StrictHostKeyChecking=accept-new",
+    "-C -o ControlMaster=auto -o ControlPersist=60s -o ControlPath=/tmp/%C -o ServerAliveInterval=30 -qp 2203",
+    "-o ProxyJump=none -o ProxyCommand=nc",
+    "-vvv -T -o LogLevel=ERROR -o BatchMode=yes -o ForwardAgent=no -o TCPKeepAlive=yes",
+    "-o IdentitiesOnly=yes -o identitiesonly=no",
+    "-oPreferredAuthentications=publickey,password -o PreferredAuthentications=password",
+    "-o HostKeyAlgorithms=ssh-ed25519,rsa-sha2-512 -4",
+    "-6qC -o AddressFamily=inet",
+    "-o AddressFamily=inet6 -4 -o AddressFamily=any -o IdentitiesOnly=no",
+    "-46",
+    "",
+]
+
+
+def read(*texts: str) -> SshArgs:
+    args = SshArgs()
+    for text in texts:
+        args.add(text)
+    return args
+
+
+def told(args: SshArgs) -> dict[str, str | None]:
+    """Return what was understood in the words of `ssh -G`; None where nothing is said."""
+    strict = {None: None, True: "accept-new", False: "true"}
+    return {
+        "user": args.user,
+        "port": str(args.port) if args.port else None,
+        "proxyjump": args.proxy_jump if args.proxy_jump != "none" else None,
+        "proxycommand": args.proxy_command,
+        "connecttimeout": f"{args.timeout:g}" if args.timeout else None,
+        "userknownhostsfile": " ".join(map(str, args.known_hosts)) or None,
+        "identitiesonly": {None: None, True: "yes", False: "no"}[args.identities_only],
+        "preferredauthentications": ",".join(args.authentications) or None,
+        "hostkeyalgorithms": args.host_key_algorithms,
+        "addressfamily": args.address_family,
+        "stricthostkeychecking": strict[args.accept_new],
+    }
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="asks OpenSSH's client")
+@pytest.mark.parametrize("text", UNDERSTOOD)
+def test_ssh_reads_them_in_the_same_way(text: str) -> None:
+    def asked(*words: str) -> dict[str, str]:
+        command = ["ssh", "-G", "-F", "none", *words, "10.0.0.1"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        return {line.split(" ", 1)[0]: line.split(" ", 1)[-1] for line in done.stdout.splitlines()}
+
+    args = read(text)
+    assert not args.refused
+    default, ssh = asked(), asked(*shlex.split(text))
+    for name, value in told(args).items():
+        assert ssh.get(name) == (default.get(name) if value is None else value), name
+
+
+def test_keys_and_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("one", "two", "config"):
+        (tmp_path / name).write_text("")
+    args = read(f"-i ~/one -o IdentityFile={tmp_path}/two", "-F ~/config -F /dev/null")
+    assert args.refused == []
+    assert args.key_files == [tmp_path / "one", tmp_path / "two"]
+    assert args.ssh_config == tmp_path / "config"
+
+
+def test_no_file_at_all_is_an_empty_one() -> None:
+    assert read("-F none").ssh_config == Path("/dev/null")
+
+
+def test_the_first_of_several_variables_counts() -> None:
+    args = read("-p 2201", "-p 2202 -J bastion", "-J other")
+    assert (args.port, args.proxy_jump) == (2201, "bastion")
+
+
+@pytest.mark.parametrize(
+    "text", ["-o StrictHostKeyChecking=no", "-o stricthostkeychecking=OFF", "-oStrictHostKeyChecking=no"]
+)
+def test_nobody_is_let_in_unseen(text: str) -> None:
+    args = read(text)
+    assert args.accept_new is None
+    assert "trusts whoever answers" in str(args.refused[0])
+
+
+WORDS = [
+    "-", "--", "-o", "-J", "-i", "-p", "-l", "-F", "-W", "-C", "-4", "-tt", "-oPort", "-oPort=", "Port", "=", " ", "'", '"',
+    "\\", "none", "bastion", "StrictHostKeyChecking", "UserKnownHostsFile", "ProxyCommand", "IdentityFile", "~", "~x/y",
+    "/dev/null", "22", "²", "%h", "\0", "\n", "ConnectTimeout", "a" * 300,
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=8), st.sampled_from(["", " "]))
+def test_whatever_stands_there_is_understood_or_refused(words: list[str], between: str) -> None:
+    args = read(between.join(words))
+    for refused in args.refused:
+        assert str(refused)
+        assert refused.fix
+
+
+OPTIONS_WITHOUT_MEANING = (
+    "BatchMode", "Compression", "ControlMaster", "ControlPath", "ControlPersist", "ForwardAgent", "ForwardX11", "LogLevel",
+    "RequestTTY", "ServerAliveCountMax", "ServerAliveInterval", "TCPKeepAlive",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", [*(f"-o {name}=x" for name in OPTIONS_WITHOUT_MEANING), *(f"-{letter}" for letter in "CqvxTaA")]
+)
+def test_what_changes_nothing_about_the_way_is_passed_over(text: str) -> None:
+    assert read(text, "-p 2201") == SshArgs(port=2201)
+
+
+@pytest.mark.parametrize("letter", "BbcDEeIiLlmOoPpQRSWwJF")
+def test_the_value_of_a_letter_is_the_next_word(letter: str) -> None:
+    said = [str(refused) for refused in read(f"-{letter} - -p 2201").refused]
+    assert "holds a word that belongs to no option" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "fix"),
+    [
+        ("-J 'x", "holds a quote that is never closed", "close it"),
+        ("bastion", "holds a word that belongs to no option", "quote what has blanks in it"),
+        ("-", "holds a word that belongs to no option", "quote what has blanks in it"),
+        ("--", "holds a word that belongs to no option", "quote what has blanks in it"),
+        ("-4g", "has the option `-g`, which is not supported here", "put it into ~/.ssh/config"),
+        ("-o IdentitiesOnly=maybe", "has IdentitiesOnly=maybe", "use `yes` or `no`"),
+        ("-o AddressFamily=ipv4", "has AddressFamily=ipv4", "use `inet`, `inet6` or `any`"),
+        ("-o HostKeyAlgorithms='a b'", "has HostKeyAlgorithms=a b", "for example `HostKeyAlgorithms=ssh-ed25519`"),
+        ("-o PreferredAuthentications=gssapi-with-mic",
+         "has PreferredAuthentications=gssapi-with-mic, of which tfprov knows none",
+         "name one of publickey, password, keyboard-interactive"),
+        ("-L 1:h:2", "has the option `-L`, which is not supported here", "put it into ~/.ssh/config"),
+        ("-o Ciphers=x", "has the option `Ciphers`, which is not supported here", "put it into ~/.ssh/config"),
+        ("-o =x", "has the option `-o`, which is not supported here", "put it into ~/.ssh/config"),
+        ("-p", "gives no value for `Port`", "add one, or remove it"),
+        ("-o Port=' '", "gives no value for `Port`", "add one, or remove it"),
+        ("-p 0", "has the port `0`", "give one from 1 to 65535"),
+        ("-p 65536", "has the port `65536`", "give one from 1 to 65535"),
+        ("-p 2x", "has the port `2x`", "give one from 1 to 65535"),
+        ("-J a,b@", "has the gateway `a,b@`", "write `[user@]host[:port]`"),
+        ("-F /no/such", "names the file `/no/such`, which does not exist", "correct the path behind `-F`"),
+        ("-o UserKnownHostsFile=/dev/null", "has UserKnownHostsFile=/dev/null, which remembers nobody",
+         "remove it, or name a file"),
+        ("-o UserKnownHostsFile=None", "has UserKnownHostsFile=None, which remembers nobody",
+         "remove it, or name a file"),
+        ("-o StrictHostKeyChecking=off", "has StrictHostKeyChecking=off, which trusts whoever answers",
+         "use `StrictHostKeyChecking=accept-new`"),
+        ("-o StrictHostKeyChecking=x", "has StrictHostKeyChecking=x", "use `StrictHostKeyChecking=accept-new`"),
+        ("-o ConnectTimeout=0", "has ConnectTimeout=0", "give a number of seconds from 1 to 3600"),
+        ("-o ConnectTimeout=3601", "has ConnectTimeout=3601", "give a number of seconds from 1 to 3600"),
+        ("-o ConnectTimeout=1s", "has ConnectTimeout=1s", "give a number of seconds from 1 to 3600"),
+    ],
+)  # fmt: skip
+def test_an_argument_that_cannot_be_used_is_told_with_what_to_do(text: str, said: str, fix: str) -> None:
+    assert [(str(refused), refused.fix) for refused in read(text).refused] == [(said, fix)]
+
+
+def test_ports_and_times_at_their_limits_are_taken() -> None:
+    assert (read("-p 1").port, read("-p 65535").port) == (1, 65535)
+    assert (read("-o ConnectTimeout=1").timeout, read("-o ConnectTimeout=3600").timeout) == (1.0, 3600.0)
+
+
+@pytest.mark.parametrize(
+    "gateway", ["ssh://me@bastion:22/", "[2001:db8::7]:2200", "me@10.0.0.1", "a,b:7,ssh://c", "NONE"]
+)
+def test_a_gateway_may_be_written_in_each_of_sshs_ways(gateway: str) -> None:
+    assert read(f"-J {gateway}") == SshArgs(proxy_jump=gateway)
+
+
+@pytest.mark.parametrize("gateway", ["-x", "a b", "a:123456", "me@", "a/b", "[x]", "a,"])
+def test_what_is_no_gateway_is_refused(gateway: str) -> None:
+    assert [str(refused) for refused in read(f"-J '{gateway}'").refused] == [f"has the gateway `{gateway}`"]

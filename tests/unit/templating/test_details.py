@@ -1,0 +1,251 @@
+"""Filters, tests and names in templates at their limits: what each says when it is called with what it cannot use."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfprov.errors import InvalidInput, Position
+from tfprov.inventory.yaml_source import read_groups
+from tfprov.model.node import Mapping, plain
+from tfprov.settings.resolve import resolve
+from tfprov.templating.host_values import Variables
+from tfprov.templating.magic_vars import variables as known
+from tfprov.templating.render import computed
+from tfprov.yamltext.load import parse
+
+AT = Position("i.yml", 3, 5)
+NAMES = "{l: [b, a, B], m: {x: 1, y: [1, 2]}, pairs: [{key: a, value: 1}, {key: b, value: 2}]}"
+
+
+def rendered(text: str, names: str = NAMES, **special: Any) -> Any:
+    nodes = parse(names, "v.yml")
+    assert isinstance(nodes, Mapping)
+    return plain(computed(text, Variables(nodes, special), AT))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ 'aa' | regex_replace('a', 'b', mandatory_count=3) }}", "`a` matches 2 times, not 3"),
+        ("{{ 'ab' | regex_search('a', 'b') }}", "`b` is no group: write `\\\\1` or `\\\\g<name>`"),
+        (
+            "{{ 'a' | regex_escape('perl') }}",
+            "`perl` is no kind of regular expression here: `python` or `posix_basic`",
+        ),
+        ("{{ 'a' | hash('sha0') }}", "no hash `sha0`: for example `sha256`"),
+        (
+            "{{ 'http://a' | urlsplit('user') }}",
+            "a URL has no `user`: fragment, hostname, netloc, password, path, port, query, scheme, username",
+        ),
+        ("{{ l | dict2items }}", "dict2items wants a mapping"),
+        ("{{ m | items2dict }}", "items2dict wants a list of mappings"),
+        ("{{ l | items2dict }}", "items2dict wants a list of mappings"),
+        ("{{ pairs | items2dict(key_name='name') }}", "items2dict: an entry lacks `name`"),
+        (
+            "{{ m | combine({}, list_merge='both') }}",
+            "combine: no list_merge `both`: replace, keep, append, prepend, append_rp, prepend_rp",
+        ),
+        ("{{ l | combine }}", "combine wants mappings"),
+        ("{{ 'large' | human_to_bytes }}", "`large` is not a size: for example `10M`"),
+        ("{{ '10Mb' | human_to_bytes }}", "`Mb` is not a unit of bytes"),
+        ("{{ '10MB' | human_to_bytes(isbits=true) }}", "`MB` is not a unit of bits"),
+        ("{{ 10 | human_readable(unit='Q') }}", "`Q` is not a unit: one of B, K, M, G, T, P, E, Z, Y"),
+        (
+            "{{ '1' is version('2', '<', strict=true) }}",
+            "`is version` compares loosely here: leave out `strict` and `version_type`",
+        ),
+        (
+            "{{ '1' is version('2', '<', version_type='semver') }}",
+            "`is version` compares loosely here: leave out `strict` and `version_type`",
+        ),
+        ("{{ '' is version('2') }}", "`is version` needs two versions, and one is empty"),
+        ("{{ '1' is version('') }}", "`is version` needs two versions, and one is empty"),
+        (
+            "{{ '1' is version('2', 'newer') }}",
+            "`newer` does not compare versions: use `==`, `!=`, `<`, `<=`, `>` or `>=`",
+        ),
+        ("{{ '1.x' is version('1.2', '<') }}", "`1.x` and `1.2` cannot be compared as versions"),
+    ],
+)
+def test_what_a_filter_or_a_test_cannot_use_is_told(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        rendered(text)
+    [problem] = raised.value.problems
+    assert (problem.at, problem.what, problem.fix) == (AT, f"the template failed: {said}", "correct the expression")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ lookup('env', nowhere) }}", "undefined variable `nowhere`; define it under `vars:` or give it with `-e`"),
+        ("{{ ansible_play_hosts }}", "`ansible_play_hosts` is Ansible's own, and not known here; write the value out"),
+        ("{{ task.name }}", "`task` is not known here; use it in `command`, `flags` or `env`"),
+        ("{{ groups.wroker }}", "no `wroker`"),
+        ("{{ range(1000001) }}", "the template renders to a value of more than 1,000,000 characters or elements"),
+        ("{{ range(10 ** 30) }}", "the template renders to a value of more than 1,000,000 characters or elements"),
+        ("{{ range(10 ** 6) | list }}{{ range(10) | list }}", "more than 1,000,000 characters or elements"),
+        (
+            "{{ ('x' * 500001) | regex_replace('.{1,5000}', '\\g<0>\\g<0>') }}",
+            "more than 1,000,000 characters or elements",
+        ),
+        ("{{ ('x' * 1000000 ~ 'y') | regex_search('y') }}", "more than 1,000,000 characters or elements"),
+        ("{{ l | unique(case_sensitive=false, attribute='x.y') | list }}", "no `x` in"),
+    ],
+)
+def test_a_fault_is_told_in_words(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        rendered(text, groups={"worker": ["h1"]})
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ 'aa' | regex_replace('a', 'b', mandatory_count=2) }}", "bb"),
+        ("{{ ('x' * 500000) | regex_replace('.{1,5000}', '\\g<0>\\g<0>') | length }}", 1_000_000),
+        ("{{ ('x' * 999999 ~ 'y') | regex_search('y') }}", "y"),
+        ("{{ 'a-b' | regex_search('(?P<one>a)-(b)', '\\g<one>', '\\2') }}", ["a", "b"]),
+        ("{{ 'A.b' | regex_escape('posix_basic') }}", "A\\.b"),
+        ("{{ pairs | items2dict }}", {"a": 1, "b": 2}),
+        ("{{ [[1], [1], [2]] | unique | list }}", [[1], [2]]),
+        ("{{ 'B' | human_to_bytes(default_unit='B') if false else '3B' | human_to_bytes }}", 3),
+        ("{{ 'ab' is regex('b', match_type='anything') }}", True),
+        ("{{ 'ab' is regex('b', match_type='match') }}", False),
+        ("{{ 5 is uri }}", False),
+        ("{{ 'http://[x' is uri }}", False),
+        ("{{ 'a:b' is uri(schemes=['a']) }}", True),
+        ("{{ 'a:b' is uri(schemes=['b']) }}", False),
+        ("{{ l | string }}", "['b', 'a', 'B']"),
+        ("{{ m | string }}", "{'x': 1, 'y': [1, 2]}"),
+        ("{{ m | tojson }}", '{"x": 1, "y": [1, 2]}'),
+        ("{{ range(3) | map('string') }}", ["0", "1", "2"]),
+        ("{{ range(999999) | list | length }}", 999_999),
+        ("{{ omit | string }}", "omit"),
+        ("{{ 'x' | ansible.builtin.quote }}", "x"),
+    ],
+)
+def test_a_filter_or_a_test_says(text: str, value: Any) -> None:
+    assert rendered(text) == value
+
+
+ANSIBLES = (
+    "ansible_check_mode", "ansible_config_file", "ansible_facts", "ansible_forks", "ansible_inventory_sources",
+    "ansible_limit", "ansible_play_batch", "ansible_play_hosts", "ansible_play_hosts_all", "ansible_play_name",
+    "ansible_playbook_python", "ansible_version", "item", "now", "play_hosts", "playbook_dir", "role_name", "role_path",
+    "undef", "vars", "ansible_default_ipv4", "ansible_default_ipv6", "ansible_distribution_version",
+    "ansible_processor_cores", "ansible_memtotal_mb", "ansible_hostname", "ansible_fqdn", "ansible_nodename",
+    "ansible_os_family", "ansible_kernel",
+)  # fmt: skip
+MISSING_FILTERS = (
+    "fileglob", "from_yaml_all", "ipaddr", "password_hash", "rekey_on_member", "strftime", "subelements", "to_datetime",
+    "unvault", "vault", "win_basename", "win_dirname", "win_splitdrive", "comment", "json_query",
+)  # fmt: skip
+
+
+def complaint(text: str, names: str = NAMES, **special: Any) -> str:
+    with pytest.raises(InvalidInput) as raised:
+        rendered(text, names, **special)
+    (problem,) = raised.value.problems
+    return f"{problem.what}; {problem.fix}"
+
+
+@pytest.mark.parametrize("name", ANSIBLES)
+def test_a_name_that_only_ansible_gives_a_value_to_is_told_as_such(name: str) -> None:
+    said = f"`{name}` is Ansible's own, and not known here; write the value out, or give it with `-e`"
+    assert complaint(f"{{{{ {name} }}}}") == said
+
+
+@pytest.mark.parametrize("name", MISSING_FILTERS)
+def test_a_filter_that_is_not_here_although_ansible_has_it_is_told_as_such(name: str) -> None:
+    fix = "compute the value elsewhere, and give it with `-e` or as a variable"
+    assert complaint(f"{{{{ l | {name} }}}}") == f"no filter `{name}` here; {fix}"
+    assert complaint(f"{{{{ l | ansible.builtin.{name} }}}}") == f"no filter `ansible.builtin.{name}` here; {fix}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ m.q }}", "no `q` in the mapping; correct the name or the number"),
+        ("{{ {'a': 1}.q }}", "no `q` in the mapping; correct the name or the number"),
+        ("{{ groups.wroker }}", "no `wroker` in the mapping; correct the name or the number"),
+        ("{{ l[7] }}", "no `7` in the list; correct the name or the number"),
+        ("{{ [1][7] }}", "no `7` in the list; correct the name or the number"),
+        ("{{ 'text'[7] }}", "no `7` in the text; correct the name or the number"),
+        ("{{ (5).q }}", "no `q` in the number; correct the name or the number"),
+        ("{{ lists }}", "undefined variable `lists`; define it under `vars:` or give it with `-e`"),
+        ("{{ pair }}", "undefined variable `pair`; did you mean `pairs`?"),
+        ("{{ l | jion(',') }}", "no filter named `jion`; did you mean `join`?"),
+        ("{{ l | zzzz }}", "no filter named `zzzz`; use one of Jinja2's or Ansible's own filters"),
+        ("{{ l is zzzz }}", "no test named `zzzz`; use one of Jinja2's or Ansible's own tests"),
+        ("{{ l is definde }}", "no test named `definde`; did you mean `defined`?"),
+        ("{{ 'x }}", "a quote in a template that is never closed; close it"),
+        ("{{ l", "a template that is never closed; close `{{` with `}}`, and `{%` with `%}`"),
+        ("{% if l %}", "a template that is never closed; close `{{` with `}}`, and `{%` with `%}`"),
+        ("{# l", "a template that is never closed; close `{{` with `}}`, and `{%` with `%}`"),
+        ("{{ l + }}", "not a valid template: unexpected `end of print statement`; check the braces and quotes"),
+        ("{{ 9 | bool }}", "the template failed: `9` is neither true nor false; correct the expression"),
+        ("{{ l.__class__ }}", ("the template sandbox forbids this: access to attribute `__class__` of `SeenItems` object "
+         "is unsafe; use plain variables and filters")),
+        ("{{ range(1000001) }}", ("the template renders to a value of more than 1,000,000 characters or elements; "
+         "make it smaller")),
+        ("{{ omit }}", "the template renders to `omit`, which is no value; write `default('')`"),
+        ("{{ l.append }}", "no `append` in the list; correct the name or the number"),
+        ("{{ l | random }}", ("the template failed: chance would make another plan of every run: "
+         "give `seed=inventory_hostname`; correct the expression")),
+    ],
+)  # fmt: skip
+def test_a_fault_of_a_template_is_told_in_full(text: str, said: str) -> None:
+    assert complaint(text, groups={"worker": ["h1"]}) == said
+
+
+@pytest.mark.parametrize("how", ["center", "ljust", "rjust", "zfill", "expandtabs"])
+def test_no_text_is_padded_to_more_than_a_million_characters(how: str) -> None:
+    assert len(rendered(f"{{{{ '\t'.{how}(1000000) }}}}")) == 1_000_000
+    assert "more than 1,000,000 characters" in complaint(f"{{{{ '\t'.{how}(1000001) }}}}")
+
+
+INVENTORY = """
+all: {vars: {tfprov: {cluster: lab, command: [python]}}}
+ps: {hosts: {gpu1.example.com: }}
+worker: {hosts: {10.0.0.7: , 10.0.0.x: }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("host", "short"), [("gpu1.example.com", "gpu1"), ("10.0.0.7", "10.0.0.7"), ("10.0.0.x", "10")]
+)
+def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(host: str, short: str) -> None:
+    inventory = read_groups(parse(INVENTORY, "i.yml"), "i.yml")
+    resolve(inventory)
+    names = known(inventory, host, inventory.variables(host))
+    assert plain(computed("{{ inventory_hostname_short }}", names, AT)) == short
+    assert plain(computed("{{ 'gpu1.example.com' in hostvars, 'gpu2' in hostvars }}", names, AT)) == [True, False]
+    assert plain(computed("{{ groups.keys() | sort, hostvars | length }}", names, AT)) == [
+        ["all", "ps", "ungrouped", "worker"],
+        3,
+    ]
+
+
+def test_a_lookup_names_the_file_it_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidInput, match="lookup of the file `picture`: not UTF-8 text"):
+        rendered("{{ lookup('file', 'picture') }}", inventory_dir=str(tmp_path))
+    (tmp_path / "text").write_text("  two  \n\n")
+    look = "{{ lookup('file', 'text', %s) }}"
+    assert rendered(look % "lstrip=true", inventory_dir=str(tmp_path)) == "two"
+    assert rendered(look % "rstrip=false", inventory_dir=str(tmp_path)) == "  two  \n\n"
+
+
+def test_what_a_template_computes_is_not_too_deep_and_not_too_large() -> None:
+    def nested(depth: int) -> list[Any]:
+        found: list[Any] = []
+        for _ in range(depth):
+            found = [found]
+        return found
+
+    assert rendered("{{ deep }}", deep=nested(32)) == nested(32)
+    for value in (nested(33), [0] * 100_001):
+        with pytest.raises(InvalidInput, match="a list or mapping that is too large or too deep; make it smaller"):
+            rendered("{{ value }}", value=value)
+    assert len(rendered("{{ large }}", large=[0] * 100_000)) == 100_000

@@ -1,0 +1,37 @@
+"""Files and directories of tfprov's own: for their owner alone, whatever the umask."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tfprov.atomic_write import private_directory, replace
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o777], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_made_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
+    private_directory(tmp_path / "a" / "b")
+    assert [mode(tmp_path / name) for name in ("a", "a/b")] == [0o700, 0o700]
+    replace(tmp_path / "a" / "file", b"1", mode=0o600)
+    assert mode(tmp_path / "a" / "file") == 0o600
+
+
+def test_an_open_directory_of_ours_is_closed_and_what_is_above_it_is_left_alone(tmp_path: Path) -> None:
+    above = tmp_path / "above"
+    (above / "ours").mkdir(parents=True)
+    for path in (above, above / "ours"):
+        path.chmod(0o755)
+    private_directory(above / "ours")
+    assert (mode(above), mode(above / "ours")) == (0o755, 0o700)

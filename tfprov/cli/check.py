@@ -1,0 +1,146 @@
+"""The verb for before anything else: whether every host can do its part."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfprov.cli.options import change_options, context_of, json_option
+from tfprov.cli.output import Printer
+from tfprov.cli.output import table as aligned
+from tfprov.cli.screening import json_screened
+from tfprov.engine.checks.check import Checked, check_processes
+from tfprov.engine.checks.host_rules import CHECKS, Finding, Verdict
+from tfprov.engine.checks.reachability import OK, UNTRIED, failures, reasons, table
+from tfprov.engine.context import Context
+from tfprov.errors import Usage
+from tfprov.planning.plan_text import summary
+
+if TYPE_CHECKING:
+    from tfprov.hosts.ssh.host_keys import UnknownKey
+
+_COLOURS = {Verdict.OK: "32", Verdict.NOTE: "36", Verdict.WARNING: "33", Verdict.FAILED: "31"}
+_NAMED = 4
+"""Hosts that a line names before it counts the rest."""
+
+
+@click.command("check")
+@click.option(
+    "--deliver", is_flag=True, help="First build and deliver the images that hosts lack, to try addresses with."
+)
+@click.option(
+    "--trust", is_flag=True, help="Show the keys of hosts that known_hosts does not have, and ask about each."
+)
+@json_option
+@change_options
+def check_command(deliver: bool, trust: bool, as_json: bool, **options: Any) -> int:
+    """Containers that try the addresses are removed again. Ends with 1 when something failed, 4 when a host is lost."""
+    with _Aside(live=False) if as_json else Printer() as printer:
+        context = context_of(options, printer)
+        checked = _check(context, deliver=deliver, trust=trust)
+        if as_json:
+            click.echo(json_screened(json.dumps(checked.to_json(), indent=2)))
+        else:
+            for line in lines(checked, summary(context.cluster), printer):
+                printer.note(line)
+    return checked.exit_code
+
+
+class _Aside(Printer):
+    """Says what happens on the standard error, as the standard output is for data."""
+
+    def print(self, text: str) -> None:
+        """Write one line."""
+        click.echo(text, err=True)
+
+
+def _check(context: Context, *, deliver: bool, trust: bool) -> Checked:
+    if not context.machines:
+        return check_processes(context)
+    # Here, because they bring the SSH library and the docker SDK, which the process runtime can do without.
+    from tfprov.engine.checks.collect import trust_new  # noqa: PLC0415
+    from tfprov.engine.checks.docker_clusters import check_machines  # noqa: PLC0415
+
+    if trust:
+        asked = [machine for host, machine in context.machines.items() if context.allows(host)]
+        context.missed.update(trust_new(asked, context.forks, _ask))
+    return check_machines(context, deliver=deliver)
+
+
+def _ask(unknown: "UnknownKey") -> bool:
+    from tfprov.hosts.ssh.host_keys import comparison  # noqa: PLC0415
+
+    hop = unknown.hop
+    who = f"{hop.label} ({hop.endpoint})"
+    if not sys.stdin.isatty():
+        fix = "run it in a terminal, or trust all unknown keys with --accept-new"
+        raise Usage(f"answer needed: is {unknown.shows} the key of {who}?", fix)
+    click.echo(f"{who} shows a key that is not known yet:\n  {unknown.shows}\n  {comparison(unknown.kind)}", err=True)
+    return click.confirm(f"trust it, and record it in {hop.known_hosts[0]}?", err=True)
+
+
+def lines(checked: Checked, title: str, printer: Printer) -> Iterator[str]:
+    """Yield what is told to people: a table of findings, the matrix, and the sum of both."""
+    yield title
+    yield ""
+    yield from _painted([("CHECK", "VERDICT", "HOSTS", "FOUND"), *_rows(checked)], printer)
+    if checked.cells:
+        yield ""
+        yield from _matrix(checked, printer)
+    yield ""
+    yield _sum(checked)
+
+
+def _rows(checked: Checked) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each thing that was found; the hosts it was found on are told together."""
+    for check in CHECKS:
+        same: dict[Finding, list[str]] = {}
+        for host, findings in checked.hosts.items():
+            for finding in findings:
+                if finding.check == check:
+                    same.setdefault(finding, []).append(host)
+        for number, (finding, hosts) in enumerate(same.items()):
+            yield "" if number else check, str(finding.verdict), _some(hosts, all_of=len(checked.hosts)), str(finding)
+
+
+def _some(hosts: list[str], all_of: int = 0) -> str:
+    if len(hosts) == all_of > 1:
+        return f"all {all_of}"
+    return ", ".join(hosts[:_NAMED]) + (f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else "")
+
+
+def _matrix(checked: Checked, printer: Printer) -> Iterator[str]:
+    is_tried = any(cell.outcome != UNTRIED for cell in checked.cells)
+    if is_tried:
+        yield from ("every task's address, tried from every host:", "", *aligned(table(checked.cells)))
+    told = [(Verdict.FAILED, f"{_some(hosts)} does not reach {it}") for hosts, it in failures(checked.cells)]
+    for text, hosts in reasons(checked.cells).items():
+        told.append((Verdict.NOTE, f"not tried: {_some(hosts)}: {text}" if hosts else f"not tried: {text}"))
+    if told and is_tried:
+        yield ""
+    for verdict, text in told:
+        yield f"{printer.paint(verdict.ljust(7), _COLOURS[verdict])}  {text}"
+
+
+def _painted(rows: Iterable[tuple[str, ...]], printer: Printer) -> Iterator[str]:
+    whole = list(rows)
+    for row, line in zip(whole, aligned(whole), strict=True):
+        colour = _COLOURS.get(Verdict(row[1])) if row[1] in list(Verdict) else None
+        yield line.replace(row[1], printer.paint(row[1], colour), 1) if colour else line
+
+
+def _sum(checked: Checked) -> str:
+    said = [f"{len(checked.hosts)} host{'s' if len(checked.hosts) != 1 else ''} looked at"]
+    outcomes = [cell.outcome for cell in checked.cells]
+    if tried := len(outcomes) - outcomes.count(UNTRIED):
+        said.append(f"{outcomes.count(OK)} of {tried} addresses reached")
+    if outcomes.count(UNTRIED):
+        said.append(f"{outcomes.count(UNTRIED)} not tried")
+    counts = (
+        (checked.verdicts.count(Verdict.FAILED), "failed"),
+        (checked.verdicts.count(Verdict.WARNING), "to be wary of"),
+    )
+    bad = [f"{number} {word}" for number, word in counts if number]
+    return f"{', '.join(said)}: {', '.join(bad) or 'nothing is in the way'}"

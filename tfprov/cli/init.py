@@ -1,0 +1,280 @@
+"""`tfprov init`: a place to start from."""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from tfprov.editing.scalar_emitter import text_inline
+from tfprov.errors import InvalidInput, Position, TfprovError, Usage, shown
+from tfprov.inventory.host_names import without_port, wrong_name
+from tfprov.model.node import Scalar
+from tfprov.paths import shipped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+EXAMPLE = ("python", "linear.py")
+"""The command of the program that ships with tfprov."""
+
+_LOCAL = """\
+# A TensorFlow cluster for `tfprov run`: one ps and two workers on this machine.
+# Groups, hosts, ranges and variables mean what they mean in Ansible; all that is tfprov's own stands under `tfprov:`.
+all:
+  vars:
+    tfprov:
+{settings}
+  children:
+    ps:                                     # holds the variables
+      hosts: {{localhost: }}
+    worker:                                 # worker 0 is the chief: it initialises the variables and saves them
+      hosts: {{localhost: }}
+      vars: {{tfprov: {{tasks_per_host: 2}}}}
+"""
+
+_REMOTE = """\
+# A TensorFlow cluster over SSH, each task in a Docker container of its own host: {count}.
+# Groups, hosts, ranges and variables mean what they mean in Ansible; all that is tfprov's own stands under `tfprov:`.
+#
+#   tfprov check                              # can every host do its part?
+#   tfprov run                                # build, deliver, train, bring the checkpoint back, take it down
+#
+# A host needs sshd and Docker, nothing else; its user may use Docker there: a member of the group `docker`.
+all:
+  vars:
+{user}    # ansible_ssh_private_key_file: ~/.ssh/id_ed25519   # default: what ~/.ssh/config and the agent say
+    tfprov:
+{settings}
+      # memory: 2g                          # of each container; default: no limit
+  children:
+    ps:                                     # holds the variables
+      hosts:
+{ps}
+    worker:                                 # worker 0 is the chief: it initialises the variables and saves them
+      hosts:
+{workers}
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine as SSH names it: `[user@]name[:port]`."""
+
+    name: str
+    user: str | None = None
+    port: int | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the inventory is to say; without `machines` it is for this one. `code` is where the program lies."""
+
+    cluster: str
+    machines: tuple[Machine, ...]
+    command: tuple[str, ...]
+    code: str
+
+
+def read_machines(text: str) -> tuple[Machine, ...]:
+    """Return the machines in a list such as `trainer@node1, node2:2200`; Usage where one cannot be called so."""
+    found: list[Machine] = []
+    for word in re.split(r"[\s,]+", text.strip()):
+        if word:
+            user, at, rest = word.rpartition("@")
+            name, port = without_port(rest)
+            wrong = wrong_name("host", Scalar(name, Position(""), name, quoted=True))
+            if wrong or (at and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", user)) or (port or 1) > 65535:
+                raise Usage(f"`{shown(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
+            found.append(Machine(name, user or None, port))
+    names = [machine.name for machine in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise Usage(f"{shown(twice)} is given twice", "give every machine once")
+    return tuple(found)
+
+
+def inventory_text(wanted: Wanted) -> str:
+    """Return the commented inventory."""
+    settings = "\n".join(f"      {line}" for line in _settings(wanted))
+    if not wanted.machines:
+        return _LOCAL.format(settings=settings)
+    users = {machine.user for machine in wanted.machines}
+    common = users.pop() if len(users) == 1 else None
+    lines = [_host(machine, common) for machine in wanted.machines]
+    workers = lines[1:] or lines
+    tasks = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
+    user = f"    ansible_user: {text_inline(common, flow=False)}\n" if common else ""
+    count = f"1 ps and {tasks} on {len(lines)} machine{'s' * (len(lines) > 1)}"
+    return _REMOTE.format(count=count, user=user, settings=settings, ps=lines[0], workers="\n".join(workers))
+
+
+def _host(machine: Machine, common: str | None) -> str:
+    values = []
+    if machine.user and machine.user != common:
+        values.append(f"ansible_user: {text_inline(machine.user, flow=True)}")
+    if machine.port:
+        values.append(f"ansible_port: {machine.port}")
+    body = f" {{{', '.join(values)}}}" if values else ""
+    return f"        {text_inline(machine.name, flow=False)}:{body}"
+
+
+def _settings(wanted: Wanted) -> Sequence[str]:
+    name = text_inline(wanted.cluster, flow=False)
+    command = ", ".join(text_inline(word, flow=True) for word in wanted.command)
+    example = wanted.command == EXAMPLE
+    lines = [
+        (f"cluster: {name}", ""),
+        ("image: {build: ./image}", "built here once; hosts are sent the layers they lack")
+        if wanted.machines
+        else None,
+        (
+            f"code: {text_inline(wanted.code, flow=False)}",
+            "delivered to every host as it is; an edit restarts what runs it",
+        ),
+        (f"command: [{command}]", "tfprov appends --job_name, --task_index, --ps_hosts, --worker_hosts"),
+        ("flags: {train_steps: 2000}", "and these, as --train_steps=2000")
+        if example
+        else ("# flags: {train_steps: 2000}", "and what stands here, as --train_steps=2000"),
+        ('env: {TF_CPP_MIN_LOG_LEVEL: "2", TF_ENABLE_ONEDNN_OPTS: "0"}', "a quiet log"),
+        ("checkpoints: {to: ./checkpoints}", f"TFPROV_CHECKPOINT_DIR goes to ./checkpoints/{wanted.cluster}"),
+    ]
+    return [_commented(*line) for line in lines if line]
+
+
+def _commented(text: str, comment: str) -> str:
+    return f"{text.ljust(38)}{'' if len(text) < 38 else '   '}# {comment}" if comment else text
+
+
+T = TypeVar("T")
+_CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+_SCHEMA = "inventory.schema.json"
+
+
+@click.command("init")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@click.option("--name", help="The cluster's name; default: the directory's.")
+@click.option("--local", is_flag=True, help="For this machine, with processes; the default.")
+@click.option("--hosts", metavar="NAMES", help="For these machines, as SSH names them: `trainer@node1,node2:2200`.")
+@click.option("--command", help="The program, such as `python train.py`; default: an example that is written too.")
+@click.option("--code", metavar="DIR", help="Where the program lies, seen from DIRECTORY; default: program.")
+@click.option("--schema", is_flag=True, help="Write the JSON Schema beside it, which gives editors completion.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+def init_command(  # noqa: PLR0913, PLR0917  an argument for every option
+    directory: Path,
+    name: str | None,
+    local: bool,
+    hosts: str | None,
+    command: str | None,
+    code: str | None,
+    schema: bool,
+    yes: bool,
+) -> None:
+    """Asks for what no option says, on a terminal. Files that exist already are never touched."""
+    if local and hosts is not None:
+        raise Usage("`--local` and `--hosts` say two things", "give one of them")
+    _refuse_existing([directory / "inventory.yml"])
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not yes
+    cluster = _given(name, asks, "Name of the cluster", _cluster_name(directory.resolve().name), _checked_name)
+    machines: tuple[Machine, ...] = ()
+    if not local:
+        question = "Machines as SSH names them (user@node1, node2, …; `local`: this one)"
+        machines = _given(hosts, asks, question, "local", lambda text: () if text == "local" else read_machines(text))
+    if hosts is not None and not machines:
+        raise Usage("`--hosts` names no machine", "for example `--hosts trainer@node1,trainer@node2`")
+    words = _given(
+        command, asks and code is None, "Command that trains (default: an example)", shlex.join(EXAMPLE), _words
+    )
+    _write(directory, Wanted(cluster, machines, words, code or "./program"), schema=schema)
+
+
+def _given(text: str | None, asks: bool, question: str, default: str, read: "Callable[[str], T]") -> T:
+    """Return what an option says, or the answer to a question, or the default; a wrong answer is asked for again."""
+    if text is not None or not asks:
+        return read(default if text is None else text)
+
+    def answer(text: str) -> T:
+        try:
+            return read(text)
+        except TfprovError as error:
+            raise click.UsageError(str(error)) from None
+
+    found: T = click.prompt(question, default=default, value_proc=answer)
+    return found
+
+
+def _checked_name(text: str) -> str:
+    if not _CLUSTER.fullmatch(text):
+        raise Usage(
+            f"`{shown(text)}` is not a cluster name", "use lower-case letters, digits and `-`, at most 40 of them"
+        )
+    return text
+
+
+def _cluster_name(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-") or "training"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise Usage(f"`{shown(text)}`: {str(error).lower()}", "close the quote") from None
+    if not words:
+        raise Usage("an empty command", "for example `python train.py`")
+    return words
+
+
+def _refuse_existing(paths: list[Path]) -> None:
+    if existing := [path for path in paths if path.exists() or path.is_symlink()]:
+        raise Usage(f"{existing[0]} exists already", "choose another directory")
+
+
+def _write(directory: Path, wanted: "Wanted", *, schema: bool) -> None:
+
+    example = wanted.command == EXAMPLE
+    modeline = f"# yaml-language-server: $schema={_SCHEMA}\n" if schema else ""
+    files = {directory / "inventory.yml": modeline + inventory_text(wanted)}
+    if example:
+        files[directory / wanted.code / "linear.py"] = (shipped("programs") / "linear.py").read_text()
+    if wanted.machines:
+        files[directory / "image" / "Dockerfile"] = (shipped("train_image") / "Dockerfile").read_text()
+    if schema:
+        files[directory / _SCHEMA] = (shipped("schemas") / _SCHEMA).read_text()
+    _refuse_existing([*files])
+    for path, text in files.items():
+        _create(path, text)
+    _validate(directory / "inventory.yml", [*files])
+    for path in files:
+        click.echo(f"wrote {path}")
+    inside = "" if directory.resolve() == Path(os.curdir).resolve() else f"cd {shlex.quote(str(directory))} && "
+    if not example and not (directory / wanted.code).is_dir():
+        click.echo(f"put your program into {directory / wanted.code}")
+    click.echo(f"next: {inside}tfprov {'check' if wanted.machines else 'run'}")
+
+
+def _create(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise Usage(f"{path} cannot be written: {error.strerror}", "choose another directory") from None
+
+
+def _validate(path: Path, written: list[Path]) -> None:
+    """Make sure that what was written is an inventory; a command that cannot be one leaves nothing behind."""
+    from tfprov.planning.tasks import place  # noqa: PLC0415
+    from tfprov.settings.load import load  # noqa: PLC0415
+
+    try:
+        place(load(path)[1])
+    except InvalidInput:
+        for one in written:
+            one.unlink()
+        raise

@@ -1,0 +1,1 @@
+"""The command `tfprov inventory`: show, explain and edit an inventory."""

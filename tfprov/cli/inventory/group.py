@@ -1,0 +1,24 @@
+"""`tfprov inventory`: what the inventory says, where it says it, and edits that keep the file as it is."""
+
+import click
+
+from tfprov.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "list": ("inventory.show", "Print all hosts and groups, as `ansible-inventory --list` does."),
+    "host": ("inventory.show", "Print the variables of one host, as `ansible-inventory --host` does."),
+    "graph": ("inventory.show", "Print the tree of groups, as `ansible-inventory --graph` does."),
+    "explain": ("inventory.explain", "Say where every effective value of a host comes from."),
+    "schema": ("inventory.show", "Print the JSON Schema of inventories or playbooks."),
+    "add-host": ("inventory.edit", "Add a host to a group."),
+    "remove-host": ("inventory.edit", "Remove a host from the inventory."),
+    "move-host": ("inventory.edit", "Give a host another name."),
+    "set": ("inventory.edit", "Set one value."),
+    "unset": ("inventory.edit", "Remove one value."),
+}
+"""Every command: the module it is in, and its line of help."""
+
+
+@click.group("inventory", cls=LazyGroup, table=COMMANDS, noun="command")
+def inventory_command() -> None:
+    """The files themselves are written by `add-host`, `remove-host`, `move-host`, `set` and `unset` only."""

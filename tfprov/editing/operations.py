@@ -1,0 +1,255 @@
+"""The edits of an inventory: each takes its files and returns them changed, and says what was done where."""
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tfprov.editing import host_edits
+from tfprov.editing.cst import Path, Place
+from tfprov.editing.document import Edited, Source, add_entry, put, remove
+from tfprov.editing.host_edits import groups, in_range, named, refuse_range
+from tfprov.editing.locate import Files, Where, is_structure, joined, missing, names_to, owner_of
+from tfprov.editing.scalar_emitter import Value, read_value
+from tfprov.errors import InvalidInput, Position, Problem, Usage, shown
+from tfprov.inventory.host_names import RangeError, expand, without_port, wrong_name
+from tfprov.model.inventory import ROLES, Inventory
+from tfprov.model.node import Scalar
+from tfprov.yamltext.syntax_errors import BREAK
+
+
+@dataclass(frozen=True)
+class Done:
+    """An edit that was made: the `files` as they are then, and what to say about it, without a verb."""
+
+    files: Files
+    said: tuple[str, ...]
+
+    def words(self) -> str:
+        """Return what was done in one line."""
+        return ", ".join(self.said)
+
+
+def set_value(files: Files, where: Where, value: Value) -> Done:
+    """Put a value where it is set already, or where it would be."""
+    way = where.way
+    if way.blocked:
+        raise way.blocked
+    if way.is_whole:
+        edited = put(way.source, way.path, value)
+    elif way.place.kind == "list":
+        inner = way.rest[1:]
+        if inner:
+            raise way.source.refuse(
+                way.place, f"there is no `[{way.rest[0]}]` to set `{joined(inner)}` in", "add it first"
+            )
+        edited = add_entry(way.source, way.path, [], value)
+    else:
+        edited = add_entry(way.source, way.path, way.rest, value)
+    return _done(files, edited, _named(where))
+
+
+def unset(files: Files, where: Where) -> Done:
+    """Take a value away."""
+    way = where.way
+    if not way.is_whole:
+        raise missing(way, where.names)
+    above = is_structure(way.source, names_to(way.source, way.path[:-1]))
+    edited = remove(way.source, way.path, leave_nothing=above)
+    return _done(files, edited, _named(where))
+
+
+def _named(where: Where) -> str:
+    return f"{joined(where.names)}{f' of {where.words}' if where.words else ''}"
+
+
+def _done(files: Files, edited: Edited, what: str) -> Done:
+    return Done(files.with_source(edited.source), (_said(edited, what),))
+
+
+def _said(edited: Edited, what: str) -> str:
+    shared = sorted(set(edited.shared))
+    lines = f"line{'s' * (len(shared) > 1)} {', '.join(map(str, shared))}"
+    also = f", and with it {lines}, by alias" if shared else ""
+    return f"{what} ({shown(edited.source.name)}:{edited.line}{also})"
+
+
+# -- hosts ------------------------------------------------------------------------------------------------------------
+
+
+def add_host(
+    files: Files,
+    inventory: Inventory | None,
+    name: str,
+    into: Sequence[str],
+    values: Sequence[tuple[Sequence[str], Value]],
+) -> Done:
+    """Put a host, or the hosts of a range, into groups; the first of them gets the variables."""
+    hosts = _names(name)
+    said: list[str] = []
+    for number, group in enumerate(dict.fromkeys(into)):
+        source = _source_of(files, group)
+        members = (
+            inventory.groups[group].hosts if inventory and group in inventory.groups and group != "ungrouped" else ()
+        )
+        if inventory and (there := next((host for host in hosts if host in members), None)):
+            raise Usage(f"{shown(there)} is in `{group}` already", f"see {inventory.hosts[there].at}")
+        edited = host_edits.add_host(source, group, name, values if number == 0 else ())
+        files = files.with_source(edited.source)
+        said.append(_said(edited, f"to {group}"))
+    return Done(files, tuple(said))
+
+
+def _names(name: str) -> list[str]:
+    """Return the hosts that a name or a range stands for; Usage where nothing can be called so."""
+    pattern = without_port(name)[0]
+    try:
+        hosts = expand(pattern)
+    except RangeError as error:
+        raise Usage(str(error), "for example `node[1:3]`") from None
+    if wrong := wrong_name("host", Scalar(name, Position(""), name, quoted=True), hosts[-1]):
+        raise Usage(*wrong)
+    return hosts
+
+
+def _source_of(files: Files, group: str) -> Source:
+    """Return the file that names a group; a role's group may be new."""
+    known = [(source, mention.group) for source in files.inventories for mention in groups(source)]
+    for source, name in known:
+        if name == group:
+            return source
+    if not files.inventories:
+        _no_yaml(files)
+    if group in (*ROLES, "all", "ungrouped"):
+        return files.inventories[0]
+    close = difflib.get_close_matches(group, {name for _, name in known}, n=1)
+    fix = f"did you mean `{shown(close[0])}`?" if close else "write it into the inventory first"
+    raise Usage(f"no group `{shown(group)}`", fix)
+
+
+def _no_yaml(files: Files) -> None:
+    name = shown(files.others[0]) if files.others else "the inventory"
+    raise Usage(f"{name} is no YAML file, and tfprov edits no others", "edit it by hand")
+
+
+def remove_host(files: Files, inventory: Inventory | None, host: str) -> Done:
+    """Take a host out of every group that names it."""
+    _known(files, inventory, host)
+    said: list[str] = []
+    for source in files.inventories:
+        while found := named(files.find(source.name), host):
+            edited = host_edits.remove_host(files.find(source.name), found[0])
+            files = files.with_source(edited.source)
+            said.append(_said(edited, f"from {found[0].group}"))
+        if mention := in_range(files.find(source.name), host):
+            raise refuse_range(mention, host, "remove")
+    return Done(files, tuple(said))
+
+
+def move_host(files: Files, inventory: Inventory | None, host: str, name: str) -> Done:
+    """Give a host another name wherever it is named, also where an image says that it is built there."""
+    _known(files, inventory, host)
+    hosts = _names(name)
+    old = set(expand(without_port(host)[0])) if inventory and host not in inventory.hosts else {host}
+    if inventory and (there := next((one for one in hosts if one in inventory.hosts and one not in old), None)):
+        raise Usage(f"{shown(there)} is in the inventory already", f"see {inventory.hosts[there].at}")
+    said: list[str] = []
+    for source in files.inventories:
+        if mention := in_range(source, host):
+            raise refuse_range(mention, host, "move")
+        for mention in named(source, host):
+            edited = host_edits.move_host(files.find(source.name), mention, name)
+            files = files.with_source(edited.source)
+            said.append(_said(edited, f"in {mention.group}"))
+    for source in (*files.inventories, *files.beside):
+        for path in _builds_on(source, host):
+            edited = put(files.find(source.name), path, read_value(f'"{name}"', "TO"))
+            files = files.with_source(edited.source)
+            said.append(_said(edited, "in image.build_on"))
+    return Done(files, tuple(said))
+
+
+def _known(files: Files, inventory: Inventory | None, host: str) -> None:
+    """Refuse a host that is not there, or that is written where tfprov only reads."""
+    if not files.inventories:
+        _no_yaml(files)
+    if any(named(source, host) or in_range(source, host) for source in files.inventories):
+        return
+    if inventory and host in inventory.hosts:
+        at = inventory.hosts[host].at
+        what = f"{shown(host)} is named here, which is not a YAML file or an alias in one"
+        raise InvalidInput([Problem(at, what, "edit the file by hand")])
+    close = difflib.get_close_matches(host, inventory.hosts if inventory else (), n=1)
+    fix = f"did you mean `{shown(close[0])}`?" if close else "see `tfprov inventory graph`"
+    raise Usage(f"no host `{shown(host)}` in the inventory", fix)
+
+
+def _builds_on(source: Source, host: str) -> list[Path]:
+    """Return the ways to every `image: {build_on: HOST}`."""
+    found: list[Path] = []
+    ahead: list[tuple[Path, Place, str]] = [((), source.document.root, "")]
+    while ahead:
+        path, place, above = ahead.pop()
+        for number, entry in enumerate(place.entries):
+            key = entry.key.text if entry.key is not None else ""
+            value = entry.value
+            if (above, key) == ("image", "build_on") and (value.kind, value.text) == ("scalar", host):
+                found.append((*path, number))
+            ahead.append(((*path, number), value, key))
+    return found
+
+
+def left_behind(files: Files, host: str) -> list[str]:
+    """Return the files of `host_vars/` that hold variables of a host."""
+    return [
+        name for name in (*(one.name for one in files.beside), *files.others) if owner_of(name) == ("host_vars", host)
+    ]
+
+
+_LINE = re.compile(r"line \d+")
+NOT_MADE = "(after the edit, which was not made)"
+
+Texts = Mapping[str, tuple[str, str]]
+"""The text of every file that an edit changes, before and after, by its name."""
+
+
+def caused(before: Sequence[Problem], after: Sequence[Problem], texts: Texts) -> list[Problem]:
+    """Return the problems of `after` that are the edit's own doing.
+
+    Those that were there before are not, wherever they stand by now. An edit that mends something may bring others to
+    light, which were not looked for before: then those on the lines it wrote are its own.
+    """
+    known = Counter(map(_key, before))
+    new = []
+    for problem in after:
+        if known[_key(problem)]:
+            known[_key(problem)] -= 1
+        else:
+            new.append(problem)
+    if +known:
+        new = [problem for problem in new if _is_written(problem, texts)]
+    return [replace(problem, fix=f"{problem.fix} {NOT_MADE}".lstrip()) for problem in new]
+
+
+def _key(problem: Problem) -> tuple[str, str, str]:
+    return problem.at.file, _LINE.sub("line", problem.what), _LINE.sub("line", problem.fix)
+
+
+def _is_written(problem: Problem, texts: Texts) -> bool:
+    if problem.at.file not in texts:
+        return False
+    first, last = written_lines(*texts[problem.at.file])
+    return first <= problem.at.line <= last
+
+
+def written_lines(before: str, after: str) -> tuple[int, int]:
+    """Return the first and the last line of `after` that `before` does not have at its place."""
+    old, new = BREAK.split(before), BREAK.split(after)
+    same = next(
+        (n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
+    )
+    most = min(len(old), len(new)) - same
+    behind = zip(reversed(old), reversed(new), strict=False)
+    alike = next((n for n, (one, other) in enumerate(behind) if n >= most or one != other), most)
+    return same + 1, len(new) - alike

@@ -1,0 +1,255 @@
+"""Bring a file or directory of the chief as it is: a model that does not lie in its checkpoint directory.
+
+It goes beside the gathered checkpoints, under its own name: copied into `.part/` first, fsynced, and renamed into place.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from functools import partial
+from pathlib import Path
+
+from tfprov.atomic_write import sync
+from tfprov.engine.checkpoints import manifest as manifests
+from tfprov.engine.checkpoints.gather import check_target
+from tfprov.engine.checkpoints.manifest import Manifest
+from tfprov.engine.checkpoints.staging import Staging, set_aside
+from tfprov.engine.checkpoints.ungathered import Place, gathered_of
+from tfprov.engine.context import Context
+from tfprov.engine.observe import locate
+from tfprov.errors import GatherError, Usage
+from tfprov.formats.checkpoint import STATE, checkpoints, lies_in, model_files, models, relative
+from tfprov.hosts.base import File, Tree
+from tfprov.model.state import Observation, Observed
+from tfprov.planning.plan_text import listed
+
+_WHOLE = "work"
+"""What a whole working directory is called beside the checkpoints."""
+_RESERVED = (STATE, manifests.NAME, manifests.LOGS, ".part")
+"""Names beside the gathered checkpoints that mean something."""
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What was brought: where it lies now, and the number and bytes of its files."""
+
+    at: Path
+    files: int
+    size: int
+
+
+def check_path(path: str) -> None:
+    """Usage for a path that leads out of where it begins, or nowhere."""
+    if ".." in path.split("/"):
+        raise Usage(
+            f"`--path {path}` has `..` in it", "name what lies in the chief's working directory, or an absolute path"
+        )
+    if not path.strip() or "\0" in path:
+        raise Usage("`--path` names nothing", "for example `--path output/model.keras`")
+
+
+def bring(context: Context, path: str) -> Brought:
+    """Bring `path` of the chief, whole; GatherError when it cannot be, with what was gathered before untouched."""
+    check_path(path)
+    before = check_target(context)
+    runtime, chief = locate(context, context.cluster.chief.name)
+    tree = runtime.outside.tree(chief.task, path)
+    staging = Staging(context.target / ".part", partial(context.report.transferred, chief.task))
+    context.report.awaiting(f"bringing {path} from {chief.task}")
+    try:
+        return _Bringing(context, tree, staging, chief).run(before)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise GatherError(
+            f"{context.target}: {error.strerror}{where}", "what was gathered before is untouched"
+        ) from None
+    finally:
+        context.report.awaiting("")
+        staging.clean()
+        if context.target.is_dir() and not any(context.target.iterdir()):
+            context.target.rmdir()
+
+
+@dataclass(frozen=True)
+class _Bringing:
+    context: Context
+    tree: Tree
+    staging: Staging
+    chief: Observed
+
+    def run(self, before: Manifest | None) -> Brought:
+        own = before is not None and before.run == self.chief.run
+        kept = before if before is not None and own else Manifest(self.context.cluster.name, self.chief.run)
+        self.check_free(kept, anything=own)
+        self.copy()
+        if before is not None and not own:
+            set_aside(self.context, before, self.staging.directory)
+        if not own:  # first: a directory that is cut off from here on is known as ours
+            self.context.target.mkdir(parents=True, exist_ok=True)
+            kept.write(self.context.target)
+        self.place(kept)
+        return Brought(self.to, self.staging.copied, self.staging.size)
+
+    @property
+    def name(self) -> str:
+        """What it is called beside the checkpoints."""
+        return _WHOLE if self.tree.path == "." else relative(self.tree.path)
+
+    @property
+    def to(self) -> Path:
+        return self.context.target / self.name
+
+    def check_free(self, kept: Manifest, *, anything: bool) -> None:
+        """GatherError where it cannot go; with `anything` also where something else lies, which is not set aside."""
+        if self.name in _RESERVED:
+            raise GatherError(f"{self.to} is a name that `gather` needs", f"bring the directory with {self.tree.path}")
+        if anything and self.to.exists() and kept.paths.get(self.name) != self.tree.path:
+            raise GatherError(f"{self.to} is there, and was not brought from {self.tree.path}", "move it away")
+
+    def copy(self) -> None:
+        top = self.name
+        named = ((f"{top}/{below}" if below else top, file, content) for below, file, content in self.tree.files)
+        self.staging.take(named, self.chief.host)
+        if not self.staging.entries:
+            what = f"{self.tree.path} of {self.chief.task} holds no regular file"
+            raise GatherError(what, "links are not brought: name what they lead to")
+
+    def place(self, kept: Manifest) -> None:
+        """Rename it into place, and note it; what was brought of it before goes with the staging directory."""
+        if self.to.exists():
+            self.to.rename(self.staging.directory / ".before")
+        (self.staging.directory / self.name).rename(self.to)
+        others = {name: entry for name, entry in kept.files.items() if not lies_in(name, self.name)}
+        entries, paths = {**others, **self.staging.entries}, {**kept.paths, self.name: self.tree.path}
+        with_fields(kept, files=entries, paths=paths).write(self.context.target)
+        sync(self.context.target)
+
+
+_NAMED = 3
+"""Models that are named in one line."""
+_DISCARD = "remove it for good with `tfprov down --discard`"
+
+
+@dataclass(frozen=True)
+class NothingSaved:
+    """A `chief` without a gathered checkpoint. `directory` is its checkpoint directory, as it sees it.
+
+    `unsaved` are models in that directory, `elsewhere` those that lie in its working directory or its container: both are
+    lost when it is removed. `staying` are models that its host keeps.
+    """
+
+    chief: Observed
+    directory: str
+    unsaved: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    staying: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """The chief's task and host."""
+        return self.chief.task, self.chief.host
+
+    @property
+    def has_trained(self) -> bool:
+        """Whether the chief ran, and neither failed nor was lost: it is done, or was stopped."""
+        return self.chief.started_at is not None and (self.chief.finished or self.chief.stopped)
+
+    @property
+    def holds_model(self) -> bool:
+        """Whether a model would be removed with the chief."""
+        return bool(self.unsaved or self.elsewhere)
+
+    def kept(self) -> GatherError:
+        """Return why the chief is neither removed nor started again, and how its model is brought."""
+        where = f"{self.chief.task} on {self.chief.host} is kept"
+        if self.unsaved:
+            return GatherError(
+                f"{where}: {_named(self.unsaved)} is not gathered", f"run `tfprov gather`, or {_DISCARD}"
+            )
+        bring = f"bring {'it' if len(self.elsewhere) == 1 else 'each'} with `{self.remedy}`"
+        what = f"{where}: {self._nothing}, and it has written {_named(self.elsewhere)}"
+        return GatherError(what, f"{bring} and run this again, or {_DISCARD}")
+
+    def ended(self) -> GatherError:
+        """Return that a training has ended and left nothing to bring."""
+        written = f"it has written {_named(self.staying)}, which stays on {self.chief.host}"
+        else_ = written if self.staying else "nothing that it wrote looks like a model"
+        fix = "save there, or set `checkpoints: none` for a program that saves nothing"
+        return GatherError(f"{self.chief.task} has ended: {self._nothing}, and {else_}", fix)
+
+    def hint(self) -> str:
+        """Return what was written elsewhere, and how it is brought."""
+        which = "it" if len(self.elsewhere) == 1 else "the first of them"
+        return f"{self.chief.task} has written {_named(self.elsewhere)}: `{self.remedy}` brings {which}"
+
+    @property
+    def remedy(self) -> str:
+        """The command that brings what lies elsewhere, or the first of several."""
+        return f"tfprov gather --path {shlex.quote(self.elsewhere[0])}"
+
+    @property
+    def _nothing(self) -> str:
+        return f"no checkpoint lies in TFPROV_CHECKPOINT_DIR ({self.directory})"
+
+
+def nothing_saved(
+    context: Context, seen: Observation, chosen: Callable[[Observed], bool] = lambda _: True
+) -> NothingSaved | None:
+    """Return what there is of a chief that has no gathered checkpoint; None where it has one, or is to save nothing.
+
+    Nor is it of interest unless it is among the `chosen`.
+    A checkpoint in the checkpoint directory that could not be gathered is no matter of this: what holds one is kept.
+    """
+    chief = context.chief(seen)
+    if chief is None or not chosen(chief) or not context.saves:
+        return None
+    runtime, kept = context.runtimes[chief.host], gathered_of(context, chief.run)
+    if kept is not None and _is_gathered(kept):
+        return None
+    listing = runtime.files(chief.task)  # of a stopped container it takes as long as to read all of it
+    names = _names(listing)
+    if STATE in names or any(checkpoints(names)):
+        return None
+    here = [name for name in model_files(listing) if kept is None or kept.has_changed(name, listing[name])]
+    written = runtime.outside.models(chief.task)
+    lost = {path: file for path, file in written.items() if not file.lasting and not _is_brought(kept, path, file)}
+    if kept is not None and kept.paths and not here and not lost:
+        return None  # all of it was brought
+    return NothingSaved(
+        chief,
+        runtime.checkpoint_dir(chief.task),
+        tuple(models(here)),
+        tuple(models(lost)),
+        tuple(models(path for path, file in written.items() if file.lasting and not _is_ours(context, path))),
+    )
+
+
+def _names(listing: Mapping[str, File]) -> list[str]:
+    return [name for name in listing if "/" not in name]
+
+
+def _is_gathered(kept: Manifest) -> bool:
+    """Whether a checkpoint, or another model, was gathered from the checkpoint directory."""
+    brought = tuple(kept.paths)
+    names = [name for name in kept.files if not any(lies_in(name, one) for one in brought)]
+    return bool(kept.checkpoints or model_files(names))
+
+
+def _is_brought(kept: Manifest | None, path: str, file: File) -> bool:
+    """Whether a file elsewhere was brought as it is now."""
+    for name, source in (kept.paths if kept else {}).items():
+        if lies_in(path, source):
+            below = path if source == "." else path.removeprefix(source).lstrip("/")
+            if kept is not None and not kept.has_changed(f"{name}/{below}" if below else name, file):
+                return True
+    return False
+
+
+def _is_ours(context: Context, path: str) -> bool:
+    """Whether a file of this machine is one that was gathered, which the search of a home directory meets as well."""
+    return lies_in(path, str(context.target.parent.resolve())) or lies_in(path, str(context.target.parent))
+
+
+def _named(paths: tuple[str, ...]) -> str:
+    return listed(paths, _NAMED)

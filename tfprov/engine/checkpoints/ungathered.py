@@ -1,0 +1,119 @@
+"""What the hosts hold and the controller has not: the reason not to remove something."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from tfprov.engine.checkpoints import manifest as manifests
+from tfprov.engine.checkpoints.manifest import Manifest
+from tfprov.engine.checkpoints.shards import Survey, Whole, survey
+from tfprov.engine.context import Context
+from tfprov.engine.observe import observe
+from tfprov.errors import GatherError
+from tfprov.formats.checkpoint import step_of
+from tfprov.model.state import Observation, Observed
+
+
+@dataclass(frozen=True)
+class Unsaved:
+    """A checkpoint that was not gathered; it is gathered from `source`, and every one of `holders` has a part of it."""
+
+    prefix: str
+    source: Observed
+    holders: tuple[Observed, ...]
+
+
+def unsaved(context: Context, found: Observed, seen: Observation | None = None) -> Unsaved | None:
+    """Return the newest checkpoint that a container saved and that was not gathered yet, else None.
+
+    One that may be whole, and cannot be taken as it lies, counts as well, and so does one that the program calls its newest
+    and that lacks files: nobody removes it by mistake.
+    """
+    look = survey(context, found, lambda: seen or observe(context))
+    kept = gathered_of(context, found.run)
+    new = [one for one in look.whole if is_new(one, kept)]
+    torn = [prefix for prefix in look.named[:1] if look.find(prefix) is None]
+    doubtful = [
+        prefix for prefix in dict.fromkeys([*look.doubtful, *torn]) if kept is None or step_of(prefix) > kept.step
+    ]
+    prefixes = [*doubtful, *(one.checkpoint.prefix for one in new)]
+    if not prefixes:
+        return None
+    newest = max(prefixes, key=lambda prefix: (step_of(prefix), prefix))
+    return Unsaved(newest, found, _holders(look, doubtful, new))
+
+
+def gathered_of(context: Context, run: str) -> Manifest | None:
+    """Return what was gathered of a run; another run may have taken its place, and then it was set aside."""
+    number, directory = 0, context.target
+    while number == 0 or directory.exists():
+        try:
+            saved = manifests.read(directory)
+        except GatherError:  # nobody can say any more that anything is safe
+            saved = None
+        if saved is not None and saved.cluster == context.cluster.name and saved.run == run:
+            return saved
+        number += 1
+        directory = manifests.aside(context.target, number)
+    return None
+
+
+def _holders(look: Survey, doubtful: list[str], new: list[Whole]) -> tuple[Observed, ...]:
+    of_ps = [ps for prefix in doubtful for ps in look.held_by.get(prefix, ())]
+    of_ps += [one.place.holder for one in new]
+    found = {(holder.task, holder.host): holder for holder in (look.chief.holder, *of_ps)}
+    return tuple(found.values())
+
+
+def is_new(one: Whole, kept: Manifest | None) -> bool:
+    """Whether a checkpoint is newer than all that is kept; one without a step is new when its files have changed."""
+    if kept is None:
+        return True
+    if one.checkpoint.step >= 0:
+        return one.checkpoint.step > kept.step
+    return any(kept.has_changed(name, place.files[name]) for name, place in one.files().items())
+
+
+_CHIEFS = ("chief/0", "worker/0")
+"""The tasks that save: a training whose inventory was edited may have left the former one behind."""
+
+Place = tuple[str, str]
+"""A task's name and a host."""
+
+
+def holders(context: Context, seen: Observation) -> list[Observed]:
+    """Return whom to gather from: the chief, and before it the others that hold a checkpoint which was not gathered.
+
+    The present chief comes last, so that its checkpoints end on top.
+    """
+    chief = context.chief(seen)
+    others = [one for one in _saving(seen) if one != chief]
+    return [*(one for one in others if unsaved(context, one, seen)), *([chief] if chief else [])]
+
+
+def unsaved_among(
+    context: Context, seen: Observation, chosen: Callable[[Observed], bool]
+) -> dict[Place, tuple[Observed, str]]:
+    """Return the `chosen` that hold a checkpoint which was not gathered, or a part of it, with its name.
+
+    That is the chief that saved it, and the ps that have its shards: without one of them it is lost.
+    """
+    parts = ((holder, one.prefix) for one in _unsaved(context, seen) for holder in one.holders)
+    return {(holder.task, holder.host): (holder, prefix) for holder, prefix in parts if chosen(holder)}
+
+
+def savers(context: Context, seen: Observation, held: Collection[Place]) -> list[Observed]:
+    """Return whom to gather from, so that nothing is lost with the containers in `held`."""
+    every = _unsaved(context, seen)
+    return [one.source for one in every if any((holder.task, holder.host) in held for holder in one.holders)]
+
+
+def _unsaved(context: Context, seen: Observation) -> Iterator[Unsaved]:
+    yield from filter(None, (unsaved(context, one, seen) for one in _saving(seen)))
+
+
+def _saving(seen: Observation) -> Iterator[Observed]:
+    """Yield the containers whose task saves; where those of a run are gone, its ps, which may have kept their shards."""
+    chiefs = [one for one in seen.containers() if one.task in _CHIEFS]
+    yield from chiefs
+    runs = {one.run for one in chiefs}
+    yield from (one for one in seen.containers() if one.task.startswith("ps/") and one.run not in runs)

@@ -1,0 +1,103 @@
+"""`check`: whether every host can do its part, before anything is brought to it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfprov.engine.checks.host_rules import CHECKS, IMPORTING, Finding, Verdict, failed, local, of_processes, warning
+from tfprov.engine.checks.reachability import Cell, judge
+from tfprov.engine.context import Context
+from tfprov.engine.programs import Programs
+from tfprov.errors import HostError, TfprovError, Unreachable
+from tfprov.hosts.base import Runtime
+from tfprov.hosts.survey import read_system
+from tfprov.model.state import State
+
+REACH = "reach"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """All that was found: `hosts` in the order of the inventory, and the `cells` of the matrix of addresses.
+
+    `unreachable` are the hosts of the inventory that nothing else is known of.
+    """
+
+    cluster: str
+    hosts: Mapping[str, tuple[Finding, ...]]
+    cells: tuple[Cell, ...] = ()
+    unreachable: frozenset[str] = frozenset()
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Return all verdicts, those on pairs of hosts included."""
+        of_pairs = [found.verdict for cell in self.cells if (found := judge(cell)) is not None]
+        return [finding.verdict for findings in self.hosts.values() for finding in findings] + of_pairs
+
+    @property
+    def exit_code(self) -> int:
+        """0 when nothing failed, 4 when a host cannot be reached, else 1."""
+        if self.unreachable:
+            return Unreachable.exit_code
+        return HostError.exit_code if Verdict.FAILED in self.verdicts else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for `check --json`."""
+        return {
+            "cluster": self.cluster,
+            "hosts": {
+                host: [
+                    {"check": it.check, "verdict": str(it.verdict), "what": it.what, "fix": it.fix} for it in findings
+                ]
+                for host, findings in self.hosts.items()
+            },
+            "matrix": [cell.to_json() for cell in self.cells],
+        }
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings in the order in which they are told."""
+    return tuple(sorted(findings, key=lambda finding: CHECKS.index(finding.check)))
+
+
+def words(error: TfprovError, host: str = "") -> tuple[str, str]:
+    """Return what an error says, without the name of its host, and its remedy."""
+    name = error.host if isinstance(error, HostError) and not host else host
+    what, _, fix = str(error).removeprefix(f"{name}: ").partition("; ")
+    return what, fix
+
+
+def lost(host: str, error: HostError) -> Finding:
+    """Return the one finding on a host that cannot be asked: the connection's own words, with their remedy."""
+    return failed(REACH, *words(error, host))
+
+
+def gone(host: str, error: HostError) -> Finding:
+    """Return the one finding on a host that cannot be asked, and left the inventory."""
+    what, fix = words(error, host)
+    return warning(REACH, f"left the inventory, and what runs there cannot be seen: {what}", fix)
+
+
+def check_processes(context: Context) -> Checked:
+    """Look whether this machine can run the tasks as processes."""
+    runtimes = [runtime for host, runtime in context.runtimes.items() if context.allows(host)]
+    here = [runtime for runtime in runtimes if runtime.host not in context.left]
+    return Checked(context.cluster.name, {runtime.host: _of_processes(context, runtime) for runtime in here})
+
+
+def _of_processes(context: Context, runtime: Runtime) -> tuple[Finding, ...]:
+    home = next((path for path in (context.home, *context.home.parents) if path.is_dir()), context.home)
+    seen = runtime.observe()
+    held = {str(it.spec.get("endpoint")): it.task for it in seen.containers if it.state is State.RUNNING}
+    wanted = [c.task for c in context.wanted if c.task.host == runtime.host and c.task.serves]
+    findings = local(
+        read_system(runtime.command, str(home)),
+        str(home),
+        lambda address, port: held.get(f"{address}:{port}"),
+        [(task.address, task.port) for task in wanted],
+    )
+    containers = [container for container in context.wanted if container.task.host == runtime.host]
+    context.report.awaiting(IMPORTING)
+    programs = of_processes(Programs.of(context), containers)
+    context.report.awaiting("")
+    return in_order([*findings, *programs])

@@ -1,0 +1,228 @@
+"""What `check` makes of a host with a Docker engine and of the containers that shall run there. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfprov.engine.checks.host_rules import (
+    GIB,
+    Finding,
+    Verdict,
+    clock,
+    cpu,
+    failed,
+    free_ports,
+    note,
+    ok,
+    room,
+    warning,
+)
+from tfprov.hosts.docker.labels import container_name
+from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, System, publisher
+from tfprov.hosts.survey import owner_of
+from tfprov.images.engine_images import MARGIN, amount
+from tfprov.model.cluster import Cluster
+from tfprov.model.state import Box, Container, not_delivered
+from tfprov.model.validators import is_loopback
+
+UNKNOWN_IMAGE = 3 * GIB
+"""What an image with TensorFlow takes, about: 1.9 GB, and the largest layer of it once more while it is unpacked."""
+
+BRING = "`tfprov image deliver` brings it, or `tfprov check --deliver`"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one host has to do: `wanted` are its containers, `needed` the bytes each image that it lacks will take.
+
+    An image whose size is not known yet is not among `needed`.
+    """
+
+    wanted: tuple[Container, ...] = ()
+    needed: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def boxes(self) -> list[tuple[str, Box]]:
+        """Return the box of every task, by its name."""
+        return [(container.task.name, container.box) for container in self.wanted if container.box is not None]
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Return the images that its tasks run."""
+        return tuple(dict.fromkeys(box.image for _, box in self.boxes))
+
+    @property
+    def published(self) -> list[tuple[str, int]]:
+        """Return the addresses and ports that its tasks take."""
+        return [(c.box.address, c.task.port) for c in self.wanted if c.box is not None and c.task.serves]
+
+
+def judge(facts: HostFacts, part: Part, cluster: Cluster) -> list[Finding]:
+    """Return all that is to be said about a host by itself; how it compares with the others is not among it."""
+    system, found = facts.system, [ok("reach", facts.way)]
+    if facts.engine is None:
+        what, _, fix = facts.trouble.partition("; ")
+        found += [failed("engine", what, fix), cpu(system), clock(facts.clock)]
+        return [*found, *_address(part, system)]
+    engine = facts.engine
+    found += [_engine(engine), cpu(system), clock(facts.clock), _disk(engine, system, part)]
+    found += [*_memory(engine, part), *_cpus(engine, part), *_gpus(engine, system, part)]
+    found += [*_address(part, system), *_ports(engine, system, part, cluster.name)]
+    return [*found, *_containers(facts.host, engine, cluster), *_images(engine, part)]
+
+
+def _engine(engine: EngineFacts) -> Finding:
+    what = f"Docker {engine.version} (API {engine.api}), {engine.driver}{', rootless' if engine.rootless else ''}"
+    if engine.driver == "vfs":
+        fix = "set it up with overlay2: vfs copies every layer whole, for every container"
+        return warning("engine", what, fix)
+    return ok("engine", what)
+
+
+def _disk(engine: EngineFacts, system: System, part: Part) -> Finding:
+    lacking = [image for image in part.images if image not in engine.images]
+    free, where = system.free, f"free in {engine.disk}"
+    fix = "free some there, for example with `docker system prune`"
+    if not lacking:
+        return room("disk", free, where, GIB, fix)
+    if free is None or any(image not in part.needed for image in lacking):
+        return room("disk", free, where, UNKNOWN_IMAGE, f"an image with TensorFlow takes 2 to 3 GiB: {fix}")
+    needed = sum(part.needed[image] for image in lacking) + MARGIN
+    if free < needed:
+        return failed("disk", f"only {amount(free)} {where}, and the image needs {amount(needed)}", fix)
+    return ok("disk", f"{amount(free)} {where}")
+
+
+def _memory(engine: EngineFacts, part: Part) -> Iterator[Finding]:
+    limits = {task: box.memory for task, box in part.boxes if box.memory}
+    asked, there = sum(limits.values()), f"{amount(engine.memory)} in all"
+    if limits and not engine.limits_memory:
+        what, fix = "its kernel limits no memory: `memory` has no effect", "boot it with `cgroup_enable=memory`"
+        yield warning("memory", what, fix)
+    elif asked > engine.memory:
+        what = f"{there}, and {', '.join(limits)} may use {amount(asked)}"
+        yield warning("memory", what, "lower `memory`: without it, the kernel ends tasks before their limit is reached")
+    else:
+        yield ok("memory", there)
+
+
+def _cpus(engine: EngineFacts, part: Part) -> Iterator[Finding]:
+    limits = {task: box.cpus for task, box in part.boxes if box.cpus}
+    asked, there = sum(limits.values()), f"{engine.cpus} in all"
+    too_many = [f"{task} asks for {limit:g}" for task, limit in limits.items() if limit > engine.cpus]
+    if limits and not engine.limits_cpus:
+        yield failed("cpus", "its kernel limits no CPUs, and the engine refuses `cpus`", "remove `cpus` for this host")
+    elif too_many:
+        yield failed("cpus", f"{there}, and {', '.join(too_many)}", "lower `cpus`")
+    elif asked > engine.cpus:
+        yield warning("cpus", f"{there}, and {', '.join(limits)} may use {asked:g}", "lower `cpus`, or use fewer tasks")
+    else:
+        yield ok("cpus", there)
+
+
+def _gpus(engine: EngineFacts, system: System, part: Part) -> Iterator[Finding]:
+    asked = {task: box.gpus for task, box in part.boxes if box.gpus}
+    if not asked:
+        return
+    most = max(asked.values())
+    if not (engine.gives_gpus or system.gpu_tools):
+        what = f"{', '.join(asked)} asks for GPUs, and its engine can give none"
+        yield failed("gpus", what, "install the NVIDIA driver and nvidia-container-toolkit there, or unset `gpus`")
+    elif system.gpus is not None and most > system.gpus:
+        yield failed("gpus", f"it has {system.gpus}, and a task asks for {most}", "lower `gpus`")
+    elif len(asked) > 1:
+        what = f"{', '.join(asked)} get the same GPUs: an engine gives every container the first ones"
+        yield warning("gpus", what, "use one task a host, or set TF_FORCE_GPU_ALLOW_GROWTH=true in `env`")
+    else:
+        yield ok("gpus", f"{system.gpus} in all" if system.gpus is not None else "its engine can give GPUs")
+
+
+def _address(part: Part, system: System) -> Iterator[Finding]:
+    for address in dict.fromkeys(address for address, _ in part.published if not is_loopback(address)):
+        if system.addresses is None:
+            yield note("address", "not checked: neither `ip` nor /proc says which addresses it has")
+        elif address == EVERYWHERE or address in system.addresses:
+            yield ok("address", "all of its networks" if address == EVERYWHERE else address)
+        else:
+            others = ", ".join(it for it in system.addresses if not it.startswith("127."))
+            what = f"it has no address {address}, only {others or 'the loopback'}"
+            yield failed("address", what, "set `bind` to the one that leads to it, or correct `address`")
+
+
+def _ports(engine: EngineFacts, system: System, part: Part, cluster: str) -> Iterator[Finding]:
+    theirs = [it for it in engine.containers if it.running and cluster not in (it.cluster, it.check)]
+    ours = [it for it in engine.containers if it.running and it.cluster == cluster]
+    listeners = system.listeners or ()
+
+    def taken_by(address: str, port: int) -> str | None:
+        found = publisher(theirs, address, port)
+        if found is not None:
+            return f"the container {found.name}"
+        if publisher([it for it in engine.containers if it.check == cluster], address, port):
+            return None  # what an earlier check left, and this one removes
+        return owner_of(listeners, address, port)
+
+    def own(address: str, port: int) -> str | None:
+        found = publisher(ours, address, port)
+        return found.task if found is not None else None
+
+    yield from free_ports(taken_by, own, part.published)
+    if part.published and system.listeners is None:
+        yield note("ports", "only checked against containers: neither `ss` nor /proc says who else listens")
+
+
+def _containers(host: str, engine: EngineFacts, cluster: Cluster) -> Iterator[Finding]:
+    names = {container_name(cluster.name, task.name): task for task in cluster.tasks if task.host == host}
+    for it in engine.containers:
+        if it.name in names and it.cluster != cluster.name:
+            what = f"the container {it.name} ({it.id[:12]}) is not ours, and {names[it.name].name} will be called so"
+            yield failed("containers", what, "rename it, or choose another `cluster`")
+    yield from strays(host, engine, cluster)
+
+
+def strays(host: str, engine: EngineFacts, cluster: Cluster) -> Iterator[Finding]:
+    """Tell of the containers of the cluster that should not be on this host: `up` and `down` remove them."""
+    here = {task.name for task in cluster.tasks if task.host == host}
+    for it in engine.containers:
+        if it.cluster == cluster.name and it.task not in here:
+            state = "runs" if it.running else "is"
+            yield note("containers", f"{it.task} {state} here and is not wanted here: `tfprov up` removes it")
+
+
+def _images(engine: EngineFacts, part: Part) -> Iterator[Finding]:
+    if not part.images:
+        return
+    lacking = [image for image in part.images if image not in engine.images]
+    moved = [image for image in lacking if image in engine.moved]
+    if moved:
+        yield warning("image", not_delivered(moved[0]), BRING)
+    elif lacking:
+        yield note("image", "not there yet", BRING)
+    else:
+        yield ok("image", "there")
+
+
+def architectures(platforms: Mapping[str, str], images: Sequence[str], *, pulled: bool) -> dict[str, Finding]:
+    """Judge the hosts' `platforms` against each other and against those of the cluster's `images` that are known.
+
+    An image that every host pulls may be for several platforms, which only the registry knows.
+    """
+    if not platforms:
+        return {}
+    common, _ = Counter(platforms.values()).most_common(1)[0]
+    expected = images[0] if images and not pulled else common
+    alike = [host for host, platform in platforms.items() if platform == expected]
+    others = "the image is" if images and not pulled else f"{_some(alike)} {'is' if len(alike) == 1 else 'are'}"
+    found = {}
+    for host, platform in platforms.items():
+        if platform == expected:
+            found[host] = ok("architecture", platform)
+            continue
+        what, fix = f"{platform}, and {others} {expected}", "take the host out of the cluster, or use others like it"
+        verdict, fix = (Verdict.WARNING, "the image must be for both") if pulled else (Verdict.FAILED, fix)
+        found[host] = Finding("architecture", verdict, what, fix)
+    return found
+
+
+def _some(hosts: Sequence[str]) -> str:
+    return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")

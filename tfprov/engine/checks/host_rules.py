@@ -1,0 +1,189 @@
+"""What `check` makes of the facts of a machine: a verdict on each thing that can be in the way of its tasks. Pure.
+
+Facts that could not be had are told as such, and count neither for nor against a machine.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tfprov.engine.programs import Fault, Programs, tasks_by_program
+from tfprov.errors import shown
+from tfprov.hosts.facts import Clock, Listener, System
+from tfprov.hosts.process.spec import environment
+from tfprov.hosts.program_checks import Imported, try_here
+from tfprov.hosts.survey import owner_of
+from tfprov.images.engine_images import amount
+from tfprov.model.state import Container
+
+CHECKS = (
+    "reach", "engine", "architecture", "cpu", "clock", "disk", "memory", "cpus", "gpus", "address", "ports",
+    "containers", "image", "command", "tensorflow", "lock", "network",
+)  # fmt: skip
+"""In the order in which they are told."""
+
+GIB = 1 << 30
+APART = 5.0
+"""Seconds a clock may be off. Nothing is decided by it; but the times in event files and logs would not fit together."""
+
+
+class Verdict(StrEnum):
+    """What a finding means for the cluster."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Worth knowing, and nothing is wrong; also for what could not be checked."""
+    WARNING = "warning"
+    FAILED = "failed"
+    """As it is, tasks of this host will not start, or not reach each other."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One verdict: what was found, and for a bad one what to do about it."""
+
+    check: str
+    verdict: Verdict
+    what: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.fix}" if self.fix else self.what
+
+
+Judge = Callable[..., Finding]
+
+
+def _finding(verdict: Verdict) -> Judge:
+    return lambda check, what, fix="": Finding(check, verdict, what, fix)
+
+
+ok, note, warning, failed = map(_finding, Verdict)
+
+
+def cpu(system: System) -> Finding:
+    """Judge whether the CPU runs TensorFlow's wheels: those for x86-64 need AVX, those for others nothing special."""
+    if system.kind not in ("x86_64", "amd64"):
+        return ok("cpu", system.kind) if system.kind else note("cpu", "not checked: the host does not say what it is")
+    if system.flags is None:
+        return note("cpu", f"{system.kind}; whether it has AVX was not checked: there is no /proc/cpuinfo")
+    if "avx" in system.flags:
+        return ok("cpu", f"{system.kind} with AVX")
+    what = f"{system.kind} without AVX: TensorFlow's wheels end with `Illegal instruction`"
+    return failed(
+        "cpu", what, "use another host (or CPU type of the virtual machine), or a TensorFlow built without AVX"
+    )
+
+
+def clock(found: Clock | None) -> Finding:
+    """Judge a host's clock; what the way there and back may have cost counts in its favour."""
+    if found is None:
+        return note("clock", "not checked: `date` does not say the time in seconds")
+    off = abs(found.offset)
+    if off - found.doubt <= 1:
+        return ok("clock", "in step")
+    what = f"{off:.0f} s {'ahead of' if found.offset > 0 else 'behind'} this machine"
+    if off - found.doubt <= APART:
+        return ok("clock", what)
+    return warning("clock", what, "set it there, for example with `timedatectl set-ntp true`")
+
+
+def free_ports(
+    taken_by: Callable[[str, int], str | None], own: Callable[[str, int], str | None], wanted: Sequence[tuple[str, int]]
+) -> Iterator[Finding]:
+    """Judge ports: each of `wanted` must be free, or held by a task of this cluster, whose name `own` returns."""
+    held, free = [], []
+    for address, port in wanted:
+        if task := own(address, port):
+            held.append(f"{port} held by {task}")
+        elif owner := taken_by(address, port):
+            yield failed("ports", f"{address}:{port} is taken by {owner}", "stop it, or choose another `port`")
+        else:
+            free.append(str(port))
+    if held or free:
+        yield ok("ports", ", ".join([*held, *([f"{', '.join(free)} free"] if free else [])]))
+
+
+def local(
+    system: System, home: str, own: Callable[[str, int], str | None], wanted: Sequence[tuple[str, int]]
+) -> Iterator[Finding]:
+    """Judge this machine for tasks that are processes of it; their state lies in `home`."""
+    yield cpu(system)
+    yield room("disk", system.free, f"free in {home}", GIB, "free some: checkpoints are saved there")
+    yield room("memory", system.memory, "free", GIB, "end other programs, or use fewer tasks")
+    listeners: Sequence[Listener] | None = system.listeners
+    if listeners is None:
+        yield note("ports", "not checked: neither `ss` nor /proc says who listens")
+    else:
+        found = listeners
+        yield from free_ports(lambda address, port: owner_of(found, address, port), own, wanted)
+
+
+def room(check: str, size: int | None, where: str, little: int, fix: str) -> Finding:
+    """Judge `size` bytes that are there against how much is `little`."""
+    if size is None:
+        return note(check, "not checked: the host does not say how much there is")
+    what = f"{amount(size)} {where}"
+    return ok(check, what) if size >= little else warning(check, f"only {what}", fix)
+
+
+Import = Callable[[Container, str], Imported]
+"""Imports TensorFlow as a task would, with the Python that is named."""
+
+
+def of_processes(programs: Programs, wanted: list[Container], try_import: Import | None = None) -> list[Finding]:
+    """Judge the programs of tasks that are processes of this machine."""
+    found: list[Finding] = []
+    imported: dict[str, Imported] = {}
+    try_import = try_import or _here
+    for container, tasks in tasks_by_program(wanted):
+        fault = programs.fault(container)
+        found += command(container, tasks, fault)
+        python = programs.python(container)
+        path = programs.which(container, python) if python and fault is None else None
+        if path is None or programs.uses_tensorflow(container) is False:
+            continue
+        if path not in imported:
+            imported[path] = try_import(container, path)
+        fix = f"`{path} -m pip install 'tfprov[tensorflow]'`"
+        found.append(tensorflow(imported[path], path, fix, is_sure=bool(programs.uses_tensorflow(container))))
+    return list(dict.fromkeys(found))
+
+
+def _here(container: Container, python: str) -> Imported:
+    return try_here(python, environment(container))
+
+
+def command(container: Container, tasks: list[str], fault: Fault | None) -> Iterator[Finding]:
+    """Judge the command that some tasks of one host start."""
+    if words := container.spec.get("command"):
+        if fault is not None:
+            yield failed("command", f"{', '.join(tasks)}: {fault.what}", fault.fix)
+        else:
+            yield ok("command", shown(" ".join(words)))
+
+
+def undelivered(container: Container) -> Iterator[Finding]:
+    """Tell that the command of a task is not known to work before its image is there."""
+    if words := container.spec.get("command"):
+        yield note("command", f"{shown(' '.join(words))}: not known until the image is there")
+
+
+def tensorflow(found: Imported, python: str, fix: str, *, is_sure: bool) -> Finding:
+    """Judge an import of TensorFlow; unless it `is_sure` that the program imports it, its absence is only a warning."""
+    if found.version:
+        return ok("tensorflow", f"TensorFlow {found.version}, imported by {python} in {found.seconds:.1f} s")
+    if found.late:
+        return warning(
+            "tensorflow", f"its import by {python} is {found.trouble}", "look at the disk and the load there"
+        )
+    judge = failed if is_sure else warning
+    if found.absent:
+        return judge("tensorflow", f"{python} has no TensorFlow", f"install it: {fix}")
+    return judge("tensorflow", f"{python} cannot import it: {found.trouble}", f"mend it, for example with {fix}")
+
+
+IMPORTING = "importing TensorFlow with the tasks' Python"
+"""What `check` waits for, in the last line of a terminal."""
+IN_IMAGE = "`RUN pip install tensorflow` in the image's Dockerfile"
+"""How TensorFlow gets into an image."""

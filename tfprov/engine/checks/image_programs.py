@@ -1,0 +1,131 @@
+"""What `check` makes of the programs in images: every host that has its image looks into it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from tfprov.engine.checks.check import words
+from tfprov.engine.checks.collect import Asked
+from tfprov.engine.checks.host_rules import IN_IMAGE, Finding, Verdict, command, failed, note, tensorflow, undelivered
+from tfprov.engine.concurrency import pool
+from tfprov.engine.context import Context
+from tfprov.engine.programs import Fault, Programs, alternatives, fault_of_image, refuse, tasks_by_program
+from tfprov.errors import HostError
+from tfprov.hosts.docker.image_contents import Looked, image_user, look, try_import
+from tfprov.hosts.docker.reachability_probe import CHECK, sweep_created
+from tfprov.hosts.machine import Machine
+from tfprov.hosts.program_checks import Imported
+from tfprov.model.state import Container
+from tfprov.planning.plan_text import listed
+
+
+def refuse_images(context: Context, programs: Programs, containers: Iterable[Container]) -> None:
+    """Raise InvalidInput when an image lacks what `containers` start; one host is asked about each image and command.
+
+    A host that cannot answer is passed over: to start a task there says what is wrong with it.
+    """
+    faults: dict[str, Fault | None] = {}
+    groups = [
+        (container, tasks)
+        for container, tasks in tasks_by_program(containers)
+        if container.task.host in context.machines
+    ]
+
+    def seen(container: Container) -> Fault | None:
+        with suppress(HostError):
+            return image_fault(context.machines[container.task.host], programs, container, context.cluster.name)
+        return None
+
+    def sweep(host: str) -> None:
+        with suppress(HostError):
+            sweep_created(context.machines[host].engine, context.cluster.name)
+
+    with pool(context.forks) as looks:
+        list(looks.map(sweep, {container.task.host for container, _ in groups}))
+        found = list(looks.map(seen, [container for container, _ in groups]))
+    for (_, tasks), fault in zip(groups, found, strict=True):
+        faults |= dict.fromkeys(tasks, fault)
+    refuse(context, list(containers), lambda container: faults.get(container.task.name))
+
+
+def image_fault(machine: Machine, programs: Programs, container: Container, cluster: str) -> Fault | None:
+    """Return what the image of a task lacks of what the task starts. Raises HostError."""
+    needs = programs.needs(container)
+    if not needs:
+        return None
+    labels = look_labels(cluster)
+    looked = look(machine.engine, container, labels, needs)
+    fault = fault_of_image(programs, container, looked)
+    more = [name for name in alternatives(needs) if name not in looked.there] if fault else []
+    if more:
+        further = look(machine.engine, container, labels, more)
+        return fault_of_image(programs, container, Looked({**further.there, **looked.there}, looked.entrypoint))
+    return fault
+
+
+def look_labels(cluster: str) -> Mapping[str, str]:
+    """Return the labels of throw-away containers that look into an image."""
+    return {CHECK: cluster}
+
+
+def of_images(asked: Asked) -> dict[str, list[Finding]]:
+    """Return what there is to say about the programs of every host, also of those that cannot be asked."""
+    programs = Programs.of(asked.context)
+    hosts = [host for host in asked.answers if host not in asked.context.left]
+    with pool(asked.context.forks) as asking:
+        return dict(zip(hosts, asking.map(lambda host: _of_host(asked, programs, host), hosts), strict=True))
+
+
+def _of_host(asked: Asked, programs: Programs, host: str) -> list[Finding]:
+    wanted = [container for container in asked.context.wanted if container.task.host == host]
+    found: list[Finding] = []
+    imported: dict[tuple[str, str], Imported] = {}
+    for container, tasks in tasks_by_program(wanted):
+        fault = programs.fault(container)
+        engine = asked.facts[host].engine if host in asked.facts else None
+        assert container.box is not None, "containers on machines have one"
+        if fault is not None:
+            found += command(container, tasks, fault)
+        elif engine is not None and container.box.image in engine.images:
+            found += _in_image(asked, programs, asked.by_id(container), tasks, imported)
+        elif engine is not None:
+            found += undelivered(container)
+    return list(dict.fromkeys(found))
+
+
+def _in_image(
+    asked: Asked,
+    programs: Programs,
+    container: Container,
+    tasks: list[str],
+    imported: dict[tuple[str, str], Imported],
+) -> Iterator[Finding]:
+    machine, cluster = asked.context.machines[container.task.host], asked.context.cluster.name
+    try:
+        findings = list(command(container, tasks, image_fault(machine, programs, container, cluster)))
+        yield from findings
+        assert container.box is not None, "containers on machines have one"
+        user = container.box.user or image_user(machine.engine, container.box.image)
+        if is_root(user):
+            yield note(
+                "image", as_root(tasks), "set `user`, for example `user: 1000`, where the program can do without"
+            )
+        python, uses = programs.python(container), programs.uses_tensorflow(container)
+        if python is None or uses is False or any(it.verdict is Verdict.FAILED for it in findings):
+            return
+        key = container.box.image, python
+        if key not in imported:
+            imported[key] = try_import(machine.engine, container, look_labels(cluster), python)
+        yield tensorflow(imported[key], python, IN_IMAGE, is_sure=bool(uses))
+    except HostError as error:
+        yield failed("command", *words(error))
+
+
+def is_root(user: str) -> bool:
+    """Whether the user that an image or `user` names is root."""
+    return user.partition(":")[0] in ("", "0", "root")
+
+
+def as_root(tasks: Sequence[str]) -> str:
+    """Say that these tasks are root in their containers."""
+    one = len(tasks) == 1
+    return f"{listed(tasks, 4)} {'runs' if one else 'run'} as root in {'its container' if one else 'their containers'}"

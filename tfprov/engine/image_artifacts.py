@@ -1,0 +1,220 @@
+"""The images of a cluster: what `image:` and `code:` say, as artifacts that are built once and brought to every host.
+
+An image is known by a key over all it is made from (the build context and arguments, or the archive, or the name; the
+code; tfprov's own runtime), so a plan can be made before anything is built, and from any controller. On hosts, and in the
+controller's layout, it is called `tfprov/CLUSTER:KEY`.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tfprov.engine.artifacts import Makes
+from tfprov.engine.events import Reporter
+from tfprov.engine.host_registry import Delivered
+from tfprov.errors import DeliveryError, HostError
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
+from tfprov.hosts.machine import Machine
+from tfprov.images.archive import load
+from tfprov.images.build import Recipe, build, export
+from tfprov.images.code import Code, CodeStore
+from tfprov.images.code_layer import compose
+from tfprov.images.engine_images import inspected, tag
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import Image
+from tfprov.images.pull import pull
+from tfprov.images.push import forget, push
+
+KEPT = 4
+"""Images of a cluster that stay on a host besides those it needs, for the way back; each holds only layers of its own."""
+
+BASE = "tfprov-base"
+"""Begins the names of images without code, in the controller's layout."""
+
+
+@dataclass
+class Workshop:
+    """Where images are made: the layout they are kept in, the hosts they go to, and whoever is told about it."""
+
+    layout: Layout
+    machines: Mapping[str, Machine]
+    report: Reporter
+    names: set[str]
+    """The images of the inventory, by their names on hosts: none of them is in another's way."""
+    delivered: Delivered
+    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """Let one at a time do what is called `name`: two images from one base must not build it twice."""
+        with self._lock:
+            lock = self._locks.setdefault(name, threading.Lock())
+        with lock:
+            yield
+
+    def named(self, name: str, store: CodeStore) -> Makes:
+        """Return what makes artifacts of the image `name` in a registry."""
+        return lambda reference, code: Named(reference, name, code, store, self)
+
+    def archived(self, path: Path, digest: str) -> Makes:
+        """Return what makes artifacts of the image in the archive at `path`, whose content has `digest`."""
+
+        def make(layout: Layout, name: str) -> Image:
+            try:
+                with path.open("rb") as stream:
+                    return load(layout, stream, name, where=str(path))
+            except OSError as error:
+                raise DeliveryError(f"{path}: {error.strerror}") from None
+
+        return self._layered(Base(f"{BASE}/archive:{digest}", make))
+
+    def built(self, recipe: Recipe, engine: Callable[[], Engine]) -> Makes:
+        """Return what makes artifacts of the image of `recipe`, built on what `engine` returns and exported once."""
+
+        def make(layout: Layout, name: str) -> Image:
+            on = engine()
+            self.report.note(f"building {recipe.context.source} on {on.host}")
+            made = build(on, recipe, recipe.key, lambda line: self.report.log(on.host, line))
+            self.report.note(f"exporting the image from {on.host}")
+            self.report.awaiting(f"exporting the image from {on.host}")
+            try:
+                return export(on, made, layout, name, partial(self.report.transferred, name))
+            finally:
+                self.report.awaiting("")
+
+        return self._layered(Base(f"{BASE}/build:{recipe.key}", make))
+
+    def _layered(self, base: "Base") -> Makes:
+        return lambda reference, code: Layered(reference, base, code, self)
+
+
+@dataclass(frozen=True)
+class Base:
+    """An image without the code: `name` in the layout, and how it is made when it is not there."""
+
+    name: str
+    make: Callable[[Layout, str], Image]
+
+    def get(self, workshop: Workshop) -> Image:
+        """Return it, made now where that is needed."""
+        with workshop.alone(self.name):
+            return workshop.layout.find(self.name) or self.make(workshop.layout, self.name)
+
+
+@dataclass(frozen=True)
+class Layered:
+    """An image that the controller has: its base, tfprov's runtime and the code, brought layer by layer."""
+
+    reference: str
+    base: Base
+    code: Code | None
+    workshop: Workshop
+
+    @property
+    def ready(self) -> bool:
+        """See Artifact."""
+        return self.workshop.layout.find(self.reference) is not None
+
+    def build(self) -> None:
+        """See Artifact."""
+        self.image()
+
+    def image(self) -> Image:
+        """Return it, made now where that is needed: also when somebody has tidied the cache meanwhile."""
+        layout = self.workshop.layout
+        with self.workshop.alone(self.reference), layout.in_use():
+            found = layout.find(self.reference)
+            return found or compose(layout, self.base.get(self.workshop), self.code, self.reference)
+
+    def deliver(self, host: str) -> None:
+        """See Artifact."""
+        workshop, report = self.workshop, self.workshop.report
+        machine, image = workshop.machines[host], self.image()
+        with workshop.alone(f"to {host}"):  # of two images that share layers, the second finds them there
+            pushed = push(
+                machine,
+                workshop.layout,
+                image,
+                self.reference,
+                lambda sent, total: report.transferred(host, sent, total),
+                lambda text: report.note(f"{host}: {text}"),
+            )
+        workshop.delivered.note(host, self.reference, pushed.image_id)
+        if pushed.reason:
+            report.note(f"{host}: {pushed.reason}")
+        with suppress(HostError):  # the images that are not needed any more are a matter of tidiness
+            forget(machine.engine, self.reference.rpartition(":")[0], KEPT + len(workshop.names))
+
+
+@dataclass(frozen=True)
+class Named:
+    """An image that every host pulls from a registry; the code is put into each container beside it."""
+
+    reference: str
+    name: str
+    code: Code | None
+    store: CodeStore
+    workshop: Workshop
+
+    @property
+    def ready(self) -> bool:
+        """See Artifact."""
+        return self.code is None or self.code.digest in self.store.digests()
+
+    def build(self) -> None:
+        """See Artifact."""
+        if self.code is not None:
+            self.store.put(self.code)
+
+    def deliver(self, host: str) -> None:
+        """See Artifact. A tag can mean another image a moment later: who comes first decides for all."""
+        if self._named_again(host):
+            return
+        with self.workshop.alone(self.reference):
+            chosen = self._chosen()
+            if chosen is None:
+                self._pull(host, self.name)
+                return
+        self._pull(host, chosen)
+
+    def _named_again(self, host: str) -> bool:
+        """Give the image that was delivered to `host` its name back, where only the name was moved."""
+        engine = self.workshop.machines[host].engine
+        for image_id in self.workshop.delivered.known(host, self.reference):
+            if inspected(engine, image_id) is not None:
+                tag(engine, image_id, self.reference)
+                return True
+        return False
+
+    def _pull(self, host: str, name: str) -> None:
+        machine, note = self.workshop.machines[host], self.workshop.report.note
+        image_id, _ = pull(machine.engine, name, self.reference, lambda text: note(f"{host}: {text}"))
+        self.workshop.delivered.note(host, self.reference, image_id)
+
+    def _chosen(self) -> str | None:
+        """Return the digest form of what the first host with the image has; None when no host has it."""
+        for host, machine in self.workshop.machines.items():
+            with suppress(HostError):
+                deliveries = self.workshop.delivered.on(host)
+                if found := _digest_form(machine.engine, deliveries, self.reference, self.name):
+                    return found
+        return None
+
+
+def _digest_form(engine: Engine, deliveries: Deliveries, reference: str, name: str) -> str | None:
+    with engine.errors():
+        if not engine.api.images(name=reference):
+            return None
+        facts: dict[str, Any] = engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
+    if not is_delivered(deliveries, reference, str(facts["Id"])):
+        return None
+    bare = name.partition("@")[0]
+    repository = bare.rpartition(":")[0] if ":" in bare.rpartition("/")[2] else bare
+    found = [digest for digest in facts.get("RepoDigests") or () if digest.partition("@")[0].endswith(repository)]
+    return f"{repository}@{found[0].partition('@')[2]}" if found else None

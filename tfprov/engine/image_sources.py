@@ -1,0 +1,169 @@
+"""What the inventory says of images, as artifacts: nothing is built here, only read and named."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfprov.engine.artifacts import Artifact, Later, Makes, Once
+from tfprov.engine.connect import engine_socket
+from tfprov.engine.events import Reporter
+from tfprov.engine.host_registry import Delivered
+from tfprov.errors import DeliveryError, InvalidInput, Problem
+from tfprov.hosts.docker.engine import Engine
+from tfprov.hosts.machine import Machine
+from tfprov.images.blobs import digest_of_file
+from tfprov.images.build import Recipe, pack_context, proxies
+from tfprov.images.code import Code, CodeStore
+from tfprov.images.code_layer import runtime
+from tfprov.model.sections import Image
+from tfprov.paths import cache_home
+from tfprov.planning.desired import Boxed, Place
+from tfprov.settings.resolve import RoleSettings
+from tfprov.settings.role_settings import beside_file
+
+if TYPE_CHECKING:
+    from tfprov.engine.image_artifacts import Workshop
+
+CONTROLLER = "this machine"
+"""How messages call the controller's own engine."""
+_CERTIFICATES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+"""Variables that name the certificates programs on the controller trust; where they are needed, a build needs them too."""
+
+
+def reference(cluster: str, *parts: object) -> str:
+    """Return the name, on every host, of the image that is made from `parts`: plain values that say all about it."""
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return f"tfprov/{cluster}:{key}"
+
+
+def made(reference: str) -> Collection[str]:
+    """Return the ids that engines may give to an image of the controller's layout; none when it has no such image."""
+    from tfprov.images.oci_layout import Layout  # noqa: PLC0415  only where nothing is recorded
+
+    try:
+        image = Layout(cache_home() / "images").find(reference)
+    except DeliveryError:  # whoever needs the layout says so
+        return ()
+    return (image.id, image.manifest.digest) if image else ()
+
+
+@dataclass(frozen=True)
+class Stock:
+    """The images of a cluster: the artifact of each by its name, and what each role on each host runs."""
+
+    artifacts: Mapping[str, Artifact]
+    boxes: Mapping[Place, Boxed]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the images of a cluster come from: `said` in a few words, `parts` in full; `makes` makes one with its code.
+
+    With `beside`, code is put into each container, and not into the image. `names` collects the images' names.
+    """
+
+    said: str
+    parts: tuple[str, ...]
+    names: set[str]
+    makes: Once[Makes]
+    beside: bool = False
+
+    def stock(
+        self, roles: Sequence[RoleSettings], codes: Mapping[Place, Code], addresses: Mapping[Place, str]
+    ) -> Stock:
+        """Return the images of `roles`: each may have code of its own, and all come from this source."""
+        boxes = {}
+        found: dict[str, Code | None] = {}
+        for role in roles:
+            place = role.role, role.host
+            code = codes.get(place)
+            digest = code.digest if code else None
+            name = reference(role.values.cluster, *self.parts, runtime().digest, digest)
+            found[name] = code
+            boxes[place] = Boxed(name, self.said, addresses[place], digest if self.beside else None)
+        self.names.update(found)
+        return Stock({name: self._later(name, code) for name, code in found.items()}, boxes)
+
+    def _later(self, name: str, code: Code | None) -> Artifact:
+        return Later(Once(lambda: self.makes.get()(name, code)))
+
+
+@dataclass(frozen=True)
+class Supplier:
+    """Reads what an inventory says of images; InvalidInput carries what is wrong there."""
+
+    machines: Mapping[str, Machine]
+    report: Reporter
+    environ: Mapping[str, str]
+    store: CodeStore
+    delivered: Delivered
+
+    def source(self, role: RoleSettings) -> Source:
+        """Return what `role` says under `image:`, which is the same for all roles, with its content read."""
+        image = role.values.image
+        assert image is not None, "checked with the settings: the docker runtime has an image"
+        names: set[str] = set()
+        if image.kind == "name":
+            name = str(image.name)
+            makes = Once(lambda: self._workshop(names).named(name, self.store))
+            return Source(name, (image.kind, name), names, makes, beside=True)
+        if image.kind == "archive":
+            path = beside_file(role, "image", "archive")
+            key = self._archive(role, path).removeprefix("sha256:")
+            makes = Once(lambda: self._workshop(names).archived(path, key))
+        else:
+            recipe = self._recipe(role, image)
+            key = recipe.key
+            makes = Once(lambda: self._workshop(names).built(recipe, lambda: self._engine(image)))
+        return Source(f"{image.kind} {key[:12]}", (image.kind, key), names, makes)
+
+    def _workshop(self, names: set[str]) -> "Workshop":
+        # Here, because what makes and moves images takes a while to import, and a run with nothing to do needs none of it.
+        from tfprov.engine.image_artifacts import Workshop  # noqa: PLC0415
+        from tfprov.images.oci_layout import Layout  # noqa: PLC0415
+
+        return Workshop(Layout(cache_home() / "images"), self.machines, self.report, names, self.delivered)
+
+    def _archive(self, role: RoleSettings, path: Path) -> str:
+        if not path.is_file():
+            reason = "is not a file" if path.exists() else "does not exist"
+            fix = "make it with `docker save -o FILE IMAGE`"
+            raise InvalidInput([Problem(role.at("image", "archive"), f"`image.archive`: {path} {reason}", fix)])
+        try:
+            return digest_of_file(path, cache_home() / "archives.json")
+        except OSError as error:
+            what = f"`image.archive`: {error.strerror}: {error.filename}"
+            raise InvalidInput([Problem(role.at("image", "archive"), what, "make it readable")]) from None
+
+    def _recipe(self, role: RoleSettings, image: Image) -> Recipe:
+        context = pack_context(beside_file(role, "image", "build"), role.at("image", "build"), image.dockerfile)
+        stated = next((self.environ[name] for name in _CERTIFICATES if self.environ.get(name)), None)
+        certificates = _read(role, "ca_bundle") if image.ca_bundle else _optional(stated)
+        arguments = {name: _text(value) for name, value in image.build_args.items()}
+        settings = _read(role, "pip_conf") if image.pip_conf else None
+        return Recipe(context, arguments, certificates, settings, proxies(self.environ))
+
+    def _engine(self, image: Image) -> Engine:
+        if image.build_on is not None:
+            return self.machines[image.build_on].engine
+        return Engine.local(CONTROLLER, engine_socket(self.environ))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _read(role: RoleSettings, name: str) -> bytes:
+    path = beside_file(role, "image", name)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        what = f"`image.{name}`: {error.strerror}: {path}"
+        raise InvalidInput([Problem(role.at("image", name), what, "correct the path")]) from None
+
+
+def _optional(path: str | None) -> bytes | None:
+    return Path(path).read_bytes() if path and Path(path).is_file() else None

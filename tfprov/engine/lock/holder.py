@@ -1,0 +1,85 @@
+"""Who holds a lock: what is written into it for people, and the one case in which a program may act on it."""
+
+import getpass
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tfprov.errors import shown
+from tfprov.hosts.process.proc import identity, is_alive
+
+UNKNOWN = "another run"
+"""Who holds a lock in which nothing can be read."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One run of tfprov. `process` tells it from all others that ever had its `pid`; `table` is the table of its pid."""
+
+    verb: str
+    user: str
+    controller: str
+    pid: int
+    since: str
+    process: str = ""
+    table: str = ""
+
+    @classmethod
+    def here(cls, verb: str) -> "Facts":
+        """Return the facts of this very process."""
+        pid = os.getpid()
+        return cls(verb, _user(), socket.gethostname(), pid, _now(), identity(pid) or "", _table())
+
+    @classmethod
+    def read(cls, text: str) -> "Facts | None":
+        """Return the facts in `text`, which anybody may have written; None when there are none."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+            found = cls(**{name: values[name] for name in cls.__annotations__})
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+        return found if all(type(getattr(found, n)) is kind for n, kind in cls.__annotations__.items()) else None
+
+    def to_text(self) -> str:
+        """Return the facts on one line of ASCII."""
+        return json.dumps(asdict(self))
+
+    def is_dead(self) -> bool:
+        """Whether this process is known to have ended: only where it would be seen from here if it lived."""
+        seen_from_here = bool(self.process and self.table) and (_boot(self.process), self.table) == _place()
+        return seen_from_here and not is_alive(self.pid, self.process)
+
+    def __str__(self) -> str:
+        who = f"{shown(self.user)}@{shown(self.controller)}"
+        return f"`tfprov {shown(self.verb)}` of {who} (pid {self.pid}, since {shown(self.since)})"
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S %z")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may run as a uid without a name
+        return str(os.getuid())
+
+
+def _place() -> tuple[str, str]:
+    return _boot(identity(os.getpid()) or ""), _table()
+
+
+def _boot(process: str) -> str:
+    return process.partition(":")[0]
+
+
+def _table() -> str:
+    """Return the name of this process's namespace of pids: two containers on one kernel do not see each other's."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""

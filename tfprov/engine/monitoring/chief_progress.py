@@ -1,0 +1,192 @@
+"""How far the chief has got, from the end of the event file it writes."""
+
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, BinaryIO, cast
+
+from tfprov.engine.context import Context
+from tfprov.errors import HostError
+from tfprov.formats.checkpoint import checkpoints
+from tfprov.formats.event_file import Progress, last_fall, progress
+from tfprov.hosts.base import File, Runtime
+from tfprov.model.state import Observation, Observed
+
+_MOST = 2 * 1024 * 1024
+"""Bytes looked at: this is asked all the time, perhaps over a slow line; 64 KiB do for most files."""
+_STEPS = re.compile(r"--?(?:train_steps|training_steps|max_steps|num_steps)=(\d{1,18})")
+_CHECKPOINTS = "checkpoints"
+"""What says how far the chief is where it writes no event file."""
+_SLACK = 1024 * 1024
+"""Bytes that a file may grow by, between its listing and its reading."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far the chief has got by its files: `source` is the directory of its event file, or what else says it.
+
+    `saved` is the step of the checkpoint that was written last, and when, by the host's clock.
+    `progress` is what the event file says, `file` its name and `size` its bytes; None where there are checkpoints only.
+    """
+
+    step: int
+    source: str
+    progress: Progress | None = None
+    file: str = ""
+    size: int = 0
+    saved: tuple[int, float] | None = None
+
+
+def read_fall(context: Context, seen: Observation, reached: Reached, since: float) -> tuple[int, int] | None:
+    """Return the last fall of steps in the chief's event file that was written after `since`, by its host's clock."""
+    found = context.chief(seen)
+    if found is None or not reached.file:
+        return None
+    try:
+        return last_fall(tail_of(context.runtimes[found.host], found.task, reached.file, reached.size), since)
+    except HostError:
+        return None
+
+
+def read_progress(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> Progress | None:
+    """Return the chief's progress, or None while it has written none; `files` are in its directory, if that is known."""
+    found = read_reached(context, seen, files)
+    return found.progress if found is not None else None
+
+
+def read_reached(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> Reached | None:
+    """Return how far the chief has got: by its event file, else by the checkpoint that it wrote last; None for nothing."""
+    found = context.chief(seen)
+    if found is None:
+        return None
+    runtime = context.runtimes[found.host]
+    try:
+        listed = runtime.files(found.task) if files is None else files
+        saved = _last_saved(listed)
+        events = [(file.modified, name, file.size) for name, file in listed.items() if ".tfevents." in name]
+        for _, name, size in sorted(events, reverse=True):
+            if (read := progress(tail_of(runtime, found.task, name, size), _MOST)) is not None:
+                return Reached(read.step, name.rpartition("/")[0], read, name, size, saved)
+    except HostError:  # a file that is removed between the listing and the reading
+        return None
+    return Reached(saved[0], _CHECKPOINTS, saved=saved) if saved is not None else None
+
+
+def _last_saved(files: Mapping[str, File]) -> tuple[int, float] | None:
+    whole = [one for one in checkpoints(files) if one.whole and one.step >= 0]
+    written = [(files[f"{one.prefix}.index"].modified, one.step) for one in whole]
+    return max(written)[::-1] if written else None
+
+
+def steps_of(context: Context) -> int | None:
+    """Return how many steps the chief is to train; None where its command line does not say it."""
+    chief = context.container(context.cluster.chief.name)
+    return train_steps(chief.argv) if chief is not None else None
+
+
+def train_steps(argv: Sequence[str]) -> int | None:
+    """Return how many steps a task is told to train, by the flags that TensorFlow's own examples use; None for none.
+
+    The last one counts, as it does for argparse and absl.
+    """
+    numbers = [match[1] for word in argv if (match := _STEPS.fullmatch(word))]
+    return int(numbers[-1]) if numbers else None
+
+
+def tail_of(runtime: Runtime, task: str, name: str, size: int) -> BinaryIO:
+    """Return a file of `size` bytes for a reader that wants its end: only that is fetched from the host.
+
+    Where the file has grown since it was listed, what is read from its middle is as much, and later.
+    """
+    return cast(BinaryIO, _Tail(runtime, task, name, size))
+
+
+class _Tail(io.RawIOBase):
+    def __init__(self, runtime: Runtime, task: str, name: str, size: int) -> None:
+        self._fetch = partial(runtime.tail, task, name)
+        self._size, self._at = size, 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place; nothing is fetched for that."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` from here on; all up to the end at once, so that no part of it is of another time."""
+        count = min(len(buffer), max(0, self._size - self._at))
+        if not count:
+            return 0
+        # From its beginning a file is the same however much it has grown.
+        data = self._fetch(self._size - self._at if self._at else self._size + _SLACK)[:count]
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+Fall = tuple[int, int]
+"""A step, and the lower one that came next."""
+
+WHILE = 600.0
+"""Seconds in which a session recovers: restarts are seconds apart, and TensorFlow looks for its peers every 30 seconds."""
+
+Lives = frozenset[tuple[str, str, float | None, int]]
+"""Which lives the chief and the ps are in: a training falls back when one of them begins a new one."""
+
+
+def lives(found: Iterable[Observed], chief: str) -> Lives:
+    """Return the lives of the tasks with which a training loses steps: its chief and its ps."""
+    holding = (one for one in found if one.task == chief or one.task.startswith("ps/"))
+    return frozenset((one.task, one.host, one.started_at, one.restarts) for one in holding)
+
+
+@dataclass
+class Falls:
+    """Compares steps with those of before: a lower one counts for a while after the chief or a ps was started again.
+
+    Without that it is a program's own way of counting, such as one that begins anew with each epoch. For a while, because
+    the last step of before is read again until the session has recovered.
+    """
+
+    highest: dict[str, int] = field(default_factory=dict)
+    written: dict[str, float] = field(default_factory=dict)
+    saved: float = 0.0
+    lives: Lives | None = None
+    begun: float | None = None
+
+    def update(self, reached: Reached, now: Lives, at: float, fall: Callable[[float], Fall | None]) -> str:
+        """Return what there is to tell of what was `reached` at time `at`.
+
+        `fall` returns the last fall in the same file that was written after a time of the host's clock.
+        """
+        if self.lives is not None and now != self.lives:
+            self.begun = at
+        self.lives, source = now, reached.source
+        before = self.highest.get(source, reached.step)
+        armed = self.begun is not None and at - self.begun <= WHILE
+        fell = (before, reached.step) if reached.step < before else None
+        if armed and fell is None and reached.saved is not None and reached.saved[1] > self.saved:
+            # A session that is made anew saves at once, and may write no event until it is where it was.
+            fell = (before, reached.saved[0]) if reached.saved[0] < before else None
+        if armed and fell is None and source in self.written:
+            fell = fall(self.written[source])
+        if not armed or fell is None:
+            self.highest[source] = max(before, reached.step)
+            if not armed and reached.progress is not None:
+                self.written[source] = reached.progress.wall_time
+            if not armed and reached.saved is not None:
+                self.saved = reached.saved[1]
+            return ""
+        self.highest, self.begun = {source: reached.step}, None
+        self.saved = reached.saved[1] if reached.saved is not None else self.saved
+        return f"the training went back {fell[0]} -> {fell[1]}"

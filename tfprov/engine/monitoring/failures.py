@@ -1,0 +1,294 @@
+"""Why tasks have failed, told once: the one that failed first with its traceback, and each of the others in a line."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfprov.engine.checkpoints.shards import explain_torn
+from tfprov.engine.concurrency import pool
+from tfprov.engine.context import Context
+from tfprov.errors import HostError, TaskFailed
+from tfprov.hosts.crash import LINES as SEARCHED_LINES
+from tfprov.hosts.crash import QUICK, condensed, exception_at, from_outside, is_passing, last_words
+from tfprov.model.state import Observation, Observed, State
+from tfprov.planning.plan_text import counted, listed
+
+_WIRING = (
+    "tfprov appends these flags: `wiring: tf_config` leaves them out, and `wiring: {flags: {…}}` calls them otherwise"
+)
+_FLAGS = "the program knows no such flag: see `flags:`, `command:` and `wiring:` in the inventory"
+_LEGACY_KERAS = 'the program needs Keras 2: install tf-keras where it runs and set `env: {TF_USE_LEGACY_KERAS: "1"}`'
+_ESTIMATOR = "estimators left TensorFlow with 2.16: run it with TensorFlow 2.15 or older"
+_TF1 = (
+    "the program is written for TensorFlow 1: `import tensorflow.compat.v1 as tf` instead, or run it with TensorFlow 1"
+)
+_TENSORFLOW = (
+    "install it where the task runs: `pip install 'tfprov[tensorflow]'`, "
+    "or `RUN pip install tensorflow` in the Dockerfile"
+)
+_MODULE = "install the module where the task runs: with pip, or with a line in the Dockerfile"
+_SCRIPT = "`command:` names a script that `code:` does not have"
+_READY = (
+    "a program that serves on no port needs `ready: start`, and one that takes longer to serve a larger `start_timeout`"
+)
+_PORT = "another program has the port: end it, or choose another `port`"
+_LINK = (
+    "a relative directory is another one for each task: `checkpoints: {link: DIRECTORY}` leads it to the checkpoint "
+    "directory"
+)
+_ROOM = "make room on the disk of its host"
+
+_NAMES = r"(?:job_name|task_index|ps_hosts|worker_hosts)"
+KNOWN_CAUSES: tuple[tuple[str, str], ...] = (
+    (rf"unrecognized arguments: .*--{_NAMES}", _WIRING),
+    (rf"Unknown command line flag '{_NAMES}'", _WIRING),
+    (rf"[Nn]o such option:? '?--{_NAMES}", _WIRING),
+    (r"unrecognized arguments: ", _FLAGS),
+    (r"Unknown command line flag ", _FLAGS),
+    (r"[Nn]o such option:? '?--", _FLAGS),
+    (r"PerReplica", _LEGACY_KERAS),
+    (r"\breset_states\b", _LEGACY_KERAS),
+    (r"Keras 3", _LEGACY_KERAS),
+    (r"module 'tensorflow[\w.]*' has no attribute 'estimator'", _ESTIMATOR),
+    (r"No module named 'tensorflow_estimator'", _ESTIMATOR),
+    (r"module 'tensorflow' has no attribute '(?:contrib|app|placeholder|Session|train|flags|get_variable)'", _TF1),
+    (r"No module named 'tensorflow\.contrib", _TF1),
+    (r"No module named 'tensorflow'", _TENSORFLOW),
+    (r"No module named '", _MODULE),
+    (r"can't open file '", _SCRIPT),
+    (r"does not serve on ", _READY),
+    (r"[Aa]ddress already in use", _PORT),
+    (r"No space left on device", _ROOM),
+    (r"NotFoundError.*[ :](?!/)[\w.-]+/[^\s;]*model\.ckpt\S*; No such file or directory", _LINK),
+)
+"""Regular expressions, and what to do where one matches the line that names a failure; the first that does counts."""
+
+
+def same_cause(words: str) -> str:
+    """Return what is equal for all tasks that failed for one reason: the values of their flags are not."""
+    return words.partition("=")[0] if "arguments: --" in words else words
+
+
+def remedy(lines: Iterable[str]) -> str:
+    """Return what to do about the failure that `lines` name; empty where its cause is not known."""
+    text = tuple(lines)
+    return next((cure for pattern, cure in KNOWN_CAUSES if any(re.search(pattern, line) for line in text)), "")
+
+
+LINES = 20
+"""Lines that are shown of a log without a traceback, and of what follows the exception's line in one with."""
+_WHOLE = 120
+"""Lines of a traceback that are shown; of a longer one the middle is left out."""
+_HEAD = 20
+"""Lines before what is left out."""
+_LONGEST = 300
+"""Characters of a line that are shown; TensorFlow prints whole tensors in one."""
+_VALUES = 3
+"""Lines of nothing but values that are shown as they are; of more only the first."""
+_NUMERIC = re.compile(r"[\d\s\[\](){},.:+\-]|e[+-]\d|nan|inf")
+_BEGINS = re.compile(r"[\d\[({.+\-]|nan|inf")
+_MOSTLY = 0.8
+
+
+def excerpt(lines: Sequence[str]) -> list[str]:
+    """Return the last traceback in `lines`, with the exceptions that led to it, or else the last lines; shortened."""
+    where = exception_at(lines)
+    if where is None:
+        return _once(shortened(lines))[-LINES:]
+    begin, at = where
+    shown = [*shortened(lines[begin : at + 1]), *shortened(lines[at + 1 :])[:LINES]]
+    if len(shown) <= _WHOLE:
+        return shown
+    left_out = len(shown) - _WHOLE
+    return [*shown[:_HEAD], f"… ({left_out} lines left out)", *shown[_HEAD + left_out :]]
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """Return `lines` without the values of tensors: a block of them keeps its first line, a long line its begin."""
+    return [_cut(condensed(line)) for line in _without_values(lines)]
+
+
+def _once(lines: list[str]) -> list[str]:
+    """Return `lines` without what their last lines repeat: a task that was started again says the same once more."""
+    for size in range(1, min(LINES, len(lines) // 2) + 1):
+        while lines[-size:] == lines[-2 * size : -size]:
+            lines = lines[:-size]
+    return lines
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}… ({len(line) - _LONGEST} more characters)"
+
+
+def _without_values(lines: Sequence[str]) -> Iterator[str]:
+    block: list[str] = []
+    for line in lines:
+        if _is_values(line):
+            block.append(line)
+            continue
+        yield from _condensed(block)
+        block = []
+        yield line
+    yield from _condensed(block)
+
+
+def _condensed(block: list[str]) -> list[str]:
+    return block if len(block) <= _VALUES else [block[0], f"… ({len(block) - 1} lines of values)"]
+
+
+def _is_values(line: str) -> bool:
+    text = line.strip()
+    numeric = sum(len(match[0]) for match in _NUMERIC.finditer(text))
+    return bool(_BEGINS.match(text)) and any(c.isdigit() for c in text) and numeric >= _MOSTLY * len(text)
+
+
+def in_own_paths(task: str, directory: str, *, in_container: bool) -> Callable[[str], str]:
+    """Return what puts the user's `directory` into a line, in place of the copy of it that `task` runs."""
+    work = rf"[^\s\"'(]*/tasks/{re.escape(task.replace('/', '-'))}/work"
+    copy = re.compile(r"(?<![\w./-])/code(?=/)" if in_container else rf"{work}(?=/)")
+    return lambda line: copy.sub(lambda _: directory, line)
+
+
+_NAMED = 3
+"""Tasks that are named when many failed with the same words."""
+_READ = 16
+"""Tasks whose logs are read: where more have failed, those that failed first."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that ended badly: its log's end in the user's paths, and the line in it that names the failure."""
+
+    observed: Observed
+    log: Sequence[str]
+    words: str
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether it may have failed only because another task did."""
+        return is_passing(self.words)
+
+
+def has_failed(observed: Observed) -> bool:
+    """Whether a task has ended for good and badly."""
+    return observed.state is not State.RUNNING and not observed.finished
+
+
+def fallen(context: Context, seen: Observation) -> list[Observed]:
+    """Return the tasks that have ended for good and badly, where they should run."""
+    wanted = {(container.task.name, container.task.host) for container in context.wanted}
+    return [
+        one
+        for one in seen.containers()
+        if has_failed(one) and (one.task, one.host) in wanted and context.allows(one.host)
+    ]
+
+
+def failure(context: Context, tasks: Sequence[Observed], seen: Observation) -> TaskFailed:
+    """Return the error for the failure of `tasks`: it names the one that failed first, and why.
+
+    Those that failed as well, because of it or of the same thing, have a line each.
+    """
+    tasks = sorted(tasks, key=lambda one: (one.stopped, one.finished_at or float("inf")))[:_READ]
+    with pool(min(context.forks, len(tasks))) as asking:
+        failures = list(asking.map(lambda one: read_failure(context, one), tasks))
+    first = min(failures, key=lambda one: (one.observed.stopped, one.is_consequence))
+    others = [one for one in failures if one is not first]
+    chief = next((one.observed for one in failures if one.observed.task == context.cluster.chief.name), None)
+    code = chief.exit_code if chief is not None and chief.exit_code else 1
+    return TaskFailed(first.observed.task, _what(context, first, seen), excerpt(first.log), code, _lines(first, others))
+
+
+def read_failure(context: Context, observed: Observed) -> Failure:
+    """Return why a task failed, as its log says it; without the log where its host is lost: the failure matters more."""
+    try:
+        log: Sequence[str] = list(context.runtimes[observed.host].logs(observed.task, tail=SEARCHED_LINES))
+    except HostError:
+        log = ()
+    log = [*map(own_paths(context, observed.task), log)]
+    return Failure(observed, log, "" if observed.error or from_outside(observed.exit_code) else last_words(log))
+
+
+def _what(context: Context, failed: Failure, seen: Observation) -> str:
+    """Return how a task failed and what helps; of a chief also what no restart can mend."""
+    observed = failed.observed
+    torn = explain_torn(context, seen) if observed.task == context.cluster.chief.name else None
+    if torn:
+        return f"{ended(observed)}: {torn.removeprefix(f'{observed.task}: ')}"
+    cure = remedy([failed.words])
+    return f"{ended(observed)}; {cure}" if cure else ended(observed)
+
+
+def _lines(first: Failure, others: Iterable[Failure]) -> list[str]:
+    """Return a line for all that failed with the same words."""
+    by_words: dict[tuple[str, str], list[Failure]] = {}
+    for one in others:
+        by_words.setdefault((one.observed.ending, same_cause(one.words)), []).append(one)
+    return [
+        f"{listed([one.observed.task for one in fallen], _NAMED)}: {_as_well(fallen[0], first)}"
+        for fallen in by_words.values()
+    ]
+
+
+def _as_well(one: Failure, first: Failure) -> str:
+    ending, words = one.observed.ending, one.words
+    if (ending, same_cause(words)) == (first.observed.ending, same_cause(first.words)):
+        return "the same error" if words or one.observed.error else f"{ending}, too"
+    because = f" after {first.observed.task} had failed" if is_passing(words) else " as well"
+    return f"{ending}{because}{f': {words}' if words else ''}"
+
+
+def own_paths(context: Context, task: str) -> Callable[[str], str]:
+    """Return what puts the paths of the user's `code:` into a line that `task` printed: it runs a copy."""
+    container = context.container(task)
+    directory = context.code.get((container.task.role, container.task.host)) if container is not None else None
+    if container is None or directory is None:
+        return lambda line: line
+    return in_own_paths(task, _from_here(directory), in_container=container.box is not None)
+
+
+def _from_here(directory: str) -> str:
+    """Return the path as the user would write it: relative, where it lies below the working directory."""
+    path, here = Path(os.path.abspath(directory)), Path.cwd()  # noqa: PTH100  links stay as the user wrote them
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def ended(observed: Observed) -> str:
+    """Return how a task ended, and after how many restarts: one that fails again and again is at its limit."""
+    after = f" after {counted(observed.restarts, 'restart')}" if observed.restarts else ""
+    enough = " (the same error twice: not started again)" if observed.gave_up else ""
+    ending = observed.ending.replace("could not start", f"could not start on {observed.host}", 1)
+    return f"{ending}{after}{enough}"
+
+
+def last_log(context: Context, task: str, host: str) -> Sequence[str]:
+    """Return the last traceback, or the last lines, that a task printed; nothing when its host is lost."""
+    try:
+        return excerpt([*map(own_paths(context, task), context.runtimes[host].logs(task, tail=SEARCHED_LINES))])
+    except HostError:
+        return ()
+
+
+_TRAINS = ("chief", "worker")
+
+
+def idle_end(context: Context, observed: Observed) -> str:
+    """Return the line for a task that ended with 0 within seconds of its start and left nothing; told once, empty then."""
+    place, job = (observed.task, observed.host), observed.task.partition("/")[0]
+    if place in context.noted or not observed.finished or observed.restarts or job not in (*_TRAINS, "ps"):
+        return ""
+    seconds = (observed.finished_at or 0.0) - (observed.started_at or 0.0)
+    if observed.started_at is None or seconds > QUICK or _has_left_files(context, observed):
+        return ""
+    context.noted.add(place)
+    ask = "a ps has to serve until the training ends" if job == "ps" else "does its `command:` start the training?"
+    return f"{observed.task} on {observed.host} ended with exit code 0, {seconds:.1f} s after its start: {ask}"
+
+
+def _has_left_files(context: Context, observed: Observed) -> bool:
+    try:
+        return bool(context.runtimes[observed.host].files(observed.task))
+    except HostError:
+        return True

@@ -1,0 +1,281 @@
+"""Stay with a training until its chief is done: logs, progress, and the tasks that fall over on the way."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.chief_progress import Falls, Reached, lives, read_fall, read_reached, steps_of, tail_of
+from tfprov.engine.monitoring.failures import failure, fallen, idle_end
+from tfprov.engine.monitoring.logs import logs
+from tfprov.engine.monitoring.straggler_monitor import Lookout
+from tfprov.engine.monitoring.task_progress import read_pace
+from tfprov.engine.monitoring.watch import Watch
+from tfprov.errors import HostError, TaskFailed, TfprovError
+from tfprov.formats.checkpoint import Checkpoint, checkpoints
+from tfprov.formats.event_file import Progress, progress
+from tfprov.model.state import Container, Observation, Observed, State
+from tfprov.planning.plan_text import listed
+
+_SETTLE = 1.0
+"""Seconds in which a worker sees that the training is over: it is not told about one that ends in them."""
+_POLL = 1.0
+"""Seconds between two looks at those that are waited for."""
+_NAMED = 3
+"""Tasks that are named when many still run."""
+STANDSTILL = 30.0
+"""Seconds after its last step in which a program saves and leaves; one that takes longer is called by name."""
+_SERVING = ("in_graph", "parameter_server")
+"""Strategies whose workers only serve: they train nothing once the chief is done."""
+_MOST = 2 * 1024 * 1024
+"""Bytes of an evaluator's event file that are looked at."""
+
+
+def see_out(context: Context, seen: Observation, look: Callable[[], Observation]) -> None:
+    """Wait for the workers and evaluators that still run when the chief is done, and name those that go on behind that.
+
+    Each is given the seconds of its `end.wait`. `look` returns what the hosts say now.
+    """
+    begin = context.clock.now()
+    busy = _busy(context, seen)
+    try:
+        while waited := [c for c in busy if context.clock.now() - begin < max(_SETTLE, c.end_wait)]:
+            context.report.awaiting(f"waiting for {listed([c.task.name for c in waited], _NAMED)} to end")
+            context.clock.sleep(_POLL)
+            seen = look()
+            busy = _busy(context, seen)
+    finally:
+        context.report.awaiting("")
+    _tell(context, [c for c in busy if c.task.trains], seen)
+    for evaluator in (c for c in busy if not c.task.trains):
+        if said := _unevaluated(context, seen):
+            context.report.note(f"{context.cluster.chief.name} is done, and {evaluator.task.name} {said}")
+
+
+def _busy(context: Context, seen: Observation) -> list[Container]:
+    """Return who still runs and is not done: workers, and evaluators that have not evaluated the last checkpoint."""
+    found = []
+    for container in context.wanted:
+        task, observed = container.task, context.observed(container.task.name, seen)
+        if observed is None or observed.state is not State.RUNNING or task == context.cluster.chief:
+            continue
+        trains = task.trains and task.job != "ps" and container.strategy not in _SERVING
+        if trains or (task.job == "evaluator" and _unevaluated(context, seen)):
+            found.append(container)
+    return found
+
+
+def _tell(context: Context, workers: Sequence[Container], seen: Observation) -> None:
+    if not workers:
+        return
+    names = []
+    for container in workers:
+        name, observed = container.task.name, context.observed(container.task.name, seen)
+        pace = read_pace(context.runtimes[observed.host], observed) if observed else None
+        names.append(f"{name} (at step {pace.step:,})" if pace else name)
+    longest = max(container.end_wait for container in workers)
+    fix = (
+        f", for longer than `end: {{wait: {longest}}}` allows" if longest else "; `end: {wait: 60}` would wait for that"
+    )
+    verb = "still runs" if len(names) == 1 else "still run"
+    context.report.note(f"{context.cluster.chief.name} is done, and {listed(names, _NAMED)} {verb}{fix}")
+
+
+def _unevaluated(context: Context, seen: Observation) -> str:
+    """Say which checkpoint an evaluator has not evaluated; empty where it has, or where there is none."""
+    chief = context.chief(seen)
+    if chief is None:
+        return ""
+    runtime = context.runtimes[chief.host]
+    try:
+        files = runtime.files(chief.task)
+        whole = [one for one in checkpoints(files) if one.whole and one.step >= 0]
+        events = [name for name in files if ".tfevents." in name and "eval" in name.rpartition("/")[0]]
+        if not whole:
+            return ""
+        read = [progress(tail_of(runtime, chief.task, name, files[name].size), _MOST) for name in events]
+    except HostError:  # a file that is removed between the listing and the reading
+        return ""
+    return _behind(max(whole, key=lambda one: one.step), [one.step for one in read if one is not None])
+
+
+def _behind(last: Checkpoint, evaluated: Sequence[int]) -> str:
+    if not evaluated:
+        return (
+            f"has written no event file that says it evaluated {last.prefix}; `end: {{wait: 60}}` would wait for that"
+        )
+    if max(evaluated) >= last.step:
+        return ""
+    return f"has not evaluated {last.prefix}: it is at step {max(evaluated):,}; `end: {{wait: 60}}` would wait for that"
+
+
+@dataclass
+class Standstill:
+    """Notices a chief that runs on after its last step. Pure: what it has reached goes in, with the time in seconds."""
+
+    since: float = 0.0
+    state: tuple[int | None, bool] | None = None
+    told: bool = False
+
+    def update(self, reached: Progress | None, steps: int | None, *, others_done: bool, now: float) -> str:
+        """Return what there is to tell, once; `steps` are those that it was asked for, `others_done` all other workers."""
+        step = reached.step if reached is not None else None
+        state = step, others_done
+        if state != self.state:
+            self.state, self.since, self.told = state, now, False
+        at_its_end = steps is not None and step is not None and step >= steps
+        if self.told or not (at_its_end or others_done) or now - self.since < STANDSTILL:
+            return ""
+        self.told = True
+        what = f"is at its last step, {step:,}," if at_its_end else "makes no step, with all other workers done,"
+        if step is None:
+            what = "is the last of the workers that runs"
+        since = f"for {now - self.since:.0f} s and has not ended"
+        return f"{what} {since}: a thread or a child of its program may still run"
+
+
+_LOOK = 1.0
+"""Seconds between two looks at the tasks."""
+_PROGRESS = 2.0
+"""Seconds between two readings of the chief's event file: one takes milliseconds of a core that may be a worker's, too."""
+PATIENCE = 300.0
+"""Seconds the chief's host may be out of reach: a switch that restarts, or a laptop that changes networks, takes a minute
+or two, and the training needs nothing of us meanwhile."""
+
+_INDISPENSABLE = {
+    "ps": "its variables",
+    "dispatcher": "its data",
+}
+"""What the training loses with a task that has ended for good, by its job: everyone else would wait for it in silence."""
+_TOGETHER = ("multi_worker_mirrored", "in_graph")
+"""Strategies in which every step needs every worker."""
+
+
+def follow(
+    context: Context,
+    timeout: float | None = None,
+    *,
+    with_logs: bool = True,
+    patience: float = PATIENCE,
+    lookout: Lookout | None = None,
+) -> None:
+    """Return when the chief has finished; TaskFailed, with its exit code, when it ends otherwise.
+
+    Workers and evaluators that still run then are given the time of their `end.wait`, and those that run on are named.
+
+    A task that its restart policy starts again is told, and the training goes on; so it does without a worker that has
+    ended for good. But a ps takes the training with it, because its variables are gone, and so does a worker where every
+    step needs all of them. A host that cannot be reached is told and looked for; Unreachable when it is the chief's and
+    stays away for more than `patience` seconds. `lookout` watches over the steps of the tasks, as it does by default.
+    """
+    deadline = context.clock.now() + timeout if timeout else None
+    with (
+        logs(context) if with_logs else nullcontext(),
+        Watch(context) as watch,
+        lookout or Lookout(context) as looking,
+    ):
+        training = _Training(context, watch, looking, patience)
+        context.report.awaiting(f"waiting for the first step of {context.cluster.chief.name}")
+        try:
+            while not training.look():
+                if deadline is not None and context.clock.now() > deadline:
+                    raise TaskFailed(context.cluster.chief.name, f"is not done after {timeout:g} s")
+                context.clock.sleep(_LOOK)
+        finally:
+            context.report.awaiting("")
+        training.tell_progress()
+        see_out(context, training.seen, watch.look)
+
+
+@dataclass
+class _Training:
+    context: Context
+    watch: Watch
+    lookout: Lookout
+    patience: float
+    told: set[tuple[str, int]] = field(default_factory=set)
+    seen: Observation = field(default_factory=lambda: Observation({}))
+    next_progress: float = 0.0
+    standstill: Standstill = field(default_factory=Standstill)
+    falls: Falls = field(default_factory=Falls)
+
+    def look(self) -> bool:
+        """Look once; return whether the training is done."""
+        self.seen = self.watch.look()
+        chief = self.chief()
+        if chief is None:
+            return False
+        self.check_fallen(chief)
+        for observed in [chief] if chief.finished else self.seen.containers():
+            if line := idle_end(self.context, observed):
+                self.context.report.note(line)
+        self.lookout.look(self.seen)
+        if self.context.clock.now() >= self.next_progress:
+            self.tell_progress()
+            self.next_progress = self.context.clock.now() + _PROGRESS
+        return chief.finished
+
+    def chief(self) -> Observed | None:
+        """Return the chief; None while it is not known what is on its host."""
+        wanted = self.context.cluster.chief
+        chief = self.context.chief(self.seen)
+        if chief is None and wanted.host in self.seen.hosts:
+            raise TfprovError(f"{wanted.name} is gone: the cluster was taken down meanwhile")
+        if chief is None:
+            self.watch.check(wanted.host, self.patience)
+        return chief
+
+    def check_fallen(self, chief: Observed) -> None:
+        """Raise when the training cannot go on without a task that has ended for good; tell it of those it can lose."""
+        new = [one for one in fallen(self.context, self.seen) if (one.task, one.restarts) not in self.told]
+        if not new:
+            return
+        error = failure(self.context, new, self.seen)
+        lasting = [one.task for one in new if one.task == chief.task or self.lost_with(one.task)]
+        if lasting and not chief.finished:
+            raise self.end_of_training(error)
+        self.told.update((one.task, one.restarts) for one in new)
+        names = listed([one.task for one in new], len(new))
+        self.context.report.note(f"{error}\nthe training goes on without {names}")
+
+    def end_of_training(self, error: TaskFailed) -> TaskFailed:
+        """Return `error` with what the training has lost for good, where that is not its chief."""
+        lost = "" if error.task == self.context.cluster.chief.name else self.lost_with(error.task)
+        if not lost:
+            return error
+        what, remedy, fix = error.what.partition("; ")
+        what = f"{what}: the training cannot go on without {lost}{remedy}{fix}"
+        return TaskFailed(error.task, what, error.log, error.code, error.others)
+
+    def lost_with(self, task: str) -> str:
+        """Return what the training cannot do without and loses with a task; empty where it can go on."""
+        job = task.partition("/")[0]
+        wanted = self.context.container(task)
+        strategy = wanted.strategy if wanted is not None else ""
+        return "it" if job == "worker" and strategy in _TOGETHER else _INDISPENSABLE.get(job, "")
+
+    def tell_progress(self) -> None:
+        """Say how far the chief has got."""
+        name, reached = self.context.cluster.chief.name, read_reached(self.context, self.seen)
+        progress = reached.progress if reached is not None else None
+        steps = steps_of(self.context)
+        if progress is not None:
+            self.context.report.awaiting("")
+            self.context.report.progress(progress, steps)
+        now = self.context.clock.now()
+        if reached is not None and not self.lookout.reads(name):
+            self.tell_fall(reached, now)
+        if said := self.standstill.update(progress, steps, others_done=self.others_done(name), now=now):
+            self.context.report.note(f"{name} {said}")
+
+    def tell_fall(self, reached: Reached, now: float) -> None:
+        """Say so when the training went back, and its program does not say it itself."""
+        living = lives(self.seen.containers(), self.context.cluster.chief.name)
+        if fell := self.falls.update(reached, living, now, lambda at: read_fall(self.context, self.seen, reached, at)):
+            self.context.report.note(fell)
+
+    def others_done(self, chief: str) -> bool:
+        """Return whether there are workers besides the chief, and all of them are done."""
+        tasks = [one.task.name for one in self.context.wanted if one.task.job == "worker"]
+        others = [self.context.observed(name, self.seen) for name in tasks if name != chief]
+        return bool(others) and all(one is not None and one.finished for one in others)

@@ -1,0 +1,196 @@
+"""The logs of tasks that were removed, and the settings of their run, beside the gathered checkpoints.
+
+    logs/RUN/JOB-INDEX.log     what a task printed; `.log.gz` where that is more than 1 MiB
+    logs/RUN/JOB-INDEX.TIME.log  that of an earlier container of the task, which ended before TIME
+    logs/RUN/settings.json     the settings of every role, the spec that each task ran with, and how and when it ended
+
+Secrets are masked in both. What is written has a dot in front until it is whole.
+"""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfprov.atomic_write import private_directory, replace
+from tfprov.engine.context import Context
+from tfprov.errors import HostError, masked
+from tfprov.model.node import HIDDEN, visible
+from tfprov.model.state import Observation, Observed, State
+from tfprov.settings.resolve import RoleSettings
+from tfprov.vault.redaction import masks, mentions_secret
+
+_LARGE = 1024 * 1024
+"""Bytes of a log from which on it is compressed."""
+_RUN = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+", re.ASCII)
+"""What the id of a run looks like: a program may write directories into `logs/` as well."""
+_SETTINGS = "settings.json"
+_LOG = re.compile(r"(?P<job>[a-z_]+)-(?P<index>[0-9]+(?:@.+)?)\.log(?:\.gz)?", re.ASCII)
+
+
+Kept = tuple[Path, Mapping[str, Path]]
+"""The directory with the logs of a run, and its logs by task."""
+
+
+class KeptLogs:
+    """Keeps the logs of the tasks in `seen`, each before it is removed. One that cannot be kept is noted, and no error."""
+
+    def __init__(self, context: Context, seen: Observation) -> None:
+        self._context, self._seen = context, seen
+        self._containers = {(one.task, one.host): one for one in seen.containers()}
+        self._lock = threading.Lock()
+        self._kept: set[Path] = set()
+        self._before: dict[Path, Mapping[str, Mapping[str, Any]]] = {}
+
+    def keep(self, task: str, host: str) -> None:
+        """Keep the log of `task` on `host` as it is now; one that was kept earlier is replaced."""
+        container = self._containers.get((task, host))
+        if self._context.logs is None or container is None or not container.run:
+            return
+        to = self._context.logs / container.run
+        try:
+            with self._lock:
+                to.parent.parent.mkdir(parents=True, exist_ok=True)
+                private_directory(to.parent)
+                private_directory(to)
+                if to not in self._kept:
+                    self._before[to] = _tasks(to)
+                    written = _settings(self._context, self._seen, container.run, self._before[to])
+                    replace(to / _SETTINGS, written, mode=0o600)
+                self._kept.add(to)
+            if self._before[to].get(task, {}).get("started") not in (None, container.started_at):
+                _set_aside(to, self._name(container))
+            _write(to, self._name(container), self._context.runtimes[host].logs(task))
+        except HostError as error:
+            self._context.report.note(f"the log of {task} is not kept: {error}")
+        except OSError as error:
+            self._context.report.note(f"the log of {task} is not kept: {to}: {error.strerror}")
+
+    def tell(self) -> None:
+        """Say where the logs are."""
+        for directory in sorted(self._kept):
+            self._context.report.note(f"logs are kept in {directory}")
+
+    def _name(self, container: Observed) -> str:
+        """Return a file's name without its ending; a task that was moved has a log on each of its hosts."""
+        wanted = self._context.container(container.task)
+        moved = wanted is not None and wanted.task.host != container.host
+        return container.task.replace("/", "-") + (f"@{container.host}" if moved else "")
+
+
+def kept_logs(logs: Path | None, task: str | None = None) -> Kept | None:
+    """Return the directory of the newest run whose logs were kept, or that of `task`, and its logs by task."""
+    if logs is None or not logs.is_dir():
+        return None
+    for directory in sorted((one for one in logs.iterdir() if _RUN.fullmatch(one.name)), reverse=True):
+        found = ((_LOG.fullmatch(path.name), path) for path in sorted(directory.iterdir()))
+        files = {f"{name['job']}/{name['index']}": path for name, path in found if name is not None}
+        files = {name: path for name, path in files.items() if task in (None, name.partition("@")[0])}
+        if files:
+            return directory, files
+    return None
+
+
+def lines_of(path: Path, tail: int | None) -> Iterable[str]:
+    """Return the lines of a kept log, or only its last ones."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        lines = (line.decode("utf-8", "replace").rstrip("\n") for line in file)
+        return list(lines if tail is None else deque(lines, tail))
+
+
+def ended(task: str, path: Path) -> str:
+    """Say that `task`, whose log was kept at `path`, is not there any more, and how and when it ended."""
+    facts = _tasks(path.parent).get(task.partition("@")[0], {})
+    how, at = facts.get("ended") or "removed", facts.get("finished")
+    seconds = float(at) if isinstance(at, int | float) else path.stat().st_mtime
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+    return f"{task} is not there any more ({how}, {when}); its log is kept in {path}:"
+
+
+def _tasks(directory: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Return what is kept of the tasks of a run besides their logs; nothing where it cannot be read."""
+    try:
+        tasks: Any = json.loads((directory / _SETTINGS).read_bytes())["tasks"]
+        return {task: dict(facts) for task, facts in tasks.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _set_aside(directory: Path, name: str) -> None:
+    """Keep the log of an earlier container under the time at which it was kept: what made it fail may be in it."""
+    for path in (directory / f"{name}.log", directory / f"{name}.log.gz"):
+        if path.exists():
+            at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(path.stat().st_mtime))
+            path.replace(directory / path.name.replace(f"{name}.log", f"{name}.{at}.log", 1))
+
+
+def _write(directory: Path, name: str, lines: Iterator[str]) -> None:
+    part, packed = directory / f".{name}.log", directory / f".{name}.log.gz"
+    try:
+        with os.fdopen(_private_file(part), "wb") as file:
+            file.writelines(f"{masked(line)}\n".encode("utf-8", "replace") for line in lines)
+            file.flush()
+            os.fsync(file.fileno())
+        whole = part
+        if part.stat().st_size > _LARGE:
+            with part.open("rb") as source, os.fdopen(_private_file(packed), "wb") as raw, gzip.open(raw, "wb") as sink:
+                shutil.copyfileobj(source, sink, _LARGE)
+            whole = packed
+        whole.replace(directory / whole.name[1:])
+        (directory / (part if whole is packed else packed).name[1:]).unlink(missing_ok=True)
+    finally:
+        for left in (part, packed):
+            left.unlink(missing_ok=True)
+
+
+def _private_file(path: Path) -> int:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _settings(context: Context, seen: Observation, run: str, before: Mapping[str, Mapping[str, Any]]) -> bytes:
+    roles: dict[str, dict[str, Any]] = {}
+    for role in context.roles:
+        roles.setdefault(role.role, {})[role.host] = _of_role(role)
+    tasks = dict(before) | {one.task: _of_task(one) for one in seen.containers() if one.run == run}
+    whole = {"cluster": context.cluster.name, "run": run, "roles": roles, "tasks": tasks}
+    return json.dumps(_masked(whole), indent=1, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _of_task(one: Observed) -> dict[str, Any]:
+    ended = "stopped" if one.state is State.RUNNING else one.ending
+    times = {"started": one.started_at, "ended": ended, "finished": one.finished_at}
+    return {"host": one.host, "spec": _public(one.spec), **times}
+
+
+def _of_role(role: RoleSettings) -> dict[str, Any]:
+    written: Any = visible(role.node)
+    values = role.values.model_dump(mode="json") | {"address": role.address, "env": written.get("env") or {}}
+    return _public(values | ({} if role.values.saves else {"checkpoints": "none"}))
+
+
+def _public(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without the values of environment variables that are called as secrets are."""
+    env = values.get("env")
+    if not isinstance(env, Mapping):
+        return dict(values)
+    return {
+        **values,
+        "env": {name: HIDDEN if mentions_secret(name) or masks(name) else value for name, value in env.items()},
+    }
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _masked(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(below) for below in value]
+    return masked(value) if isinstance(value, str) else value

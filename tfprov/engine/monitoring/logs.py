@@ -1,0 +1,125 @@
+"""The logs of several tasks at once, as they are printed."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.failures import own_paths
+from tfprov.engine.observe import observe
+from tfprov.errors import HostError
+from tfprov.model.state import Observed
+
+_DRAIN = 3.0
+"""Seconds that the other tasks' last lines get after those of the chief."""
+_BACKLOG = 30.0
+"""Seconds in which a chief's lines that have not been shown when it ends are: more than that scrolls by unread."""
+_AGAIN = 2.0
+"""Seconds before another try to read on from a host that was lost."""
+_AT_ONCE = 10_000
+"""Lines that wait for whoever shows them, before their tasks' logs are read on."""
+
+
+def log_lines(
+    context: Context,
+    found: Sequence[Observed],
+    *,
+    tail: int | None,
+    stop: threading.Event | None = None,
+    ended: Callable[[str], None] = lambda _task: None,
+) -> Iterator[tuple[str, str]]:
+    """Follow the logs of the tasks in `found` at once; ends when all of them have ended.
+
+    A host that is lost on the way is tried until it is back; what its tasks printed meanwhile is left out. Once `stop`
+    is set, a host that is lost has been left, and is nothing to tell. `ended` is called with each task whose log has been
+    yielded to its end.
+    """
+    lines: queue.Queue[tuple[str, str | None]] = queue.Queue(maxsize=_AT_ONCE)
+    stop = stop or threading.Event()
+    lost: set[str] = set()
+
+    def read(observed: Observed) -> None:
+        try:
+            with suppress(BrokenPipeError):  # nobody reads what is shown any more: `tfprov logs -f | head`
+                for line in _lines(context, observed, tail, lost, stop):
+                    lines.put((observed.task, line))
+        finally:
+            lines.put((observed.task, None))
+
+    for observed in found:
+        threading.Thread(target=read, args=(observed,), daemon=True).start()
+    left = len(found)
+    try:
+        while left:
+            task, line = lines.get()
+            if line is not None:
+                yield task, line
+            else:
+                ended(task)
+                left -= 1
+    finally:
+        stop.set()
+
+
+def _lines(
+    context: Context, observed: Observed, tail: int | None, lost: set[str], stop: threading.Event
+) -> Iterator[str]:
+    """Yield what one task prints; `lost` are the hosts of which it was told that their logs are interrupted."""
+    runtime, host = context.runtimes[observed.host], observed.host
+    while not stop.is_set():
+        try:
+            for line in runtime.logs(observed.task, tail=tail, follow=True):
+                lost.discard(host)
+                yield line
+        except HostError as error:
+            if stop.is_set():
+                return
+            if host not in lost:
+                lost.add(host)
+                what = error.reason.partition(";")[0]
+                context.report.note(f"{host}: {what}; what its tasks print meanwhile is in `tfprov logs`")
+            tail = 0
+            context.clock.wait(stop, _AGAIN)
+        else:
+            return
+
+
+@contextmanager
+def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
+    """Pass on what every task prints from now on, and what it printed since it started, until the block ends.
+
+    Paths are those of the user's `code:`, not of the copies that the tasks run.
+
+    It ends well when the chief has: its log is passed on to its last line then, and `drain` is how many seconds the last
+    lines of the other tasks get.
+    """
+    stop, whole = threading.Event(), threading.Event()
+    chief = context.cluster.chief.name
+
+    def pump() -> None:
+        try:
+            seen = observe(context, tolerant=True)
+            found = [observed for c in context.wanted if (observed := context.observed(c.task.name, seen))]
+            own = {observed.task: own_paths(context, observed.task) for observed in found}
+            for task, line in log_lines(context, found, tail=None, stop=stop, ended=ended):
+                if stop.is_set():
+                    return
+                context.report.log(task, own[task](line))
+        except OSError:  # nobody reads what is shown any more: `tfprov run | head`
+            return
+        finally:
+            whole.set()
+
+    def ended(task: str) -> None:
+        if task == chief:
+            whole.set()
+
+    thread = threading.Thread(target=pump, daemon=True)
+    thread.start()
+    try:
+        yield
+        whole.wait(_BACKLOG)
+        thread.join(drain)
+    finally:
+        stop.set()

@@ -1,0 +1,261 @@
+"""What `status` says: every task that should be there or is, how fast each is, and how far the chief has got."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tfprov.engine.concurrency import pool
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.chief_progress import read_progress, steps_of
+from tfprov.engine.monitoring.failures import ended, last_log
+from tfprov.engine.monitoring.task_progress import Pace, Slowest, read_paces, settled, slowest, step_back
+from tfprov.engine.observe import locate, needs, observe
+from tfprov.errors import HostError, TaskFailed
+from tfprov.formats.event_file import Progress
+from tfprov.model.state import Observation, Observed, State
+
+_STRAY = "not in the inventory"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One task. `uptime` is in seconds, and None unless it runs; `id` is the pid under the process runtime.
+
+    `pace` is what a training task last said of its steps; `log` the end of the log of one that failed again and again.
+    """
+
+    task: str
+    host: str
+    state: str
+    address: str | None = None
+    id: str = ""
+    uptime: float | None = None
+    restarts: int = 0
+    exit_code: int | None = None
+    detail: str = ""
+    pace: Pace | None = None
+    log: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StepBack:
+    """The training went on from the step `resumed` after it had reached `lost`, as `task` says."""
+
+    task: str
+    lost: int
+    resumed: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """All tasks of a cluster, and the progress of its chief; `unreachable` are the hosts of which nothing is known.
+
+    `slowest` compares the tasks that train now.
+    """
+
+    cluster: str
+    chief: str
+    rows: tuple[Row, ...]
+    progress: Progress | None
+    slowest: Slowest | None
+    went_back: StepBack | None
+    unreachable: Mapping[str, HostError]
+    steps: int | None = None
+    """How many steps the chief is to train, by its flags; None where they do not say it."""
+
+    @property
+    def left(self) -> float | None:
+        """The seconds that the chief still trains at its present rate; None where that is not known."""
+        return self.progress.left(self.steps) if self.progress and self.chief_runs else None
+
+    @property
+    def chief_runs(self) -> bool:
+        """Whether the chief runs now."""
+        return any(row.task == self.chief and row.state == "running" for row in self.rows)
+
+    @property
+    def examples_rate(self) -> float | None:
+        """The examples per second of all tasks that run and say theirs; None where none does."""
+        rates = [row.pace.examples_rate for row in self.rows if row.pace and row.state == "running"]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if known else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for `status --json`."""
+        return {
+            "cluster": self.cluster,
+            "chief": self.chief,
+            "tasks": [asdict(row) for row in self.rows],
+            "progress": asdict(self.progress) if self.progress else None,
+            "steps": self.steps,
+            "eta": self.left,
+            "examples_rate": self.examples_rate,
+            "slowest": asdict(self.slowest) if self.slowest else None,
+            "went_back": asdict(self.went_back) if self.went_back else None,
+            "unreachable": {host: error.reason for host, error in self.unreachable.items()},
+        }
+
+
+def status(context: Context, now: float) -> Status:
+    """Return the state of every task at `now`, in seconds since the epoch."""
+    seen = observe(context, tolerant=True)
+    unreachable = {h: e for h, e in seen.unreachable.items() if needs(context, h) and context.allows(h)}
+    rows = [row for row in _rows(context, seen, now) if context.allows(row.host)]
+    ours = {(row.task, row.host) for row in rows if row.detail != _STRAY}
+    paces = read_paces(context, (one for one in seen.containers() if (one.task, one.host) in ours))
+    rows = [replace(row, pace=paces.get(row.task)) if (row.task, row.host) in ours else row for row in rows]
+    chief = context.cluster.chief.name
+    back = step_back(paces, chief)
+    return Status(
+        cluster=context.cluster.name,
+        chief=chief,
+        rows=tuple(_with_logs(context, rows)),
+        progress=read_progress(context, seen) or _from_pace(paces.get(chief)),
+        slowest=slowest({row.task: row.pace for row in rows if row.pace and _is_compared(row, row.pace)}),
+        went_back=StepBack(back[0], back[1].lost or 0, back[1].resumed or 0) if back else None,
+        unreachable=unreachable,
+        steps=steps_of(context),
+    )
+
+
+def _is_compared(row: Row, pace: Pace) -> bool:
+    return row.state == "running" and settled(pace, row.uptime)
+
+
+def _rows(context: Context, seen: Observation, now: float) -> list[Row]:
+    rows = []
+    wanted = {container.task.name: container.task for container in context.wanted}
+    for name, task in wanted.items():
+        found = next((c for c in seen.containers() if (c.task, c.host) == (name, task.host)), None)
+        address = task.endpoint if task.serves else None
+        state = "unreachable" if task.host in seen.unreachable else "absent"
+        rows.append(_row(found, now, address) if found else Row(name, task.host, state, address))
+    strays = [c for c in seen.containers() if c.task not in wanted or wanted[c.task].host != c.host]
+    return rows + [_row(stray, now, None, _STRAY) for stray in strays]
+
+
+def _row(observed: Observed, now: float, address: str | None, detail: str = "") -> Row:
+    runs = observed.state is State.RUNNING and not observed.restarting
+    uptime = max(0.0, now - observed.started_at) if runs and observed.started_at else None
+    state = _state(observed)
+    if state == "failed":
+        detail = detail or ended(observed)
+    if state == "restarting" and observed.last_exit is not None:
+        detail = detail or f"ended with exit code {observed.last_exit}"
+    return Row(
+        observed.task,
+        observed.host,
+        state,
+        address,
+        observed.id if runs else "",
+        uptime,
+        observed.restarts,
+        observed.exit_code,
+        detail,
+    )
+
+
+def _state(observed: Observed) -> str:
+    if observed.state is State.RUNNING:
+        return "restarting" if observed.restarting else "running"
+    if observed.finished or observed.stopped:
+        return "finished" if observed.finished else "stopped"
+    return "failed" if observed.state is State.EXITED else observed.state.value
+
+
+def _with_logs(context: Context, rows: Iterable[Row]) -> list[Row]:
+    """Add the end of the log of every task that was started again and again and still failed."""
+
+    def completed(row: Row) -> Row:
+        gave_up = row.state == "failed" and row.restarts
+        return replace(row, log=tuple(last_log(context, row.task, row.host))) if gave_up else row
+
+    with pool(context.forks) as asking:
+        return list(asking.map(completed, rows))
+
+
+def _from_pace(pace: Pace | None) -> Progress | None:
+    """Return the progress of a chief whose program writes no event file: how far it is, without what only that has."""
+    return Progress(pace.step, pace.at, None, None) if pace else None
+
+
+FILE = "placement.json"
+_MOST = 16 * 1024 * 1024
+"""Bytes of the file that are read: some hundred for each variable."""
+_DEVICE = re.compile(r"/job:(\w+)(?:/.*)?/task:(\d+)")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the model; `task` is who holds it, such as `ps/0`, and empty where its device names nobody."""
+
+    name: str
+    task: str
+    device: str
+    shape: tuple[int | None, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one task holds."""
+
+    variables: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """All variables of a model, in the order in which its program made them."""
+
+    variables: tuple[Variable, ...]
+
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """Return what each task holds, by its name."""
+        found: dict[str, Share] = {}
+        for variable in self.variables:
+            before = found.get(variable.task, Share(0, 0))
+            found[variable.task] = Share(before.variables + 1, before.bytes + variable.bytes)
+        return dict(sorted(found.items(), key=lambda item: (item[0].partition("/")[0], _index(item[0]))))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for `status --placement --json`."""
+        shares = {task: asdict(share) for task, share in self.shares.items()}
+        return {"variables": [asdict(variable) for variable in self.variables], "tasks": shares}
+
+
+def _index(task: str) -> int:
+    index = task.partition("/")[2]
+    return int(index) if index.isdigit() else 0
+
+
+def placement(context: Context) -> Placement:
+    """Return where the variables are; raises TaskFailed while the chief has not said so."""
+    chief = context.cluster.chief.name
+    runtime, _ = locate(context, chief)
+    fix = "its program says where the variables are once its model is ready, if it uses tfprov.runtime"
+    if FILE not in runtime.files(chief):
+        raise TaskFailed(chief, f"has not written {FILE} yet; {fix}")
+    try:
+        return parse(runtime.tail(chief, FILE, _MOST))
+    except (ValueError, TypeError, LookupError) as error:
+        raise HostError(runtime.host, f"the {FILE} of {chief} is not one of tfprov's runtime: {error}") from None
+
+
+def parse(data: bytes) -> Placement:
+    """Return what a chief wrote; raises ValueError, TypeError or LookupError for anything else."""
+    return Placement(tuple(_variable(entry) for entry in json.loads(data)["variables"]))
+
+
+def _variable(entry: Mapping[str, Any]) -> Variable:
+    device, shape = str(entry["device"]), _shape(entry["shape"])
+    found = _DEVICE.search(device)
+    task = f"{found[1]}/{int(found[2])}" if found else ""
+    return Variable(str(entry["name"]), task, device, shape, int(entry["bytes"]))
+
+
+def _shape(entry: Sequence[Any]) -> tuple[int | None, ...]:
+    return tuple(None if size is None else int(size) for size in entry)

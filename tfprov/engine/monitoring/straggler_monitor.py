@@ -1,0 +1,166 @@
+"""How all training tasks get on while a training is followed: who lost steps, and who stands still, with its stacks."""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from statistics import median
+
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.task_progress import Pace, observed_running, read_pace
+from tfprov.errors import HostError
+from tfprov.model.state import Observation, Observed
+
+AT_LEAST = 30.0
+"""Seconds without a step before a task is called a straggler: a save of a large model takes less."""
+BEFORE_THE_FIRST = 4.0
+"""How much longer a task may take for its first step after a start or a restart: TensorFlow traces and compiles in it."""
+TIMES = 10.0
+"""Median steps that long, for trainings with slow ones."""
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A task that has made no step of its own for `idle` seconds, while the median step takes `step` seconds."""
+
+    task: str
+    idle: float
+    step: float
+
+
+@dataclass
+class _Known:
+    """`since` is when its steps were last seen to change, or it was first seen; `moved` is None until they changed."""
+
+    steps: int
+    rate: float | None
+    since: float
+    read: float
+    moved: float | None = None
+    told: bool = False
+
+
+class Stragglers:
+    """Judges tasks that are read about every `every` seconds; while one is not read, that does not count against it."""
+
+    def __init__(self, every: float, at_least: float = AT_LEAST) -> None:
+        self._every, self._at_least = every, at_least
+        self._known: dict[str, _Known] = {}
+
+    def update(self, paces: Mapping[str, Pace], now: float) -> list[Straggler]:
+        """Take in what was read at `now`, and return the stragglers among these that have not been called so yet."""
+        for task, pace in paces.items():
+            self._take(task, pace, now)
+        step = self._median_step()
+        return [found for task in paces if (found := self._judge(task, step, now)) is not None]
+
+    def _take(self, task: str, pace: Pace, now: float) -> None:
+        known = self._known.get(task)
+        if known is None or now - known.read > 3 * self._every:
+            self._known[task] = _Known(pace.steps, pace.rate, now, now)
+            return
+        if pace.steps != known.steps:
+            known.steps, known.since, known.moved, known.told = pace.steps, now, now, False
+        known.rate, known.read = pace.rate, now
+
+    def _median_step(self) -> float:
+        """Return how many seconds a step takes; 0.0 while nobody has said so."""
+        rates = [known.rate for known in self._known.values() if known.rate]
+        return 1 / median(rates) if rates else 0.0
+
+    def _judge(self, task: str, step: float, now: float) -> Straggler | None:
+        known = self._known[task]
+        idle, limit = now - known.since, max(self._at_least, TIMES * step)
+        limit *= 1.0 if known.steps else BEFORE_THE_FIRST
+        # Others have to have gone on meanwhile, and lately: where all stopped at about the same time, nobody is behind.
+        meanwhile = max(known.since + limit / 2, now - 3 * max(self._every, step))
+        if known.told or idle < limit or not self._others_moved(task, meanwhile):
+            return None
+        known.told = True
+        return Straggler(task, idle, step)
+
+    def _others_moved(self, task: str, since: float) -> bool:
+        others = (known for name, known in self._known.items() if name != task)
+        return any(known.moved is not None and known.moved >= since for known in others)
+
+
+EVERY = 10.0
+"""Seconds between two readings of a task's file: each takes several messages to its host."""
+_EACH = 0.1
+"""Seconds that every task adds to that in a large cluster, so that no more than ten are read in a second."""
+STACKS = "SIGUSR1"
+"""At this signal tfprov's runtime writes the stacks of all threads into the task's log."""
+
+
+class Lookout:
+    """Reads in the background, `forks` tasks at a time; a host that is lost is not asked. Leave it with `close`.
+
+    `every` is in seconds, as is `at_least`: how long a task stands still before it is called a straggler.
+    """
+
+    def __init__(self, context: Context, every: float = EVERY, at_least: float | None = None) -> None:
+        self._context = context
+        self._every = max(every, _EACH * len(context.wanted))
+        self._judge = Stragglers(self._every) if at_least is None else Stragglers(self._every, at_least)
+        self._pool = context.clock.pool(min(context.forks, len(context.wanted)))
+        self._wanted = {container.task.name for container in context.wanted}
+        self._asked: dict[str, Future[Pace | None]] = {}
+        self._next = 0.0
+        self._back: tuple[int | None, int | None] = None, None
+        self._spoken: set[str] = set()
+
+    def look(self, seen: Observation) -> None:
+        """Take what has been read, tell what there is to tell, and read again when it is time. Never waits."""
+        now = self._context.clock.now()
+        running = {one.task: one for one in observed_running(seen.containers()) if one.task in self._wanted}
+        paces = {task: pace for task, pace in self._answers().items() if task in running}
+        self._spoken.update(paces)
+        self._tell_step_back(paces)
+        for straggler in self._judge.update(paces, now):
+            self._pool.submit(self._take_stacks, straggler, running[straggler.task])
+        if now >= self._next:
+            self._next = now + self._every
+            self._ask(running.values())
+
+    def reads(self, task: str) -> bool:
+        """Whether `task` says itself how far it is, and what it lost."""
+        return task in self._spoken
+
+    def _ask(self, running: Iterable[Observed]) -> None:
+        for observed in running:
+            if observed.task not in self._asked:
+                runtime = self._context.runtimes[observed.host]
+                self._asked[observed.task] = self._pool.submit(read_pace, runtime, observed)
+
+    def _answers(self) -> dict[str, Pace]:
+        done = [task for task, future in self._asked.items() if future.done()]
+        answers = {task: self._asked.pop(task).result() for task in done}
+        return {task: pace for task, pace in answers.items() if pace is not None}
+
+    def _tell_step_back(self, paces: dict[str, Pace]) -> None:
+        chief = paces.get(self._context.cluster.chief.name)
+        if chief is not None and chief.went_back and self._back != (chief.lost, chief.resumed):
+            self._back = chief.lost, chief.resumed
+            self._context.report.note(f"the training went back {chief.lost} -> {chief.resumed}")
+
+    def _take_stacks(self, straggler: Straggler, observed: Observed) -> None:
+        """Have the straggler write where it is, and tell about it; runs in the background."""
+        behind = f"{straggler.task} on {observed.host} has made no step for {straggler.idle:.0f} s while others do"
+        if straggler.step:
+            behind += f" (a step takes {straggler.step:.3g} s)"
+        try:
+            taken = self._context.runtimes[observed.host].signal(observed.task, STACKS)
+            where = f"its stacks are in `tfprov logs {observed.task}`"
+            told = where if taken else f"its program handles no {STACKS}, so its stacks cannot be had"
+        except HostError as error:
+            told = f"its stacks cannot be had: {error.reason}"
+        self._context.report.note(f"{behind}; {told}")
+
+    def close(self) -> None:
+        """Ask nobody any more; does not wait for those who have not answered."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> "Lookout":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,143 @@
+"""How fast each training task is, by what it says itself: the `progress.json` that tfprov's runtime writes beside it."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from tfprov.engine.concurrency import pool
+from tfprov.engine.context import Context
+from tfprov.errors import HostError
+from tfprov.hosts.base import Runtime
+from tfprov.model.state import Observed, State
+
+FILE = "progress.json"
+_MOST = 4096
+"""Bytes of such a file that are read: it has one line."""
+_TRAINING = ("chief", "worker")
+_STEPS, _UPTIME = 20, 30.0
+"""Steps, or seconds since its start, after one of which the speed of a task can be compared with that of others."""
+_SILENT = 30.0
+"""Seconds behind the latest word of any task after which the last one of a task says nothing about its speed any more."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a training task last said: at the global `step`, after `steps` of its own.
+
+    `rate` is its own steps per second, `examples_rate` its examples per second, and `at` the time of its host's clock in
+    seconds since the epoch. `resumed` is the step its session went on from, and `lost` the one it had reached before.
+    """
+
+    step: int
+    steps: int
+    rate: float | None
+    examples_rate: float | None
+    at: float
+    resumed: int | None = None
+    lost: int | None = None
+
+    @property
+    def went_back(self) -> bool:
+        """Whether steps were lost: after a crash, the training goes on from its last checkpoint."""
+        return self.lost is not None and self.resumed is not None and self.lost > self.resumed
+
+
+@dataclass(frozen=True)
+class Slowest:
+    """The slowest of several tasks: its `rate` and the `median` of all `tasks`, in steps per second."""
+
+    task: str
+    rate: float
+    median: float
+    tasks: int
+
+
+def parse(data: bytes, task: str) -> Pace | None:
+    """Return what `task` wrote; None for what is not its own: a program may have a file of this name for itself."""
+    try:
+        said = json.loads(data)
+        if not isinstance(said, dict) or said.get("task") != task:
+            return None
+        return Pace(
+            step=_whole(said["step"]),
+            steps=_whole(said["steps"]),
+            rate=_number(said.get("rate")),
+            examples_rate=_number(said.get("examples_rate")),
+            at=_time(said["at"]),
+            resumed=None if said.get("resumed") is None else _whole(said["resumed"]),
+            lost=None if said.get("lost") is None else _whole(said["lost"]),
+        )
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
+        return None
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(value)
+    return value
+
+
+def _time(value: Any) -> float:
+    if (found := _number(value)) is None:
+        raise ValueError(f"{value!r} is not a time")
+    return found
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 0 else None
+
+
+def says(observed: Observed) -> bool:
+    """Whether a task may write its pace: only the chief and the workers train."""
+    return observed.task.partition("/")[0] in _TRAINING
+
+
+def read_pace(runtime: Runtime, observed: Observed) -> Pace | None:
+    """Return what a task last said; None when it has said nothing yet in its present life, or its host does not answer."""
+    try:
+        found = parse(runtime.tail(observed.task, FILE, _MOST), observed.task)
+    except HostError:
+        return None
+    before = found is not None and observed.started_at is not None and found.at < observed.started_at
+    return None if before else found
+
+
+def read_paces(context: Context, found: Iterable[Observed]) -> dict[str, Pace]:
+    """Return what the training tasks in `found` last said, asked at the same time; those that said nothing are left out."""
+    asked = [observed for observed in found if says(observed) and observed.started_at is not None]
+    with pool(min(context.forks, len(asked))) as asking:
+        answers = list(asking.map(lambda observed: read_pace(context.runtimes[observed.host], observed), asked))
+    return {observed.task: pace for observed, pace in zip(asked, answers, strict=False) if pace is not None}
+
+
+def settled(pace: Pace, uptime: float | None) -> bool:
+    """Whether a task that has been up for so many seconds has a history: its first steps are slow, and none is no speed."""
+    return pace.steps >= _STEPS or (uptime is not None and uptime >= _UPTIME)
+
+
+def slowest(paces: Mapping[str, Pace]) -> Slowest | None:
+    """Return the slowest of the tasks that train now; None where there are not two to compare."""
+    rates = {task: pace.rate for task, pace in paces.items() if pace.rate is not None}
+    if len(rates) < 2:
+        return None
+    latest = max(pace.at for pace in paces.values())
+    rates = {task: 0.0 if latest - paces[task].at > _SILENT else rate for task, rate in rates.items()}
+    task = min(rates, key=lambda name: rates[name])
+    return Slowest(task, rates[task], median(rates.values()), len(rates))
+
+
+def step_back(paces: Mapping[str, Pace], chief: str) -> tuple[str, Pace] | None:
+    """Return who lost steps and what it said: the chief where it did, else the task that did so last."""
+    found = {task: pace for task, pace in paces.items() if pace.went_back}
+    if not found:
+        return None
+    task = chief if chief in found else max(found, key=lambda name: found[name].at)
+    return task, found[task]
+
+
+def observed_running(found: Iterable[Observed]) -> list[Observed]:
+    """Return the training tasks that run now, and are not between two lives."""
+    return [one for one in found if says(one) and one.state is State.RUNNING and not one.restarting]

@@ -1,0 +1,149 @@
+"""The way to the cluster's TensorBoard: where it is, a port of this machine that leads there, and whether it answers."""
+
+import http.client
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.failures import ended, last_log
+from tfprov.engine.monitoring.watch import Watch
+from tfprov.engine.observe import observe
+from tfprov.errors import HostError, TaskFailed, Usage
+from tfprov.hosts.ssh.http_gate import Gate
+from tfprov.model.state import Container, Observation, State
+
+if TYPE_CHECKING:
+    from tfprov.hosts.ssh.host import SSH
+
+_JOB = "tensorboard"
+_ASK = 0.5
+"""Seconds between two tries while it does not answer yet: it takes several to start."""
+_LOOK = 2.0
+"""Seconds between two looks whether it still runs."""
+_HTTP = 5.0
+"""Seconds for an answer to one request."""
+_ANY = "0.0.0.0"  # noqa: S104  compared with, not bound
+
+
+@dataclass(frozen=True)
+class Board:
+    """A TensorBoard that answers at `address` and `port`, seen from this machine."""
+
+    container: Container
+    address: str
+    port: int
+    gate: Gate | None = None
+    """Who is let through to another host; every user of this machine can reach a TensorBoard of this machine."""
+
+    @property
+    def url(self) -> str:
+        """What to open in a browser."""
+        return f"http://{self.address}:{self.port}/{self.gate.query() if self.gate else ''}"
+
+
+@contextmanager
+def board(context: Context, port: int | None = None) -> Iterator[Board]:
+    """Yield the cluster's TensorBoard once it answers; the way there lasts as long as the block.
+
+    `port` is the one on this machine that leads to a remote host; the same as there, or a free one, when it is None.
+    Raises Usage where there is no such role or nothing to lead to, TaskFailed when it does not run or answer.
+    """
+    container = _wanted(context)
+    _check(context, container, observe(context, hosts={container.task.host}))
+    with _way(context, container, port) as found:
+        _wait(context, found)
+        yield found
+
+
+def stay(context: Context, found: Board) -> None:
+    """Return never; TaskFailed when the TensorBoard has ended. Tells when its host is lost, and when it is back."""
+    host = found.container.task.host
+    with Watch(replace(context, runtimes={host: context.runtimes[host]})) as watch:
+        while True:
+            seen = watch.look()
+            if host in seen.hosts:
+                _check(context, found.container, seen)
+            context.clock.sleep(_LOOK)
+
+
+def _wanted(context: Context) -> Container:
+    found = next((container for container in context.wanted if container.task.job == _JOB), None)
+    if found is None:
+        fix = f"add the group `{_JOB}` with the chief's host to the inventory, and run `tfprov up`"
+        raise Usage(f"cluster {context.cluster.name} has no {_JOB}", fix)
+    return found
+
+
+def _check(context: Context, container: Container, seen: Observation) -> None:
+    """Raise when the TensorBoard is not there or does not run."""
+    name = container.task.name
+    observed = next((one for one in seen.containers() if (one.task, one.host) == (name, container.task.host)), None)
+    if observed is None:
+        raise TaskFailed(name, f"is not there on {container.task.host}; start it with `tfprov up`")
+    if observed.state is not State.RUNNING:
+        log = () if observed.stopped or observed.finished else last_log(context, name, observed.host)
+        raise TaskFailed(name, f"does not run: {ended(observed)}; start it with `tfprov up`", log)
+
+
+@contextmanager
+def _way(context: Context, container: Container, port: int | None) -> Iterator[Board]:
+    """Yield where to connect on this machine, whether it answers or not."""
+    task, box = container.task, container.box
+    address = box.address if box else task.address
+    address = "127.0.0.1" if address == _ANY else address
+    over = _connection(context, task.host)
+    if over is None and port not in (None, task.port):
+        fix = "open that, or set `port` of the role in the inventory"
+        raise Usage(f"{task.name} is on this machine and serves at http://{address}:{task.port}/", fix)
+    if over is None:
+        yield Board(container, address, task.port)
+    else:
+        gate = Gate()
+        with over.local_forward(address, task.port, _free(task.port) if port is None else port, gate=gate) as here:
+            yield Board(container, "127.0.0.1", here, gate)
+
+
+def _connection(context: Context, host: str) -> "SSH | None":
+    """Return the SSH connection to a host; None for this machine."""
+    machine = context.machines.get(host)
+    if machine is None:
+        return None
+    from tfprov.hosts.machine import Remote  # noqa: PLC0415  the process runtime can do without the SSH library
+
+    return machine.ssh if isinstance(machine, Remote) else None
+
+
+def _free(port: int) -> int:
+    """Return `port` where nobody on this machine has it, else 0, which stands for any."""
+    from tfprov.hosts.process.proc import port_owner  # noqa: PLC0415
+
+    try:
+        return port if port_owner("127.0.0.1", port) is None else 0
+    except OSError:  # not ours to use, as those below 1024
+        return 0
+
+
+def _wait(context: Context, found: Board) -> None:
+    """Return when the TensorBoard answers; TaskFailed when it ends before that, or takes longer than it has to start."""
+    task, limit = found.container.task, found.container.start_timeout
+    deadline = context.clock.now() + limit
+    while not _answers(found):
+        _check(context, found.container, observe(context, hosts={task.host}))
+        if context.clock.now() > deadline:
+            what = f"does not answer at {task.endpoint} after {limit} s"
+            raise TaskFailed(task.name, what, last_log(context, task.name, task.host))
+        context.clock.sleep(_ASK)
+
+
+def _answers(found: Board) -> bool:
+    connection = http.client.HTTPConnection(found.address, found.port, timeout=_HTTP)
+    try:
+        headers = {"Cookie": found.gate.cookie(found.port)} if found.gate else {}
+        connection.request("GET", "/", headers=headers)
+        return connection.getresponse().status < http.client.INTERNAL_SERVER_ERROR
+    except (OSError, http.client.HTTPException, HostError):
+        return False
+    finally:
+        connection.close()

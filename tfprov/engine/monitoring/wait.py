@@ -1,0 +1,267 @@
+"""Wait until every task serves and every worker has joined, and say at once when one of them never will."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.failures import failure, fallen, has_failed, idle_end, last_log, remedy
+from tfprov.engine.monitoring.watch import Watch
+from tfprov.errors import HostError, TaskFailed
+from tfprov.model.cluster import Task
+from tfprov.model.state import Container, Observation, Observed
+from tfprov.planning.plan_text import listed
+
+_PROBE_FIRST, _PROBE_LAST, _PROBE_GROWTH = 0.1, 1.0, 1.5
+"""Seconds before a question is asked again: soon at first, and no more than once a second of a task that takes minutes."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Does `task` serve at its address, seen from `host`? Several workers on one host need the answer only once."""
+
+    host: str
+    task: Task
+
+
+class Probes:
+    """Asks the hosts of `context`, `forks` at a time. Leave it with `close`, or as a context manager."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._pool = context.clock.pool(context.forks)
+        self._yes: set[Probe] = set()
+        self._asked: dict[Probe, Future[bool]] = {}
+        self._again: dict[Probe, float] = {}
+        self._pause: dict[Probe, float] = {}
+
+    def answered(self, probe: Probe) -> bool:
+        """Return whether the answer was yes once; asks (again) when it was not. Never waits."""
+        if probe in self._yes:
+            return True
+        future = self._asked.get(probe)
+        if future is None:
+            if self._context.clock.now() >= self._again.get(probe, 0.0):
+                self._asked[probe] = self._pool.submit(self._ask, probe)
+            return False
+        if future.done():
+            del self._asked[probe]
+            self._settle(probe, serves=future.result())
+        return probe in self._yes
+
+    def _ask(self, probe: Probe) -> bool:
+        try:
+            return self._context.runtimes[probe.host].serves(probe.task)
+        except HostError:  # packets that are dropped take as long as a host that is lost: whoever observes tells which
+            return False
+
+    def _settle(self, probe: Probe, *, serves: bool) -> None:
+        if serves:
+            self._yes.add(probe)
+        pause = self._pause.get(probe, _PROBE_FIRST)
+        self._again[probe] = self._context.clock.now() + pause
+        self._pause[probe] = min(pause * _PROBE_GROWTH, _PROBE_LAST)
+
+    def close(self) -> None:
+        """Ask nothing any more; does not wait for the answers that are still to come."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> "Probes":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_JOINING = ("worker", "chief")
+"""The jobs that connect to others; a ps waits to be spoken to."""
+_WAITS = re.compile(r"CreateSession still waiting for response from worker: /job:(\w+)/replica:\d+/task:(\d+)")
+"""What TensorFlow's master prints every ten seconds while a member of the cluster does not answer."""
+
+
+def needs_port(context: Context, container: Container) -> bool:
+    """Whether a task must listen before it counts as up: one that trains alone starts no server."""
+    alone = sum(len(addresses) for addresses in context.cluster.spec.values()) == 1
+    in_cluster = container.task.job in context.cluster.spec
+    return container.ready == "port" and container.task.serves and not (alone and in_cluster)
+
+
+def peers(context: Context, container: Container, seen: Observation) -> list[Probe]:
+    """Return what a worker's host must reach: the ps, and with TF_CONFIG every member of the cluster.
+
+    Only what is expected to listen: what `--limit` leaves out, or has finished, keeps nobody waiting.
+    """
+    task = container.task
+    if task.job not in _JOINING or not needs_port(context, container):
+        return []
+    all_members = container.spec.get("wiring", {}).get("style") == "tf_config"
+    finished = {(observed.task, observed.host) for observed in seen.containers() if observed.finished}
+    return [
+        Probe(task.host, peer.task)
+        for peer in context.wanted
+        if peer.task.trains
+        and peer.task != task
+        and (all_members or peer.task.job == "ps")
+        and needs_port(context, peer)
+        and context.allows(peer.task.host)
+        and (peer.task.name, peer.task.host) not in finished
+    ]
+
+
+def own(container: Container) -> Probe:
+    """Return the question whether a task serves at all, asked on its own host."""
+    return Probe(container.task.host, container.task)
+
+
+def awaited(lines: Iterable[str]) -> list[str]:
+    """Return the tasks that TensorFlow says it waits for in these lines of a log, each once: `ps/1`."""
+    return list(dict.fromkeys(f"{match[1]}/{match[2]}" for line in lines for match in _WAITS.finditer(line)))
+
+
+def too_slow(task: Task, unjoined: Sequence[Probe], seconds: float, log: Iterable[str]) -> str:
+    """Say what a task lacks after `seconds`: peers that serve and cannot be reached from its host, or else its own port."""
+    after = f"after {seconds:g} s"
+    if unjoined:
+        found = ", ".join(f"{probe.task.name} at {probe.task.endpoint}" for probe in unjoined)
+        what = f"cannot reach {found} from {task.host} {after}; does a firewall stand between them?"
+    else:
+        what = f"does not serve on {task.endpoint} {after}"
+    if waits := awaited(log):
+        return f"{what} (TensorFlow there waits for {', '.join(waits)})"
+    return f"{what}; {cure}" if (cure := remedy([what])) else what
+
+
+_FIRST, _LAST, _GROWTH = 0.1, 0.5, 1.2
+"""Seconds between two looks: short ones for tasks that start in a moment, and half of one for those that import much."""
+_NAMED = 3
+"""Tasks that are named when many are waited for."""
+PATIENCE = 30.0
+"""Seconds a host may be out of reach meanwhile: a connection that was lost is made anew, and needs no more than that."""
+
+
+def wait_serving(context: Context, timeout: float | None = None, *, patience: float = PATIENCE) -> None:
+    """Return when every task that has a port answers on it and every worker's host can reach whom the worker needs.
+
+    TaskFailed for the first that ends badly or is too slow: `timeout` in seconds replaces each task's own
+    `start_timeout`. A task that has finished counts as served, and so does a training that is over. Raises a host's own
+    error when it is out of reach for more than `patience` seconds.
+    """
+    clock = context.clock
+    begin = clock.now()
+    with Watch(context) as watch, Probes(context) as probes:
+        start = _Start(context, probes)
+        try:
+            for pause in _pauses():
+                seen = watch.look()
+                for host in start.hosts():
+                    watch.check(host, patience)
+                if start.is_over(seen):
+                    return
+                start.check_time(seen, clock.now() - begin, timeout)
+                context.report.awaiting(start.awaited(seen))
+                clock.sleep(pause)
+        finally:
+            context.report.awaiting("")
+
+
+def _pauses() -> Iterator[float]:
+    pause = _FIRST
+    while True:
+        yield pause
+        pause = min(pause * _GROWTH, _LAST)
+
+
+class _Start:
+    """A cluster that is starting: what of it is not up yet."""
+
+    def __init__(self, context: Context, probes: Probes) -> None:
+        self.context, self.probes = context, probes
+        self.allowed = [container for container in context.wanted if context.allows(container.task.host)]
+        self.pending = self.allowed
+        self.served: set[str] = set()
+
+    def hosts(self) -> list[str]:
+        """Return the hosts of what is pending."""
+        return list(dict.fromkeys(container.task.host for container in self.pending))
+
+    def is_over(self, seen: Observation) -> bool:
+        """Return whether there is nothing left to wait for; TaskFailed when a task has ended badly."""
+        up = [container for container in self.pending if self.is_up(container, seen)]
+        self.pending = [container for container in self.pending if container not in up]
+        chief = self.context.chief(seen)
+        if chief is not None and chief.finished:
+            self.note_idle_end(chief)
+            return True
+        for container in self.allowed:  # what has come up may have gone since
+            self.check(container, seen)
+        return not self.pending
+
+    def is_up(self, container: Container, seen: Observation) -> bool:
+        """Return whether a task serves and has joined, or needs to do neither."""
+        task = container.task
+        if task.host not in seen.hosts:
+            return False
+        observed = self.check(container, seen)
+        if observed is None:
+            raise TaskFailed(task.name, f"is not there on {task.host}; start it with `tfprov up`")
+        if observed.finished:
+            self.note_idle_end(observed)
+            return True
+        if not needs_port(self.context, container):
+            return True
+        return self.serves(container) and not self.unjoined(container, seen)
+
+    def check(self, container: Container, seen: Observation) -> Observed | None:
+        """Return what was seen of a task; TaskFailed when it has ended badly."""
+        observed = self.context.observed(container.task.name, seen)
+        if observed is not None and has_failed(observed):
+            raise failure(self.context, fallen(self.context, seen) or [observed], seen)
+        return observed
+
+    def note_idle_end(self, observed: Observed) -> None:
+        """Tell of a task that has ended well, and so soon that it has done nothing."""
+        if line := idle_end(self.context, observed):
+            self.context.report.note(line)
+
+    def serves(self, container: Container) -> bool:
+        """Return whether a task answers on its own host."""
+        task = container.task
+        if not self.probes.answered(own(container)):
+            return False
+        if task.name not in self.served:
+            self.served.add(task.name)
+            self.context.report.note(f"{task.name} serves on {task.endpoint}")
+        return True
+
+    def unjoined(self, container: Container, seen: Observation) -> list[Probe]:
+        """Return the peers that a worker's host does not reach, asked only of those that serve on their own."""
+        wanted = peers(self.context, container, seen)
+        return [probe for probe in wanted if probe.task.name not in self.served or not self.probes.answered(probe)]
+
+    def awaited(self, seen: Observation) -> str:
+        """Return what is waited for: tasks that do not serve yet, or a worker that does not reach a peer."""
+        if names := [c.task.name for c in self.pending if c.task.name not in self.served]:
+            return f"waiting for {listed(names, _NAMED)} to import TensorFlow and serve"
+        for container in self.pending:
+            if lacks := self.unjoined(container, seen):
+                unreached = listed([probe.task.name for probe in lacks], _NAMED)
+                return f"waiting for {container.task.name} to reach {unreached}"
+        return ""
+
+    def check_time(self, seen: Observation, seconds: float, timeout: float | None) -> None:
+        """Raise TaskFailed for the first task that is not up after its time, and a ps before a worker that needs it."""
+        late = [c for c in self.pending if seconds > (timeout or c.start_timeout)]
+        for container in sorted(late, key=lambda c: c.task.name in self.served):
+            raise self.too_slow(container, seen, timeout or container.start_timeout)
+
+    def too_slow(self, container: Container, seen: Observation, seconds: float) -> TaskFailed:
+        """Return the error for a task that is not up after `seconds`; it names the peer when it lies with that."""
+        task, lacks = container.task, self.unjoined(container, seen)
+        log = last_log(self.context, task.name, task.host)
+        if task.name not in self.served:
+            return TaskFailed(task.name, too_slow(task, (), seconds, log), log)
+        if unserved := [probe.task for probe in lacks if probe.task.name not in self.served]:
+            peer = unserved[0]
+            return TaskFailed(peer.name, too_slow(peer, (), seconds, log), last_log(self.context, peer.name, peer.host))
+        return TaskFailed(task.name, too_slow(task, lacks, seconds, log), log)

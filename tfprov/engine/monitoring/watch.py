@@ -1,0 +1,199 @@
+"""Looking at all hosts again and again, for as long as a training takes: one that does not answer holds nobody up."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tfprov.engine.context import Context
+from tfprov.engine.monitoring.failures import own_paths, remedy, same_cause
+from tfprov.engine.observe import needs
+from tfprov.errors import HostError, Unreachable
+from tfprov.hosts.crash import Life, from_outside, is_hopeless
+from tfprov.model.state import HostState, Observation, Observed, State
+
+Place = tuple[str, str]
+"""A task's name and its host."""
+
+
+class Restarts:
+    """Compares what is seen with what was seen before; `limit` returns how often a task may be started again.
+
+    `give_up` is called with a task that failed twice at once with the same words, and is to be started no more: a
+    supervisor sees to that itself, and an engine has to be asked. `own_paths` puts the user's paths into a task's line.
+    """
+
+    def __init__(
+        self,
+        limit: Callable[[str], int | None],
+        give_up: Callable[[Observed], None] = lambda _observed: None,
+        own_paths: Callable[[str, str], str] = lambda _task, words: words,
+    ) -> None:
+        self._limit, self._give_up, self._own_paths = limit, give_up, own_paths
+        self._words: set[str] = set()
+        self._seen: dict[Place, int] = {}
+        self._runs: dict[Place, Observed] = {}
+        self._failed: dict[Place, Life] = {}
+
+    def update(self, found: Iterable[Observed]) -> list[str]:
+        """Return what there is to tell of restarts since the first look; those of before are in `status`."""
+        notes = []
+        for observed in found:
+            place = observed.task, observed.host
+            before, self._seen[place] = self._seen.get(place, observed.restarts), observed.restarts
+            if observed.restarts > before and observed.state is State.RUNNING:
+                notes.append(self._told(observed))
+            if observed.state is State.RUNNING and not observed.restarting and self._failed_twice(place, observed):
+                self._give_up(observed)
+                notes.append(f"{observed.task} failed twice with the same error: it is not started again after this")
+        return notes
+
+    def _failed_twice(self, place: Place, observed: Observed) -> bool:
+        """Take in a run that may be a new one; return whether the two before it ended the same way, at once."""
+        run, self._runs[place] = self._runs.get(place), observed
+        if run is None or observed.restarts <= run.restarts:
+            if run is not None and observed.restarts < run.restarts:  # started anew by `up`
+                self._failed.pop(place, None)
+            return False
+        # No run between the two looks was longer than the time from the start of the one to the start of the other.
+        seconds = (observed.started_at or 0.0) - (run.started_at or 0.0)
+        life = Life(observed.last_exit or 0, seconds, observed.last_words)
+        before, self._failed[place] = self._failed.get(place), life
+        return before is not None and is_hopeless(before, life)
+
+    def _told(self, observed: Observed) -> str:
+        code = "" if observed.last_exit is None else f" with exit code {observed.last_exit}"
+        limit = self._limit(observed.task)
+        of = "" if limit is None else f" of {limit}"
+        return f"{observed.task} ended{code} and was started again ({observed.restarts}{of}){self._why(observed)}"
+
+    def _why(self, observed: Observed) -> str:
+        """Return why it ended, where that is known; in full for the first of all that ended for one reason."""
+        words = "" if from_outside(observed.last_exit) else self._own_paths(observed.task, observed.last_words)
+        if not words or same_cause(words) in self._words:
+            return ": the same error" if words else ""
+        self._words.add(same_cause(words))
+        cure = remedy([words])
+        return f": {words}; {cure}" if cure else f": {words}"
+
+
+_ANSWER = 1.0
+"""Seconds a look waits for a slow host before it goes on with what was last known of it."""
+
+
+@dataclass
+class Silence:
+    """A host that does not say what is on it: since when, by the run's clock and by the clock on the wall."""
+
+    error: HostError
+    since: float
+    clock: str
+    told: bool = False
+
+
+@dataclass
+class Reach:
+    """Which hosts are silent. What there is to tell is returned once: when a host is lost, and when it is back."""
+
+    silent: dict[str, Silence] = field(default_factory=dict)
+
+    def update(self, answered: Mapping[str, object], failed: Mapping[str, HostError], now: float) -> list[str]:
+        """Take in one look, at `now`, and return what there is to tell about it.
+
+        The first failure of a host is not told: a connection that was lost is made anew by the next look.
+        """
+        notes = [note for host in answered if (note := self._back(host, now))]
+        for host, error in failed.items():
+            if host not in self.silent:
+                self.silent[host] = Silence(error, now, time.strftime("%H:%M:%S"))
+                continue
+            silence = self.silent[host]
+            silence.error = error
+            if not silence.told:
+                silence.told = True
+                cannot = "cannot be reached" if isinstance(error, Unreachable) else "does not say what runs on it"
+                notes.append(f"{host} {cannot} since {silence.clock}: {error.reason}")
+        return notes
+
+    def _back(self, host: str, now: float) -> str:
+        silence = self.silent.pop(host, None)
+        return f"{host} is back after {now - silence.since:.0f} s" if silence is not None and silence.told else ""
+
+    def seconds(self, host: str, now: float) -> float:
+        """Return for how many seconds `host` has been silent at `now`; 0.0 when it is not."""
+        return now - self.silent[host].since if host in self.silent else 0.0
+
+
+class Watch:
+    """Looks at the hosts of `context`. Leave it with `close`, or as a context manager.
+
+    In what `look` returns, a host that has not answered yet at all is neither among `hosts` nor `unreachable`.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._pool = context.clock.pool(min(context.forks, len(context.runtimes)))
+        self._asked: dict[str, Future[HostState]] = {}
+        self._states: dict[str, HostState] = {}
+        self._reach = Reach()
+        self._restarts = Restarts(self._limit, self._end_restarts, lambda task, words: own_paths(context, task)(words))
+
+    def look(self) -> Observation:
+        """Return what the hosts say now, or have said last when they take long.
+
+        Tells who is lost and who is back, and which tasks were started again by their restart policy.
+        """
+        given_up = {host for host in self._context.missed if not needs(self._context, host)}
+        for host, runtime in self._context.runtimes.items():
+            if host not in self._asked and host not in given_up:
+                self._asked[host] = self._pool.submit(runtime.observe)
+        done, _ = wait(self._asked.values(), timeout=_ANSWER)
+        answered, failed = self._take([host for host, future in self._asked.items() if future in done])
+        for note in self._reach.update(answered, failed, self._context.clock.now()):
+            self._context.report.note(note)
+        self._states = {host: state for host, state in (self._states | answered).items() if host not in failed}
+        silent = {host: silence.error for host, silence in self._reach.silent.items()}
+        states = {host: state for host, state in self._states.items() if host not in silent}
+        seen = Observation(states, unreachable=silent)
+        for note in self._restarts.update(seen.containers()):
+            self._context.report.note(note)
+        return seen
+
+    def _limit(self, task: str) -> int | None:
+        wanted = self._context.container(task)
+        return wanted.max_restarts if wanted else None
+
+    def _end_restarts(self, observed: Observed) -> None:
+        """Have the host start a task no more; in the background, and without it when the host does not answer."""
+
+        def ask() -> None:
+            with suppress(HostError):
+                self._context.runtimes[observed.host].end_restarts(observed.task)
+
+        self._pool.submit(ask)
+
+    def _take(self, hosts: list[str]) -> tuple[dict[str, HostState], dict[str, HostError]]:
+        answered: dict[str, HostState] = {}
+        failed: dict[str, HostError] = {}
+        for host in hosts:
+            try:
+                answered[host] = self._asked.pop(host).result()
+            except HostError as error:
+                failed[host] = error
+        return answered, failed
+
+    def check(self, host: str, patience: float) -> None:
+        """Raise the error of `host` when it has been silent for longer than `patience` seconds."""
+        if self._reach.seconds(host, self._context.clock.now()) > patience:
+            raise self._reach.silent[host].error
+
+    def close(self) -> None:
+        """Ask nobody any more; does not wait for those who have not answered."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

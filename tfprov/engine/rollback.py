@@ -1,0 +1,87 @@
+"""All or nothing: a start that failed leaves what was there before, and nothing of its own that is half a cluster."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace as with_fields
+
+from tfprov.engine.context import Context
+from tfprov.engine.execute import execute
+from tfprov.engine.monitoring.kept_logs import KeptLogs
+from tfprov.engine.observe import observe, plan
+from tfprov.errors import HostError
+from tfprov.formats.checkpoint import checkpoints
+from tfprov.model.plan import Action, Plan
+from tfprov.model.state import Observation, Observed, State
+from tfprov.planning.order import ordered
+
+Place = tuple[str, str]
+"""A task's name and a host."""
+
+
+def undo(cluster: str, before: Observation, after: Observation, started: Collection[Place]) -> Plan:
+    """Return the plan that takes back what was `started` between `before` and `after`. Pure.
+
+    What was not there before is stopped and removed; what was there and runs anew is stopped, and keeps its files.
+    """
+    was = {(container.task, container.host): container for container in before.containers()}
+    cause = ("the cluster did not come up",)
+    actions = []
+    for now in after.containers():
+        place = now.task, now.host
+        if place not in started:
+            continue
+        if _runs_anew(was.get(place), now):
+            actions.append(Action("stop", now.host, now.task, cause))
+        if place not in was:
+            actions.append(Action("remove", now.host, now.task, cause))
+    return Plan(cluster, ordered(actions, {}))
+
+
+def _runs_anew(was: Observed | None, now: Observed) -> bool:
+    same = was is not None and was.state is State.RUNNING and was.id == now.id
+    return now.state is State.RUNNING and not same
+
+
+def take_back(context: Context, before: Observation) -> None:
+    """Take back what was started since `before`, as far as its hosts can be reached, and say so.
+
+    What holds a checkpoint, or part of one, is stopped and kept: it may have been there longer than its container, and
+    a chief may save once more when it is stopped.
+    """
+    started = {_place(action) for action in plan(context, before).actions if action.kind == "start"}
+    after = observe(context, tolerant=True)
+    logs = KeptLogs(context, after)
+    context = with_fields(context, before_remove=logs.keep)
+    whole = undo(context.cluster.name, before, after, started)
+    stops = execute(context, whole.only(lambda action: action.kind == "stop"), "")
+    running = {place for place in _places(whole, "stop") if place not in map(_place, stops.done)}
+    held = {place for place in _places(whole, "remove") if place not in running and _holds(context, place)}
+    execute(context, whole.only(lambda a: a.kind == "remove" and _place(a) not in running | held), "")
+    context.forget_empty(observe(context, tolerant=True))
+    logs.tell()
+    if stops.done:
+        context.report.note(f"nothing was left half-started: stopped {_names(map(_place, stops.done))}")
+    if held:
+        context.report.note(f"kept, because of the checkpoints there: {_names(held)}")
+    if unsure := [host for _, host in started if host in after.unreachable]:
+        context.report.note(f"{', '.join(dict.fromkeys(unsure))} cannot be reached: what was started there stays")
+
+
+def _place(action: Action) -> Place:
+    return action.subject, action.host
+
+
+def _places(plan: Plan, kind: str) -> list[Place]:
+    return [_place(action) for action in plan.actions if action.kind == kind]
+
+
+def _names(places: Iterable[Place]) -> str:
+    return ", ".join(sorted(task for task, _ in places))
+
+
+def _holds(context: Context, place: Place) -> bool:
+    """Whether there is anything of a checkpoint, or nobody can say that there is not."""
+    task, host = place
+    try:
+        return bool(checkpoints(context.runtimes[host].files(task)))
+    except HostError:
+        return True

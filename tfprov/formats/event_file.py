@@ -1,0 +1,278 @@
+"""The numbers in a TensorBoard event file, read without TensorFlow.
+
+An event file is a TFRecord file of `Event` messages (TensorFlow's event.proto, summary.proto and tensor.proto). Only
+the fields a number needs are decoded; everything else is stepped over. `scalars` reads all of a file, `progress` only
+its tail. Needs nothing but the standard library, because it also runs inside the task's container.
+"""
+
+import io
+import itertools
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import BinaryIO
+
+from tfprov.formats.tfrecord import checked, last_records, read_records
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """One number a program logged; `wall_time` is in seconds since 1970."""
+
+    wall_time: float
+    step: int
+    tag: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands, by the last records of an event file; `wall_time` is in seconds since 1970."""
+
+    step: int
+    wall_time: float
+    steps_per_second: float | None
+    loss: float | None
+
+    def left(self, steps: int | None) -> float | None:
+        """Return the seconds until `steps` are done, at the present rate; None where that is not known, or they are."""
+        rate = self.steps_per_second
+        return (steps - self.step) / rate if steps and rate and 0 < self.step < steps else None
+
+
+@dataclass(frozen=True)
+class _Event:
+    """An event of a step; the others, a version or a graph, have step 0 whenever they are written."""
+
+    wall_time: float
+    step: int
+    values: tuple[tuple[str, float], ...]
+
+
+def scalars(stream: BinaryIO) -> Iterator[Scalar]:
+    """Yield the scalars of an event file in the order they were written, of TensorFlow 1 and 2.
+
+    A file that ends inside a record is one still being written: the scalars so far are yielded. Raises ValueError for a
+    damaged record, and for a record that is not an event. Reads every byte: 4-5 MB/s (about 100,000 scalars a
+    second) where the records are small, 65 MB/s where they are of 10 KB.
+    """
+    for event in filter(None, map(_event, read_records(stream, live=True))):
+        for tag, value in event.values:
+            yield Scalar(event.wall_time, event.step, tag, value)
+
+
+# --- progress: the tail of the file ---------------------------------------------------------------------------------
+
+_RATE = "global_step/sec"
+# Bytes read from the end: more only while something is wanted and fewer than _RECENT records were seen, and the last of
+# them, for the sake of files that end in a huge graph or image, only while there is no step at all.
+_TAILS = tuple(1 << bits for bits in (16, 18, 21, 24, 27))
+_RECENT = 1024
+
+
+def progress(stream: BinaryIO, most: int = _TAILS[-1]) -> Progress | None:
+    """Return where training stands by the last records of an event file, or None if they hold no step.
+
+    `stream` must be able to seek. The last record wins even where its step is lower: a run that lost its ps goes back
+    to its last checkpoint. `steps_per_second` is the program's own `global_step/sec`, else what the last two different
+    steps say; `loss` is the last scalar whose tag is `loss`, `epoch_loss` or ends in `/loss`. Damaged data is passed
+    over; where a length is damaged, the file ends.
+
+    Takes 4-15 ms whatever the size of the file, and 0.2 s where large records (10 KB) hold no loss: then 16 MiB are
+    read for it. Looks no further back than 1,024 records or 128 MiB, or `most` bytes where that is less and each costs.
+    """
+    size = stream.seek(0, io.SEEK_END)
+    found = None
+    for tail in (tail for tail in _TAILS if tail <= max(most, _TAILS[0])):
+        start = max(0, size - tail)
+        stream.seek(start)
+        data = stream.read(size - start)
+        records = last_records(data, _RECENT, aligned=start == 0)
+        found = _latest(filter(None, (_readable_event(data[body]) for body in reversed(records))))
+        if start == 0 or (found and (_complete(found) or len(records) == _RECENT or tail == _TAILS[-2])):
+            break
+    return found
+
+
+def last_fall(stream: BinaryIO, since: float, most: int = _TAILS[0]) -> tuple[int, int] | None:
+    """Return the last step that came before a lower one, and that one, where it was written later than `since`; else None.
+
+    `since` is in seconds since 1970, and `stream` as for `progress`. TensorFlow writes its events in blocks: who only looks
+    at the last one misses a fall that has been made good meanwhile.
+    """
+    size = stream.seek(0, io.SEEK_END)
+    start = max(0, size - most)
+    stream.seek(start)
+    data = stream.read(size - start)
+    records = last_records(data, most, aligned=start == 0)
+    steps = [one for body in records if (one := _readable_event(data[body])) is not None and one.values]
+    pairs = itertools.pairwise(steps)
+    found = [(one.step, other.step) for one, other in pairs if other.step < one.step and other.wall_time > since]
+    return found[-1] if found else None
+
+
+def _complete(found: Progress) -> bool:
+    return found.loss is not None and found.steps_per_second is not None
+
+
+def _readable_event(body: bytes) -> _Event | None:
+    data = checked(body)
+    try:
+        return None if data is None else _event(data)
+    except ValueError:
+        return None
+
+
+def _latest(events: Iterable[_Event]) -> Progress | None:
+    """Fold events, the newest first, into where training stands."""
+    newest = before = loss = rate = None
+    for event in events:
+        newest = newest or event
+        before = before or (event if event.step != newest.step else None)
+        for tag, value in reversed(event.values):
+            rate = value if rate is None and tag == _RATE else rate
+            loss = value if loss is None and _is_loss(tag) else loss
+        if rate is not None and loss is not None:
+            break
+    if newest is None:
+        return None
+    return Progress(newest.step, newest.wall_time, _speed(before, newest) if rate is None else rate, loss)
+
+
+def _is_loss(tag: str) -> bool:
+    return tag in ("loss", "epoch_loss") or tag.endswith("/loss")
+
+
+def _speed(before: _Event | None, newest: _Event) -> float | None:
+    """Return steps per second between two events, or None where the later one is of an earlier step, or not later."""
+    if before is None or before.step > newest.step or not newest.wall_time > before.wall_time:
+        return None
+    return (newest.step - before.step) / (newest.wall_time - before.wall_time)
+
+
+# --- the messages ---------------------------------------------------------------------------------------------------
+
+# A protobuf field starts with a key: its number, and in the low three bits how its value is written: 0 as a varint,
+# 1 in eight bytes, 2 as bytes after their length, 5 in four bytes.
+_VARINT, _BYTES = 0, 2
+_DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
+
+# TensorProto: dtype -> how tensor_content holds one number, and the field that holds it otherwise (types.proto).
+_NUMBERS = {
+    1: (_FLOAT, 5),
+    2: (_DOUBLE, 6),
+    3: (struct.Struct("<i"), 7),
+    9: (struct.Struct("<q"), 10),
+}
+
+
+def _event(data: bytes) -> _Event | None:
+    """Read an Event; None if it is of no step. Raises ValueError for bytes that are no message."""
+    wall_time, step, summary, of_a_step = 0.0, 0, b"", False
+    for key, number, content in _fields(data):
+        match key >> 3, key & 7:
+            case 1, 1:
+                wall_time = _DOUBLE.unpack(content)[0]
+            case 2, 0:
+                step = _signed(number)
+            case 5, 2:
+                summary, of_a_step = content, True
+            case 7, 2:  # session_log: a checkpoint was saved
+                of_a_step = True
+    return _Event(wall_time, step, tuple(_values(summary))) if of_a_step else None
+
+
+def _values(summary: bytes) -> Iterator[tuple[str, float]]:
+    """Yield (tag, number) for the values of a Summary that are one number."""
+    for key, _, content in _fields(summary):
+        if key == 1 << 3 | _BYTES:
+            tag, value = _value(content)
+            if value is not None:
+                yield tag, value
+
+
+def _value(data: bytes) -> tuple[str, float | None]:
+    tag, value = "", None
+    for key, _, content in _fields(data):
+        match key >> 3, key & 7:
+            case 1, 2:
+                tag = content.decode("utf-8", "replace")
+            case 2, 5:
+                value = _FLOAT.unpack(content)[0]
+            case 8, 2:
+                value = _number(content)
+    return tag, value
+
+
+def _number(tensor: bytes) -> float | None:
+    """Read a TensorProto of one number of a type in _NUMBERS; None for any other tensor.
+
+    TensorFlow reads a tensor that lists fewer values than its shape has as filled up with zeros.
+    """
+    fields = {key >> 3: (number, content) for key, number, content in _fields(tensor)}
+    (dtype, _), (_, shape), (_, content) = (fields.get(field, (0, b"")) for field in (1, 2, 4))
+    if dtype not in _NUMBERS or _elements(shape) != 1:
+        return None
+    form, listed = _NUMBERS[dtype]
+    if content:
+        return float(form.unpack(content)[0]) if len(content) == form.size else None
+    return _listed(form, *fields.get(listed, (0, b"")))
+
+
+def _listed(form: struct.Struct, number: int, content: bytes) -> float:
+    """Read the first of a repeated field, packed or not: the float types have a width, the whole ones are varints."""
+    if form in (_FLOAT, _DOUBLE):
+        return float(form.unpack_from(content)[0]) if len(content) >= form.size else 0.0
+    return float(_signed(_varint(content, 0)[0] if content else number))
+
+
+def _elements(shape: bytes) -> int:
+    """Return the product of the dimensions in a TensorShapeProto; a scalar has none."""
+    return prod(
+        next((number for key, number, _ in _fields(content) if key == 1 << 3 | _VARINT), 0)
+        for key, _, content in _fields(shape)
+        if key == 2 << 3 | _BYTES
+    )
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield (key, number, content) of each field: a varint has a number, everything else content.
+
+    Raises ValueError for a message that ends inside a field, and for groups, which these messages never had.
+    """
+    at, end = 0, len(message)
+    while at < end:
+        key, at = _varint(message, at)
+        number, size = 0, 0
+        match key & 7:
+            case 0:
+                number, at = _varint(message, at)
+            case 1:
+                size = 8
+            case 2:
+                size, at = _varint(message, at)
+            case 5:
+                size = 4
+            case _:
+                raise ValueError(f"unknown wire type {key & 7}")
+        if at + size > end:
+            raise ValueError("the message ends inside a field")
+        yield key, number, message[at : at + size]
+        at += size
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """Return the number at `at`, 7 bits a byte and the lowest first, and where the next field begins."""
+    value = 0
+    for shift, byte in enumerate(message[at : at + 10]):
+        value |= (byte & 127) << 7 * shift
+        if byte < 128:
+            return value, at + shift + 1
+    raise ValueError("the message ends inside a number")
+
+
+def _signed(number: int) -> int:
+    """Return the int64 that a varint stands for: two's complement of 64 bits."""
+    number &= (1 << 64) - 1
+    return number - (1 << 64) if number >> 63 else number

@@ -1,0 +1,1 @@
+"""The process runtime: each task is a supervised process of this machine."""

@@ -1,0 +1,183 @@
+"""An image from an archive: what `docker save`, `podman save`, `skopeo copy … oci-archive:` and buildx write.
+
+The archive is read once, and every digest in it is checked, those of the uncompressed layers too (but for zstd, which the
+engine checks). Layers stay as they are: plain where Docker's own storage wrote them, compressed where containerd did.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from pydantic import BaseModel, Field, RootModel
+
+from tfprov.errors import DeliveryError, shown
+from tfprov.images.archive_reader import Member, Members
+from tfprov.images.oci_layout import Layout
+from tfprov.images.oci_spec import (
+    DOCKER_CONFIG,
+    INDEXES,
+    MANIFESTS,
+    Descriptor,
+    Entry,
+    Image,
+    Index,
+    Manifest,
+    compression,
+    layer_type,
+    write_manifest,
+)
+
+_NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+_ATTESTATION = "unknown/unknown"
+
+
+def load(  # noqa: PLR0913  each says another thing about the same archive
+    layout: Layout,
+    stream: IO[bytes],
+    name: str,
+    *,
+    wanted: str | None = None,
+    platform: str = "linux/amd64",
+    where: str = "the archive",
+) -> Image:
+    """Bring the image in `stream` into `layout` under `name`, and return it.
+
+    `wanted` is the name or the id of one of several images in the archive; `platform` chooses among the variants of one
+    image, and an image for another platform is taken when it is the only one. `where` names the archive in messages.
+    DeliveryError when the archive is not whole, or the choice is not clear; what `name` meant before then stays.
+    """
+    members = Members()
+    with layout.in_use():
+        try:
+            members.take(layout.blobs, stream)
+            image = _store(layout, _chosen(list(_found(members, platform)), wanted))
+        except DeliveryError as error:
+            raise DeliveryError(f"{where}: {error}") from None
+        finally:
+            members.drop()
+        layout.name(name, image)
+    return image
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An image in the archive: its manifest, as it is there or as we write it, and the files it is made of."""
+
+    names: tuple[str, ...]
+    manifest: Descriptor
+    document: bytes
+    config: Member
+    layers: tuple[Member, ...]
+
+    @property
+    def id(self) -> str:
+        return self.config.blob.digest
+
+    def __str__(self) -> str:
+        return ", ".join(map(shown, self.names)) or self.id
+
+
+class _Saved(BaseModel):
+    """An entry of the classic `manifest.json`; its paths are those of the archive."""
+
+    config: str = Field(alias="Config")
+    layers: tuple[str, ...] = Field(alias="Layers")
+    tags: tuple[str, ...] | None = Field(None, alias="RepoTags")
+
+
+class _SavedList(RootModel[tuple[_Saved, ...]]):
+    pass
+
+
+def _found(members: Members, platform: str) -> Iterator[_Found]:
+    # Newer engines write both. The OCI layout says more: it has the manifest, and with it the image's digest.
+    if "index.json" in members:
+        return _oci_images(members, platform)
+    if "manifest.json" in members:
+        return _docker_images(members)
+    fix = "make it with `docker save` (a file system from `docker export` has no command, no environment and no user)"
+    raise DeliveryError("not an archive of an image: it has neither index.json nor manifest.json", fix)
+
+
+def _docker_images(members: Members) -> Iterator[_Found]:
+    for saved in members.parse(_SavedList, "manifest.json").root:
+        config = members[saved.config]
+        layers = tuple(members[name] for name in saved.layers)
+        typed = tuple(layer.blob.describe(layer_type(layer.compression)) for layer in layers)
+        manifest, document = write_manifest(config.blob.describe(DOCKER_CONFIG), typed)
+        yield _Found(tuple(map(_familiar, saved.tags or ())), manifest, document, config, layers)
+
+
+def _oci_images(members: Members, platform: str) -> Iterator[_Found]:
+    names: dict[str, list[str]] = {}
+    manifests: dict[str, Descriptor] = {}
+    for entry in filter(_is_image, members.parse(Index, "index.json").manifests):
+        manifest = _for_platform(members, entry, platform) if entry.media_type in INDEXES else entry
+        manifests[manifest.digest] = manifest.blob
+        annotations = entry.annotations or {}
+        names.setdefault(manifest.digest, []).extend(
+            _familiar(annotations[key]) for key in _NAMES if key in annotations
+        )
+    for digest, blob in manifests.items():
+        yield _oci_image(members, blob, tuple(dict.fromkeys(names[digest])))
+
+
+def _for_platform(members: Members, index: Entry, platform: str) -> Entry:
+    """Choose among the variants of an image: an archive may name some that it does not hold."""
+    variants = [it for it in members.parse(Index, _path(index)).manifests if _path(it) in members and _is_image(it)]
+    fitting = [it for it in variants if str(it.platform) == platform] or variants
+    if len(fitting) == 1:
+        return fitting[0]
+    has = ", ".join(sorted(shown(it.platform) for it in variants)) or "none"
+    raise DeliveryError(f"no image for {platform}; it has: {has}")
+
+
+def _is_image(entry: Entry) -> bool:
+    return entry.media_type in MANIFESTS | INDEXES and str(entry.platform) != _ATTESTATION
+
+
+def _oci_image(members: Members, manifest: Descriptor, names: tuple[str, ...]) -> _Found:
+    parts = members.parse(Manifest, _path(manifest))
+    layers = tuple(members[_path(layer)] for layer in parts.layers)
+    return _Found(names, manifest, members[_path(manifest)].blob.read(), members[_path(parts.config)], layers)
+
+
+def _path(blob: Descriptor) -> str:
+    return f"blobs/{blob.digest.replace(':', '/')}"
+
+
+def _familiar(name: str) -> str:
+    """Return a name as `docker images` shows it, with its tag."""
+    short = name.removeprefix("docker.io/").removeprefix("library/")
+    return short if ":" in short.rpartition("/")[2] else f"{short}:latest"
+
+
+def _chosen(found: list[_Found], wanted: str | None) -> _Found:
+    fitting = [it for it in found if wanted is None or wanted == it.id or _familiar(wanted) in it.names]
+    if len({it.id for it in fitting}) == 1:
+        return fitting[0]
+    has = "; ".join(map(str, found)) or "none"
+    if wanted is None and found:
+        raise DeliveryError(f"it holds {len(found)} images: {has}", "say which of them")
+    raise DeliveryError(f"no image {shown(wanted)}; it has: {has}" if wanted else "it holds no image")
+
+
+def _store(layout: Layout, found: _Found) -> Image:
+    """Keep the parts of an image, the manifest last, when all of them are what they say they are."""
+    image = Image.read(found.manifest, found.document, found.config.blob.read())
+    if (found.config.blob.size, len(found.document)) != (image.config.size, image.manifest.size):
+        raise DeliveryError(f"image {image.id} is damaged: its manifest is wrong about sizes")
+    for layer, blob, diff_id in zip(found.layers, image.layers, image.diff_ids, strict=True):
+        _verify(layer, blob, diff_id)
+    for layer, blob in zip(found.layers, image.layers, strict=True):
+        layer.blob.keep(blob.media_type)
+    found.config.blob.keep(image.config.media_type)
+    layout.blobs.write(found.document, image.manifest.media_type)
+    return image
+
+
+def _verify(layer: Member, blob: Descriptor, diff_id: str) -> None:
+    # Only the engine can look into zstd, and it does: Python reads it from 3.14 on.
+    known = compression(blob) == layer.compression and (layer.compression == "zstd" or layer.diff_id == diff_id)
+    if not known or layer.blob.size != blob.size:
+        raise DeliveryError(f"layer {diff_id} is damaged: its content has another digest")

@@ -1,0 +1,228 @@
+"""The training program as one deterministic archive: the same files give the same digest on any machine."""
+
+import errno
+import fcntl
+import hashlib
+import io
+import os
+import re
+import stat
+import tarfile
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfprov.atomic_write import private_directory, replace
+from tfprov.errors import InvalidInput, Position, Problem
+
+
+class Ignore:
+    """The patterns of one ignore file. Names are relative to its directory, with `/` between the parts."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._rules = [rule for line in lines if (rule := _rule(line))]
+        self._has_exceptions = any(not leaves_out for _, leaves_out in self._rules)
+
+    def matches(self, name: str) -> bool:
+        """Whether the file `name` is left out: it, or a directory above it, matches."""
+        left_out = False
+        for pattern, leaves_out in self._rules:
+            if leaves_out != left_out and any(pattern.fullmatch(part) for part in _and_parents(name)):
+                left_out = leaves_out
+        return left_out
+
+    def prunes(self, name: str) -> bool:
+        """Whether the directory `name` need not be entered at all: nothing below it could be brought back by a `!`."""
+        return not self._has_exceptions and self.matches(name)
+
+
+def _and_parents(name: str) -> list[str]:
+    parts = name.split("/")
+    return ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
+
+
+def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
+    text = line.strip()
+    if not text or text.startswith("#"):
+        return None
+    leaves_out = not text.startswith("!")
+    parts = [part for part in text.lstrip("!").strip().split("/") if part not in ("", ".")]
+    return (re.compile(_translate("/".join(parts)), re.DOTALL), leaves_out) if parts else None
+
+
+def _translate(glob: str) -> str:
+    pieces = re.findall(r"\*\*/?|\*|\?|\[[^\]]*\]|\\.|.", glob)
+    special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return "".join(
+        special.get(piece)
+        or (piece if piece.startswith("[") and len(piece) > 1 else re.escape(piece.removeprefix("\\") or "\\"))
+        for piece in pieces
+    )
+
+
+MAX_BYTES = 512 * 1024 * 1024
+"""More than this is data rather than code, and would be read on every run."""
+
+_ALWAYS_LEFT_OUT = ("**/__pycache__", "**/*.pyc", ".git", "**/.DS_Store")
+
+
+@dataclass(frozen=True)
+class Code:
+    """A packed `code:` directory; `archive` is an uncompressed tar of its files, and `digest` its sha256."""
+
+    source: str
+    digest: str
+    archive: bytes
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.archive)
+
+    def names(self) -> list[str]:
+        """Return the names of its files, relative to the directory."""
+        with tarfile.open(fileobj=io.BytesIO(self.archive)) as archive:
+            return archive.getnames()
+
+
+class _LeadsOutError(OSError):
+    """A symbolic link to something that is not delivered."""
+
+
+def pack(directory: Path, at: Position, never: Collection[Path] = ()) -> Code:
+    """Read `directory` into an archive, without the files and directories in `never`, whatever .dockerignore says.
+
+    InvalidInput, at `at`, when it is not a directory of reasonable size.
+    """
+    check_directory(directory, at, "code", "the training program")
+    data = archived(directory, at, "code", never=never)
+    return Code(str(directory), f"sha256:{hashlib.sha256(data).hexdigest()}", data)
+
+
+def check_directory(directory: Path, at: Position, key: str, content: str) -> None:
+    """Raise InvalidInput when `directory`, which the setting `key` names, cannot hold the `content` it should."""
+    if not directory.is_dir():
+        reason = "is not a directory" if directory.exists() else "does not exist"
+        raise InvalidInput([Problem(at, f"`{key}`: {directory} {reason}", f"give the directory that holds {content}")])
+
+
+def archived(  # noqa: PLR0913  what stays and what goes, by three rules
+    directory: Path,
+    at: Position,
+    key: str,
+    *,
+    left_out: Collection[str] = (),
+    kept: Collection[str] = (),
+    never: Collection[Path] = (),
+) -> bytes:
+    """Return the files of `directory` that its .dockerignore lets pass, and those `kept` in any case, as a tar.
+
+    Names are sorted, owners, times and the umask's share of the modes are dropped: what is left is the content. Patterns
+    `left_out` are added to the .dockerignore, and `never` are left out even where it brings them back. InvalidInput, at
+    `at` and in the name of the setting `key`, when it is too much or cannot be read.
+    """
+    buffer = io.BytesIO()
+    try:
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for name, path in _files(directory, left_out, kept, _below(directory, never)):
+                status = path.lstat()
+                if buffer.tell() + status.st_size > MAX_BYTES:
+                    what = f"`{key}`: {directory} is larger than {MAX_BYTES // 1024**2} MiB"
+                    raise InvalidInput([Problem(at, what, "leave data out with a .dockerignore file")])
+                _add(archive, name, path, status)
+    except OSError as error:
+        fix = "remove it, or name it in .dockerignore" if isinstance(error, _LeadsOutError) else "make it readable"
+        raise InvalidInput([Problem(at, f"`{key}`: {error.strerror}: {error.filename}", fix)]) from None
+    return buffer.getvalue()
+
+
+def _below(directory: Path, paths: Collection[Path]) -> frozenset[str]:
+    """Return the names, relative to `directory`, of those `paths` that lie in it: links by their own name as well."""
+    top = os.path.realpath(directory)
+    real = {os.path.realpath(path) for path in paths}
+    real |= {os.path.join(os.path.realpath(path.parent), path.name) for path in paths}  # noqa: PTH118  names, not files
+    return frozenset(path[len(top) + 1 :] for path in real if path.startswith(f"{top}/"))
+
+
+def _files(
+    directory: Path, left_out: Collection[str], kept: Collection[str], never: Collection[str]
+) -> Iterator[tuple[str, Path]]:
+    ignore_file = directory / ".dockerignore"
+    patterns = ignore_file.read_text(errors="replace").splitlines() if ignore_file.is_file() else []
+    ignore = Ignore([*_ALWAYS_LEFT_OUT, *patterns, *left_out])
+    found: list[tuple[str, Path]] = []
+    for parent, folders, files in os.walk(directory):
+        base = Path(parent)
+        below = {name: _relative(base / name, directory) for name in (*folders, *files)}
+        folders[:] = [name for name in folders if below[name] not in never and not _prunes(ignore, below[name], kept)]
+        links = [name for name in folders if (base / name).is_symlink()]
+        found.extend((below[name], base / name) for name in (*files, *links) if below[name] not in never)
+    yield from sorted((name, path) for name, path in found if name in kept or not ignore.matches(name))
+
+
+def _prunes(ignore: Ignore, folder: str, kept: Collection[str]) -> bool:
+    return ignore.prunes(folder) and not any(name.startswith(f"{folder}/") for name in kept)
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path, status: os.stat_result) -> None:
+    info = tarfile.TarInfo(name)
+    if stat.S_ISLNK(status.st_mode):
+        info.type, info.linkname, info.mode = tarfile.SYMTYPE, str(path.readlink()), 0o777
+        inside = os.path.normpath(os.path.join(os.path.dirname(name), info.linkname))  # noqa: PTH118,PTH120  not on disk
+        if inside == ".." or inside.startswith(("/", "../")):
+            raise _LeadsOutError(errno.EXDEV, "a link that leads out of the directory", str(path))
+        archive.addfile(info)
+    elif stat.S_ISREG(status.st_mode):
+        data = path.read_bytes()
+        info.size, info.mode = len(data), 0o755 if status.st_mode & 0o100 else 0o644
+        archive.addfile(info, io.BytesIO(data))
+
+
+KEEP = 20
+"""Archives kept; the ones unused for longest go first. They are made again from the `code:` directory when needed."""
+
+
+class CodeStore:
+    """The archives under `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def _path(self, digest: str) -> Path:
+        return self.directory / f"{digest.removeprefix('sha256:')}.tar"
+
+    def digests(self) -> frozenset[str]:
+        """Return the digests of everything stored."""
+        return frozenset(f"sha256:{path.stem}" for path in self.directory.glob("*.tar"))
+
+    def put(self, code: Code) -> None:
+        """Store `code`, and drop what has not been used for longest."""
+        private_directory(self.directory)
+        with self._held():
+            replace(self._path(code.digest), code.archive, mode=0o600)
+            by_age = sorted(self.directory.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+            for path in by_age[KEEP:]:
+                path.unlink()
+
+    def get(self, digest: str) -> bytes:
+        """Return the archive of `digest`."""
+        path = self._path(digest)
+        with self._held():
+            archive = path.read_bytes()
+            path.touch()
+        return archive
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Keep other runs out: those of other clusters have the same store, and maybe the same code."""
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)

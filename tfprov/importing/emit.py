@@ -1,0 +1,109 @@
+"""The text of an inventory, line by line, with the place in the foreign file that each line comes from."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfprov.editing.scalar_emitter import key_text, text_inline
+from tfprov.errors import Position
+from tfprov.importing.identify import Given, Machine
+from tfprov.importing.roles import Role, Template
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
+_BRACES = re.compile(r"\{[{%#]")
+
+Key = tuple[str, str, int]
+"""What a line says: the role, or "" for all; the setting; which of its entries, or -1."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the inventory; `at` is where it comes from, and `key` what it says, where it may be left out."""
+
+    text: str
+    at: Position | None = None
+    key: Key | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """An inventory before it is written. `shared` are the settings of all roles."""
+
+    source: str
+    cluster: str
+    shared: Mapping[str, Given]
+    roles: Sequence[Role]
+    hosts: Mapping[str, Sequence[Machine]]
+
+    def lines(self) -> list[Line]:
+        """Return the inventory."""
+        return [
+            Line(f"# A TensorFlow cluster, imported from {self.source}."),
+            Line("all:"),
+            Line("  vars:"),
+            Line("    tfprov:"),
+            Line(f"      cluster: {text_inline(self.cluster, flow=False)}"),
+            *_settings("", self.shared, 6),
+            Line("  children:"),
+            *(line for role in self.roles for line in self._role(role)),
+        ]
+
+    def _role(self, role: Role) -> Iterator[Line]:
+        yield Line(f"    {role.name}:")
+        yield Line("      hosts:")
+        machines = self.hosts[role.name]
+        for machine in machines:
+            yield Line(f"        {key_text(machine.name, flow=False, as_json=False)}:{_way(machine)}")
+        per_host = role.count // len(machines)
+        own = [*([Line(f"          tasks_per_host: {per_host}")] if per_host > 1 else [])]
+        own += _settings(role.name, role.settings, 10)
+        if own:
+            yield from (Line("      vars:"), Line("        tfprov:"), *own)
+
+
+def _way(machine: Machine) -> str:
+    told = [f"ansible_user: {text_inline(machine.user, flow=True)}"] if machine.user else []
+    told += [f"ansible_port: {machine.port}"] if machine.port else []
+    return f" {{{', '.join(told)}}}" if told else ""
+
+
+def _settings(role: str, settings: Mapping[str, Given], column: int) -> Iterator[Line]:
+    for name, given in settings.items():
+        key = (role, name, -1)
+        before = " " * column
+        value = given.value
+        if name == "mounts" and isinstance(value, list):
+            yield Line(f"{before}mounts:", given.at)
+            for number, (_, mount, at) in enumerate(value):
+                yield Line(f"{before}  - {_flow(mount)}", at, (role, name, number))
+        elif name in ("flags", "env") and isinstance(value, list):
+            yield Line(f"{before}{name}:", given.at)
+            for number, (entry, said, at) in enumerate(value):
+                text = said if name == "flags" and isinstance(said, str) and _NUMBER.fullmatch(said) else _scalar(said)
+                yield Line(f"{before}  {key_text(entry, flow=False, as_json=False)}: {text}", at, (role, name, number))
+        else:
+            yield Line(f"{before}{name}: {_flow(value)}", given.at, key)
+
+
+def _flow(value: object) -> str:
+    """Return a value on one line, inside brackets where it has several parts."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_flow_part(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_flow_part(one) for one in value) + "]"
+    return _scalar(value)
+
+
+def _flow_part(value: object) -> str:
+    return _flow(value) if isinstance(value, Mapping | list) else _scalar(value, flow=True)
+
+
+def _scalar(value: object, *, flow: bool = False) -> str:
+    if isinstance(value, Template):
+        return f'"{value.text}"'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return str(value)
+    # Braces are a template to an inventory; what comes from elsewhere is meant as it is.
+    return f"!unsafe {text_inline(value, flow=flow)}" if _BRACES.search(value) else text_inline(value, flow=flow)

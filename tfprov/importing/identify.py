@@ -1,0 +1,260 @@
+"""Who a task is, and what its program is, from its command line and its environment."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tfprov.errors import Position, Problem, shown
+from tfprov.model.inventory import ROLES
+from tfprov.wiring import FLAGS, FLAGS_VARIABLE, Wiring, WiringError, from_flags, from_names, from_tf_config
+
+
+@dataclass(frozen=True)
+class Said:
+    """A text and where it stands."""
+
+    text: str
+    at: Position
+
+
+@dataclass(frozen=True)
+class Given:
+    """The value of a setting, as an inventory has it, and where it was given."""
+
+    value: object
+    at: Position
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A place in a container: `source` is the directory of the machine that is there, None for storage of the engine's."""
+
+    target: Said
+    source: str | None = None
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """What may be a task, or `count` of them, as one service or one object says it.
+
+    `job` is its job where something besides its command line says so; `settings` are by the name they have in an
+    inventory, `host` is the machine it is kept on, and `group` what all of them together are called.
+    """
+
+    name: str
+    at: Position
+    group: str = ""
+    job: str | None = None
+    index: int | None = None
+    count: int = 1
+    image: Given | None = None
+    words: tuple[Said, ...] = ()
+    env: Mapping[str, Said] = field(default_factory=dict)
+    volumes: tuple[Volume, ...] = ()
+    settings: Mapping[str, Given] = field(default_factory=dict)
+    host: Said | None = None
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that is not carried over: where it stands, and why, or what to do."""
+
+    at: Position
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.at}: {self.what}"
+
+
+class Notes:
+    """What is not carried over, each thing once, in the order of the file."""
+
+    def __init__(self) -> None:
+        self._found: dict[Note, None] = {}
+        self.problems: list[Problem] = []
+
+    def add(self, at: Position, what: str) -> None:
+        """Note something."""
+        self._found[Note(at, what)] = None
+
+    def left(self, key: str, at: Position, why: str = "an inventory has no word for it") -> None:
+        """Note that what is called `key` is not carried over."""
+        self.add(at, f"`{shown(key)}` is not carried over: {why}")
+
+    def refuse(self, at: Position, what: str, fix: str) -> None:
+        """Note what keeps the file from being imported at all."""
+        self.problems.append(Problem(at, what, fix))
+
+    def all(self) -> tuple[Note, ...]:
+        """Return what was noted."""
+        return tuple(sorted(self._found, key=lambda note: note.at))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine as SSH names it, for the tasks to run on."""
+
+    name: str
+    user: str | None = None
+    port: int | None = None
+
+
+CHECKPOINT_DIR = "TFPROV_CHECKPOINT_DIR"
+_OURS = re.compile(r"TFPROV_.*|TF_CONFIG")
+_BY_NAME = re.compile(
+    r"(?:.*[-_])??(ps|data[-_]worker|worker|chief|master|evaluator|tensorboard|dispatcher)(?:[-_]?([0-9]{1,5}))?"
+)
+_FLAG = re.compile(r"--([A-Za-z][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
+_SECRET = re.compile(
+    r"(?:^|.*[_.-])(?:pass(?:word|wd|phrase)?|secret|token|(?:api|access|private|secret)_?key)",
+    re.IGNORECASE | re.DOTALL,
+)
+_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s@]+@", re.IGNORECASE)
+_WORDS = {"master": "chief", "data-worker": "data_worker"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """A task that is known for one: `job`, `index` if it is said, and the cluster as it was told.
+
+    `command` and `flags` are its program without the wiring, `env` its environment without tfprov's own variables,
+    which are `ours`. `by_flags` says that its command line has the wiring, and `names` what those flags are called.
+    """
+
+    found: Found
+    job: str
+    index: int | None
+    cluster: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    by_flags: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[Said, ...] = ()
+    flags: Mapping[str, Said] = field(default_factory=dict)
+    env: Mapping[str, Said] = field(default_factory=dict)
+    ours: Mapping[str, str] = field(default_factory=dict)
+
+    def setting(self, name: str) -> Given | None:
+        """Return what was said of a setting."""
+        return self.found.settings.get(name)
+
+
+def told(found: Found, notes: Notes) -> Told | None:
+    """Return what a service or an object says of its task; None, and a note, where it is no task."""
+    ours = {name: said.text for name, said in found.env.items() if _OURS.fullmatch(name)}
+    names = _names(ours.get(FLAGS_VARIABLE, ""))
+    by_flags = _by_flags(found, names, notes)
+    wiring = by_flags or _by_config(found, notes)
+    job, index = (wiring.job, wiring.index) if wiring else _by_name(found, ours.get("TFPROV_TASK", ""))
+    if job not in ROLES:
+        why = (
+            f"no role is like `{shown(job)}`"
+            if job
+            else "neither its command line nor TF_CONFIG says that it is a task"
+        )
+        notes.add(found.at, f"`{shown(found.name)}` is not carried over: {why}")
+        return None
+    words = _without_wiring(found.words, names)
+    command, flags = _split(words)
+    return Told(
+        found=found,
+        job=job,
+        index=index,
+        cluster=wiring.cluster if wiring else {},
+        by_flags=by_flags is not None,
+        names=names,
+        command=command,
+        flags=dict(_open("flags", flags, notes)),
+        env=dict(_open("env", {name: said for name, said in found.env.items() if name not in ours}, notes)),
+        ours=ours,
+    )
+
+
+def _names(text: str) -> dict[str, str]:
+    try:
+        return from_names(text)
+    except WiringError:
+        return {}
+
+
+def _by_flags(found: Found, names: Mapping[str, str], notes: Notes) -> Wiring | None:
+    index = f"--{names.get('task_index', 'task_index')}=$("
+    try:  # an index that is known only when the task runs stands for all of them
+        words = [f"{index.rstrip('$(')}0" if said.text.startswith(index) else said.text for said in found.words]
+        return from_flags(words, names)
+    except WiringError as error:
+        notes.refuse(found.at, f"`{shown(found.name)}`: {error}", "correct its flags")
+        return None
+
+
+def _by_config(found: Found, notes: Notes) -> Wiring | None:
+    said = found.env.get("TF_CONFIG")
+    if said is None:
+        return None
+    try:
+        return from_tf_config(_with_number(said.text))
+    except WiringError as error:
+        notes.refuse(said.at, str(error), "correct it")
+        return None
+
+
+def _with_number(text: str) -> str:
+    """Return a TF_CONFIG whose index is a number: launchers have written it as text, which TensorFlow takes for another."""
+    try:
+        config = json.loads(text)
+        index = config["task"]["index"]
+        if isinstance(index, str) and index.isdecimal():
+            config["task"]["index"] = int(index)
+            return json.dumps(config)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    return text
+
+
+def _by_name(found: Found, task: str) -> tuple[str, int | None]:
+    """Return who a task is by what it is called, where nothing tells it."""
+    job, _, number = task.partition("/")
+    if job in ROLES and number.isdecimal():
+        return job, int(number)
+    if found.job:
+        return _WORDS.get(found.job, found.job), found.index
+    named = _BY_NAME.fullmatch(found.name)
+    if named is None:
+        return "", None
+    return _WORDS.get(named[1], named[1]), int(named[2]) if named[2] else None
+
+
+def _without_wiring(words: Sequence[Said], names: Mapping[str, str]) -> list[Said]:
+    told_by = {names.get(flag, flag) for flag in FLAGS}
+    kept: list[Said] = []
+    skip = False
+    for said in words:
+        name, equals, _ = said.text.lstrip("-").partition("=")
+        if skip:
+            skip = False
+        elif said.text.startswith("-") and name in told_by:
+            skip = not equals
+        else:
+            kept.append(said)
+    return kept
+
+
+def _split(words: Sequence[Said]) -> tuple[tuple[Said, ...], dict[str, Said]]:
+    """Return the command, and the flags behind it: those at its end that have a value, each once."""
+    end = len(words)
+    flags: dict[str, Said] = {}
+    while end > 1 and (found := _FLAG.fullmatch(words[end - 1].text)) and found[1] not in flags:
+        flags[found[1]] = Said(found[2], words[end - 1].at)
+        end -= 1
+    return tuple(words[:end]), dict(reversed(flags.items()))
+
+
+def _open(where: str, said: Mapping[str, Said], notes: Notes) -> Iterator[tuple[str, Said]]:
+    """Yield what is no secret; what looks like one is told, and not copied."""
+    for name, one in said.items():
+        is_secret = _SECRET.fullmatch(name) and one.text and not one.text.startswith("/")
+        if is_secret or _WITH_PASSWORD.search(one.text):
+            fix = "add it to `env` as `ansible-vault encrypt_string` prints it"
+            notes.add(one.at, f"`{where}.{shown(name)}` looks like a secret and is not copied: {fix}")
+        else:
+            yield name, one

@@ -1,0 +1,225 @@
+"""Inventory scripts: programs that print an inventory as JSON, as Ansible runs them."""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from tfprov.errors import InvalidInput, Position, Problem, masked, one_line, shown
+from tfprov.inventory.builder import Builder
+from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed
+from tfprov.vault.decrypt import Vault
+from tfprov.yamltext.load import MAX_DEPTH
+
+TIMEOUT = 60.0
+"""Seconds for one answer."""
+MAX_BYTES = 64_000_000
+"""Of one answer: an inventory of 10,000 hosts with some variables each is about a tenth of this."""
+_KEPT = 4096
+"""Bytes of the standard error, from its end."""
+
+
+def answer(path: str, options: list[str], timeout: float = TIMEOUT) -> bytes:
+    """Return what the program at `path` prints with `options`; InvalidInput when it fails, and with its last complaint.
+
+    It gets no input, and is ended with all that it started when it takes longer than `timeout` seconds.
+    """
+    at, by_hand = Position(path), f"run `{shown(' '.join([path, *options]))}` by hand"
+    try:
+        process = subprocess.Popen(
+            [os.path.abspath(path), *options],  # noqa: PTH100  a name without a slash would be looked for in PATH
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        lost = isinstance(error, FileNotFoundError)
+        why = "its interpreter is not there" if lost else (error.strerror or str(error)).lower()
+        raise _invalid(
+            at, f"cannot be run: {why}", "correct its first line, such as `#!/usr/bin/env python3`"
+        ) from None
+    with process:
+        try:
+            out, err = _all(process, time.monotonic() + timeout)
+        except TimeoutError:
+            what = f"did not end within {timeout:g} s with `{options[0]}`"
+            raise _invalid(at, what, by_hand) from None
+        except OverflowError:
+            what = f"printed more than {MAX_BYTES:,} bytes with `{options[0]}`"
+            raise _invalid(at, what, by_hand) from None
+    if process.returncode:
+        raise _invalid(at, f"{_ending(process.returncode)} with `{options[0]}`{_last(err)}", by_hand)
+    return out
+
+
+def _all(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes]:
+    """Return both outputs of a process, which is ended when that does not come to a good end, or by Ctrl-C."""
+    try:
+        return _read(process, deadline)
+    except BaseException:
+        # It leads a group of its own, in which is all that it started; Ctrl-C in the terminal does not reach them.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def _read(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes]:
+    """Return both outputs of a process once it has ended; TimeoutError or OverflowError when that is too much."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ, out)
+        selector.register(process.stderr, selectors.EVENT_READ, err)
+        while selector.get_map():
+            ready = selector.select(max(0, deadline - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                chunk = os.read(key.fd, 65536)
+                key.data.extend(chunk)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+            del err[:-_KEPT]
+            if len(out) > MAX_BYTES:
+                raise OverflowError
+    try:
+        process.wait(max(0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    return bytes(out), bytes(err)
+
+
+def _ending(code: int) -> str:
+    return f"ended with exit code {code}" if code > 0 else f"was killed by signal {-code}"
+
+
+def _last(err: bytes) -> str:
+    """Return the last line of a standard error, as messages repeat it."""
+    lines = [line for line in masked(err.decode(errors="replace")).splitlines() if line.strip()]
+    return f": {shown(one_line(lines[-1]))}" if lines else ""
+
+
+def _invalid(at: Position, what: str, fix: str) -> InvalidInput:
+    return InvalidInput([Problem(at, what, fix)])
+
+
+_SECTIONS = ("hosts", "vars", "children")
+_AT_ONCE = 8
+_TYPES: dict[type, str] = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+_ENCRYPTED, _LITERAL = "__ansible_vault", "__ansible_unsafe"
+"""Ansible's marks, in JSON, of a value that is encrypted and of a text that is no template."""
+
+
+def add_script(builder: Builder, path: str, vault: Vault | None = None, timeout: float = TIMEOUT) -> None:
+    """Add what the script at `path` prints; InvalidInput where it fails or prints no inventory.
+
+    It is run with `--list`, and when that says nothing of `_meta`, with `--host HOST` for every host. `timeout` is for
+    one run, in seconds.
+    """
+    builder.begin(Position(path))
+    _Reader(builder, Position(path), vault or Vault(), lambda options: answer(path, options, timeout)).read()
+
+
+class _Reader:
+    def __init__(self, builder: Builder, at: Position, vault: Vault, run: Callable[[list[str]], bytes]) -> None:
+        self.builder, self.at, self.vault, self.run = builder, at, vault, run
+        self.hosts: dict[str, None] = {}
+
+    def read(self) -> None:
+        data = self.asked(["--list"])
+        hostvars = self.hostvars(data.pop("_meta")) if "_meta" in data else None
+        for name, body in data.items():
+            self.group(name, body)
+        variables = self.each() if hostvars is None else hostvars
+        for host in self.hosts:
+            given = self.mapping(variables.get(host, {}), f"what it says of host `{shown(host)}`")
+            self.builder.set_host_vars(host, self.nodes(given))
+
+    def asked(self, options: list[str]) -> dict[str, Any]:
+        """Return what the script prints with `options`; nothing is nothing for a host, and an error for all."""
+        printed = self.run(options)
+        if not printed.strip():
+            if options[0] == "--host":
+                return {}
+            raise self.wrong("printed nothing")
+        try:
+            data = json.loads(printed)
+        except UnicodeDecodeError:
+            raise self.wrong("printed what is not UTF-8 text", options) from None
+        except RecursionError:
+            raise self.wrong(f"printed JSON nested more than {MAX_DEPTH} levels deep", options) from None
+        except json.JSONDecodeError as error:
+            where = f"line {error.lineno} column {error.colno}"
+            raise self.wrong(f"printed no JSON: {where}: {one_line(error.msg).lower()}", options) from None
+        except ValueError as error:  # a number of more digits than Python reads
+            raise self.wrong(f"printed no JSON: {one_line(str(error)).lower()}", options) from None
+        return self.mapping(data, "what it prints")
+
+    def each(self) -> dict[str, Any]:
+        """Return the variables of every host, each asked for on its own."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return dict(zip(self.hosts, pool.map(lambda host: self.asked(["--host", host]), self.hosts), strict=True))
+
+    def hostvars(self, meta: Any) -> dict[str, Any]:
+        return self.mapping(self.mapping(meta, "`_meta`").get("hostvars"), "`_meta.hostvars`")
+
+    def group(self, name: str, body: Any) -> None:
+        if not self.builder.add_group(self.key(name)):
+            return
+        if isinstance(body, dict) and not any(section in body for section in _SECTIONS):
+            body = {"hosts": [name], "vars": body}  # Ansible takes such a group for a host
+        elif not isinstance(body, dict):
+            body = {"hosts": body}
+        for host in self.names(body.get("hosts", []), f"`{shown(name)}.hosts`"):
+            self.hosts[host] = None
+            self.builder.add_host(name, self.key(host))
+        self.builder.set_vars(name, self.nodes(self.mapping(body.get("vars", {}), f"`{shown(name)}.vars`")))
+        for child in self.names(body.get("children", []), f"`{shown(name)}.children`"):
+            if self.builder.add_group(self.key(child)):
+                self.builder.add_child(name, child, self.at)
+
+    def key(self, name: str) -> Scalar:
+        return Scalar(name, self.at, name, quoted=True)
+
+    def names(self, data: Any, what: str) -> list[str]:
+        if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
+            found = "a list of other things" if isinstance(data, list) else _TYPES.get(type(data), "a number")
+            raise self.wrong(f"{what} must be a list of names, not {found}")
+        return data
+
+    def mapping(self, data: Any, what: str) -> dict[str, Any]:
+        if isinstance(data, dict):
+            return data
+        raise self.wrong(f"{what} must be a JSON object, not {_TYPES.get(type(data), 'a number')}")
+
+    def nodes(self, data: dict[str, Any]) -> Mapping:
+        return Mapping(
+            {name: self.node(value) for name, value in data.items()}, self.at, {name: self.key(name) for name in data}
+        )
+
+    def node(self, data: Any, depth: int = 1) -> Node:
+        """Return a value as if it were written; there is no line to point at, only the script."""
+        if depth > MAX_DEPTH:
+            raise self.wrong(f"printed JSON nested more than {MAX_DEPTH} levels deep")
+        if isinstance(data, list):
+            return Items(tuple(self.node(item, depth + 1) for item in data), self.at)
+        if not isinstance(data, dict):
+            return Scalar(data, self.at, str(data), quoted=True)
+        if len(data) == 1 and isinstance(text := data.get(_LITERAL), str):
+            return Scalar(text, self.at, text, quoted=True, literal=True)
+        if len(data) == 1 and isinstance(text := data.get(_ENCRYPTED), str):
+            return Scalar(Sealed(text, self.vault.open), self.at, quoted=True, literal=True, secret=True)
+        entries = {name: self.node(value, depth + 1) for name, value in data.items()}
+        return Mapping(entries, self.at, {name: self.key(name) for name in data})
+
+    def wrong(self, what: str, options: list[str] | None = None) -> InvalidInput:
+        asked = " ".join(options or ["--list"])
+        return InvalidInput([Problem(self.at, f"{what} (asked with `{shown(asked)}`)", "correct the script")])

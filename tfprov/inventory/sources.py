@@ -1,0 +1,185 @@
+"""The sources of an inventory: files of every kind, directories of them, scripts, and lists of hosts."""
+
+import os
+import re
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.inventory.builder import Builder
+from tfprov.inventory.detect import Kind, is_called_yaml, is_foreign, is_script, kind_of, looks_like_yaml, plugin_in
+from tfprov.inventory.yaml_source import add_document, has_groups, of_a_plugin
+from tfprov.model.node import Scalar
+from tfprov.paths import INVENTORY
+from tfprov.vault.decrypt import Vault
+from tfprov.yamltext.load import MAX_BYTES, decoded, document, read_bytes
+
+IGNORED_EXTENSIONS = (
+    "~", ".pyc", ".pyo", ".swp", ".bak", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
+)  # fmt: skip
+"""Ends of the names in a directory of sources that are none, to Ansible and so to us."""
+_IGNORED = r"^\.|^(?:host_vars|group_vars|vars_plugins)$"
+_NEW = "write one with `tfprov init`, or give its path with -i"
+MAX_FILES = 1000
+"""In a directory of sources: one that was not meant should be told before all of it is read."""
+
+
+def place_of(source: str) -> str:
+    """Return the path that a source of `-i` names, with `~` and variables of the environment; a list of hosts as it is."""
+    return source if "," in source else os.path.expanduser(os.path.expandvars(source))  # noqa: PTH111  as Ansible does
+
+
+def is_host_list(source: str) -> bool:
+    """Whether a source is `host1,host2`, and no file."""
+    return "," in source and not os.path.exists(source)  # noqa: PTH110  Path refuses null bytes
+
+
+def home_of(source: str) -> Path | None:
+    """Return the directory in which `group_vars/` and `host_vars/` of a source lie; None for a list of hosts."""
+    path = place_of(source)
+    if is_host_list(path):
+        return None
+    return Path(path) if os.path.isdir(path) else Path(path).parent  # noqa: PTH112  Path refuses null bytes
+
+
+class Sources:
+    """Reads sources into `builder`; what is wrong with them goes to its problems. `alone` is whether there is only one.
+
+    In a directory, files whose names end with one of `ignore` are none.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        vault: Vault | None = None,
+        *,
+        alone: bool = True,
+        ignore: Sequence[str] = IGNORED_EXTENSIONS,
+    ) -> None:
+        self.builder, self.vault, self.alone = builder, vault or Vault(), alone
+        self._ignored = re.compile("".join([_IGNORED, *(f"|{re.escape(end)}$" for end in ignore)]))
+        self._files = 0
+
+    def add(self, source: str) -> None:
+        """Add what `source` says, as it is given with `-i`."""
+        path = place_of(source)
+        try:
+            if is_host_list(path):
+                self._host_list(path)
+            elif os.path.isdir(path):  # noqa: PTH112  Path refuses null bytes
+                self._directory(path, ())
+            else:
+                self._file(path, alone=self.alone)
+        except InvalidInput as error:
+            self.builder.problems.extend(error.problems)
+
+    def _host_list(self, source: str) -> None:
+        at = Position("-i")
+        self.builder.begin(at)
+        names = [name.strip() for name in source.split(",") if name.strip()]
+        if not names:
+            self.builder.report(at, f"`{shown(source)}` names no host", "for example `-i host1,host2`")
+        for name in names:
+            key = Scalar(name, at, name)
+            if "[" in name and not name.startswith("["):
+                self.builder.report(at, f"a range in a list of hosts: `{shown(name)}`", "write it into a file")
+            else:
+                self.builder.add_hosts("ungrouped", key)
+
+    def _directory(self, path: str, outer: Collection[str]) -> None:
+        real = os.path.realpath(path)
+        if real in outer:
+            raise InvalidInput(
+                [Problem(Position(path), "a directory inside itself", "remove the link that leads back")]
+            )
+        before = self._files
+        for name in self._listed(path):
+            below = os.path.join(path, name)  # noqa: PTH118  paths stay as they were given
+            try:
+                if os.path.isdir(below):  # noqa: PTH112
+                    self._directory(below, (*outer, real))
+                else:
+                    self._count(path)
+                    self._file(below, alone=False, within=True)
+            except InvalidInput as error:
+                self.builder.problems.extend(error.problems)
+        if not outer and self._files == before:
+            what = "a directory without an inventory in it"
+            self.builder.report(Position(path), what, "put one there, or give a file; `tfprov init` writes one")
+
+    def _listed(self, path: str) -> list[str]:
+        try:
+            names = os.listdir(os.fsencode(path))  # noqa: PTH208  sorted as bytes, as Ansible does
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise InvalidInput([Problem(Position(path), reason, "give a readable directory")]) from None
+        return [os.fsdecode(name) for name in sorted(names) if not self._ignored.search(os.fsdecode(name))]
+
+    def _count(self, path: str) -> None:
+        self._files += 1
+        if self._files > MAX_FILES:
+            what = f"more than {MAX_FILES:,} files"
+            raise InvalidInput([Problem(Position(path), what, "give a directory that holds inventories only")])
+
+    def _file(self, path: str, *, alone: bool, within: bool = False) -> None:
+        """Read a file, as `alone` as it is; `within` a directory, one that is no inventory is passed over."""
+        at = Position(path)
+        data = read_bytes(Path(path), at, fix=_NEW if path == INVENTORY else "check the path given with -i")
+        kind = kind_of(path, data)
+        if kind is Kind.SCRIPT:
+            from tfprov.inventory.script_source import add_script  # noqa: PLC0415  most inventories are one YAML file
+
+            add_script(self.builder, path, self.vault)
+        elif kind is Kind.TOML:
+            fix = "convert it with `ansible-inventory -i FILE --list --yaml`"
+            self.builder.report(at, "a TOML inventory, which tfprov does not read", fix)
+        elif kind is Kind.NOTHING and not (alone and is_called_yaml(path)):
+            self.builder.begin(at)  # several sources may have one that says nothing yet
+        elif kind in (Kind.YAML, Kind.NOTHING):
+            self._perhaps(path, data, lambda: self._yaml(path, data, within=within), within=within)
+        else:
+            self._perhaps(path, data, lambda: self._ini(path, data), within=within)
+
+    def _yaml(self, path: str, data: bytes, *, within: bool) -> None:
+        node = document(data, path, vault=self.vault)
+        if within and not has_groups(node):
+            self._pass_over(path, "no mapping of groups")
+        else:
+            add_document(self.builder, node)
+
+    def _perhaps(self, path: str, data: bytes, read: Callable[[], None], *, within: bool) -> None:
+        """Read a file; one in a directory that is hardly an inventory counts only where it can be read as a whole."""
+        if not (within and is_foreign(path, data)):
+            read()
+            return
+        try:
+            problems = self.builder.attempt(read)
+        except InvalidInput as error:
+            problems = list(error.problems)
+        if problems:
+            first = problems[0]
+            line = f"line {first.at.line}: " if first.at.line else ""
+            self._pass_over(path, f"{line}{first.what}")
+
+    def _pass_over(self, path: str, why: str) -> None:
+        extension = Path(path).suffix
+        ignore = f", or set `inventory_ignore_extensions = {shown(extension)}` in an ansible.cfg"
+        fix = f"move it elsewhere{ignore if extension and not is_called_yaml(path) else ''}"
+        self.builder.warn(Position(path), f"skipped, because it is not an inventory ({why})", fix)
+
+    def _ini(self, path: str, data: bytes) -> None:
+        from tfprov.inventory.ini_source import add_ini  # noqa: PLC0415  most inventories are one YAML file
+
+        if is_script(data):
+            what = "a script that may not be executed"
+            raise InvalidInput([Problem(Position(path), what, f"allow it with `chmod +x {shown(path)}`")])
+        if plugin := plugin_in(data):
+            raise InvalidInput([Problem(Position(path, 1, 1), *of_a_plugin(plugin))])
+        if looks_like_yaml(data):
+            what = "YAML in a file that is not called so, which Ansible reads as INI"
+            raise InvalidInput([Problem(Position(path, 1, 1), what, "call it .yml")])
+        if len(data) > MAX_BYTES:
+            raise InvalidInput(
+                [Problem(Position(path), f"larger than {MAX_BYTES:,} bytes", "split it into several files")]
+            )
+        add_ini(self.builder, decoded(data, path), path)

@@ -1,0 +1,106 @@
+"""What lies beside the sources of an inventory: variables in `group_vars/` and `host_vars/`, as Ansible finds them."""
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from tfprov.errors import InvalidInput, Position, Problem
+from tfprov.inventory.detect import is_blank
+from tfprov.model.inventory import Beside
+from tfprov.model.node import Mapping, Scalar
+from tfprov.vault.decrypt import Vault
+from tfprov.yamltext.load import document, read_bytes
+
+EXTENSIONS = ("", ".yml", ".yaml", ".json")
+"""Of files with variables, in the order in which they are looked for: the first one that is there is read, and no other."""
+DIRECTORIES = ("group_vars", "host_vars")
+
+
+def read_beside(
+    directory: Path, groups: Collection[str], hosts: Collection[str], vault: Vault, problems: list[Problem]
+) -> Beside:
+    """Return the variables that lie in `directory` for these groups and hosts; what is wrong goes into `problems`.
+
+    Files of groups and hosts that are not in the inventory are not looked at.
+    """
+    of_groups, of_hosts = (
+        _read_all(directory / name, known, vault, problems)
+        for name, known in zip(DIRECTORIES, (groups, hosts), strict=True)
+    )
+    return Beside(of_groups, of_hosts)
+
+
+def base_of(file: str) -> Path:
+    """Return the directory from which relative paths count that are written in `file`: its own.
+
+    For a file of `group_vars/` or `host_vars/` it is the one these lie in, beside the inventory: a setting that moves
+    from the inventory into such a file goes on meaning the same.
+    """
+    path = Path(file)
+    outer = (parent.parent for parent in path.parents if parent.name in DIRECTORIES)
+    return next(outer, path.parent)
+
+
+def _read_all(
+    directory: Path, names: Collection[str], vault: Vault, problems: list[Problem]
+) -> dict[str, tuple[Mapping, ...]]:
+    found = {}
+    for name, path in _there(directory, names, problems):
+        read = []
+        for file in _files(path, problems):
+            try:
+                read.append(_variables(file, vault))
+            except InvalidInput as error:
+                problems.extend(error.problems)
+        found[name] = tuple(values for values in read if values.entries)
+    return {name: values for name, values in found.items() if values}
+
+
+def _there(directory: Path, names: Collection[str], problems: list[Problem]) -> Iterator[tuple[str, Path]]:
+    """Yield the names that have a file or a directory, with its path. The directory is listed once for all names."""
+    if not directory.exists():
+        return
+    present = frozenset(_listed(directory, problems))
+    for name in names if present else ():
+        for extension in EXTENSIONS:
+            if name + extension in present and (directory / (name + extension)).exists():
+                yield name, directory / (name + extension)
+                break
+
+
+def _listed(directory: Path, problems: list[Problem]) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208  names are what is asked for
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        problems.append(Problem(Position(str(directory)), f"cannot be read: {reason}", "give a readable directory"))
+        return []
+
+
+def _files(path: Path, problems: list[Problem], outer: Collection[str] = ()) -> Iterator[Path]:
+    """Yield `path`, or the files below it when it is a directory; hidden files, and what editors leave, are none."""
+    real = os.path.realpath(path)
+    if not path.is_dir():
+        yield path
+    elif real in outer:
+        problems.append(Problem(Position(str(path)), "a directory inside itself", "remove the link that leads back"))
+    else:
+        for name in _listed(path, problems):
+            extension = os.path.splitext(name)[1]  # noqa: PTH122  Path.suffix differs for `a.`
+            below = path / name
+            if name.startswith(".") or name.endswith("~") or extension not in EXTENSIONS:
+                continue
+            if not (below.is_dir() and extension) and below.exists():
+                yield from _files(below, problems, (*outer, real))
+
+
+def _variables(path: Path, vault: Vault) -> Mapping:
+    data = read_bytes(path, Position(str(path)), fix="check the link")
+    if is_blank(data):
+        return Mapping()
+    node = document(data, str(path), vault=vault)
+    if isinstance(node, Mapping):
+        return node
+    if isinstance(node, Scalar) and node.data is None:
+        return Mapping()
+    raise InvalidInput([Problem(node.at, "variables must be a mapping", "write `name: value` lines")])

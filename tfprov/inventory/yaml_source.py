@@ -1,0 +1,156 @@
+"""The tree of groups in a YAML inventory, read as Ansible's own YAML plugin reads it."""
+
+import difflib
+
+from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.inventory.builder import Builder
+from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
+from tfprov.model.node import Items, Mapping, Node, Scalar
+
+_SECTIONS = ("hosts", "children", "vars")
+_META = "_meta"
+SETTINGS = ("cluster", "command", "strategy", "wiring", "code", "port", "runtime")
+"""Settings of tfprov that are single values or lists, and so no groups where they stand too far out."""
+
+
+def read_groups(document: Node, path: str) -> Inventory:
+    """Return the inventory in `document`; InvalidInput carries every problem of its structure."""
+    inventory, problems = read_structure(document, path)
+    if problems:
+        raise InvalidInput(problems)
+    return inventory
+
+
+def read_structure(document: Node, path: str) -> tuple[Inventory, list[Problem]]:
+    """Return what can be read of the inventory in `document`, and the problems of the rest."""
+    builder = Builder()
+    add_document(builder, document)
+    return builder.inventory(path), builder.problems
+
+
+def add_document(builder: Builder, document: Node) -> None:
+    """Add what `document`, a YAML inventory, says; its problems go to the builder's."""
+    builder.begin(document.at)
+    _Reader(builder).top(document)
+
+
+def has_groups(document: Node) -> bool:
+    """Whether `document` could be an inventory, be it one with mistakes: a list is none, nor a file of single values."""
+    if not isinstance(document, Mapping):
+        return False
+    known = {NAMESPACE, "plugin", "all", *_SECTIONS, *ROLES}.intersection(document.entries)
+    return bool(known) or any(map(_may_be_group, document.entries.values()))
+
+
+def _may_be_group(body: Node) -> bool:
+    return isinstance(body, Mapping) or (isinstance(body, Scalar) and body.data is None)
+
+
+class _Reader:
+    def __init__(self, builder: Builder) -> None:
+        self.builder, self.report = builder, builder.report
+
+    def top(self, document: Node) -> None:
+        if not isinstance(document, Mapping) or not document.entries:
+            self.report(document.at, *_no_groups(document))
+            return
+        if wrong := _other_kind(document):
+            self.report(*wrong)
+            return
+        for name, body in document.entries.items():
+            if name == NAMESPACE or (name in _SECTIONS and name not in ROLES):
+                self.report(document.key_at(name), f"`{name}` stands beside the groups", _PLACES[name])
+            elif name in SETTINGS and not _may_be_group(body):
+                fix = f"put it under `all:`, `vars:`, `{NAMESPACE}:`"
+                self.report(document.key_at(name), f"`{name}` stands beside the groups", fix)
+            else:
+                self.group(document.keys[name], body)
+
+    def group(self, key: Scalar, body: Node) -> None:
+        name = key.text
+        if not self.builder.add_group(key):
+            return
+        sections = self.mapping(body, f"group `{name}`", key.at)
+        for section, content in sections.entries.items():
+            at = sections.key_at(section)
+            if section not in _SECTIONS:
+                self.report(at, f"unknown key `{shown(section)}` in group `{name}`", _meant(section))
+                continue
+            getattr(self, f"read_{section}")(name, self.section(section, content, name, at))
+
+    def section(self, section: str, content: Node, group: str, at: Position) -> Mapping:
+        if section != "vars" and isinstance(content, Scalar) and isinstance(content.data, str):
+            return Mapping({content.text: Scalar(None, content.at)}, content.at, {content.text: content})
+        return self.mapping(content, f"`{section}` of group `{group}`", at)
+
+    def mapping(self, node: Node, what: str, at: Position) -> Mapping:
+        if isinstance(node, Mapping):
+            return node
+        if not isinstance(node, Scalar) or node.data is not None:
+            dashes = ", without dashes" if isinstance(node, Items) else ""
+            self.report(node.at, f"{what} must be a mapping", f"write one `name:` per line{dashes}")
+        return Mapping(at=at)
+
+    def read_hosts(self, group: str, content: Mapping) -> None:
+        for pattern, body in content.entries.items():
+            key = content.keys[pattern]
+            self.builder.add_hosts(group, key, self.mapping(body, f"host `{shown(pattern)}`", key.at))
+
+    def read_children(self, group: str, content: Mapping) -> None:
+        for child, body in content.entries.items():
+            key = content.keys[child]
+            if child in _SECTIONS and child not in ROLES:
+                self.report(key.at, f"a group called `{child}`", f"put `{child}:` beside `children:`, not below it")
+                continue
+            if child != "all":
+                self.group(key, body)
+            if child in self.builder.groups:
+                self.builder.add_child(group, child, key.at)
+
+    def read_vars(self, group: str, content: Mapping) -> None:
+        self.builder.set_vars(group, content)
+
+
+_PLACES = {
+    NAMESPACE: "put it under `all:`, `vars:`",
+    "hosts": "put it under the name of a group, such as `worker:`",
+    "children": "put it under `all:`",
+    "vars": "put it under `all:`",
+}
+
+
+def _no_groups(document: Node) -> tuple[str, str]:
+    if isinstance(document, Mapping) or (isinstance(document, Scalar) and document.data is None):
+        return "an empty inventory", "start from `tfprov init`"
+    first = document.items[0] if isinstance(document, Items) and document.items else None
+    if isinstance(first, Mapping) and "hosts" in first.entries:
+        return "a playbook where an inventory should be", "play it with `tfprov play FILE -i INVENTORY`"
+    return "an inventory must be a mapping of groups", "start from `tfprov init`"
+
+
+def _other_kind(document: Mapping) -> tuple[Position, str, str] | None:
+    """Say what else `document` is, when it is no inventory."""
+    plugin = document.get("plugin")
+    if isinstance(plugin, Scalar) and isinstance(plugin.data, str):
+        return plugin.at, *of_a_plugin(plugin.text)
+    if _META in document.entries:
+        fix = "make a script of it that prints this, or write it as `ansible-inventory -i SCRIPT --list --yaml` does"
+        return document.key_at(_META), f"`{_META}` is for what an inventory script prints, not for a file", fix
+    return None
+
+
+def of_a_plugin(name: str) -> tuple[str, str]:
+    """Say what a file is that configures an inventory plugin, and what to do instead."""
+    fix = "give what `ansible-inventory -i FILE --list --yaml` prints, or a script that asks Ansible"
+    return f"settings of the inventory plugin `{shown(name)}`, which tfprov does not run", fix
+
+
+def _meant(section: str) -> str:
+    if section in ROLES:
+        return "put it under `children:`"
+    if section in SETTINGS:
+        return f"put it under `vars:`, `{NAMESPACE}:`"
+    if section == NAMESPACE or section.startswith("ansible_"):
+        return "put it under `vars:`"
+    close = difflib.get_close_matches(section, _SECTIONS, n=1)
+    return f"did you mean `{close[0]}`?" if close else "a group has `hosts`, `children` and `vars`"

@@ -1,0 +1,169 @@
+"""Roles to tasks: every task gets its index, its host and its address."""
+
+from collections.abc import Iterator, Sequence
+
+from tfprov.errors import InvalidInput, Problem
+from tfprov.model.cluster import Cluster, Task
+from tfprov.settings.resolve import RoleSettings
+
+_TRAINING = ("chief", "worker")
+_NEEDS_ALL = ("in_graph", "parameter_server")
+"""Strategies in which a chief tells workers what to do, with variables on the ps."""
+
+
+def names_chief(role: RoleSettings) -> bool:
+    """Whether the group `chief` runs the task chief/0; else it runs worker/0, which is the chief.
+
+    The flags know no chief, and in an all-reduce every task is a worker.
+    """
+    return role.values.wiring == "tf_config" and role.values.strategy != "multi_worker_mirrored"
+
+
+def against_strategy(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield what keeps `roles` from training as their strategy does, each at the line that is to be changed."""
+    strategy = roles[0].values.strategy
+    at = roles[0].at("strategy")
+    found = {role.role: role for role in reversed(roles)}
+    trainers = [role for role in roles if role.role in _TRAINING]
+    count = sum(role.values.tasks_per_host for role in trainers)
+    if strategy in _NEEDS_ALL:
+        for name in ("chief", "worker", "ps"):
+            if name not in found:
+                what = f"`strategy: {strategy}` needs a {name}"
+                yield Problem(at, what, f"put a host into the group `{name}`")
+    elif strategy == "between_graph" and count > 1 and "ps" not in found and _is_meant(roles[0]):
+        yield _without_ps(roles[0], trainers, count)
+    elif strategy in ("multi_worker_mirrored", "single") and "ps" in found:
+        what = f"`strategy: {strategy}` has no ps: variables are where the training is"
+        yield Problem(found["ps"].group, what, "remove the group `ps`, or choose another strategy")
+    if strategy == "single" and count > 1:
+        last = trainers[-1]
+        at = last.at("tasks_per_host") if len(trainers) == 1 else last.group
+        yield Problem(at, f"`strategy: single` trains in one task, not in {count}", "keep one host with one task")
+
+
+def _is_meant(role: RoleSettings) -> bool:
+    """Whether the program trains between graphs: with a wiring of its own alone, it may be one that needs no ps."""
+    return "strategy" in role.node or role.values.wiring == "flags"
+
+
+def _without_ps(role: RoleSettings, trainers: Sequence[RoleSettings], count: int) -> Problem:
+    stated = "strategy" in role.node
+    strategy = "`strategy: between_graph`" if stated else "the default `strategy: between_graph`"
+    what = f"{strategy} with {count} tasks that train needs a ps for their variables"
+    fix = "put a host into the group `ps`, or set another `strategy:`, such as `multi_worker_mirrored`"
+    return Problem(role.at("strategy") if stated else trainers[-1].group, what, fix)
+
+
+def idle_gpus(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a problem for every ps with a GPU: TensorFlow would take all of its memory, and compute nothing there."""
+    for role in roles:
+        if role.role == "ps" and role.values.gpus:
+            yield Problem(role.at("gpus"), "a ps does not use a GPU", "give it to workers; remove it here")
+
+
+def incomplete_service(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield what tf.data's service lacks: neither of its two roles does anything without the other."""
+    found = {role.role: role for role in roles}
+    for name, other in (("dispatcher", "data_worker"), ("data_worker", "dispatcher")):
+        if name in found and other not in found:
+            yield Problem(found[name].group, f"`{name}` without a {other}", f"put a host into the group `{other}`")
+
+
+def far_data(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a problem for every relative path of data that is to be on another machine."""
+    for role in roles:
+        path = role.values.data.path if role.values.data and role.reads_data else None
+        if path is not None and not role.local and not path.startswith("/"):
+            what = f"`data.path` must be an absolute path: it is one of {role.host}"
+            yield Problem(role.at("data", "path"), what, "for example `path: /data/mnist`")
+
+
+DEFAULT_PORT = 2222
+"""The port of TensorFlow's own distributed examples."""
+TENSORBOARD_PORT = 6006
+
+_AT_MOST_ONE = ("chief", "evaluator", "tensorboard", "dispatcher")
+
+
+def place(roles: Sequence[RoleSettings]) -> Cluster:
+    """Return the cluster that `roles` describe; InvalidInput when they describe none that TensorFlow could run."""
+    problems = list(_impossible(roles))
+    if problems:
+        raise InvalidInput(problems)
+    ports = _Ports()
+    counts: dict[str, int] = {}
+    tasks = []
+    for role in roles:
+        job = "worker" if role.role == "chief" and not names_chief(role) else role.role
+        for _ in range(role.values.tasks_per_host):
+            index = counts.get(job, 0)
+            counts[job] = index + 1
+            # Nobody in the cluster speaks to a tensorboard, so its address is where it serves.
+            address = (role.serves_at or role.address) if role.role == "tensorboard" else role.address
+            tasks.append(Task(job, index, role.role, role.host, address, ports.take(role)))
+    return Cluster(roles[0].values.cluster, tuple(tasks))
+
+
+def _impossible(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    present = {role.role for role in roles}
+    first = roles[0]
+    if not present & {"worker", "chief"}:
+        what = f"`{first.role}` without a worker" if first.role == "ps" else "no worker and no chief"
+        yield Problem(first.group, what, "put a host into the group `worker`")
+    for name in _AT_MOST_ONE:
+        of_role = [role for role in roles if role.role == name]
+        if sum(role.values.tasks_per_host for role in of_role) > 1:
+            at = of_role[-1].at("tasks_per_host") if len(of_role) == 1 else of_role[-1].group
+            yield Problem(at, f"more than one {name} task", f"keep one host with one task in the group `{name}`")
+    yield from against_strategy(roles)
+    yield from incomplete_service(roles)
+    yield from far_data(roles)
+    yield from idle_gpus(roles)
+    yield from _away_from_chief(roles)
+    yield from _out_of_reach(roles)
+
+
+def _out_of_reach(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """A loopback address means another machine on every machine, so it is good for a cluster on one of them only."""
+    hosts = {role.host: role for role in roles}
+    if len(hosts) < 2 or all(role.local for role in roles):
+        return
+    for role in hosts.values():
+        if role.address == "localhost" or role.address.startswith("127."):
+            what = f"the other hosts cannot reach {role.host} at {role.address}"
+            at = role.at("address") if role.values.address else role.where
+            yield Problem(at, what, "set `address` to the one it has on the network")
+
+
+def _away_from_chief(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """An evaluator and a tensorboard read the chief's files, so they must be where those are."""
+    chief = next((role for role in roles if role.role == "chief"), None) or next(
+        (role for role in roles if role.role == "worker"), None
+    )
+    for role in roles:
+        if role.role in ("evaluator", "tensorboard") and chief is not None and role.host != chief.host:
+            what = (
+                f"the {role.role} is on {role.host}, and cannot read the chief's checkpoints, which are on {chief.host}"
+            )
+            fix = f"put {chief.host} into the group `{role.role}` instead: hosts do not share a checkpoint directory"
+            yield Problem(role.group, what, fix)
+
+
+class _Ports:
+    """Hands out ports: the first free one of an address, from the port its settings name."""
+
+    def __init__(self) -> None:
+        self.taken: set[tuple[str, int]] = set()
+
+    def take(self, role: RoleSettings) -> int:
+        port = role.values.port or (TENSORBOARD_PORT if role.role == "tensorboard" else DEFAULT_PORT)
+        # A TensorFlow server listens on all addresses of its machine, so two names of this machine share its ports.
+        address = "(this machine)" if role.local else role.address
+        while (address, port) in self.taken:
+            port += 1
+        if port > 65535:
+            what = f"{role.host} has more {role.role} tasks than ports above `port`"
+            raise InvalidInput([Problem(role.at("port"), what, "choose a lower `port`")])
+        self.taken.add((address, port))
+        return port

@@ -1,0 +1,1 @@
+"""Playbooks: parsed, checked, and run step by step."""

@@ -1,0 +1,174 @@
+"""Play playbooks: plays in order, their steps in order, and the `always` plays also after a failure or Ctrl-C."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tfprov.engine.context import Context
+from tfprov.engine.execute import AtOnce
+from tfprov.engine.lock.lock import Lock
+from tfprov.engine.observe import missing, observe
+from tfprov.engine.rollback import take_back
+from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, together
+from tfprov.inventory.host_patterns import match
+from tfprov.model.playbook import Play, Step, WaitFor
+from tfprov.model.state import Observation
+from tfprov.planning.plan_text import listed
+from tfprov.playbook.steps import RUN, check
+
+_NAMED = 5
+"""Tasks that are named when many may still run."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to play. `verb` is what the lock tells others; `discard` removes checkpoints that were not gathered.
+
+    With `partial`, what did start is kept when something else did not.
+    """
+
+    verb: str = "play"
+    tags: frozenset[str] = field(default_factory=frozenset)
+    check: bool = False
+    discard: bool = False
+    partial: bool = False
+
+
+def play(context: Context, plays: Iterable[Play], options: Options) -> None:
+    """Play `plays`; raises what went wrong once the `always` plays behind it have run.
+
+    A second Ctrl-C leaves at once.
+    """
+    plays = list(plays)
+    for one in plays:
+        _hosts(context, one)  # so that a pattern that matches nothing is told before anything is done
+    errors: list[BaseException] = []
+    player = _Player(context, options, Lock(context, options.verb))
+    try:
+        for one in plays:
+            if not errors or one.always:
+                errors.extend(player.play(one))
+    except KeyboardInterrupt:
+        context.report.note(_left(context))
+        raise
+    finally:
+        player.lock.free()
+    if errors:
+        raise _verdict(context, errors)
+
+
+def _left(context: Context) -> str:
+    """Say what goes on when nobody waits for it; nobody asks the hosts any more, so it is what may run there."""
+    names = [container.task.name for container in context.wanted]
+    what = f"left at once: {listed(names, _NAMED)} may still run"
+    return f"{what}; `tfprov status` shows them, `tfprov down` gathers and ends them"
+
+
+def _verdict(context: Context, errors: Sequence[BaseException]) -> BaseException:
+    """Return what to end with: Ctrl-C, or how the training itself ended, where that came first; else all errors."""
+    failures = [error for error in errors if isinstance(error, TfprovError)]
+    if not isinstance(errors[0], KeyboardInterrupt | TaskFailed):
+        return together(failures)
+    for error in failures:
+        if str(error) != str(errors[0]):
+            context.report.note(str(error))
+    return errors[0]
+
+
+@dataclass
+class _Player:
+    """Plays one play after the other, and holds the cluster's lock while something may change.
+
+    It lets the lock go while the training just runs, so that `tfprov down` and `tfprov gather` work in another terminal
+    while `tfprov run` follows the training.
+    """
+
+    context: Context
+    options: Options
+    lock: Lock
+    interrupted: bool = False
+    followed: bool = False
+
+    def play(self, one: Play) -> Iterator[BaseException]:
+        """Run the steps of a play and yield what went wrong: at most one error, or all of them in an `always` play."""
+        if not _applies(self.context, one.when):
+            return
+        context = replace(_hosts(self.context, one), tolerant=one.always, partial=self.options.partial)
+        before: Observation | None = None
+        for step in one.steps:
+            try:  # a signal may come at any moment, and an `always` play is played after it all the same
+                if not _applies(context, step.when) or not _tagged(self.options.tags, one.tags | step.tags):
+                    continue
+                self.see_to_the_lock(context, step)
+                if before is None and step.module == "start" and not (self.options.partial or self.options.check):
+                    before = observe(context)
+                    self.run(replace(context, seen=before), step)
+                else:
+                    self.run(replace(context, followed=self.followed), step)
+                self.followed = self.followed or _follows(step)
+            except (TfprovError, KeyboardInterrupt) as error:
+                yield self.noted(error)
+                if before is not None and isinstance(error, TfprovError) and _starts(step):
+                    yield from self.take_back(context, before)
+                if not one.always:
+                    return
+        if one.always and (lost := missing(context)):
+            yield together(lost)
+
+    def noted(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
+        """Return the error, unless it is the second Ctrl-C, which leaves at once."""
+        if isinstance(error, KeyboardInterrupt):
+            if self.interrupted or isinstance(error, AtOnce):
+                raise error
+            self.interrupted = True
+            self.context.report.note("interrupted: Ctrl-C again leaves at once")
+        return error
+
+    def see_to_the_lock(self, context: Context, step: Step) -> None:
+        """Hold the lock before a step that changes something, and let it go before one that just follows."""
+        if self.options.check:
+            return
+        if not isinstance(step.arguments, WaitFor) or (step.arguments.condition == "serving" and self.lock.is_held):
+            self.lock.take(tolerant=context.tolerant)
+        elif step.arguments.condition == "done":
+            self.lock.free()
+
+    def run(self, context: Context, step: Step) -> None:
+        """Run a step, or say what it would do."""
+        if self.options.check:
+            check(context, step)
+        else:
+            RUN[step.module](context, step.arguments, self.options.discard)
+
+    def take_back(self, context: Context, before: Observation) -> Iterator[BaseException]:
+        """Take back what the play has started; yield what goes wrong with that."""
+        try:
+            self.lock.take(tolerant=True)
+            take_back(context, before)
+        except (TfprovError, KeyboardInterrupt) as error:
+            yield self.noted(error)
+
+
+def _starts(step: Step) -> bool:
+    return step.module == "start" or (isinstance(step.arguments, WaitFor) and step.arguments.condition == "serving")
+
+
+def _follows(step: Step) -> bool:
+    return isinstance(step.arguments, WaitFor) and step.arguments.condition == "done"
+
+
+def _hosts(context: Context, one: Play) -> Context:
+    """Return the context for the hosts of a play; `all` is every host there is, also one that left the inventory."""
+    if one.hosts == "all":
+        return context
+    try:
+        return context.limited(match(context.inventory, one.hosts))
+    except Usage as error:
+        raise InvalidInput([Problem(one.at, str(error))]) from None
+
+
+def _applies(context: Context, roles: Iterable[str]) -> bool:
+    return all(any(task.role == role for task in context.cluster.tasks) for role in roles)
+
+
+def _tagged(wanted: frozenset[str], tags: frozenset[str]) -> bool:
+    return not wanted or bool(wanted & tags) or "always" in tags

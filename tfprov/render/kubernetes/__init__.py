@@ -1,0 +1,1 @@
+"""Targets that Kubernetes runs: plain Jobs, JobSet, TFJob and TrainJob."""

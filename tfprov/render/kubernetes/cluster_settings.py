@@ -1,0 +1,211 @@
+"""Code and runtime in a ConfigMap: what the image lacks comes with the manifests, up to what Kubernetes takes."""
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfprov.images.code import Code
+from tfprov.images.code_layer import DIRECTORY, RUNTIME_DIRECTORY, runtime
+from tfprov.render.dns_names import dashed, dns_1123, subdomain
+from tfprov.render.kubernetes.wiring import Wiring
+from tfprov.render.options import Option, Values, choice, listed, matching, named, switch, whole
+from tfprov.render.target import Member, Rendering
+
+_QUANTITY = r"[1-9][0-9]{0,8}(?:\.[0-9]{1,3})?(?:Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?"
+_LABEL = r"(?:[A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
+_TOLERATION = rf"{_LABEL}(?:={_LABEL_VALUE})?(?::(?:NoSchedule|PreferNoSchedule|NoExecute))?"
+
+label = matching(_LABEL, "a key such as `example.com/pool`")
+label_value = matching(_LABEL_VALUE, "letters, digits, `-`, `_` and `.`, at most 63")
+
+ONE_NODE = "ReadWriteOnce"
+"""The access of a volume that the pods of one node share."""
+ANY_NODE = "ReadWriteMany"
+"""The access of a volume that pods share wherever they are."""
+
+
+def _storage(value: str) -> str:
+    return value if value == "none" else matching(_QUANTITY, "a size such as `10Gi`, or `none`")(value)
+
+
+def _seconds(value: str) -> int | str:
+    return "" if value == "" else whole(0, 2**31 - 1)(value)
+
+
+_ALL = (
+    Option("namespace", "default", "the namespace of all objects", dns_1123),
+    Option("storage", "10Gi", "the size of the volume for checkpoints; `none`: they are lost with the pod", _storage),
+    Option("storage_class", "", "the storage class of that volume", subdomain),
+    Option(
+        "access",
+        ONE_NODE,
+        "`ReadWriteOnce`: who reads checkpoints runs on the chief's node; `ReadWriteMany`: anywhere, ps and workers too",
+        choice(ONE_NODE, ANY_NODE),
+    ),
+    Option("claim", "", "a PersistentVolumeClaim that is there already, for checkpoints", subdomain),
+    Option("data_claim", "", "a PersistentVolumeClaim that is there already, with the data", subdomain),
+    Option(
+        "data_path", "", "the directory with the data on every node", matching(r"/[^\x00-\x1f]+", "an absolute path")
+    ),
+    Option("credential_secret", "", "a Secret that holds a credential file of Google's", subdomain),
+    Option(
+        "credential_key",
+        "key.json",
+        "the file's name in that Secret",
+        matching(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,252}", "the key of a Secret"),
+    ),
+    Option("env_secret", "", "a Secret that holds the secret environment variables, each under its name", subdomain),
+    Option("pull_secrets", (), "the Secrets with which images are pulled", listed(subdomain)),
+    Option("node_selector", {}, "the labels of the nodes to run on: `key=value`", named(label, label_value)),
+    Option(
+        "tolerations",
+        (),
+        "the taints to run under: `key[=value][:effect]`",
+        listed(matching(_TOLERATION, "a taint such as `nvidia.com/gpu:NoSchedule`")),
+    ),
+    Option("gpu_resource", "nvidia.com/gpu", "what nodes call their GPUs", label),
+    Option("user", 1000, "the user id of all containers, and the group of their volumes", whole(1, 2**31 - 1)),
+    Option("network_policy", True, "whether only the cluster's own pods reach its ports", switch),
+    Option("priority_class", "", "the priority class of all pods", subdomain),
+    Option("ttl", "", "how many seconds after the training its objects are removed; without it, never", _seconds),
+)
+
+
+def with_common(*own: Option) -> Mapping[str, Option]:
+    """Return the options of a target: its `own`, and those that all targets on Kubernetes share.
+
+    An option of its own takes the place of a shared one.
+    """
+    mine = {option.name: option for option in own}
+    return mine | {option.name: option for option in _ALL if option.name not in mine}
+
+
+MOST = 900_000
+"""Bytes of all archives together: a ConfigMap holds 1 MiB."""
+MOUNTED = "/tfprov-archives"
+"""Where the ConfigMap is in the container that unpacks it."""
+
+_UNPACK = (
+    "import sys, tarfile\n"
+    "for name, directory in zip(sys.argv[1::2], sys.argv[2::2]): tarfile.open(name).extractall(directory)"
+)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The archives of a cluster; `files` are their bytes by name, in base64, and `key` changes with any of them."""
+
+    key: str
+    files: Mapping[str, str]
+
+    def unpack(self, code: Code | None) -> list[str]:
+        """Return the command that unpacks the runtime, and `code`."""
+        archives = [f"{MOUNTED}/{_name(runtime())}", RUNTIME_DIRECTORY]
+        archives += [f"{MOUNTED}/{_name(code)}", DIRECTORY] if code else []
+        return ["python3", "-c", _UNPACK, *archives]
+
+
+def bundle(codes: Iterable[Code]) -> Bundle:
+    """Return the runtime and `codes`, packed."""
+    found = {_name(code): _packed(code) for code in (runtime(), *codes)}
+    key = "-".join(sorted(name.removesuffix(".tar.gz")[:8] for name in found))
+    return Bundle(_short(key), found)
+
+
+def size(codes: Iterable[Code]) -> int:
+    """Return how many bytes the ConfigMap would hold, before base64."""
+    return sum(len(_packed(code)) * 3 // 4 for code in {code.digest: code for code in (runtime(), *codes)}.values())
+
+
+def _name(code: Code) -> str:
+    return f"{code.digest.removeprefix('sha256:')[:16]}.tar.gz"
+
+
+def _packed(code: Code) -> str:
+    return base64.b64encode(gzip.compress(code.archive, mtime=0)).decode()
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+Json = dict[str, Any]
+
+OWN: Json = {"emptyDir": {}}
+"""A volume that ends with its pod."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all pods of a cluster have in common."""
+
+    rendering: Rendering
+    wiring: Wiring
+    bundle: Bundle | None
+
+    def command(self, member: Member) -> list[str]:
+        """Return the command line of `member`."""
+        return self.wiring.command(member)
+
+    def environment(self, member: Member) -> list[Json]:
+        """Return the variables that `member` is told, but for secrets."""
+        return self.wiring.environment(member)
+
+    def labels_of(self, member: Member) -> dict[str, str]:
+        """Return the labels by which the pod of `member` is found, and no other pod."""
+        return selector(self.rendering.name, member)
+
+    def port_name(self, member: Member) -> str:
+        """Return what the port of `member` is called."""
+        return "http" if member.role == "tensorboard" else "grpc"
+
+    def checkpoints(self, member: Member) -> tuple[Json, Json]:
+        """Return the volume of the checkpoint directory of `member`, and where it is mounted.
+
+        Each has its own, but who reads the chief's has that, and a ps as well where that can be: the parts of a sharded
+        checkpoint come together there.
+        """
+        reads = member.is_chief or member.files_of is not None
+        shared = not self.on_one_node and member.job == "ps"
+        volume = {"persistentVolumeClaim": {"claimName": self.claim}} if self.claim and (reads or shared) else OWN
+        return {"name": "checkpoints", **volume}, {"name": "checkpoints", "mountPath": member.checkpoint_dir}
+
+    @property
+    def settings(self) -> Values:
+        """The values of the options."""
+        return self.rendering.settings
+
+    @property
+    def claim(self) -> str:
+        """The claim of the volume for checkpoints; empty where they are in the pod only."""
+        if self.settings["claim"]:
+            return str(self.settings["claim"])
+        return "" if self.settings["storage"] == "none" else f"{self.rendering.name}-checkpoints"
+
+    @property
+    def on_one_node(self) -> bool:
+        """Whether who works on the chief's checkpoints has to be on the chief's node."""
+        return bool(self.claim) and self.settings["access"] == ONE_NODE
+
+
+def labels(cluster: str, job: str) -> dict[str, str]:
+    """Return the labels that Kubernetes recommends."""
+    return {
+        "app.kubernetes.io/name": "tensorflow",
+        "app.kubernetes.io/instance": cluster,
+        "app.kubernetes.io/component": dashed(job),
+        "app.kubernetes.io/managed-by": "tfprov",
+    }
+
+
+def selector(cluster: str, member: Member) -> dict[str, str]:
+    """Return the labels of one member's pod."""
+    return {
+        "app.kubernetes.io/instance": cluster,
+        "tfprov.job": dashed(member.job),
+        "tfprov.index": str(member.index),
+    }

@@ -1,0 +1,54 @@
+"""Plain Kubernetes: a Job for each task, which ends with the training, or a StatefulSet or Deployment that does not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfprov.render.kubernetes.cluster_settings import with_common
+from tfprov.render.kubernetes.common import KubeTarget
+from tfprov.render.kubernetes.pod import Pod, watcher
+from tfprov.render.options import Option, Values, choice
+from tfprov.render.target import Rendering
+
+_KIND = Option(
+    "kind",
+    "Job",
+    "what runs a task: `Job` ends with the training; `StatefulSet` and `Deployment` start it again for ever",
+    choice("Job", "StatefulSet", "Deployment"),
+)
+_OF_A_SET = 52
+"""Characters of a StatefulSet's name: its pods have a label with eleven more."""
+
+
+@dataclass(frozen=True)
+class Kubernetes(KubeTarget):
+    """Needs nothing but Kubernetes 1.29: sidecars that end with their pod."""
+
+    def longest(self, settings: Values) -> int:
+        """Return less for a StatefulSet than for what gives its pods no label with their name."""
+        return _OF_A_SET if settings["kind"] == "StatefulSet" else super().longest(settings)
+
+    def values(self, rendering: Rendering) -> Mapping[str, object]:
+        """Return also `watched`, those who are ended with the chief, and `watcher`, which does it."""
+        found = dict(super().values(rendering))
+        in_jobs = rendering.settings["kind"] == "Job"
+        path = f"/apis/batch/v1/namespaces/{{namespace}}/jobs/{rendering.chief.name}"
+        return {
+            **found,
+            "watched": in_jobs and any(not pod.ends and pod.member.role != "tensorboard" for pod in _pods(found)),
+            "watcher": lambda pod: watcher(pod, path),
+        }
+
+
+def _pods(values: Mapping[str, object]) -> list[Pod]:
+    pods = values["pods"]
+    assert isinstance(pods, list)
+    return pods
+
+
+TARGET = Kubernetes(
+    name="kubernetes",
+    title="plain Kubernetes: a Job for each task",
+    options=with_common(_KIND),
+    templates={"kubernetes.yml": "kubernetes.yml.j2"},
+    carries_code=True,
+)

@@ -1,0 +1,77 @@
+"""JobSet: all tasks in one object, which succeeds when the chief does and then removes those that only serve."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tfprov.model.cluster import Task
+from tfprov.render.dns_names import long_name, short_name
+from tfprov.render.kubernetes.cluster_settings import with_common
+from tfprov.render.kubernetes.common import KubeTarget
+from tfprov.render.kubernetes.pod import Pod
+from tfprov.render.options import Option, Values, switch, whole
+from tfprov.render.target import Asked, Rendering
+
+JOBSET_OPTIONS = (
+    Option("restarts", 3, "how often everything starts again when a task has failed for good", whole(0, 1000)),
+    Option(
+        "await_evaluator",
+        False,
+        "whether the evaluator has to end as well; it must be one that ends by itself",
+        switch,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class JobSet(KubeTarget):
+    """Needs the JobSet controller. Every task is a replicated Job of its own, because each is told its own index."""
+
+    def address(self, cluster: str, task: Task, settings: Values) -> str:
+        """Return the host name that JobSet gives the only pod of the task's Job: `linear-ps-0-0-0.linear`."""
+        if task.role == "tensorboard":  # it outlives the training, and so the JobSet
+            return long_name(cluster, task)
+        return f"{long_name(cluster, task)}-0-0.{cluster}"
+
+    def names(self, asked: Asked) -> Iterator[str]:
+        """Yield the names of the pods: their Jobs' names, and five characters of chance."""
+        for task in asked.cluster.tasks:
+            host = self.address(asked.cluster.name, task, asked.settings).partition(".")[0]
+            yield host if task.role == "tensorboard" else f"{host}-xxxxx"
+
+    def values(self, rendering: Rendering) -> Mapping[str, object]:
+        """Return also `inside`, the pods of the JobSet, `beside`, the others, and `success`, whose end is the end."""
+        found = dict(super().values(rendering))
+        pods = found["pods"]
+        assert isinstance(pods, list)
+        waited = ("evaluator",) if rendering.settings["await_evaluator"] else ()
+        return {
+            **found,
+            "inside": [pod for pod in pods if pod.member.role != "tensorboard"],
+            "beside": [pod for pod in pods if pod.member.role == "tensorboard"],
+            "success": [replicated(pod) for pod in pods if pod.member.is_chief or pod.member.role in waited],
+            "replicated": replicated,
+            "job_labels": self.job_labels,
+            "container_of": self.container_of,
+        }
+
+    def job_labels(self, pod: Pod) -> Mapping[str, str]:
+        """Return the labels of a task's Job."""
+        return pod.labels
+
+    def container_of(self, pod: Pod) -> str:
+        """Return the name of a task's container."""
+        return "tensorflow"
+
+
+def replicated(pod: Pod) -> str:
+    """Return the name of the replicated Job of a task: `ps-0`."""
+    return short_name(pod.member)
+
+
+TARGET = JobSet(
+    name="jobset",
+    title="Kubernetes with JobSet: one object, which ends with the chief",
+    options=with_common(*JOBSET_OPTIONS),
+    templates={"jobset.yml": "jobset.yml.j2"},
+    carries_code=True,
+)

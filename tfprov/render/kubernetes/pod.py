@@ -1,0 +1,253 @@
+"""A member as Kubernetes' words for a pod: everything in it is ready, and templates only put it in its place."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tfprov.images.code_layer import RUNTIME_DIRECTORY
+from tfprov.render.kubernetes.cluster_settings import MOUNTED, OWN, Json, Setting, labels
+from tfprov.render.kubernetes.wiring import literal
+from tfprov.render.options import Values
+from tfprov.render.target import Member
+
+_SERVED = ("in_graph", "parameter_server")
+"""Strategies in which a worker only serves, and so never ends by itself."""
+CREDENTIALS = "/etc/credential"
+"""Where the credential file is mounted."""
+_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105  where a token is, and none itself
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One member's pod."""
+
+    member: Member
+    setting: Setting
+
+    @property
+    def name(self) -> str:
+        """The name of all that belongs to the member."""
+        return self.member.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that Kubernetes recommends, and which task it is."""
+        return {**labels(self.setting.rendering.name, self.member.job), **self.selector}
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """The labels that nothing else has."""
+        return self.setting.labels_of(self.member)
+
+    @property
+    def ends(self) -> bool:
+        """Whether its program ends by itself: a server does not."""
+        if self.member.role in ("chief", "evaluator"):
+            return True
+        return self.member.role == "worker" and (self.member.is_chief or self.setting.rendering.strategy not in _SERVED)
+
+    @property
+    def port_name(self) -> str:
+        """What its port is called."""
+        return self.setting.port_name(self.member)
+
+    @property
+    def backoff(self) -> int:
+        """How often it is started again."""
+        return self.member.max_restarts if self.member.restart == "on-failure" else 0
+
+    @property
+    def restart_policy(self) -> str:
+        """Where it is started again: where it was, or nowhere."""
+        return "OnFailure" if self.member.restart == "on-failure" else "Never"
+
+    @property
+    def server(self) -> Json:
+        """The container of the task, without a name."""
+        member = self.member
+        return {
+            "image": member.image,
+            "command": self.setting.command(member),
+            **({"workingDir": member.workdir} if member.workdir else {}),
+            "env": self.environment(),
+            **({"ports": [{"name": self.port_name, "containerPort": member.port}]} if member.serves else {}),
+            **({"readinessProbe": _probe(member)} if member.serves and member.ready == "port" else {}),
+            "resources": self.resources,
+            "securityContext": CONFINED,
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": [mount for _, mount in self._mounted],
+        }
+
+    def environment(self) -> list[Json]:
+        """Return all variables."""
+        settings, member = self.setting.settings, self.member
+        found = self.setting.environment(member)
+        found += [
+            {"name": name, "valueFrom": {"secretKeyRef": {"name": settings["env_secret"], "key": name}}}
+            for name in member.secrets
+        ]
+        if settings["credential_secret"]:
+            path = f"{CREDENTIALS}/{settings['credential_key']}"
+            found.append({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": path})
+        if not self._carries:
+            return found
+        paths = ":".join(filter(None, (RUNTIME_DIRECTORY, literal(member.env.get("PYTHONPATH", "")))))
+        return [*(one for one in found if one["name"] != "PYTHONPATH"), {"name": "PYTHONPATH", "value": paths}]
+
+    @property
+    def resources(self) -> Json:
+        """What it may use; a limit that Kubernetes is not told is none."""
+        member = self.member
+        limits: Json = {
+            **({"cpu": f"{round(member.cpus * 1000)}m"} if member.cpus else {}),
+            **({"memory": str(member.memory)} if member.memory else {}),
+        }
+        gpus = {str(self.setting.settings["gpu_resource"]): str(member.gpus)} if member.gpus else {}
+        return {"requests": limits, "limits": {**limits, **gpus}} if limits or gpus else {}
+
+    @property
+    def _carries(self) -> bool:
+        """Whether code and runtime are brought to it: a tensorboard of ours needs neither."""
+        ours = self.member.role == "tensorboard" and self.member.program[0] == "tensorboard"
+        return self.setting.bundle is not None and not ours
+
+    @property
+    def unpack(self) -> list[Json]:
+        """The container that unpacks code and runtime before all others; none where the image has them."""
+        bundle, member = self.setting.bundle, self.member
+        if bundle is None or not self._carries:
+            return []
+        mounts = [mount for volume, mount in self._mounted if volume["name"] in ("runtime", "code")]
+        mounts = [{key: value for key, value in mount.items() if key != "readOnly"} for mount in mounts]
+        return [
+            {
+                "name": "unpack",
+                "image": member.image,
+                "command": bundle.unpack(member.code),
+                "resources": {},
+                "securityContext": CONFINED,
+                "volumeMounts": [*mounts, {"name": "archives", "mountPath": MOUNTED, "readOnly": True}],
+            }
+        ]
+
+    @property
+    def volumes(self) -> list[Json]:
+        """The volumes of the pod."""
+        found = {str(volume["name"]): volume for volume, _ in self._mounted}
+        if self._carries and self.setting.bundle:
+            name = f"{self.setting.rendering.name}-code-{self.setting.bundle.key}"
+            found["archives"] = {"name": "archives", "configMap": {"name": name}}
+        return list(found.values())
+
+    @staticmethod
+    def until_volumes(cluster: str) -> list[Json]:
+        """Return the volumes of the container that ends with the training of `cluster`."""
+        return [{"name": "until", "configMap": {"name": f"{cluster}-until"}}, dict(TOKEN_VOLUME)]
+
+    @cached_property
+    def _mounted(self) -> list[tuple[Json, Json]]:
+        return list(self._volumes())
+
+    def _volumes(self) -> Iterator[tuple[Json, Json]]:
+        """Yield every volume with where it is mounted; one that is mounted twice comes twice."""
+        member, settings = self.member, self.setting.settings
+        yield self.setting.checkpoints(member)
+        if member.data:
+            at = {"name": "data", "mountPath": member.data.to, "readOnly": True}
+            yield {"name": "data", **_data(str(settings["data_path"] or member.data.path), settings)}, at
+        for number, mount in enumerate(member.mounts):
+            volume = {"name": f"mount-{number}", "hostPath": {"path": mount.source}}
+            yield volume, {"name": f"mount-{number}", "mountPath": mount.target, "readOnly": mount.read_only}
+        if settings["credential_secret"]:
+            volume = {"name": "credential", "secret": {"secretName": settings["credential_secret"]}}
+            yield volume, {"name": "credential", "mountPath": CREDENTIALS, "readOnly": True}
+        if self._carries:
+            yield _empty("runtime"), {"name": "runtime", "mountPath": RUNTIME_DIRECTORY, "readOnly": True}
+            if member.code and member.workdir:
+                yield _empty("code"), {"name": "code", "mountPath": member.workdir}  # a program may write beside itself
+
+    @property
+    def pod(self) -> Json:
+        """What is said of the pod besides its containers."""
+        settings, user = self.setting.settings, self.setting.settings["user"]
+        found: Json = {
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": self.member.stop_grace,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": user,
+                "runAsGroup": user,
+                "fsGroup": user,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+        }
+        if settings["pull_secrets"]:
+            found["imagePullSecrets"] = [{"name": name} for name in settings["pull_secrets"]]  # type: ignore[union-attr]
+        if settings["node_selector"]:
+            found["nodeSelector"] = settings["node_selector"]
+        if settings["tolerations"]:
+            found["tolerations"] = [_toleration(taint) for taint in settings["tolerations"]]  # type: ignore[union-attr]
+        if settings["priority_class"]:
+            found["priorityClassName"] = settings["priority_class"]
+        if self.member.files_of is not None and self.setting.on_one_node:
+            found["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [self._chiefs]}}
+        return found
+
+    @property
+    def _chiefs(self) -> Json:
+        chief = self.setting.labels_of(self.setting.rendering.chief)
+        return {"labelSelector": {"matchLabels": chief}, "topologyKey": "kubernetes.io/hostname"}
+
+
+CONFINED: Mapping[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""What no container of ours may do."""
+TOKEN_VOLUME: Mapping[str, Any] = {
+    "name": "token",
+    "projected": {
+        "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+        ]
+    },
+}
+"""What Kubernetes mounts into every pod that does not refuse it; here only one container gets it."""
+
+
+def watcher(pod: Pod, path: str) -> Json:
+    """Return the container that ends when the object at `path` of the API has ended."""
+    return {
+        "name": "until-the-training-ends",
+        "image": pod.member.image,
+        "command": ["python3", "/etc/tfprov/until.py", path],
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+        "securityContext": CONFINED,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": "until", "mountPath": "/etc/tfprov", "readOnly": True},
+            {"name": "token", "mountPath": _TOKEN, "readOnly": True},
+        ],
+    }
+
+
+def _probe(member: Member) -> Json:
+    return {"tcpSocket": {"port": member.port}, "periodSeconds": 10}
+
+
+def _empty(name: str) -> Json:
+    return {"name": name, **OWN}
+
+
+def _data(path: str, settings: Values) -> Json:
+    if settings["data_claim"]:
+        return {"persistentVolumeClaim": {"claimName": settings["data_claim"], "readOnly": True}}
+    return {"hostPath": {"path": path, "type": "Directory"}}
+
+
+def _toleration(taint: str) -> Json:
+    said, _, effect = taint.partition(":")
+    key, equals, value = said.partition("=")
+    how = {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
+    return {"key": key, **how, **({"effect": effect} if effect else {})}

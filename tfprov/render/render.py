@@ -1,0 +1,233 @@
+"""The door of this package: what an inventory says, as the files of a target."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tfprov.errors import InvalidInput, Position, Problem, TfprovError, one_line
+from tfprov.images.code import Code
+from tfprov.images.code_layer import DIRECTORY
+from tfprov.model.cluster import Cluster, Task
+from tfprov.model.node import Mapping as Map
+from tfprov.model.node import Node, Scalar, Sealed
+from tfprov.model.secrets import KeyedHash, names_secret
+from tfprov.model.sections import Image
+from tfprov.model.state import Container, Mount
+from tfprov.planning import task_args
+from tfprov.planning.datasets import data_dir, data_set
+from tfprov.planning.desired import Boxed, Place, desired
+from tfprov.planning.tasks import DEFAULT_PORT, TENSORBOARD_PORT, place
+from tfprov.render import options
+from tfprov.render.dns_names import long_name
+from tfprov.render.options import Option, Values
+from tfprov.render.quoting import fill
+from tfprov.render.target import WITH_GPUS, Asked, Data, Member, Rendering, Target
+from tfprov.settings.role_settings import RoleSettings
+from tfprov.settings.task_templates import for_task
+from tfprov.templating.host_values import is_secret, is_template
+
+
+def ask(
+    roles: Sequence[RoleSettings], target: Target, settings: Values, codes: Mapping[Place, Code] | None = None
+) -> Asked:
+    """Return the cluster that `roles` describe, with the addresses and ports that `target` gives it."""
+    here = place(roles)
+    settled = {(role.role, role.host): role for role in roles}
+    stated = {task.name: settled[task.role, task.host].values.port or _usual_port(task) for task in here.tasks}
+    ports = target.ports(here, stated, settings)
+    tasks = [
+        replace(task, address=target.address(here.name, task, settings), port=ports[task.name]) for task in here.tasks
+    ]
+    cluster = Cluster(here.name, tuple(tasks))
+    first = {(task.role, task.host): task for task in reversed(tasks)}
+    secrets = {place: _secrets(settled[place], cluster, task) for place, task in first.items()}
+    return Asked(cluster, settled, settings, {place: names for place, names in secrets.items() if names}, codes or {})
+
+
+def _usual_port(task: Task) -> int:
+    return TENSORBOARD_PORT if task.role == "tensorboard" else DEFAULT_PORT
+
+
+def unfit(asked: Asked, target: Target) -> Iterator[Problem]:
+    """Yield what no target of this kind can do: an image it cannot have, code that does not get there."""
+    image = asked.first.values.image
+    kind = image.kind if image else "none"
+    if not asked.settings["image"] and kind not in target.images:
+        what = "no `image`" if image is None else f"`image.{kind}` is not in a registry"
+        fix = f"{'' if image is None else 'push the image to one and '}give `--set image=REGISTRY/NAME:TAG`"
+        at = asked.first.at("image", kind) if image else asked.first.at("image")
+        yield Problem(at, f"{what}: {target.name} has to pull it", fix)
+    if not (asked.settings.get("data_claim") or asked.settings.get("data_path")):
+        fetching = next((role for role in asked.roles.values() if data_set(role)), None)
+        if fetching is not None:
+            what = f"`data.fetch` is for hosts of tfprov: {target.name} fetches nothing"
+            fix = "say where the data is, with `data: {path: …}`"
+            if "data_claim" in asked.settings:  # of the targets for Kubernetes
+                fix = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
+            yield Problem(fetching.at("data", "fetch"), what, fix)
+    if linked := next((role for role in asked.roles.values() if role.values.checkpoints.link), None):
+        what = f"`checkpoints.link` is for hosts of tfprov: {target.name} makes no links"
+        fix = "remove it, and have the program save to `{{ checkpoint_dir }}`"
+        yield Problem(linked.at("checkpoints", "link"), what, fix)
+    if asked.settings["code"] == "unsaid":
+        told = set()
+        for role in asked.roles.values():
+            if role.values.code is not None and role.at("code") not in told:
+                told.add(role.at("code"))
+                what = f"{target.name} does not bring `code` to its tasks"
+                fix = f"put it into the image, at {DIRECTORY}, and say `--set code=image`"
+                yield Problem(role.at("code"), what, fix)
+
+
+_NO_HASHES = KeyedHash(lambda: b"")
+"""Specs are not compared here, and not written."""
+
+
+def members(asked: Asked) -> tuple[Member, ...]:
+    """Return every task as templates see it; InvalidInput carries the templates of the inventory that fail for some."""
+    cluster = asked.cluster
+    directories = {place: role.values.checkpoints.dir for place, role in asked.roles.items()}
+    boxes = {place: Boxed(_image(role, asked.settings), "", "0.0.0.0") for place, role in asked.roles.items()}  # noqa: S104
+    found = desired(
+        cluster,
+        list(asked.roles.values()),
+        {},
+        lambda task: directories[task.role, task.host],
+        boxes,
+        hashed=_NO_HASHES,
+    )
+    return tuple(_member(container, asked) for container in found)
+
+
+def _image(role: RoleSettings, settings: Values) -> str:
+    stated: Image | None = role.values.image
+    return str(settings["image"] or (stated.name if stated else "") or "")
+
+
+def _member(container: Container, asked: Asked) -> Member:
+    task, role, box = container.task, asked.role(container.task), container.box
+    assert box is not None, "each task was given a box"
+    told = tuple(task_args.flags(asked.cluster, task, role))
+    flags = len(container.spec["flags"])
+    program = container.argv[: len(container.argv) - flags - len(told)]
+    secrets = asked.secrets.get((task.role, task.host), ())
+    carried = role.values.code is not None
+    chief = asked.cluster.chief
+    return Member(
+        name=long_name(asked.cluster.name, task),
+        job=task.job,
+        index=task.index,
+        role=task.role,
+        task=task.name,
+        address=task.address,
+        port=task.port,
+        image=box.image,
+        program=program,
+        wiring_flags=told,
+        flags=container.argv[len(container.argv) - flags :] if flags else (),
+        env={name: value for name, value in container.env.items() if name not in secrets},
+        secrets=secrets,
+        memory=box.memory,
+        cpus=box.cpus,
+        gpus=box.gpus if task.role in WITH_GPUS else 0,
+        pids=box.pids,
+        read_only=box.read_only,
+        mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in role.values.mounts),
+        data=Data(role.values.data.path or "", role.values.data.to) if role.values.data and role.reads_data else None,
+        checkpoint_dir=container.checkpoint_dir,
+        files_of=long_name(asked.cluster.name, chief) if task.reads else None,
+        code=asked.codes.get((task.role, task.host)) if asked.settings["code"] == "carried" else None,
+        workdir=DIRECTORY if carried else None,
+        restart=container.restart,
+        max_restarts=container.max_restarts,
+        start_timeout=container.start_timeout,
+        stop_grace=container.stop_grace,
+        ready=container.ready,
+        is_chief=task == chief,
+        serves=task.serves,
+    )
+
+
+def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...]:
+    """Return the variables whose values are secret: encrypted, computed from that, or named as secrets are."""
+    written = role.node.get("env")
+    if not isinstance(written, Map) or not written.entries:
+        return ()
+    named = {name for name in written.entries if names_secret(name) and name not in role.values.public_env}
+    closed = [name for name, node in written.entries.items() if not _is_open(node)]
+    data = data_dir(role)
+    known_of = task_args.of_cluster(cluster, task)
+    variables = for_task(role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, known_of=known_of)
+    computed = {name for name in closed if is_secret(written.entries[name], variables)}
+    return tuple(name for name in written.entries if name in named | computed)
+
+
+def _is_open(node: Node) -> bool:
+    """Whether a value is written in plain, with nothing to compute."""
+    return (
+        isinstance(node, Scalar)
+        and not node.secret
+        and not isinstance(node.data, Sealed)
+        and not is_template(node.data)
+    )
+
+
+_IMAGE = Option("image", "", "the image of all tasks, such as registry.example.com/train:1.0", options.image)
+
+
+def options_of(target: Target) -> Mapping[str, Option]:
+    """Return everything that `--set` can say about `target`: what is common to all, and its own."""
+    own = target.options
+    carried = "carried" if target.carries_code else "unsaid"
+    words = ("carried", "image") if target.carries_code else ("image",)
+    code = Option(
+        "code",
+        carried,
+        "where `code` and tfprov's runtime come from: `image`, which has both"
+        + ("; `carried`, with what is written here" if target.carries_code else ""),
+        options.choice(*words),
+    )
+    return {**{option.name: option for option in (_IMAGE, code)}, **own}
+
+
+def render(
+    roles: Sequence[RoleSettings],
+    target: Target,
+    given: Sequence[str] = (),
+    *,
+    codes: Mapping[Place, Code] | None = None,
+    template_dir: Path | None = None,
+) -> dict[str, str]:
+    """Return the text of every file that `target` has for the cluster in `roles`.
+
+    `given` are the texts of `--set`, `codes` the packed `code:` of each role on each host, for targets that carry it.
+    InvalidInput carries everything that the target cannot do, each at its line of the inventory.
+    """
+    settings = options.settle(target.name, options_of(target), given)
+    roles = [target.adapted(role, settings) for role in roles]
+    asked = ask(roles, target, settings, codes)
+    problems = [*unfit(asked, target), *target.problems(asked)]
+    if problems:
+        raise InvalidInput(problems)
+    settings = target.settled(asked)
+    asked = replace(asked, settings=settings)
+    ready = members(asked)
+    rendering = Rendering(asked.cluster, ready, settings, roles[0].values.strategy, asked)
+    values = {
+        "rendering": rendering,
+        "cluster": asked.cluster,
+        "name": rendering.name,
+        "members": ready,
+        "chief": rendering.chief,
+        "settings": settings,
+        **target.values(rendering),
+    }
+    files = fill(target.templates, values, template_dir)
+    try:
+        target.check(files)
+    except ValueError as error:
+        if template_dir is None:
+            raise TfprovError(f"{target.name}: {one_line(str(error))}", "this is a fault of tfprov's") from None
+        at = Position(str(template_dir))
+        raise InvalidInput([Problem(at, one_line(str(error)), "correct the template")]) from None
+    return files

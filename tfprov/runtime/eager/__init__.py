@@ -1,0 +1,1 @@
+"""Training programs in TensorFlow 2 style: a strategy, and a loop of steps."""

@@ -1,0 +1,101 @@
+"""A TF2 checkpoint that lies whole on the chief, may be moved, and is gone on from."""
+
+import contextlib
+import json
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfprov.atomic_write import replace
+from tfprov.runtime.lazy_tensorflow import tensorflow
+from tfprov.runtime.placement import FILE
+from tfprov.runtime.resume import repair
+from tfprov.runtime.signals import die
+
+PREFIX = "model.ckpt"
+_ASIDE = "replica-0_temp"
+"""Where a replica writes what only the chief keeps; named so that what a killed one leaves is known as a leftover."""
+
+
+class Saver:
+    """Saves `objects` as `model.ckpt-STEP` in `directory`, and keeps the newest `keep`.
+
+    `io_device` is where files are written and read. Without one every ps does it, on its own disk.
+    """
+
+    def __init__(self, directory: str, objects: Mapping[str, Any], keep: int, io_device: str | None = None) -> None:
+        train = tensorflow().train
+        self.directory = directory
+        self.newest = repair(directory)
+        self._checkpoint = train.Checkpoint(**objects)
+        self._options = train.CheckpointOptions(experimental_io_device=io_device)
+        # It writes the paths in the file `checkpoint` relative to it, and deletes only what it listed there.
+        self._manager = train.CheckpointManager(self._checkpoint, directory, max_to_keep=keep, checkpoint_name=PREFIX)
+
+    def restore(self) -> str | None:
+        """Read the newest whole checkpoint and return its path; None where there is none to go on from."""
+        path = self._manager.latest_checkpoint if "://" in self.directory else self.newest and self._path(self.newest)
+        if not path:
+            return None
+        try:
+            self._checkpoint.restore(path, options=self._options).assert_existing_objects_matched()
+        except (AssertionError, ValueError, tensorflow().errors.NotFoundError) as error:
+            die(f"{path} is of another model: {' '.join(str(error).split())[:300]}")
+        return str(path)
+
+    def save(self, step: int) -> str:
+        """Write the checkpoint of `step` and return its path; what is there already is not written again."""
+        path = self._path(f"{PREFIX}-{step}")
+        if self._manager.latest_checkpoint != path:
+            self._manager.save(checkpoint_number=step, options=self._options)
+        return path
+
+    def save_aside(self) -> str:
+        """Take part in a save that another task keeps: to read some variables every replica is needed."""
+        with _removed(Path(self.directory, _ASIDE)) as folder:
+            return str(self._checkpoint.write(str(folder / PREFIX)))
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory.rstrip('/')}/{name}"
+
+
+@contextlib.contextmanager
+def _removed(folder: Path) -> Iterator[Path]:
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_placement(directory: str, variables: Iterable[Any]) -> None:
+    """Write which task holds which variable."""
+    told = [
+        {
+            "name": str(variable.name).removesuffix(":0"),
+            "device": task_of(variable.device),
+            "shape": variable.shape.as_list(),
+            "bytes": variable.shape.num_elements() * variable.dtype.size,
+        }
+        for variable in variables
+    ]
+    if "://" not in directory:
+        replace(Path(directory, FILE), f"{json.dumps({'variables': told}, indent=1)}\n".encode())
+
+
+def task_of(device: str) -> str:
+    """Return `/job:ps/task:0` of TensorFlow's `/job:ps/replica:0/task:0/device:CPU:0`; empty for a local device."""
+    parts = re.search(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)", device or "")
+    return f"/job:{parts[1]}/task:{parts[2]}" if parts else ""
+
+
+def variables_of(thing: Any) -> Sequence[Any]:
+    """Return TensorFlow's own variables in a module, a Keras model or optimizer, a collection, or a variable."""
+    if isinstance(thing, dict):
+        thing = list(thing.values())
+    inner = thing if isinstance(thing, list | tuple) else getattr(thing, "variables", None)
+    if inner is None:
+        value = thing.value  # Keras' variables hold one of TensorFlow's; of these it is a method
+        return [thing if callable(value) else value]
+    return [variable for each in (inner() if callable(inner) else inner) for variable in variables_of(each)]

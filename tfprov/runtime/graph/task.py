@@ -1,0 +1,230 @@
+"""The task a program finds itself to be: who it is, where its graph and its data lie, and its training session."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfprov.runtime.eager.evaluator import Measure, evaluate
+from tfprov.runtime.graph.session import Options, synchronous, training
+from tfprov.runtime.graph.session_creator import Place
+from tfprov.runtime.lazy_tensorflow import graph_api, tensorflow
+from tfprov.runtime.placement import Greedy, strategy
+from tfprov.runtime.signals import WORKER_GRACE, Signals, die
+from tfprov.wiring import OUTSIDE, Wiring
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task of the training, with its server running. `server` is None for a task that is alone or outside.
+
+    `in_graph`: this is the one client, and the workers serve its towers.
+    """
+
+    wiring: Wiring
+    checkpoint_dir: str
+    server: Any = None
+    in_graph: bool = False
+    _greedy: list[Greedy] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """Such as `worker/1`."""
+        return f"{self.wiring.job}/{self.wiring.index}"
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this task initialises, saves and reports."""
+        return self.wiring.is_chief
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is the whole training: no ps, no other worker, and nobody else who would evaluate."""
+        return not self.is_evaluator and sum(map(len, self.wiring.cluster.values())) <= 1
+
+    @property
+    def is_evaluator(self) -> bool:
+        """Whether it measures what the others train; see `evaluate`."""
+        return self.wiring.job == "evaluator"
+
+    @property
+    def replicas(self) -> int:
+        """How many tasks train: the chief and the workers; 1 for a task that is alone, and for an in-graph client."""
+        if self.in_graph:
+            return 1
+        return sum(len(addresses) for job, addresses in self.wiring.cluster.items() if job != "ps") or 1
+
+    @property
+    def replica(self) -> int:
+        """Which of them this is, from 0; the chief is 0. What a program seeds and shards its data with."""
+        chiefs = len(self.wiring.cluster.get("chief", ())) if self.wiring.job == "worker" else 0
+        return chiefs + self.wiring.index
+
+    @property
+    def target(self) -> str:
+        """The address of this task's own server, for a tf.compat.v1.Session; empty for a task that is alone."""
+        return str(self.server.target) if self.server else ""
+
+    @property
+    def towers(self) -> int:
+        """How many workers compute for an in-graph client; 1 for one that is alone, and for every other task."""
+        return (self.in_graph and len(self.wiring.cluster.get("worker", ()))) or 1
+
+    def device(
+        self, placement: str = "round_robin", *, tower: int | None = None
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Where the graph is built: variables on the ps, everything else on this task.
+
+        `placement` is how variables are spread: `round_robin`, or `greedy` by their bytes. An in-graph client builds
+        each of its towers on the worker that `tower` says, from 0. Raises ValueError for another placement or tower.
+        """
+        if tower is not None and not 0 <= tower < self.towers:
+            raise ValueError(f"{self.name} has {self.towers} towers: there is no tower {tower}")
+        spread = strategy(placement, len(self.wiring.cluster.get("ps", ())), self._greedy)
+        if self.server is None:
+            return contextlib.nullcontext()
+        v1 = graph_api()
+        worker = f"/job:worker/task:{tower}" if self.in_graph and tower is not None else self._device
+        setter = v1.train.replica_device_setter(
+            cluster=cluster_spec(self.wiring), worker_device=worker, ps_strategy=spread
+        )
+        return v1.device(setter)  # type: ignore[no-any-return]
+
+    def records(self, pattern: str, by: str = "auto", *, tower: int | None = None) -> Any:
+        """Return a dataset of the TFRecords of this replica, or of a tower: those of the others it does not see.
+
+        `pattern` names the files (`/data/train-*.tfrecord`); `by` is `file`, `index` or `auto`, see `sharding.part`. What
+        was chosen is told on stderr. No such file ends the task with code 1. Raises ValueError as `part` does.
+        """
+        if not (files := tensorflow().io.gfile.glob(pattern)):
+            die(f"{self.name}: no file is called {pattern}: write the data there, on every host that trains")
+        which = (self.replica, self.replicas) if tower is None else (tower, self.towers)
+        mine = part(files, *which, by)
+        reader = self.name if tower is None else f"{self.name}, tower {tower},"
+        sys.stderr.write(f"tfprov: {reader} reads {mine} of the {len(files)} that are {pattern}\n")
+        return graph_api().data.TFRecordDataset(list(mine.files)).shard(mine.every, mine.first)
+
+    def synchronous(self, optimizer: Any, backup_workers: int = 0) -> tuple[Any, list[Any]]:
+        """Return an optimizer whose step waits for the gradients of all replicas, and the hooks for its session.
+
+        With backup workers a step takes the first gradients and drops those of as many stragglers. Raises ValueError
+        where none would be left. See `synchronous`.
+        """
+        return synchronous(optimizer, self.replicas, self.is_chief, backup_workers)
+
+    def evaluate(self, build: Callable[[], Measure], *, train_steps: int, best: str | None = None) -> dict[str, float]:
+        """Measure every checkpoint in `checkpoint_dir`, which is the chief's, until that of `train_steps`.
+
+        What an evaluator does, and a task that is alone at its end. Returns the last result; see `evaluating.evaluate`.
+        """
+        return evaluate(build, self.checkpoint_dir, train_steps, best)
+
+    def session(  # noqa: PLR0913 - keywords with defaults
+        self,
+        *,
+        train_steps: int | None = None,
+        save_every_steps: int | None = None,
+        save_every_secs: float | None = None,
+        summary_every_steps: int = 100,
+        keep: int = 5,
+        progress: Mapping[str, Any] | None = None,
+        progress_every_steps: int = 200,
+        examples_per_step: int | None = None,
+        max_wait_secs: float = 300,
+        hooks: Sequence[Any] = (),
+        scaffold: Any = None,
+        config: Any = None,
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Return a MonitoredSession that trains until the global step, shared by all, is `train_steps`.
+
+        The chief restores the newest whole checkpoint, saves `model.ckpt-STEP` in its `checkpoint_dir` at the start,
+        every `save_every_steps` steps or `save_every_secs` seconds (60 when neither is given), and at the end, and
+        keeps the newest `keep`. It writes merged summaries and `global_step/sec` every `summary_every_steps` steps, and
+        prints the scalars of `progress` every `progress_every_steps`. Every task tells its speed in `progress.json`, in
+        examples as well where `examples_per_step` says how many a step of this task takes.
+
+        A signal lets the running step end, saves, and leaves with 128 + signal. After `max_wait_secs` without a
+        session, at the start or after a lost ps, the task ends with code 1. `hooks` are the program's own, `scaffold`
+        and `config` TensorFlow's; what they leave open is filled in. Call it once the graph is complete.
+        """
+        if self.wiring.job in OUTSIDE:
+            die(f"{self.name} is not part of the training: it cannot open its session", 2)
+        if save_every_steps is None and save_every_secs is None:
+            save_every_secs = 60
+        options = Options(
+            train_steps=train_steps,
+            save_every_steps=save_every_steps,
+            save_every_secs=save_every_secs,
+            summary_every_steps=summary_every_steps,
+            keep=keep,
+            progress=progress or {},
+            progress_every_steps=progress_every_steps,
+            examples_per_step=examples_per_step,
+            max_wait_secs=max_wait_secs,
+            hooks=hooks,
+            scaffold=scaffold,
+            config=config,
+        )
+        return training(self._place(), options, Signals(None if self.is_chief else WORKER_GRACE))
+
+    def _place(self) -> Place:
+        needed = ("ps", "worker") if self.in_graph else ("ps",)
+        addresses = {job: self.wiring.cluster.get(job, ()) for job in needed}
+        return Place(
+            name=self.name,
+            is_chief=self.is_chief,
+            replicas=self.replicas,
+            target=self.target,
+            device=self._device if self.server else None,
+            peers=[
+                (f"{job}/{index}", at) for job, all_of_it in addresses.items() for index, at in enumerate(all_of_it)
+            ],
+            filters=[*(f"/job:{job}" for job in needed), self._device],
+            checkpoint_dir=self.checkpoint_dir,
+        )
+
+    @property
+    def _device(self) -> str:
+        return f"/job:{self.wiring.job}/task:{self.wiring.index}"
+
+
+def cluster_spec(wiring: Wiring) -> Any:
+    """Return TensorFlow's ClusterSpec of the cluster."""
+    return graph_api().train.ClusterSpec({job: list(addresses) for job, addresses in wiring.cluster.items()})
+
+
+SHARDS = ("auto", "file", "index")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one replica reads: `files`, and of their records every `every`-th from `first` on."""
+
+    files: tuple[str, ...]
+    every: int = 1
+    first: int = 0
+
+    def __str__(self) -> str:
+        """Such as `2 files` or `every 3rd record of 4 files, from the 2nd`."""
+        files = f"{len(self.files)} file{'s' if len(self.files) > 1 else ''}"
+        return files if self.every == 1 else f"records {self.first}, {self.first + self.every}, … of {files}"
+
+
+def part(files: Sequence[str], replica: int, replicas: int, by: str = "auto") -> Part:
+    """Return the part of `replica` (from 0) of `replicas`.
+
+    `by` is `file`, `index`, or `auto`: by file where each replica gets equally many of them, else by index. All replicas
+    must see the same files. Raises ValueError for another `by`, and by file for fewer files than replicas, because
+    some would have nothing to read.
+    """
+    if by not in SHARDS:
+        raise ValueError(f"shard by {', '.join(SHARDS)}, not by {by!r}")
+    if by == "file" and len(files) < replicas:
+        raise ValueError(
+            f"{len(files)} files are not enough for {replicas} replicas: write more files or shard by index"
+        )
+    in_order = sorted(files)
+    if by == "file" or (by == "auto" and len(files) % replicas == 0):
+        return Part(tuple(in_order[replica::replicas]))
+    return Part(tuple(in_order), replicas, replica)

@@ -1,0 +1,149 @@
+"""Settings of containers that do not go together, each at the line that is to be changed."""
+
+from collections.abc import Iterator
+
+from tfprov.errors import Problem, shown
+from tfprov.model.node import Mapping, find
+from tfprov.model.sections import Data, DataSource, Image
+from tfprov.model.settings import CONTAINER_ONLY, Settings
+from tfprov.model.validators import Wrong, file_name
+
+_DATA_KINDS = ("path", "fetch")
+
+
+def data_at_odds(node: Mapping, data: Data, *, whole: bool) -> Iterator[Problem]:
+    """Yield what is wrong with `data`, which was read from `node`; unless `whole`, nothing that could be elsewhere."""
+    given = [name for name in _DATA_KINDS if getattr(data, name) is not None]
+    if not given and whole:
+        at = find(node, ["data"])[1]
+        yield Problem(at, "`data` needs one of path, fetch", "for example `data: {path: /data/mnist}`")
+    if len(given) > 1:
+        written = node.get("data")
+        # What comes from a place of higher precedence stands behind what that place adds to.
+        last = [name for name in written.entries if name in given][-1] if isinstance(written, Mapping) else given[-1]
+        at = find(node, ["data", last])[1]
+        yield Problem(at, "`data` has both path and fetch", "keep one, or set the other to null")
+    yield from _names(node, data.fetch or ())
+
+
+def _names(node: Mapping, sources: "list[DataSource] | tuple[()]") -> Iterator[Problem]:
+    seen: set[str] = set()
+    for number, source in enumerate(sources):
+        at = find(node, ["data", "fetch", number, "name" if source.name else "url"])[1]
+        if not source.name and (reason := _unnamed(source)):
+            yield Problem(at, reason, "give it a `name`")
+        elif source.file in seen:
+            what = f"`data.fetch` has two files called `{shown(source.file)}`"
+            yield Problem(at, what, "give one of them another `name`")
+        seen.add(source.file)
+
+
+def _unnamed(source: DataSource) -> str | None:
+    """Say why a file cannot be called what its address ends in."""
+    try:
+        file_name(source.file)
+    except Wrong:
+        ending = f"in `{shown(source.file)}`" if source.file else "without a name"
+        return f"`data.fetch` has an address that ends {ending}, which cannot be the name of a file"
+    return None
+
+
+ANYWHERE = "0.0.0.0"  # noqa: S104  it is refused here
+CODE = "/code"
+"""Where the training program lies in every container."""
+
+_KINDS = ("build", "name", "archive")
+_FOR_BUILD = ("dockerfile", "build_args", "build_on", "ca_bundle", "pip_conf")
+
+
+def at_odds(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
+    """Yield what does not go together in `values`, which were read from `node`.
+
+    Unless `whole`, nothing is said that could follow from what was left out.
+    """
+    if values.image is not None:
+        yield from _image(node, values.image, whole=whole)
+    if values.data is not None:
+        yield from data_at_odds(node, values.data, whole=whole)
+    if values.runtime == "docker":
+        yield from _docker(node, values, whole=whole)
+        if values.python is not None and whole:
+            fix = "remove it, and name the Python of the image in `command`"
+            yield Problem(find(node, ["python"])[1], "`python` is for `runtime: process`", fix)
+        return
+    if values.image is not None:
+        yield Problem(
+            find(node, ["image"])[1], "`image` is for `runtime: docker`", "remove `runtime: process`, or `image`"
+        )
+    for name in CONTAINER_ONLY if whole else ():
+        if name in node.entries and getattr(values, name):
+            fix = "remove it" if values.image else "give an `image`, or remove it"
+            yield Problem(find(node, [name])[1], f"`{name}` is for `runtime: docker`", fix)
+
+
+def _image(node: Mapping, image: Image, *, whole: bool) -> Iterator[Problem]:
+    given = [name for name in _KINDS if getattr(image, name) is not None]
+    if not given and whole:
+        fix = "for example `image: {build: ../images/train}`"
+        yield Problem(find(node, ["image"])[1], "`image` needs one of build, name, archive", fix)
+    written = node.get("image")
+    if len(given) > 1:
+        # What comes from a place of higher precedence stands behind what that place adds to.
+        last = [name for name in written.entries if name in given][-1] if isinstance(written, Mapping) else given[-1]
+        at = find(node, ["image", last])[1]
+        both = f"{'both' if len(given) == 2 else 'all of'} {', '.join(given[:-1])} and {given[-1]}"
+        yield Problem(at, f"`image` has {both}", "keep one, or set the others to null")
+    for name in _FOR_BUILD:
+        if given and "build" not in given and isinstance(written, Mapping) and name in written.entries:
+            at = find(node, ["image", name])[1]
+            yield Problem(
+                at, f"`image.{name}` is for an image that is built", f"remove it, or give `build` for `{given[0]}`"
+            )
+
+
+def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
+    if values.image is None and whole:
+        fix = "for example `image: {build: ../images/train}`"
+        yield Problem(find(node, ["runtime"])[1], "`runtime: docker` needs an `image`", fix)
+    if values.bind == ANYWHERE and not values.allow_insecure_network and whole:
+        what = "`bind: 0.0.0.0` is for all networks, and whoever reaches a TensorFlow port can run code"
+        fix = "bind an address of the cluster's network, or set `allow_insecure_network: true`"
+        yield Problem(find(node, ["bind"])[1], what, fix)
+    directory = values.checkpoints.dir
+    if _overlap(directory, CODE):
+        at = find(node, ["checkpoints", "dir"])[1]
+        yield Problem(at, f"`checkpoints.dir` is in the way of the code in {CODE}", "for example `dir: /checkpoints`")
+    if values.read_only and values.checkpoints.link and values.code is None and whole:
+        at = find(node, ["checkpoints", "link"])[1]
+        yield Problem(at, "`checkpoints.link` needs a working directory that can be written to", "remove `read_only`")
+    yield from _mounts(node, values)
+
+
+def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
+    taken = {"the code": CODE, "the checkpoints": values.checkpoints.dir}
+    if values.data is not None:
+        for what, directory in taken.items():
+            if _overlap(values.data.to, directory):
+                said = f"`data.to` is in the way of {what} in {shown(directory)}"
+                yield Problem(find(node, ["data", "to"])[1], said, "choose another directory")
+        taken["the data"] = values.data.to
+    seen: set[str] = set()
+    for number, mount in enumerate(values.mounts):
+        at = find(node, ["mounts", number, "target"])[1]
+        name = f"`mounts[{number}].target`"
+        for what, directory in taken.items():
+            if _overlap(mount.target, directory):
+                yield Problem(at, f"{name} is in the way of {what} in {shown(directory)}", "choose another directory")
+        if _parts(mount.target) in seen:
+            yield Problem(at, f"{name} is `{shown(mount.target)}` a second time", "give each mount its own directory")
+        seen.add(_parts(mount.target))
+
+
+def _parts(path: str) -> str:
+    return "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one of two directories is the other, or lies in it."""
+    first, second = f"{_parts(one)}/", f"{_parts(other)}/"
+    return first.startswith(second) or second.startswith(first)

@@ -1,0 +1,108 @@
+"""Ansible's variables that tfprov heeds: the one place with the sentence, type, default and example of each."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tfprov.model import field_types
+
+SECONDS = {"type": ["integer", "string"], "minimum": 1, "maximum": 3600, "pattern": "^[0-9]{1,5}$"}
+TEXT = {"type": "string", "pattern": r"^\n*[^\n\u0000]+\n*$"}
+PASSWORD = {"type": "string", "pattern": r"^(?![\s\S]*[\u0000\r\n])[\s\S]"}
+ARGUMENTS = {"type": "string"}
+WORD = {"type": "string", "pattern": r"^[^\s-]\S*$"}
+ADDRESS = {"type": "string", "pattern": rf"{field_types.ADDRESS.pattern}|^[^\s@:]*:[^\s@:]*:[^\s@]*$"}  # or IPv6
+PORT = {"type": ["integer", "string"], "minimum": 1, "maximum": 65535, "pattern": "^[0-9]{1,5}$"}
+BOOLEAN = {
+    "type": ["boolean", "integer", "string"],
+    "minimum": 0,
+    "maximum": 1,
+    "pattern": r"^\s*(?:[yY]|[yY][eE][sS]|[oO][nN]|[tT]|[tT][rR][uU][eE]|[nN]|[nN][oO]|[oO][fF]{2}|[fF]"
+    r"|[fF][aA][lL][sS][eE]|[01])\s*$",
+}
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable: what it says, `schema` in JSON Schema's words without templates, and its default in words."""
+
+    sentence: str
+    schema: dict[str, Any]
+    example: str | int | bool
+    default: str
+
+
+_KEY = "The private key to log in with. Ansible's relative paths count from where tfprov runs."
+_PASSWORD = "The password to log in with, over SSH; no message, label or log repeats it. Better a key, or a vault."  # noqa: S105
+_TIMEOUT = "How many seconds a connection may take to come about, 1 to 3600."
+_MORE = (
+    "How SSH connects: `-J`, `-o ProxyCommand`, `-i`, `-F`, `-p`, `-4`, `-6`, `-o StrictHostKeyChecking=accept-new`, "
+    "`IdentitiesOnly`, `PreferredAuthentications`, `HostKeyAlgorithms`, and others."
+)
+
+VARIABLES = {
+    "ansible_host": Variable(
+        "The name or address at which SSH reaches the host.",
+        ADDRESS,
+        "10.0.0.11",
+        "the host's name in the inventory",
+    ),
+    "ansible_port": Variable(
+        "The port number on which SSH answers there.",
+        PORT,
+        22,
+        "22, or what ~/.ssh/config says",
+    ),
+    "ansible_user": Variable("The user to log in as.", WORD, "trainer", "what ~/.ssh/config says, or your own name"),
+    "ansible_ssh_host": Variable("The old name of `ansible_host`, which it wins over.", ADDRESS, "10.0.0.11", "none"),
+    "ansible_ssh_port": Variable("The old name of `ansible_port`, a port number; it wins over that.", PORT, 22, "none"),
+    "ansible_ssh_user": Variable("The old name of `ansible_user`, which it wins over.", WORD, "trainer", "none"),
+    "ansible_connection": Variable(
+        "`ssh`, or `local` for this machine itself. A host with a role needs one of the two.",
+        {"anyOf": [{"enum": ["ssh", "local"]}, TEXT]},
+        "local",
+        "`local` for localhost, else `ssh`",
+    ),
+    "ansible_ssh_private_key_file": Variable(
+        f"{_KEY} It wins over `ansible_private_key_file`.",
+        TEXT,
+        "~/.ssh/id_ed25519",
+        "what ~/.ssh/config and the agent say",
+    ),
+    "ansible_private_key_file": Variable(_KEY, TEXT, "~/.ssh/id_ed25519", "what ~/.ssh/config and the agent say"),
+    "ansible_password": Variable(_PASSWORD, PASSWORD, "{{ vault_password }}", "none"),
+    "ansible_ssh_pass": Variable(
+        f"{_PASSWORD} It wins over `ansible_password`.", PASSWORD, "{{ vault_password }}", "none"
+    ),
+    "ansible_ssh_password": Variable(
+        f"{_PASSWORD} It wins over `ansible_password` and `ansible_ssh_pass`.", PASSWORD, "{{ vault_password }}", "none"
+    ),
+    "ansible_timeout": Variable(_TIMEOUT, SECONDS, 30, "10"),
+    "ansible_ssh_timeout": Variable(f"{_TIMEOUT} It wins over `ansible_timeout`.", SECONDS, 30, "10"),
+    "ansible_ssh_common_args": Variable(
+        f"Arguments for ssh. {_MORE}", ARGUMENTS, "-J gate@bastion.example.com", "none"
+    ),
+    "ansible_ssh_extra_args": Variable(
+        f"Arguments for ssh, behind `ansible_ssh_common_args`. {_MORE}", ARGUMENTS, "-o ConnectTimeout=5", "none"
+    ),
+    "ansible_ssh_args": Variable(
+        f"Arguments for ssh, before `ansible_ssh_common_args`. {_MORE}", ARGUMENTS, "-o ServerAliveInterval=5", "none"
+    ),
+    "ansible_become": Variable(
+        "Whether what is run on the host is run as root, by `sudo` without a password.", BOOLEAN, True, "false"
+    ),
+    "ansible_become_method": Variable("How to become root; only `sudo` is there.", WORD, "sudo", "`sudo`"),
+    "ansible_become_user": Variable("Whom to become; only `root` is there.", WORD, "root", "`root`"),
+    "ansible_python_interpreter": Variable(
+        "The Python that runs tasks under the process runtime, where `python` says nothing and this is an absolute path.",
+        TEXT,
+        "/opt/venv/bin/python",
+        "the Python that runs tfprov",
+    ),
+    "ansible_group_priority": Variable(
+        "Among groups that lie equally deep, the variables of the one with the higher number win. It counts in the "
+        "inventory itself, and not in group_vars.",
+        {"type": ["integer", "string"], "pattern": "^[0-9]{1,9}$"},
+        10,
+        "1",
+    ),
+}

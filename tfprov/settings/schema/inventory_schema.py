@@ -1,0 +1,160 @@
+"""JSON Schema, draft 7, of an inventory in YAML and of files of variables: what editors complete, explain and check.
+
+It knows what one key or value must be, wherever it stands. What depends on other values, files or templates only
+tfprov itself can tell.
+"""
+
+from typing import Any
+
+from tfprov.model.inventory import NAMESPACE, ROLES
+from tfprov.model.playbook import IMPORT, IMPORT_KEYS, MODULE_KEYS, MODULES, PLAY_KEYS, STEP_KEYS, Key
+from tfprov.settings.schema.ansible_variables import VARIABLES
+from tfprov.settings.schema.settings_schema import Schema, arguments_schema, computed, described, plain, settings_schema
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+
+ROLE_SENTENCES = {
+    "ps": "The hosts of parameter servers, which hold the variables.",
+    "chief": "The host of the chief, which initialises the variables and saves checkpoints. Default: the first worker.",
+    "worker": "The hosts of workers, which compute. Without a group `chief`, worker 0 is the chief.",
+    "evaluator": "The host of an evaluator, which reads the chief's checkpoints: the chief's host.",
+    "tensorboard": "The host of a TensorBoard, which reads the chief's event files: the chief's host.",
+    "dispatcher": "The host of the dispatcher of tf.data's service, which shares the data out among the data workers.",
+    "data_worker": "The hosts of data workers, which read and prepare data for those who train.",
+}
+SECTION_SENTENCES = {
+    "hosts": "The hosts of this group: a name, or a range such as `node[1:3]`, with a `:` behind it.",
+    "children": "The groups below this one: their hosts are also hosts of this one.",
+    "vars": "Variables of all hosts in this group; those of groups below it and of hosts win over them.",
+}
+_SETTINGS = "What tfprov is to do. Groups and hosts add to each other key by key; a deeper group wins, then the host."
+_HOST = "A host, and below it variables of its own."
+_OWN = "A variable of your own: templates use it as `{{ name }}`."
+_GROUP = "A group of hosts."
+_ALL = "The group that every host is in."
+_MISPLACED = {
+    "hosts": "It belongs under the name of a group, such as `worker:`.",
+    "children": "It belongs under `all:`.",
+    "vars": "It belongs under `all:`.",
+    NAMESPACE: "It belongs under `all:`, `vars:`.",
+    "_meta": "It is for what an inventory script prints.",
+}
+
+
+def inventory_schema() -> Schema:
+    """Return the schema of an inventory in YAML."""
+    groups = {name: described(sentence, _ref("group")) for name, sentence in ROLE_SENTENCES.items()}
+    children: Schema = {
+        "type": ["object", "null", "string"],
+        "properties": groups,
+        "additionalProperties": described(_GROUP, _ref("group")),
+    }
+    hosts = {
+        "type": ["object", "null", "string"],
+        "additionalProperties": described(_HOST, _ref("variables")),
+    }
+    below = {"hosts": hosts, "children": children, "vars": _ref("variables")}
+    sections = {name: described(SECTION_SENTENCES[name], schema) for name, schema in below.items()}
+    return _document(
+        "Hosts, groups and variables as in Ansible; all that is tfprov's own stands under `tfprov:`.",
+        {
+            "type": "object",
+            "minProperties": 1,
+            "properties": {
+                "all": described(_ALL, _ref("group")),
+                **groups,
+                **{
+                    name: described(sentence, {"not": {}, "doNotSuggest": True})
+                    for name, sentence in _MISPLACED.items()
+                },
+            },
+            "additionalProperties": described(_GROUP, _ref("group")),
+        },
+        {
+            "group": {"type": ["object", "null"], "additionalProperties": False, "properties": sections},
+            "variables": _variables(),
+        },
+    )
+
+
+def variables_schema() -> Schema:
+    """Return the schema of a file in `group_vars/` or `host_vars/`, or behind `-e @`."""
+    sentence = "Variables as in Ansible; all that is tfprov's own stands under `tfprov:`."
+    return _document(sentence, _variables(), {})
+
+
+def _document(sentence: str, schema: Schema, definitions: Schema) -> Schema:
+    """Return a schema of a file. It has no title, because editors put that above every text of theirs."""
+    below = {"definitions": definitions} if definitions else {}
+    return {"$schema": DRAFT, "description": sentence, **schema, **below}
+
+
+def _variables() -> Schema:
+    """Return what `vars:` and a host hold: the user's own variables, Ansible's, and `tfprov`."""
+    known = {
+        name: described(one.sentence, computed(one.schema), examples=[one.example], default=one.default)
+        for name, one in VARIABLES.items()
+    }
+    own: dict[str, Any] = {"description": _OWN, "markdownDescription": _OWN}
+    return {
+        "type": ["object", "null"],
+        "properties": {NAMESPACE: described(_SETTINGS, settings_schema()), **known},
+        "additionalProperties": own,
+    }
+
+
+def _ref(name: str) -> Schema:
+    return {"allOf": [{"$ref": f"#/definitions/{name}"}]}  # beside a bare `$ref`, draft 7 ignores the hover text
+
+
+_TEXT = plain({"type": "string", "minLength": 1})
+_TAGS: Schema = {"anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}]}
+_ROLE: Schema = {"enum": list(ROLES)}
+_WHEN: Schema = {"anyOf": [_ROLE, {"type": "array", "minItems": 1, "items": _ROLE}]}
+_COMMON: Schema = {"name": _TEXT, "when": _WHEN, "tags": _TAGS}
+
+
+def playbook_schema() -> Schema:
+    """Return the schema of a playbook: a list of plays, and of imports of others."""
+    tasks = {"type": "array", "minItems": 1, "items": _step()}
+    play = {**_COMMON, "hosts": _TEXT, "tasks": tasks, "always": {"type": "boolean"}}
+    return {
+        "$schema": DRAFT,
+        "description": "Plays, in order; the keys are Ansible's, and the modules a closed set.",
+        "type": "array",
+        "minItems": 1,
+        "items": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {**_with_text({**play, IMPORT: _TEXT}, IMPORT_KEYS), **_with_text(play, PLAY_KEYS)},
+            "if": {"required": [IMPORT]},
+            "then": {"propertyNames": {"enum": list(IMPORT_KEYS)}},
+            "else": {"required": ["hosts", "tasks"]},
+        },
+    }
+
+
+def _step() -> Schema:
+    """Return the schema of a step: a mapping with one module, or just the name of one that needs no arguments."""
+    modules = {name: _arguments(name) for name in MODULES}
+    alone = [name for name, schema in modules.items() if "null" in schema["type"]]
+    written_out = {
+        "type": "object",
+        "additionalProperties": False,
+        "oneOf": [{"required": [name]} for name in MODULES],
+        "properties": {**_with_text(_COMMON, STEP_KEYS), **_with_text(modules, MODULE_KEYS)},
+    }
+    return {"anyOf": [written_out, {"enum": alone}]}
+
+
+def _arguments(module: str) -> Schema:
+    """Return what stands behind a module's name; one that needs no arguments can do without."""
+    found = arguments_schema(MODULES[module])
+    if "required" not in found:
+        return {**found, "type": ["object", "null"]}
+    return {**found, "type": ["object", "string"], **{k: v for k, v in _TEXT.items() if k != "type"}}
+
+
+def _with_text(schemas: Schema, keys: dict[str, Key]) -> Schema:
+    examples = {name: [] if key.example is None else [key.example] for name, key in keys.items()}
+    return {name: described(keys[name].sentence, schemas[name], examples=examples[name]) for name in keys}

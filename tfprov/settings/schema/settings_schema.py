@@ -1,0 +1,167 @@
+"""The settings as JSON Schema, draft 7: what pydantic says of the models, and templates wherever they are rendered."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from tfprov.model.settings import Settings
+from tfprov.settings.task_templates import LATE
+
+Schema = dict[str, Any]
+
+COMPUTED = r"\{\{|\{%|\{#|^\$ANSIBLE_VAULT;"
+"""A text whose value is not known before it is rendered or decrypted."""
+
+_PLAIN = r"^(?![\s\S]*(?:\{\{|\{%|\{#))"
+_BOUNDS = {"minimum": "minimum", "ge": "minimum", "maximum": "maximum", "le": "maximum", "gt": "exclusiveMinimum"}
+"""What pydantic calls the bounds of a number; behind a check of ours it uses its own words."""
+_KEPT = (*_BOUNDS, "exclusiveMinimum", "pattern", "patternErrorMessage", "minItems")
+_KINDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+
+
+def settings_schema() -> Schema:
+    """Return the schema of `tfprov:`. Nothing is required, because groups and hosts add to each other."""
+    found = _Adapted(Settings.model_json_schema(), computed=True).whole()
+    for name in LATE:  # of these, single values are rendered, and the setting itself must be written out
+        found["properties"][name] = _without_text(found["properties"][name])
+    return found
+
+
+def arguments_schema(model: type[BaseModel]) -> Schema:
+    """Return the schema of a module's arguments in a playbook, which has no templates."""
+    return _Adapted(model.model_json_schema(), computed=False).whole()
+
+
+def computed(schema: Schema) -> Schema:
+    """Return `schema` with templates and encrypted values allowed in place of what it describes."""
+    kinds = [_KINDS[name] for name in _types(schema) if name in _KINDS]
+    message = {"patternErrorMessage": f"must be {' or '.join([*kinds, 'a template'])}"} if kinds else {}
+    return _joined([schema, {"type": "string", "pattern": COMPUTED, **message}])
+
+
+def plain(schema: Schema) -> Schema:
+    """Return `schema` of a text that may hold no template."""
+    return {**schema, "pattern": _PLAIN + schema.get("pattern", "").removeprefix("^")}
+
+
+def described(sentence: str, schema: Schema, *, examples: list[Any] | None = None, default: str = "") -> Schema:
+    """Return `schema` with its hover text; `default` is what holds without it, in Markdown."""
+    shown = f"{sentence}\n\nDefault: {default}" if default else sentence
+    return {
+        "description": sentence,
+        "markdownDescription": shown,
+        **schema,
+        **({"examples": examples} if examples else {}),
+    }
+
+
+class _Adapted:
+    def __init__(self, raw: Schema, *, computed: bool) -> None:
+        self.raw, self.computed = raw, computed
+
+    def whole(self) -> Schema:
+        return self.mapping(self.raw, required=not self.computed)
+
+    def mapping(self, raw: Schema, *, required: bool) -> Schema:
+        """Return a mapping with keys of ours."""
+        found: Schema = {"type": "object", "additionalProperties": False, "properties": {}}
+        needed = raw.get("required", []) if required else []
+        for name, below in raw.get("properties", {}).items():
+            found["properties"][name] = self.setting(below, is_needed=name in needed)
+        return {**found, **({"required": needed} if needed else {})}
+
+    def setting(self, raw: Schema, *, is_needed: bool) -> Schema:
+        """Return one setting with all that is said about it; its sentence may say the default better than a value."""
+        raw = self.resolved(raw)
+        default = None if is_needed or "Default:" in raw["description"] else raw.get("default")
+        said = "" if default is None else f"`{_written(default)}`"
+        if _is_empty(raw) and not is_needed:
+            said = "none"
+        about = {"default": default} if default is not None else {}
+        return described(raw["description"], {**self.value(raw), **about}, examples=raw["examples"], default=said)
+
+    def value(self, raw: Schema, *, in_list: bool = False) -> Schema:
+        """Return what a value may be."""
+        raw = self.resolved(raw)
+        kinds = [self.kind(self.resolved(one), in_list=in_list) for one in _alternatives(raw)]
+        found = _joined(kinds)
+        return computed(found) if self.computed else found
+
+    def kind(self, raw: Schema, *, in_list: bool) -> Schema:
+        if "properties" in raw:  # those in a list are written out in one place
+            return self.mapping(raw, required=in_list or not self.computed)
+        if raw.get("type") == "object":
+            return self.names(raw)
+        if "const" in raw or "enum" in raw:
+            return {"enum": raw.get("enum") or [raw["const"]]}
+        found: Schema = {_BOUNDS.get(key, key): raw[key] for key in ("type", *_KEPT) if key in raw}
+        if raw.get("type") == "array":
+            found["items"] = self.value(raw["items"], in_list=True)
+        return found if self.computed or raw.get("type") != "string" else plain(found)
+
+    def names(self, raw: Schema) -> Schema:
+        """Return a mapping whose keys are the user's own."""
+        ((pattern, below),) = raw["patternProperties"].items()
+        named = {"pattern": pattern, **raw.get("propertyNames", {})}
+        value = described(raw["description"], self.value(below))
+        return {"type": "object", "propertyNames": named, "additionalProperties": value}
+
+    def resolved(self, raw: Schema) -> Schema:
+        """Return `raw` with what it refers to in its place."""
+        if "$ref" not in raw:
+            return raw
+        own = {key: value for key, value in raw.items() if key != "$ref"}
+        return {**self.raw["$defs"][raw["$ref"].rpartition("/")[2]], **own}
+
+
+def _joined(kinds: list[Schema]) -> Schema:
+    """Return a schema for a value that is one of `kinds`: a single one with several types, as far as that goes."""
+    choices = [kind for kind in kinds if "enum" in kind]
+    flat = [one for kind in kinds for one in kind.get("anyOf", [kind]) if "enum" not in one]
+    choices += [one for kind in kinds for one in kind.get("anyOf", []) if "enum" in one]
+    types = [name for kind in flat for name in _types(kind)]
+    if "number" in types:
+        types = [name for name in types if name != "integer"]
+    texts = [kind for kind in flat if "string" in _types(kind)]
+    joined = {key: value for kind in reversed(flat) for key, value in kind.items()}
+    if texts:
+        joined.pop("pattern", None)
+        if all("pattern" in kind for kind in texts):
+            joined["pattern"] = "|".join(dict.fromkeys(kind["pattern"] for kind in texts))
+    if flat:
+        names = list(dict.fromkeys(types))
+        joined = {"type": names if len(names) > 1 else names[0], **{k: v for k, v in joined.items() if k != "type"}}
+    alternatives = [*choices, *([joined] if flat else [])]
+    return alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
+
+
+def _alternatives(raw: Schema) -> list[Schema]:
+    """Return what a value may be; what several models share is `oneOf` with a discriminator."""
+    found: list[Schema] = raw.get("anyOf") or raw.get("oneOf") or [raw]
+    return found
+
+
+def _types(kind: Schema) -> list[str]:
+    found = kind.get("type", [])
+    return [found] if isinstance(found, str) else list(found)
+
+
+def _without_text(schema: Schema) -> Schema:
+    types = [name for name in _types(schema) if name != "string"]
+    kept = {key: value for key, value in schema.items() if key not in ("pattern", "patternErrorMessage")}
+    return {**kept, "type": types if len(types) > 1 else types[0]}
+
+
+def _is_empty(raw: Schema) -> bool:
+    """Whether a setting starts as an empty list or mapping."""
+    return raw.get("type") in ("object", "array") and "properties" not in raw
+
+
+def _written(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

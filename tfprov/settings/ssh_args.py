@@ -1,0 +1,228 @@
+"""The arguments of `ssh` that an inventory may give: those that say how to reach a host, and none that weaken it."""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from tfprov.errors import shown
+from tfprov.model.validators import Wrong
+from tfprov.settings.connection_vars import check_key_file, expanded
+
+_KEYWORDS = {"J": "ProxyJump", "i": "IdentityFile", "p": "Port", "l": "User", "F": "-F"}
+"""Letters that are short for an option of ssh_config(5); there is none for the file itself."""
+_WITH_VALUE = "BbcDEeFIiJLlmOoPpQRSWw"
+"""Letters of `ssh` that are followed by a value."""
+_FAMILIES = {"4": "inet", "6": "inet6"}
+"""Letters that stand for a family of addresses."""
+_WITHOUT_MEANING = "CqvxTaA"
+"""Letters that change nothing here: compression, messages, and what is not forwarded anyway."""
+_IGNORED = (
+    "batchmode", "compression", "controlmaster", "controlpath", "controlpersist", "forwardagent", "forwardx11", "loglevel",
+    "requesttty", "serveralivecountmax", "serveraliveinterval", "tcpkeepalive",
+)  # fmt: skip
+"""Options that change nothing here: there is one connection a host, and its pulse is watched anyway."""
+_JUMP = re.compile(r"(ssh://)?([^@\s,/]+@)?(\[[0-9A-Fa-f:.]+\]|[^\s:,@/\[\]-][^\s:,@/\[\]]*)(:[0-9]{1,5})?/?")
+_ELSEWHERE = "put it into ~/.ssh/config"
+
+
+class Refused(ValueError):
+    """An argument that cannot be used, and what to do instead."""
+
+    def __init__(self, what: str, fix: str = _ELSEWHERE) -> None:
+        super().__init__(what)
+        self.fix = fix
+
+
+@dataclass
+class SshArgs:
+    """What arguments of `ssh` say about the way to a host; as there, the first of several values counts.
+
+    `refused` are the arguments that cannot be used; none of them repeats a command, which may hold a password.
+    """
+
+    port: int | None = None
+    user: str | None = None
+    key_files: list[Path] = field(default_factory=list)
+    proxy_jump: str | None = None
+    proxy_command: str | None = None
+    ssh_config: Path | None = None
+    known_hosts: tuple[Path, ...] = ()
+    accept_new: bool | None = None
+    timeout: float | None = None
+    identities_only: bool | None = None
+    authentications: tuple[str, ...] = ()
+    host_key_algorithms: str | None = None
+    address_family: str | None = None
+    refused: list[Refused] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Read further arguments, as they would stand on a command line."""
+        try:
+            words = _words(text)
+        except ValueError:
+            self.refused.append(Refused("holds a quote that is never closed", "close it"))
+            return
+        for keyword, value in self._options(iter(words)):
+            try:
+                self._set(keyword, value)
+            except Refused as refused:
+                self.refused.append(refused)
+
+    def _options(self, words: Iterator[str]) -> Iterator[tuple[str, str]]:
+        """Yield each option by its name in ssh_config, with its value."""
+        for word in words:
+            if not word.startswith("-") or word in ("-", "--"):
+                self.refused.append(Refused("holds a word that belongs to no option", "quote what has blanks in it"))
+                continue
+            letters = word[1:]
+            while letters and letters[0] in (*_WITHOUT_MEANING, *_FAMILIES):
+                self.address_family = _FAMILIES.get(letters[0], self.address_family)  # as ssh: the last one counts
+                letters = letters[1:]
+            if not letters:
+                continue
+            letter, value = letters[0], letters[1:]
+            if letter not in _WITH_VALUE:
+                self.refused.append(_unsupported(f"-{letter}"))
+                continue
+            value = value or next(words, "")
+            yield _option(value) if letter == "o" else (_KEYWORDS.get(letter, f"-{letter}"), value)
+
+    def _set(self, keyword: str, value: str) -> None:
+        name = keyword.lower()
+        if name in _IGNORED:
+            return
+        if name not in _SETTERS:
+            raise _unsupported(keyword)
+        if not value.strip():
+            raise Refused(f"gives no value for `{shown(keyword)}`", "add one, or remove it")
+        _SETTERS[name](self, value)
+
+
+@lru_cache
+def _words(text: str) -> list[str]:
+    return shlex.split(text)  # the hosts of a large inventory share their arguments
+
+
+def _port(args: SshArgs, value: str) -> None:
+    if not re.fullmatch("[0-9]{1,5}", value) or not 1 <= int(value) <= 65535:
+        raise Refused(f"has the port `{shown(value)}`", "give one from 1 to 65535")
+    args.port = args.port or int(value)
+
+
+def _user(args: SshArgs, value: str) -> None:
+    args.user = args.user or value
+
+
+def _key_file(args: SshArgs, value: str) -> None:
+    try:
+        check_key_file("-i", _unquoted(value)[0])
+    except Wrong as wrong:
+        raise Refused(f"has {wrong}", wrong.fix) from None
+    args.key_files.append(expanded(_unquoted(value)[0]))
+
+
+def _jump(args: SshArgs, value: str) -> None:
+    if value.lower() != "none" and not all(map(_JUMP.fullmatch, value.split(","))):
+        raise Refused(f"has the gateway `{shown(value)}`", "write `[user@]host[:port]`")
+    if args.proxy_command is None:
+        args.proxy_jump = args.proxy_jump or value
+
+
+def _command(args: SshArgs, value: str) -> None:
+    if (args.proxy_jump or "none").lower() == "none":
+        args.proxy_command = args.proxy_command or value
+
+
+def _config(args: SshArgs, value: str) -> None:
+    # `none` is OpenSSH's own word for no file at all, and an empty file says the same.
+    path = expanded("/dev/null" if value.lower() == "none" else value)
+    if not path.exists():
+        raise Refused(f"names the file `{shown(value)}`, which does not exist", "correct the path behind `-F`")
+    args.ssh_config = args.ssh_config or path
+
+
+def _known_hosts(args: SshArgs, value: str) -> None:
+    if any(name.lower() in ("/dev/null", "none") for name in _unquoted(value)):
+        raise Refused(f"has UserKnownHostsFile={shown(value)}, which remembers nobody", "remove it, or name a file")
+    args.known_hosts = args.known_hosts or tuple(expanded(name) for name in _unquoted(value))
+
+
+def _strictness(args: SshArgs, value: str) -> None:
+    if value.lower() in ("no", "off"):
+        what = f"has StrictHostKeyChecking={shown(value)}, which trusts whoever answers"
+        raise Refused(what, "use `StrictHostKeyChecking=accept-new`")
+    if value.lower() not in ("yes", "ask", "accept-new"):
+        raise Refused(f"has StrictHostKeyChecking={shown(value)}", "use `StrictHostKeyChecking=accept-new`")
+    args.accept_new = value.lower() == "accept-new" if args.accept_new is None else args.accept_new
+
+
+def _timeout(args: SshArgs, value: str) -> None:
+    if not re.fullmatch("[0-9]{1,4}", value) or not 1 <= int(value) <= 3600:
+        raise Refused(f"has ConnectTimeout={shown(value)}", "give a number of seconds from 1 to 3600")
+    args.timeout = args.timeout or float(value)
+
+
+def _identities_only(args: SshArgs, value: str) -> None:
+    if value.lower() not in ("yes", "no", "true", "false"):
+        raise Refused(f"has IdentitiesOnly={shown(value)}", "use `yes` or `no`")
+    only = value.lower() in ("yes", "true")
+    args.identities_only = only if args.identities_only is None else args.identities_only
+
+
+def _authentications(args: SshArgs, value: str) -> None:
+    methods = tuple(word.strip().lower() for word in value.split(","))
+    if not any(method in _METHODS for method in methods):
+        what = f"has PreferredAuthentications={shown(value)}, of which tfprov knows none"
+        raise Refused(what, f"name one of {', '.join(_METHODS)}")
+    args.authentications = args.authentications or methods
+
+
+def _host_key_algorithms(args: SshArgs, value: str) -> None:
+    if not re.fullmatch(r"[+^-]?[\w@.*?-]+(,[\w@.*?-]+)*", value, re.ASCII):
+        raise Refused(f"has HostKeyAlgorithms={shown(value)}", "for example `HostKeyAlgorithms=ssh-ed25519`")
+    args.host_key_algorithms = args.host_key_algorithms or value
+
+
+def _address_family(args: SshArgs, value: str) -> None:
+    if value.lower() not in ("any", "inet", "inet6"):
+        raise Refused(f"has AddressFamily={shown(value)}", "use `inet`, `inet6` or `any`")
+    args.address_family = args.address_family or value.lower()
+
+
+_METHODS = ("publickey", "password", "keyboard-interactive")
+_SETTERS: dict[str, Callable[[SshArgs, str], None]] = {
+    "port": _port,
+    "user": _user,
+    "identityfile": _key_file,
+    "proxyjump": _jump,
+    "proxycommand": _command,
+    "-f": _config,
+    "userknownhostsfile": _known_hosts,
+    "stricthostkeychecking": _strictness,
+    "connecttimeout": _timeout,
+    "identitiesonly": _identities_only,
+    "preferredauthentications": _authentications,
+    "hostkeyalgorithms": _host_key_algorithms,
+    "addressfamily": _address_family,
+}
+
+
+def _option(text: str) -> tuple[str, str]:
+    """Return the name and value of `-o`: `Name=value`, or `Name value`."""
+    found = re.match(r"([A-Za-z0-9]*)\s*=?\s*(.*)", text.strip(), re.DOTALL)
+    assert found is not None, "it matches an empty text"
+    return found[1] or "-o", found[2]
+
+
+def _unquoted(value: str) -> list[str]:
+    try:
+        return shlex.split(value) or [value]
+    except ValueError:
+        return [value]
+
+
+def _unsupported(option: str) -> Refused:
+    return Refused(f"has the option `{shown(option)}`, which is not supported here")

@@ -1,0 +1,1 @@
+"""Ansible's template filters, by what they work on."""

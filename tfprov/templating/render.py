@@ -1,0 +1,231 @@
+"""One template at a time: compiled, rendered in the sandbox, and turned into a value; or one line that says why not."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as AbstractMapping
+from datetime import date
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from jinja2 import Environment, Template, TemplateError, Undefined, UndefinedError
+from jinja2.exceptions import SecurityError
+
+from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
+from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.templating.errors import DEFINE, Missing, Omitted
+from tfprov.templating.lazy_values import SeenItems
+from tfprov.templating.limits import TOO_LARGE, Expired, Limits
+from tfprov.templating.lookups import OMIT
+from tfprov.templating.sandbox import Sandbox
+from tfprov.yamltext.load import MAX_DEPTH
+
+_LATE_NAMES = ("task", "checkpoint_dir", "cluster", "ps_hosts", "worker_hosts", "chief_address", "rank", "world_size")
+_ANSIBLE_NAMES = (
+    "ansible_check_mode", "ansible_config_file", "ansible_facts", "ansible_forks", "ansible_inventory_sources",
+    "ansible_limit", "ansible_play_batch", "ansible_play_hosts", "ansible_play_hosts_all", "ansible_play_name",
+    "ansible_playbook_python", "ansible_version", "item", "now", "play_hosts", "playbook_dir", "role_name", "role_path",
+    "undef", "vars",
+)  # fmt: skip
+_FACT = re.compile(r"ansible_(?:default_ipv[46]|distribution|processor|mem|hostname|fqdn|nodename|os_family|kernel)\w*")
+_KINDS = {
+    "dict object": "the mapping",
+    "tfprov.templating.lazy_values.SeenMapping object": "the mapping",
+    "tfprov.templating.magic_vars._Groups object": "the groups",
+    "tfprov.templating.magic_vars._Hosts object": "the hosts of the inventory",
+    "tfprov.templating.host_values.Variables object": "the variables of that host",
+    "list object": "the list",
+    "tfprov.templating.lazy_values.SeenItems object": "the list",
+    "str object": "the text",
+    "int object": "the number",
+}
+
+
+def about_undefined(error: UndefinedError, variables: AbstractMapping[str, Any]) -> tuple[str, str]:
+    """Return what is undefined, and what to do about it."""
+    message = error.message or ""
+    if name := re.fullmatch(r"'(.*)' is undefined", message, re.DOTALL):
+        return _undefined(name[1], variables)
+    if found := re.fullmatch(r"'?(.*?)'? has no (?:attribute|element) '?(.*?)'?", message, re.DOTALL):
+        return f"no `{shown(found[2])}` in {_KINDS.get(found[1], shown(found[1]))}", "correct the name or the number"
+    return f"undefined: {one_line(message)}", DEFINE
+
+
+def _undefined(name: str, variables: AbstractMapping[str, Any]) -> tuple[str, str]:
+    if name == "rank" and "task" in variables:
+        fix = "set it in the groups that train, or write `{{ rank | default('') }}`"
+        return f"only a chief and workers have a `rank`, and {variables['task']['name']} is neither", fix
+    if name in _LATE_NAMES:
+        return f"`{name}` is not known here", "use it in `command`, `flags` or `env`"
+    if name in _ANSIBLE_NAMES or _FACT.fullmatch(name):
+        return f"`{name}` is Ansible's own, and not known here", "write the value out, or give it with `-e`"
+    close = difflib.get_close_matches(name, list(variables), n=1)
+    return f"undefined variable `{shown(name)}`", f"did you mean `{shown(close[0])}`?" if close else DEFINE
+
+
+def about_template(error: TemplateError, environment: Environment) -> tuple[str, str]:
+    """Return why a template cannot be read or rendered, and what to do about it."""
+    message = one_line(error.message or "")
+    if isinstance(error, SecurityError):
+        if message == TOO_LARGE:
+            return f"the template renders to {message}", "make it smaller"
+        return f"the template sandbox forbids this: {message}", "use plain variables and filters"
+    if unknown := re.fullmatch(r"No (filter|test) named `(.*?)`(?: found)?", message):
+        return _unknown(unknown[1], unknown[2], environment.filters if unknown[1] == "filter" else environment.tests)
+    if "nexpected char" in message and ('"`"' in message or '`"`' in message):
+        return "a quote in a template that is never closed", "close it"
+    if "unexpected end of template" in message or "nexpected end of" in message or "Missing end of" in message:
+        return "a template that is never closed", "close `{{` with `}}`, and `{%` with `%}`"
+    if type(error).__name__ == "TemplateRuntimeError":
+        what, _, fix = message.partition("; ")
+        return f"the template failed: {what}", fix or "correct the expression"
+    return f"not a valid template: {message[:1].lower()}{message[1:]}", "check the braces and quotes"
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> tuple[str, str]:
+    from tfprov.templating.filters.text import UNSUPPORTED  # noqa: PLC0415  only Jinja2's own filters are there at the start
+
+    short = name.rpartition(".")[2]
+    if kind == "filter" and short in UNSUPPORTED:
+        return f"no filter `{shown(name)}` here", "compute the value elsewhere, and give it with `-e` or as a variable"
+    close = difflib.get_close_matches(short, list(known), n=1, cutoff=0.7)
+    fix = f"did you mean `{close[0]}`?" if close else f"use one of Jinja2's or Ansible's own {kind}s"
+    return f"no {kind} named `{shown(name)}`", fix
+
+
+environment = Sandbox()
+_LIMITS = Limits()
+_MAX_ELEMENTS = 100_001
+"""Of all lists and mappings in a value: as many as the longest range has."""
+_SINGLE = (str, int, float, date)
+_SERIES = (list, tuple, set, frozenset, SeenItems)
+
+
+def computed(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits = _LIMITS) -> Node:
+    """Return what `text` renders to, as nodes that stand at `at`; InvalidInput for anything that goes wrong in it."""
+    try:
+        return limits.within(_computed, text, variables, at, limits)
+    except Expired as error:
+        raise _beyond(at, str(error)) from None
+
+
+def _computed(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits) -> Node:
+    found = render_text(text, variables, at, limits)
+    if found is OMIT:
+        raise Omitted([Problem(at, "the template renders to `omit`, which is no value", "write `default('')`")])
+    return _Computed(at, variables).node(found)
+
+
+def render_text(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits = _LIMITS) -> Any:
+    """Return what `text` renders to; InvalidInput names `at` for anything that goes wrong in it."""
+    outer, environment.variables = environment.variables, variables
+    try:
+        return limits.within(_rendered, text, variables, at)
+    except Expired as error:
+        raise _beyond(at, str(error)) from None
+    except MemoryError:
+        raise _beyond(at, limits.too_much_memory()) from None
+    finally:
+        environment.variables = outer
+
+
+def _beyond(at: Position, what: str) -> InvalidInput:
+    return InvalidInput([Problem(at, f"the template {what}", "make it simpler, or give its value with `-e`")])
+
+
+def _rendered(text: str, variables: AbstractMapping[str, Any], at: Position) -> Any:
+    try:
+        template = _compiled(text)
+        environment.steps = 0
+        context = template.new_context(_Scope(variables), shared=True)  # type: ignore[arg-type]
+        return _ended(text, _defined(environment.concat(template.root_render_func(context))))
+    except InvalidInput:
+        raise
+    except UndefinedError as error:
+        raise Missing([Problem(at, *about_undefined(error, variables))]) from None
+    except TemplateError as error:
+        raise InvalidInput([Problem(at, *about_template(error, environment))]) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # a template can raise anything its expressions can
+        reason = "templates cannot include files" if "no loader" in str(error) else one_line(str(error))
+        what = f"the template failed: {reason or type(error).__name__}"
+        raise InvalidInput([Problem(at, what, "correct the expression")]) from None
+
+
+class _Scope(AbstractMapping[str, Any]):
+    """The names a template can use: variables, and below them what every template has."""
+
+    def __init__(self, variables: AbstractMapping[str, Any]) -> None:
+        self.variables = variables
+
+    def __getitem__(self, name: str) -> Any:
+        return self.variables[name] if name in self.variables else environment.globals[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.variables or name in environment.globals
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**environment.globals, **dict.fromkeys(self.variables)})
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+@lru_cache(maxsize=4096)
+def _compiled(text: str) -> Template:
+    return environment.from_string(text)  # half a millisecond: a thousand hosts share most of their templates
+
+
+def _ended(template: str, result: Any) -> Any:
+    """Return a text with the line breaks at its end that its template has there, and Jinja2 takes away."""
+    if not isinstance(result, str):
+        return result
+    lost = len(template) - len(template.rstrip("\n")) - (len(result) - len(result.rstrip("\n")))
+    return result + "\n" * lost
+
+
+def _defined(piece: Any) -> Any:
+    if isinstance(piece, Undefined):
+        str(piece)  # StrictUndefined raises here, with the variable's name
+    return piece
+
+
+class _Computed:
+    """Turns what a template computed into nodes at one place, within the bounds that hold for what is written out."""
+
+    def __init__(self, at: Position, variables: AbstractMapping[str, Any]) -> None:
+        self.at, self.left, self.variables = at, _MAX_ELEMENTS, variables
+
+    def node(self, data: Any, depth: int = 0) -> Node:
+        """Return `data` as a node; what is `omit` in it is left out."""
+        self.left -= 1
+        if depth > MAX_DEPTH or self.left < 0:
+            raise self.refused("a list or mapping that is too large or too deep", "make it smaller")
+        if data is None or isinstance(data, _SINGLE):
+            return Scalar(data, self.at, str(data), quoted=True)
+        if isinstance(data, AbstractMapping):
+            keys = {str(key): Scalar(key, self.at, str(key), quoted=isinstance(key, str)) for key in data}
+            entries = {str(key): self.node(value, depth + 1) for key, value in data.items() if value is not OMIT}
+            return Mapping(entries, self.at, keys)
+        if isinstance(data, Iterator):
+            data = list(islice(data, self.left + 1))
+        if isinstance(data, _SERIES):
+            return Items(tuple(self.node(item, depth + 1) for item in data if item is not OMIT), self.at)
+        if isinstance(data, Undefined):
+            raise self.undefined(data)
+        kind = "function" if callable(data) else type(data).__name__
+        raise self.refused(f"a {kind}, which is no value", "call it with `()`" if callable(data) else "correct it")
+
+    def undefined(self, data: Undefined) -> InvalidInput:
+        try:
+            str(data)
+        except UndefinedError as error:
+            return Missing([Problem(self.at, *about_undefined(error, self.variables))])
+        except InvalidInput as error:  # of a variable whose own template fails
+            return error
+        raise AssertionError("a StrictUndefined raises whenever it is used")
+
+    def refused(self, what: str, fix: str) -> InvalidInput:
+        return InvalidInput([Problem(self.at, f"the template renders to {what}", fix)])

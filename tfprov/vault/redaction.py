@@ -1,0 +1,126 @@
+"""Values that no message may repeat: what is said about them is where they stand and what they are called."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tfprov.errors import InvalidInput, hide
+from tfprov.model.inventory import NAMESPACE
+from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, plain, secretly, unsealed, visible
+from tfprov.model.secrets import is_ansible_password, names_secret
+
+SECRETS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
+"""Variables that hold a password."""
+
+_NAMED = re.compile(r"(?:pass|secret|token)\w*", re.IGNORECASE)
+
+
+def mentions_secret(text: str) -> bool:
+    """Whether `text` is or holds the name of a password, or of something like it."""
+    return _NAMED.search(text) is not None
+
+
+def masks(name: str) -> bool:
+    """Whether the value of a variable with this name is masked wherever an inventory is shown."""
+    return is_ansible_password(name) or (names_secret(name) and not name.startswith("ansible_"))
+
+
+def public_names(settings: Mapping) -> frozenset[str]:
+    """Return the environment variables of which `settings` say that they are no secrets."""
+    listed = settings.get("public_env")
+    return (
+        frozenset(str(item.data) for item in listed.items if isinstance(item, Scalar))
+        if isinstance(listed, Items)
+        else frozenset()
+    )
+
+
+def discreet(text: str) -> str:
+    """Return what may be repeated of a line: nothing that stands behind the name of a password."""
+    found = _NAMED.search(text)
+    return f"{text[: found.end()]}…" if found and found.end() < len(text) else text
+
+
+class Reads:
+    """Counts how often a template has asked for a secret: what it computed in between is a secret as well."""
+
+    count = 0
+
+    @classmethod
+    def note(cls) -> None:
+        """Say that a secret is being used."""
+        cls.count += 1
+
+
+_STRUCTURE = ("hosts", "children")
+
+
+def hidden(node: Node, path: tuple[str, ...] = ()) -> Node:
+    """Return what an encrypted file says, be it variables or a whole inventory, with what can be kept secret marked so.
+
+    Not so the settings, but for `env`: the name of a cluster and the flags of a program stand where people see them, on
+    command lines and labels. Nor the variables that say how a host is reached, but for passwords.
+    """
+    if isinstance(node, Mapping):
+        below = {key: hidden(value, (*path, key)) for key, value in node.entries.items()}
+        return Mapping(below, node.at, node.keys)
+    if isinstance(node, Items):
+        return Items(tuple(hidden(item, path) for item in node.items), node.at)
+    if _is_seen(path) or isinstance(node.data, Sealed):
+        return node
+    if isinstance(node.data, str) and "{{" not in node.data:
+        hide(node.data)
+    return secretly(node)
+
+
+def _is_seen(path: tuple[str, ...]) -> bool:
+    if NAMESPACE in path:
+        return path[path.index(NAMESPACE) + 1 : path.index(NAMESPACE) + 2] != ("env",)
+    last = path[-1] if path else ""
+    return last in _STRUCTURE or (last.startswith("ansible_") and not mentions_secret(last))
+
+
+Path = tuple[str, ...]
+Shows = Callable[[Path, Node], Any]
+"""Returns the value of a node for others to see."""
+
+
+def masked_value(path: Path, node: Node) -> Any:
+    """Return `node` for others to see: also what is called like a password is hidden, wherever it came from."""
+    is_program = path[:2] in ((NAMESPACE, "flags"), (NAMESPACE, "command"))  # they stand on a command line as they are
+    if path[-1] in SECRETS or (not is_program and _is_named(path[-1], node)):
+        return HIDDEN if not _is_plain_template(node) else visible(node)
+    return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, Sealed) else _hidden_inside(node)
+
+
+def unless_public(public: frozenset[str], shows: Shows, path: Path, node: Node) -> Any:
+    """Return `node` as `shows` does, unless it is a variable of which the inventory says that it is no secret."""
+    is_public = path[:-1] == (NAMESPACE, "env") and path[-1] in public and isinstance(node, Scalar)
+    return _hidden_inside(node) if is_public and not isinstance(node.data, Sealed) else shows(path, node)  # type: ignore[union-attr]
+
+
+def clear(_path: Path, node: Node) -> Any:
+    """Return `node` with its secrets, but for those that no password decrypts."""
+    try:
+        return plain(unsealed(node))
+    except InvalidInput:
+        return _hidden_inside(node)
+
+
+def _hidden_inside(node: Node) -> Any:
+    if isinstance(node, Mapping):
+        return {key: HIDDEN if _is_named(key, value) else _hidden_inside(value) for key, value in node.entries.items()}
+    if isinstance(node, Items):
+        return [_hidden_inside(item) for item in node.items]
+    return HIDDEN if node.secret else node.data
+
+
+def _is_named(name: str, node: Node) -> bool:
+    """Whether a single value is called as secrets are."""
+    return isinstance(node, Scalar) and node.data is not None and (mentions_secret(name) or masks(name))
+
+
+def _is_plain_template(node: Node) -> bool:
+    """Whether `node` says only where a password comes from, and no part of it."""
+    text = node.data if isinstance(node, Scalar) and not node.secret and not node.literal else None
+    return isinstance(text, str) and text.startswith("{{") and text.endswith("}}") and not set("'\"") & set(text)

@@ -1,0 +1,160 @@
+"""YAML files and texts to nodes with positions; what is encrypted as a whole is opened on the way."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.model.node import Items, Mapping, Node, Scalar
+from tfprov.vault.decrypt import HEADER, Vault
+from tfprov.vault.redaction import hidden
+from tfprov.yamltext import syntax_errors
+from tfprov.yamltext.overlay import taken
+from tfprov.yamltext.parser import MAX_DEPTH, PARSER, compose
+
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "decoded", "encrypted", "parse", "read", "read_bytes"]
+
+T = TypeVar("T")
+MAX_BYTES = 1_000_000
+
+_INIT = "start from `tfprov init`"
+
+
+def read(
+    path: Path,
+    *,
+    fix: str = "check the path given with -i",
+    start_from: str = _INIT,
+    vault: Vault | None = None,
+) -> Node:
+    """Return the one document in the file at `path`; InvalidInput names the first place where it is not YAML.
+
+    `fix` is what to do where there is no such file, and `start_from` where it is empty. `vault` opens what is encrypted.
+    """
+    return parse(read_bytes(path, Position(str(path)), fix=fix), str(path), start_from=start_from, vault=vault)
+
+
+def read_bytes(path: Path, at: Position, *, fix: str, name: str = "") -> bytes:
+    """Return what is in the file at `path`, cut just beyond the largest size; InvalidInput stands at `at`.
+
+    `name` is what messages begin with where `at` is not in the file itself.
+    """
+    try:
+        with path.open("rb") as file:  # not read_bytes: `-i /dev/zero` has no end
+            return taken(path, file.read(MAX_BYTES + 1))
+    except FileNotFoundError:
+        raise _invalid(at, f"{name}does not exist" if name else "no such file", fix) from None
+    except IsADirectoryError:
+        raise _invalid(at, f"{name}is a directory, not a file", "give a file in it") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        what = f"{name}cannot be read: {reason.lower()}" if name else reason.lower()
+        raise _invalid(at, what, "give a readable file") from None
+
+
+def parse(data: bytes | str, name: str, *, start: int = 1, start_from: str = _INIT, vault: Vault | None = None) -> Node:
+    """Return the one document in `data`; `name` stands for the file in messages, `start` is its first line.
+
+    A file that is encrypted as a whole is opened with `vault` at once, an encrypted value in it when it is needed.
+    """
+    if len(data) > MAX_BYTES:
+        raise _invalid(Position(name), f"larger than {MAX_BYTES:,} bytes", "split it into several files")
+    text, vault = decoded(data, name, start), vault or Vault()
+    if text.startswith(HEADER):
+        return hidden(
+            encrypted(text, name, start, vault, lambda opened: _parsed(opened, name, start, start_from, vault))
+        )
+    return _parsed(text, name, start, start_from, vault)
+
+
+def encrypted(text: str, name: str, start: int, vault: Vault, reader: Callable[[str], T]) -> T:
+    """Return what `reader` makes of an encrypted file; InvalidInput says where it fails, and nothing of what is there."""
+    opened = vault.open(text, Position(name, start, 1))
+    try:
+        return reader(opened)
+    except InvalidInput as error:
+        places = dict.fromkeys(problem.at for problem in error.problems)
+    what, fix = "not what it must be once it is decrypted", "see `ansible-vault edit`; lines count as they do there"
+    raise InvalidInput(Problem(at, what, fix) for at in places)
+
+
+def _parsed(text: str, name: str, start: int, start_from: str, vault: Vault) -> Node:
+    try:
+        document = compose(text, name, start, vault)
+    except yaml.reader.ReaderError as error:
+        before = _before(text, error.position)
+        at, found = _counted(before, name, start), shown(text[len(before) : len(before) + 1])
+        raise _invalid(at, f"the character `{found}`, which YAML does not allow", "remove it") from None
+    except yaml.MarkedYAMLError as error:
+        raise InvalidInput([syntax_errors.explain(error, text, name, start)]) from None
+    if document is None:
+        raise _invalid(Position(name), "empty", start_from)
+    if isinstance(document, Scalar) and not document.text:  # a `---` alone: libyaml has nothing stand behind the end
+        return replace(document, at=Position(name, start, 1))
+    return document
+
+
+def _before(text: str, position: int) -> str:
+    """Return what stands before `position`, which libyaml counts in bytes and PyYAML's own reader in characters."""
+    if PARSER is yaml.SafeLoader:
+        return text[:position]
+    return text.encode()[:position].decode(errors="ignore")
+
+
+def decoded(data: bytes | str, name: str, start: int = 1) -> str:
+    """Return a file as text; InvalidInput at the first byte that is not UTF-8."""
+    try:
+        # A text comes from the command line, where Python hides bytes that are not UTF-8 in lone surrogates.
+        return (data.encode() if isinstance(data, str) else data).decode("utf-8-sig")
+    except UnicodeEncodeError as error:
+        before = error.object[: error.start]
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode("utf-8-sig")
+    raise _invalid(_counted(before, name, start), "not UTF-8 text", "write it as UTF-8")
+
+
+def _counted(before: str, name: str, start: int) -> Position:
+    """Return the position behind the text `before`."""
+    lines = syntax_errors.BREAK.split(before)
+    return Position(name, len(lines) - 1 + start, len(lines[-1]) + 1)
+
+
+def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
+    return InvalidInput([Problem(at, what, fix)])
+
+
+_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_START_FROM = "start from `tfprov init`"
+
+
+def document(data: bytes | str, name: str, *, start_from: str = _START_FROM, vault: Vault | None = None) -> Node:
+    """Return the one document in `data`, which is JSON or YAML; arguments as in `tfprov.yamltext.load.parse`."""
+    text = data.decode(errors="replace") if isinstance(data, bytes) else data
+    if len(data) > MAX_BYTES or not text.lstrip("\ufeff \t\r\n").startswith("{") or not _is_json(text):
+        return parse(data, name, start_from=start_from, vault=vault)
+    # JSON writes a character beyond U+FFFF as two halves, which are no characters to YAML.
+    whole = _PAIR.sub(lambda found: str(json.loads(f'"{found[0]}"')), text)
+    return _with_numbers(parse(whole, name, start_from=start_from, vault=vault))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _with_numbers(node: Node) -> Node:
+    """Return `node` with JSON's numbers: `1e3` is one, and text in YAML 1.1."""
+    if isinstance(node, Mapping):
+        return Mapping({key: _with_numbers(value) for key, value in node.entries.items()}, node.at, node.keys)
+    if isinstance(node, Items):
+        return Items(tuple(map(_with_numbers, node.items)), node.at)
+    is_number = isinstance(node, Scalar) and not node.quoted and isinstance(node.data, str)
+    return replace(node, data=json.loads(node.text), quoted=True) if is_number else node

@@ -1,0 +1,214 @@
+"""A YAML parser's events to nodes with positions, safely.
+
+PyYAML's own composer recurses and keeps the last of two equal keys; this one has a stack of its own, so that deep
+nesting, an alias bomb or a duplicate key is an error with a line instead of a crash or a surprise.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed
+from tfprov.vault.decrypt import HEADER, Vault
+from tfprov.vault.redaction import mentions_secret
+from tfprov.yamltext.yaml11 import ScalarError, is_scalar_tag, short_tag, tag_of, tag_of_plain, value_of
+
+MAX_DEPTH = 32
+MAX_NODES = 200_000
+"""After every alias is counted as often as it is used: enough for a thousand hosts with 100 values each."""
+
+PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is compiled in: 8 times faster
+_ENCRYPTED = ("!vault", "!vault-encrypted")
+"""Ansible's tags for a value that ansible-vault encrypted."""
+_LIKE_A_BLANK = re.compile(r"[\u00a0\u2007\u200b\u202f\u2060\u3000]")
+
+
+def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
+    return InvalidInput([Problem(at, what, fix)])
+
+
+@dataclass
+class _Open:
+    """A collection whose end has not come yet."""
+
+    at: Position
+    anchor: str | None
+    items: list[Node] | None = None
+    entries: dict[str, Node] = field(default_factory=dict)
+    keys: dict[str, Scalar] = field(default_factory=dict)
+    merged: list[Mapping] = field(default_factory=list)
+    key: Scalar | None = None
+    size: int = 1
+    height: int = 1
+
+    @property
+    def awaits_key(self) -> bool:
+        """Whether what comes next is a key."""
+        return self.items is None and self.key is None
+
+
+def compose(text: str, name: str, start: int, vault: Vault) -> Node | None:
+    """Return the document in `text`, or None where there is none; InvalidInput, or what PyYAML raises, where it is wrong.
+
+    `name` stands for the file in messages, `start` is its first line. `vault` opens encrypted values when they are needed.
+    """
+    return _Composer(name, start, vault).compose(text)
+
+
+class _Composer:
+    def __init__(self, name: str, start: int, vault: Vault) -> None:
+        self.name, self.start, self.vault = name, start, vault
+        self.anchors: dict[str, tuple[Node, int, int]] = {}
+        self.stack: list[_Open] = []
+        self.document: Node | None = None
+
+    def compose(self, text: str) -> Node | None:
+        handlers = self.handlers()
+        for event in yaml.parse(text, Loader=PARSER):
+            if handler := handlers.get(type(event)):
+                handler(event)
+        return self.document
+
+    def handlers(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            yaml.ScalarEvent: lambda event: self.add(self.scalar(event), 1, 0, event.anchor),
+            yaml.MappingStartEvent: self.open,
+            yaml.SequenceStartEvent: self.open,
+            yaml.MappingEndEvent: self.close,
+            yaml.SequenceEndEvent: self.close,
+            yaml.AliasEvent: self.alias,
+            yaml.DocumentStartEvent: self.begin,
+        }
+
+    def at(self, event: Any) -> Position:
+        return Position(self.name, event.start_mark.line + self.start, event.start_mark.column + 1)
+
+    def alias(self, event: Any) -> None:
+        if event.anchor not in self.anchors:
+            what = f"unknown alias {self.quoted(f'*{event.anchor}')}"
+            raise _invalid(self.at(event), what, "define the anchor before its use")
+        self.add(*self.anchors[event.anchor], None)
+
+    def begin(self, event: Any) -> None:
+        if self.document is not None:
+            raise _invalid(self.at(event), "a second document", "keep one document per file")
+
+    def quoted(self, text: str) -> str:
+        """Return `text` as messages show it; nothing of it where it belongs to a password."""
+        secret = any(opened.key is not None and mentions_secret(opened.key.text) for opened in self.stack)
+        return "`…`" if secret else f"`{shown(text)}`"
+
+    def scalar(self, event: Any) -> Scalar:
+        quoted = event.style not in (None, "")  # libyaml says "" for plain, PyYAML's own parser None
+        at = self.at(event)
+        if event.tag == "!unsafe":
+            return Scalar(event.value, at, event.value, quoted=True, literal=True)
+        if event.tag in _ENCRYPTED:
+            return self.sealed(event, at)
+        tag = tag_of(event, quoted=quoted)
+        if not is_scalar_tag(tag):
+            self.refuse_tag(tag, at)
+        try:
+            return Scalar(value_of(tag, event.value), at, event.value, quoted)
+        except ScalarError as error:
+            raise _invalid(at, f"{self.quoted(event.value)} {error}", "quote it") from None
+
+    def sealed(self, event: Any, at: Position) -> Scalar:
+        text = event.value
+        if self.stack and self.stack[-1].awaits_key:
+            raise _invalid(at, "an encrypted name", "encrypt values only")
+        if tag_of_plain(text) != "str":  # to Ansible, quotes make no difference behind this tag
+            raise _invalid(
+                at, "`!vault` before what is no text", "put there what `ansible-vault encrypt_string` prints"
+            )
+        if not text.startswith(HEADER):
+            self.vault.note_unencrypted(at)
+        return Scalar(Sealed(text, self.vault.open), at, quoted=True, literal=True, secret=True)
+
+    def refuse_tag(self, tag: str, at: Position) -> None:
+        name = tag if tag.startswith("!") else f"!!{tag}"
+        raise _invalid(at, f"the tag {self.quoted(name)} is not allowed here", "write a plain value")
+
+    def open(self, event: Any) -> None:
+        at = self.at(event)
+        is_list = isinstance(event, yaml.SequenceStartEvent)
+        if event.tag not in (None, "!") and short_tag(event.tag) != ("seq" if is_list else "map"):
+            self.refuse_tag(short_tag(event.tag), at)
+        if len(self.stack) >= MAX_DEPTH:
+            raise _invalid(at, f"nested more than {MAX_DEPTH} levels deep", "flatten it")
+        if self.stack and self.stack[-1].awaits_key:
+            self.refuse_key(at, is_list=is_list)
+        self.stack.append(_Open(at, event.anchor, [] if is_list else None))
+
+    def refuse_key(self, at: Position, *, is_list: bool) -> None:
+        outer = self.stack[-1].at
+        if not is_list and (outer.line, outer.column + 1) == (
+            at.line,
+            at.column,
+        ):  # YAML takes `{{ x }}` for a mapping in a mapping
+            raise _invalid(outer, "a template without quotes around it", 'write "{{ … }}", and quote the whole value')
+        raise _invalid(at, "a key that is not a single value", "quote a value that starts with `{` or `[`")
+
+    def close(self, _event: Any) -> None:
+        done = self.stack.pop()
+        node = Items(tuple(done.items), done.at) if done.items is not None else self.mapping(done)
+        self.add(node, done.size, done.height, done.anchor)
+
+    def mapping(self, done: _Open) -> Mapping:
+        entries, keys = done.entries, done.keys
+        for below in done.merged:  # `<<`: what is written here wins, and the first of several merges over later ones
+            entries = {**below.entries, **entries}
+            keys = {**below.keys, **keys}
+        return Mapping(entries, done.at, keys)
+
+    def add(self, node: Node, size: int, height: int, anchor: str | None) -> None:
+        if anchor is not None:
+            self.anchors[anchor] = node, size, height
+        if not self.stack:
+            self.document = node
+            return
+        parent = self.stack[-1]
+        parent.size += size
+        parent.height = max(parent.height, height + 1)
+        if parent.size > MAX_NODES:
+            raise _invalid(node.at, f"more than {MAX_NODES:,} values once aliases are expanded", "write fewer aliases")
+        if len(self.stack) + height > MAX_DEPTH:
+            raise _invalid(node.at, f"nested more than {MAX_DEPTH} levels deep once aliases are expanded", "flatten it")
+        if parent.items is not None:
+            parent.items.append(node)
+        else:
+            self.add_entry(parent, node)
+
+    def add_entry(self, parent: _Open, node: Node) -> None:
+        if parent.key is None:
+            parent.key = self.key(parent, node)
+        elif parent.key.text == "<<" and not parent.key.quoted:
+            parent.merged.extend(self.merged(node))
+            parent.key = None
+        else:
+            parent.entries[parent.key.text] = node
+            parent.keys[parent.key.text] = parent.key
+            parent.key = None
+
+    def key(self, parent: _Open, node: Node) -> Scalar:
+        if not isinstance(node, Scalar):
+            raise _invalid(node.at, "a key that is not a single value", "write a name")
+        if not node.quoted and (found := _LIKE_A_BLANK.search(node.text)):
+            what = f"a key with the character U+{ord(found[0]):04X}, which only looks like a blank"
+            raise _invalid(node.at, what, "write blanks there")
+        if node.text in parent.entries:
+            first = parent.keys[node.text].at.line
+            raise _invalid(
+                node.at, f"{self.quoted(node.text)} is given twice (first on line {first})", "keep one of them"
+            )
+        return node
+
+    def merged(self, node: Node) -> list[Mapping]:
+        found = list(node.items) if isinstance(node, Items) else [node]
+        if not all(isinstance(item, Mapping) for item in found):
+            raise _invalid(node.at, "`<<` merges mappings only", "point it at a mapping's anchor")
+        return [item for item in found if isinstance(item, Mapping)]

@@ -344,7 +344,7 @@ def test_the_environment_gets_it_and_no_spec_repeats_it(vault: Vault) -> None:
     assert all(re.fullmatch("hmac-sha256:[0-9a-f]{16}:[0-9a-f]{64}", spec[name]) for name in ENV)
     assert len({spec["DIRECT"], spec["WHOLE"]}) == 2, "equal values of two variables do not look equal"
     found, _ = up(context)
-    assert SECRET not in json.dumps([found.to_json(), *(dict(one.spec) for one in context.wanted)])
+    assert SECRET not in json.dumps([found.to_dict(), *(dict(one.spec) for one in context.wanted)])
 
 
 def test_another_secret_is_another_spec_and_the_plan_names_the_variable_only(vault: Vault) -> None:

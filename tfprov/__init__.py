@@ -5,14 +5,23 @@
     with tfprov.Cluster.load("inventory.yml") as cluster:
         print(cluster.plan())
 
-Importing it loads nothing else: `tfprov.runtime` and `tfprov.wiring` also run inside the task's container, where none of
-the controller's dependencies are installed. `Cluster` and the errors are imported when they are first used.
+Importing it loads nothing else, not even `typing`: `tfprov.runtime` and `tfprov.wiring` also run inside the task's
+container, where none of the controller's dependencies are installed. `Cluster` and the errors are imported on first use.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tfprov.api import Cluster as Cluster
+    from tfprov.errors import DeliveryError as DeliveryError
+    from tfprov.errors import GatherError as GatherError
+    from tfprov.errors import HostError as HostError
+    from tfprov.errors import InvalidInput as InvalidInput
+    from tfprov.errors import Locked as Locked
+    from tfprov.errors import Several as Several
+    from tfprov.errors import TaskFailed as TaskFailed
+    from tfprov.errors import TfprovError as TfprovError
+    from tfprov.errors import Unreachable as Unreachable
+    from tfprov.errors import Usage as Usage
 
 __version__ = "0.1.0"
 
@@ -30,8 +39,8 @@ _ERRORS = (
 )
 
 
-def __getattr__(name: str) -> Any:
-    """Import `Cluster`, and the errors, on first use."""
+def __getattr__(name: str) -> object:
+    """Import `Cluster`, or an error, on first use."""
     if name == "Cluster":
         from tfprov.api import Cluster  # noqa: PLC0415
 

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from tfprov.engine.assemble import Options, RuntimeFactory, assemble
+from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.context import DEFAULT_FORKS, Context, Definition
 from tfprov.engine.events import Callback, OnEvent, Quiet
 from tfprov.engine.observe import locate
@@ -61,8 +62,9 @@ class Cluster:
         options: Options,
         on_event: OnEvent | None,
         factory: RuntimeFactory = ProcessRuntime,
+        verify: Verify = verify,
     ) -> None:
-        self.definition, self._options, self._factory = definition, options, factory
+        self.definition, self._options, self._factory, self._verify = definition, options, factory, verify
         self._report = Quiet() if on_event is None else Callback(on_event)
         self._assembled: Context | None = None
 
@@ -79,6 +81,7 @@ class Cluster:
         on_event: OnEvent | None = None,
         on_warning: Callable[[Problem], None] = lambda _problem: None,
         factory: RuntimeFactory = ProcessRuntime,
+        verify: Verify = verify,
     ) -> "Cluster":
         """Read and check an inventory; no host is contacted. InvalidInput carries every problem of it.
 
@@ -87,12 +90,13 @@ class Cluster:
         `limit` is a host pattern, `forks` the number of hosts to work on at the same time. `accept_new` records the keys of
         hosts that known_hosts lacks. `vault` decrypts what ansible-vault encrypted. Templates may look up files below
         `lookup_dirs`. `on_event` is called with each event of tfprov.engine.events, from several threads; `on_warning` with
-        each oddity of the inventory. `factory` makes the hosts of the process runtime, for tests.
+        each oddity of the inventory. For tests, `factory` makes the hosts of the process runtime, and `verify` reads the tensors
+        of a gathered checkpoint.
         """
         named = [str(source) for source in sources] or [os.environ.get("TFPROV_INVENTORY") or INVENTORY]
         texts = [json.dumps(dict(extra))] if isinstance(extra, Mapping) else list(extra)
         definition = Definition.load(named, texts, vault, on_warning, lookup_dirs)
-        return cls(definition, Options(limit, forks, accept_new), on_event, factory)
+        return cls(definition, Options(limit, forks, accept_new), on_event, factory, verify)
 
     @property
     def name(self) -> str:
@@ -135,7 +139,8 @@ class Cluster:
         """Pack the code and find the way to each host; verbs call it. `connect` begins to connect to all of them."""
         if self._assembled is None:
             options = replace(self._options, connect=connect)
-            self._assembled = assemble(self.definition, self._report, options, self._factory)
+            context = assemble(self.definition, self._report, options, self._factory)
+            self._assembled = replace(context, verify=self._verify)
         return self._assembled
 
     def plan(self, *, resume: bool = False) -> PlanResult:

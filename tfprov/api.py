@@ -43,7 +43,7 @@ from tfprov.results import (
 )
 
 if TYPE_CHECKING:
-    from tfprov.engine.checks.check import Checked
+    from tfprov.engine.checks.check import CheckReport
     from tfprov.engine.image_artifacts import ClusterImages
     from tfprov.engine.monitoring.status import Placement, Status
     from tfprov.hosts.ssh.host_keys import UnknownKey
@@ -90,8 +90,8 @@ class Cluster:
         `limit` is a host pattern, `forks` the number of hosts to work on at the same time. `accept_new` records the keys of
         hosts that known_hosts lacks. `vault` decrypts what ansible-vault encrypted. Templates may look up files below
         `lookup_dirs`. `on_event` is called with each event of tfprov.engine.events, from several threads; `on_warning` with
-        each oddity of the inventory. For tests, `factory` makes the hosts of the process runtime, and `verify` reads the tensors
-        of a gathered checkpoint.
+        each oddity of the inventory. For tests, `factory` makes the hosts of the process runtime, and `verify` reads the
+        tensors of a gathered checkpoint.
         """
         named = [str(source) for source in sources] or [os.environ.get("TFPROV_INVENTORY") or INVENTORY]
         texts = [json.dumps(dict(extra))] if isinstance(extra, Mapping) else list(extra)
@@ -261,7 +261,7 @@ class Cluster:
             task = found.container.task
             yield TensorBoard(task.name, task.host, found.url, lambda: stay(context, found))
 
-    def check(self, *, deliver: bool = False, trust: "Callable[[UnknownKey], bool] | None" = None) -> "Checked":
+    def check(self, *, deliver: bool = False, trust: "Callable[[UnknownKey], bool] | None" = None) -> "CheckReport":
         """Return whether every host can do its part. `deliver` first delivers missing images, to try addresses with.
 
         `trust` is asked about each host key that known_hosts lacks, and decides whether to record it.

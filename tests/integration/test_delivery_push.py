@@ -30,7 +30,7 @@ from tfprov.images.engine_images import heeded
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
 from tfprov.images.push import Pushed, forget, present
-from tfprov.images.registry_server import STAGE, Handing
+from tfprov.images.registry_server import STAGE, PushRegistry
 
 DOCUMENTS = 8_000
 """Bytes of manifests, configurations and headers that one pull takes at most."""
@@ -306,7 +306,7 @@ def test_a_tag_that_means_another_image_is_moved(node: Host, node_machine: Remot
 
 def test_names_that_a_killed_run_left_are_removed_by_the_next(node: Host, node_machine: Remote, layout: Layout) -> None:
     image = random_image(layout, 1000)
-    handing = Handing(layout, [image], (), lambda size: None)
+    handing = PushRegistry(layout, [image], (), lambda size: None)
     with node_machine.reverse_forward(handing.serve) as port, node_machine.engine.errors():
         name, login = f"127.0.0.1:{port}/{handing.name}", handing.login
         pulled = node_machine.engine.api.pull(name, image.manifest.digest, stream=True, decode=True, auth_config=login)

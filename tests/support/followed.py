@@ -10,7 +10,7 @@ from tests.support.reporters import RecordingReporter
 from tests.support.world import Runtimes, up, world
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.follow import follow
-from tfprov.engine.monitoring.straggler_monitor import Lookout
+from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor
 from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.errors import TaskFailed, Unreachable
 from tfprov.model.state import Observation
@@ -46,7 +46,7 @@ class MemoryLab:
         self.hosts[host].trouble = Unreachable(host, "no answer")
 
 
-class Meanwhile(Lookout):
+class Meanwhile(StragglerMonitor):
     """Does one of `steps` after each look at the tasks, so that the next look sees what came of it."""
 
     def __init__(self, context: Context, *steps: Callable[[], None]) -> None:

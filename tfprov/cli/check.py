@@ -11,7 +11,7 @@ from tfprov.cli.options import change_options, cluster_of, json_option
 from tfprov.cli.output import Printer
 from tfprov.cli.output import table as aligned
 from tfprov.cli.screening import json_screened
-from tfprov.engine.checks.check import Checked
+from tfprov.engine.checks.check import CheckReport
 from tfprov.engine.checks.host_rules import CHECKS, Finding, Verdict
 from tfprov.engine.checks.reachability import OK, UNTRIED, failures, reasons, table
 from tfprov.errors import Usage
@@ -66,7 +66,7 @@ def _ask(unknown: "UnknownKey") -> bool:
     return click.confirm(f"trust it, and record it in {hop.known_hosts[0]}?", err=True)
 
 
-def lines(checked: Checked, title: str, printer: Printer) -> Iterator[str]:
+def lines(checked: CheckReport, title: str, printer: Printer) -> Iterator[str]:
     """Yield what is told to people: a table of findings, the matrix, and the sum of both."""
     yield title
     yield ""
@@ -78,7 +78,7 @@ def lines(checked: Checked, title: str, printer: Printer) -> Iterator[str]:
     yield _sum(checked)
 
 
-def _rows(checked: Checked) -> Iterator[tuple[str, ...]]:
+def _rows(checked: CheckReport) -> Iterator[tuple[str, ...]]:
     """Yield a row for each thing that was found; the hosts it was found on are told together."""
     for check in CHECKS:
         same: dict[Finding, list[str]] = {}
@@ -96,16 +96,16 @@ def _some(hosts: list[str], all_of: int = 0) -> str:
     return ", ".join(hosts[:_NAMED]) + (f" and {len(hosts) - _NAMED} more" if len(hosts) > _NAMED else "")
 
 
-def _matrix(checked: Checked, printer: Printer) -> Iterator[str]:
+def _matrix(checked: CheckReport, printer: Printer) -> Iterator[str]:
     is_tried = any(cell.outcome != UNTRIED for cell in checked.cells)
     if is_tried:
         yield from ("every task's address, tried from every host:", "", *aligned(table(checked.cells)))
-    told = [(Verdict.FAILED, f"{_some(hosts)} does not reach {it}") for hosts, it in failures(checked.cells)]
+    remarks = [(Verdict.FAILED, f"{_some(hosts)} does not reach {it}") for hosts, it in failures(checked.cells)]
     for text, hosts in reasons(checked.cells).items():
-        told.append((Verdict.NOTE, f"not tried: {_some(hosts)}: {text}" if hosts else f"not tried: {text}"))
-    if told and is_tried:
+        remarks.append((Verdict.NOTE, f"not tried: {_some(hosts)}: {text}" if hosts else f"not tried: {text}"))
+    if remarks and is_tried:
         yield ""
-    for verdict, text in told:
+    for verdict, text in remarks:
         yield f"{printer.paint(verdict.ljust(7), _COLOURS[verdict])}  {text}"
 
 
@@ -116,16 +116,16 @@ def _painted(rows: Iterable[tuple[str, ...]], printer: Printer) -> Iterator[str]
         yield line.replace(row[1], printer.paint(row[1], colour), 1) if colour else line
 
 
-def _sum(checked: Checked) -> str:
-    said = [f"{len(checked.hosts)} host{'s' if len(checked.hosts) != 1 else ''} looked at"]
+def _sum(checked: CheckReport) -> str:
+    parts = [f"{len(checked.hosts)} host{'s' if len(checked.hosts) != 1 else ''} looked at"]
     outcomes = [cell.outcome for cell in checked.cells]
     if tried := len(outcomes) - outcomes.count(UNTRIED):
-        said.append(f"{outcomes.count(OK)} of {tried} addresses reached")
+        parts.append(f"{outcomes.count(OK)} of {tried} addresses reached")
     if outcomes.count(UNTRIED):
-        said.append(f"{outcomes.count(UNTRIED)} not tried")
+        parts.append(f"{outcomes.count(UNTRIED)} not tried")
     counts = (
         (checked.verdicts.count(Verdict.FAILED), "failed"),
         (checked.verdicts.count(Verdict.WARNING), "to be wary of"),
     )
     bad = [f"{number} {word}" for number, word in counts if number]
-    return f"{', '.join(said)}: {', '.join(bad) or 'nothing is in the way'}"
+    return f"{', '.join(parts)}: {', '.join(bad) or 'nothing is in the way'}"

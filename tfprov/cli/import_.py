@@ -46,8 +46,8 @@ def import_command(file: str, output: Path | None, hosts: str | None, verbose: i
         return
     _create(output, made.text)
     count = len(made.notes)
-    told = f"; {count} thing{'s' * (count > 1)} not carried over, listed above" if count else ""
-    click.echo(f"wrote {output}{told}")
+    remark = f"; {count} thing{'s' * (count > 1)} not carried over, listed above" if count else ""
+    click.echo(f"wrote {output}{remark}")
     click.echo(f"next: tfprov plan -i {output}")
 
 
@@ -55,10 +55,10 @@ def _machines(hosts: str | None) -> "list[Machine]":
     from tfprov.cli.init import read_machines  # noqa: PLC0415
     from tfprov.importing.identify import Machine  # noqa: PLC0415
 
-    found = [Machine(one.name, one.user, one.port) for one in read_machines(hosts or "")]
-    if hosts is not None and not found:
+    machines = [Machine(one.name, one.user, one.port) for one in read_machines(hosts or "")]
+    if hosts is not None and not machines:
         raise Usage("`--hosts` names no machine", "for example `--hosts trainer@node1,trainer@node2`")
-    return found
+    return machines
 
 
 def _refuse_existing(path: Path | None) -> None:

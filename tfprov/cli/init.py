@@ -84,7 +84,7 @@ class Wanted:
 
 def read_machines(text: str) -> tuple[Machine, ...]:
     """Return the machines in a list such as `trainer@node1, node2:2200`; Usage where one cannot be called so."""
-    found: list[Machine] = []
+    machines: list[Machine] = []
     for word in re.split(r"[\s,]+", text.strip()):
         if word:
             user, at, rest = word.rpartition("@")
@@ -92,11 +92,11 @@ def read_machines(text: str) -> tuple[Machine, ...]:
             wrong = wrong_name("host", Scalar(name, Position(""), name, quoted=True))
             if wrong or (at and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", user)) or (port or 1) > 65535:
                 raise Usage(f"`{shown(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
-            found.append(Machine(name, user or None, port))
-    names = [machine.name for machine in found]
+            machines.append(Machine(name, user or None, port))
+    names = [machine.name for machine in machines]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise Usage(f"{shown(twice)} is given twice", "give every machine once")
-    return tuple(found)
+    return tuple(machines)
 
 
 def inventory_text(wanted: Wanted) -> str:
@@ -204,8 +204,8 @@ def _given(text: str | None, asks: bool, question: str, default: str, read: "Cal
         except TfprovError as error:
             raise click.UsageError(str(error)) from None
 
-    found: T = click.prompt(question, default=default, value_proc=answer)
-    return found
+    value: T = click.prompt(question, default=default, value_proc=answer)
+    return value
 
 
 def _checked_name(text: str) -> str:

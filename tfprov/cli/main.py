@@ -104,11 +104,11 @@ def main() -> NoReturn:
     gc.disable()
     _open_streams()
     sys.stdout, sys.stderr = Screened(sys.stdout), Screened(sys.stderr)
-    asked: list[int] = []
+    terminated: list[int] = []
 
     def terminate(number: int, _frame: FrameType | None) -> NoReturn:
         """Drain like a run that is interrupted at the keyboard."""
-        asked.append(number)
+        terminated.append(number)
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, terminate)
@@ -118,7 +118,7 @@ def main() -> NoReturn:
         code = _flushed(run(sys.argv[1:]))
     except KeyboardInterrupt:  # the second one, while the first is told
         code = INTERRUPTED
-    if code == INTERRUPTED and asked:
+    if code == INTERRUPTED and terminated:
         code = TERMINATED
     if code in (
         INTERRUPTED,

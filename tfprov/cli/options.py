@@ -116,8 +116,8 @@ def vault_of(options: dict[str, Any]) -> "Vault":
     from tfprov.vault.passwords import Passwords  # noqa: PLC0415  see below
 
     ask = _ask if sys.stdin.isatty() else None
-    given = Passwords(options["vault_ids"], options["vault_files"], options["ask_vault_pass"], ask, os.environ)
-    return Vault(given)
+    passwords = Passwords(options["vault_ids"], options["vault_files"], options["ask_vault_pass"], ask, os.environ)
+    return Vault(passwords)
 
 
 def _ask(question: str) -> str:

@@ -78,6 +78,6 @@ def _list(targets: "list[Target]", *, whole: bool) -> None:
     for target in targets:
         click.echo(f"{target.name:{width}}  {target.title}")
         for option in options_of(target).values() if whole else ():
-            stated = str(option.default).lower() if isinstance(option.default, bool) else option.default
-            default = "" if stated in ("", (), {}, "unsaid") else f" (default: {stated})"
+            text = str(option.default).lower() if isinstance(option.default, bool) else option.default
+            default = "" if text in ("", (), {}, "unsaid") else f" (default: {text})"
             click.echo(f"  {option.name:18} {option.help}{default}")

@@ -66,12 +66,12 @@ def screened(text: str, *, colours: bool) -> str:
 def _screened_line(line: str, colours: bool) -> str:
     left_open = False
 
-    def kept(found: re.Match[str]) -> str:
+    def kept(match: re.Match[str]) -> str:
         nonlocal left_open
-        if found["colour"]:
-            left_open = found[0].strip("\x1b[0;m") != ""
-            return found[0] if colours else ""
-        return "" if len(found[0]) > 1 or (found[0] == "\r" and found.end() == len(line)) else REPLACEMENT
+        if match["colour"]:
+            left_open = match[0].strip("\x1b[0;m") != ""
+            return match[0] if colours else ""
+        return "" if len(match[0]) > 1 or (match[0] == "\r" and match.end() == len(line)) else REPLACEMENT
 
     shown = _SEQUENCE.sub(kept, line)
     return shown + _RESET if left_open and colours else shown

@@ -117,22 +117,22 @@ def _print(lines: Iterable[str]) -> None:
         click.echo(line)
 
 
-def status_lines(found: Status) -> Iterator[str]:
+def status_lines(status: Status) -> Iterator[str]:
     """Yield what `status` prints."""
-    paced = any(row.pace for row in found.rows)
+    paced = any(row.pace for row in status.rows)
     speed = ("STEPS/S", "EXAMPLES/S") if paced else ()
     head = ("TASK", "STATE", "UPTIME", "RESTARTS", *speed, "HOST", "ADDRESS", "ID", "")
-    yield from table([head, *(_cells(row, found.chief, paced=paced) for row in found.rows)])
-    if found.progress is not None:
-        age = max(0.0, time.time() - found.progress.wall_time)
-        examples = f"  {_rate(found.examples_rate)} examples/s" if found.examples_rate is not None else ""
-        line = progress_line(found.progress, found.steps, runs=found.chief_runs)
-        yield f"{found.chief}: {line}{examples} ({duration(age)} ago)"
-    if found.slowest is not None:
-        yield _slowest_line(found.slowest)
-    if found.went_back is not None:
-        yield f"{found.went_back.task}: went back {found.went_back.lost} -> {found.went_back.resumed}"
-    for row in found.rows:
+    yield from table([head, *(_cells(row, status.chief, paced=paced) for row in status.rows)])
+    if status.progress is not None:
+        age = max(0.0, time.time() - status.progress.wall_time)
+        examples = f"  {_rate(status.examples_rate)} examples/s" if status.examples_rate is not None else ""
+        line = progress_line(status.progress, status.steps, runs=status.chief_runs)
+        yield f"{status.chief}: {line}{examples} ({duration(age)} ago)"
+    if status.slowest is not None:
+        yield _slowest_line(status.slowest)
+    if status.went_back is not None:
+        yield f"{status.went_back.task}: went back {status.went_back.lost} -> {status.went_back.resumed}"
+    for row in status.rows:
         yield from (f"  {row.task} | {on_one_line(line)}" for line in row.log)
 
 
@@ -154,13 +154,13 @@ def _slowest_line(slowest: Slowest) -> str:
     return f"slowest: {slowest.task} with {rate} steps/s{share} the median {median} of {slowest.tasks} tasks"
 
 
-def _placement_lines(found: Placement) -> Iterator[str]:
+def _placement_lines(placement: Placement) -> Iterator[str]:
     rows = [
         (variable.name, variable.task or variable.device or "-", _shape(variable.shape), readable(variable.bytes))
-        for variable in found.variables
+        for variable in placement.variables
     ]
     yield from table([("VARIABLE", "TASK", "SHAPE", "SIZE"), *rows])
-    for task, share in found.shares.items():
+    for task, share in placement.shares.items():
         yield f"{task or 'elsewhere'}: {counted(share.variables, 'variable')}, {readable(share.bytes)}"
 
 

@@ -192,7 +192,7 @@ def _gathered(roles: Sequence[RoleSettings]) -> Iterator[Path]:
 def pack_all(roles: Sequence[RoleSettings], never: Collection[Path] = ()) -> Mapping[Place, Code]:
     """Pack every `code:` directory once, however many tasks run it; `never` is what is no code wherever it lies."""
     packed: dict[Path, Code] = {}
-    found = {}
+    codes = {}
     problems: list[Problem] = []
     for role in roles:
         if role.values.code is None:
@@ -201,13 +201,13 @@ def pack_all(roles: Sequence[RoleSettings], never: Collection[Path] = ()) -> Map
         try:
             if directory not in packed:
                 packed[directory] = pack(directory, role.at("code"), never)
-            found[role.role, role.host] = packed[directory]
+            codes[role.role, role.host] = packed[directory]
             problems.extend(_in_the_way(role, packed[directory]))
         except InvalidInput as error:
             problems.extend(error.problems)
     if problems:
         raise InvalidInput(problems)
-    return found
+    return codes
 
 
 def _in_the_way(role: RoleSettings, code: Code) -> Iterator[Problem]:

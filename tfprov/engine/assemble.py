@@ -28,7 +28,7 @@ from tfprov.planning.tasks import place
 from tfprov.settings.resolve import RoleSettings
 
 if TYPE_CHECKING:
-    from tfprov.engine.connect import Reach
+    from tfprov.engine.connect import Connections
     from tfprov.engine.image_sources import Supplier
 
 RuntimeFactory = Callable[[str, Path], Runtime]
@@ -86,14 +86,14 @@ def _in_docker(assembly: _Assembly) -> Context:
     from tfprov.engine.connect import reach  # noqa: PLC0415
 
     definition = assembly.definition
-    found = reach(definition.inventory, definition.roles, definition.home, accept_new=assembly.options.accept_new)
+    connections = reach(definition.inventory, definition.roles, definition.home, accept_new=assembly.options.accept_new)
     if assembly.options.connect and _is_possible(definition.roles):
-        found.begin(assembly.options.forks)
+        connections.begin(assembly.options.forks)
 
     try:
-        return docked(assembly, found)
+        return docked(assembly, connections)
     except BaseException:
-        found.close()
+        connections.close()
         raise
 
 
@@ -202,7 +202,7 @@ def _processes(roles: Sequence[RoleSettings], home: Path, factory: RuntimeFactor
     return {name: factory(name, hosts / name) for name in names}
 
 
-def docked(assembly: _Assembly, reach: "Reach") -> Context:
+def docked(assembly: _Assembly, reach: "Connections") -> Context:
     """Return the context; InvalidInput with all that is wrong, HostError when this machine's own engine does not run."""
     # Imported here for start-up time: the docker SDK takes 0.2 s, in which hosts already answer, and the process runtime
     # needs none of it.
@@ -210,12 +210,12 @@ def docked(assembly: _Assembly, reach: "Reach") -> Context:
     from tfprov.engine.image_sources import Supplier, made  # noqa: PLC0415
 
     roles, home = assembly.definition.roles, assembly.definition.home
-    found = machines.machines(reach, os.environ)
+    by_host = machines.machines(reach, os.environ)
     store = CodeStore(cache_home() / "code")
     delivered = Delivered(home / "images.json", made)
-    supplier = Supplier(found, assembly.report, os.environ, store, delivered)
+    supplier = Supplier(by_host, assembly.report, os.environ, store, delivered)
     try:
-        roles = machines.addressed(roles, found)
+        roles = machines.addressed(roles, by_host)
     except HostError:
         _check_without_hosts(assembly, supplier)
         raise
@@ -229,7 +229,7 @@ def docked(assembly: _Assembly, reach: "Reach") -> Context:
     stock = source.stock(roles, codes, addresses)
     settings = {(role.role, role.host): role.values for role in roles}
     digests = {place: code.digest for place, code in codes.items()}
-    hosts = {host: machine for host, machine in found.items() if host not in reach.builder}
+    hosts = {host: machine for host, machine in by_host.items() if host not in reach.builder}
     sets = data_sets(roles)
     put = put_into(store, {c.digest: c for c in codes.values()})
     runtimes = machines.runtimes(hosts, cluster.name, put, delivered, fetches=bool(sets))
@@ -246,7 +246,7 @@ def docked(assembly: _Assembly, reach: "Reach") -> Context:
         _Tasks(cluster, roles, wanted, codes),
         runtimes,
         artifacts=stock.artifacts,
-        machines=found,
+        machines=by_host,
         left=frozenset(reach.recorded),
         record=Record(home),
         ways=reach.present,

@@ -16,7 +16,7 @@ _USER_CONFIG = Path("~/.ssh/config")
 
 
 @dataclass(frozen=True)
-class Reach:
+class Connections:
     """How to reach every host: `present` has a role, `recorded` left the inventory, and a `builder` only builds.
 
     `over` holds the SSH connection of every host that is not this machine.
@@ -46,14 +46,14 @@ class Reach:
             ssh.close()
 
 
-def reach(inventory: Inventory, roles: tuple[RoleSettings, ...], home: Path, *, accept_new: bool) -> Reach:
+def reach(inventory: Inventory, roles: tuple[RoleSettings, ...], home: Path, *, accept_new: bool) -> Connections:
     """Return the way to every host of a cluster; nothing is connected yet."""
     present = {role.host: role.way for role in roles}
     recorded = {host: way for host, way in Record(home).read().items() if host not in present}
     builder = _builder(inventory, roles, present)
     ways = {**present, **recorded, **builder}
     over = {host: SSH(_target(way, accept_new=accept_new)) for host, way in ways.items() if not way.local}
-    return Reach(present, recorded, builder, over)
+    return Connections(present, recorded, builder, over)
 
 
 def _builder(

@@ -145,10 +145,10 @@ class Context:
         if self.record is not None:
             self.record.add({host: way for host, way in self.ways.items() if self.allows(host)})
 
-    def forget_empty(self, seen: Observation) -> None:
-        """Forget the hosts on which `seen` shows nothing of the cluster any more."""
+    def forget_empty(self, observation: Observation) -> None:
+        """Forget the hosts on which `observation` shows nothing of the cluster any more."""
         if self.record is not None:
-            self.record.drop(state.host for state in seen.hosts.values() if not state.containers)
+            self.record.drop(state.host for state in observation.hosts.values() if not state.containers)
 
     def close(self) -> None:
         """End all connections."""
@@ -159,25 +159,27 @@ class Context:
         """Return the wanted container of the task called `task`, or None."""
         return next((container for container in self.wanted if container.task.name == task), None)
 
-    def observed(self, task: str, seen: Observation) -> Observed | None:
+    def observed(self, task: str, observation: Observation) -> Observed | None:
         """Return the container of `task`: where it should be, or else where it is; None when it is nowhere."""
         wanted = self.container(task)
-        found = [container for container in seen.containers() if container.task == task]
-        return next((c for c in found if wanted and c.host == wanted.task.host), found[0] if found else None)
+        containers = [container for container in observation.containers() if container.task == task]
+        return next(
+            (c for c in containers if wanted and c.host == wanted.task.host), containers[0] if containers else None
+        )
 
-    def chief(self, seen: Observation) -> Observed | None:
+    def chief(self, observation: Observation) -> Observed | None:
         """Return the container of the chief, or None."""
-        return self.observed(self.cluster.chief.name, seen)
+        return self.observed(self.cluster.chief.name, observation)
 
-    def runtime_of(self, task: str, seen: Observation) -> tuple[Runtime, Observed]:
+    def runtime_of(self, task: str, observation: Observation) -> tuple[Runtime, Observed]:
         """Return where `task` is, and its container.
 
         Usage when the cluster has no such task or it is not there; the host's own error when that cannot be known.
         """
-        observed = self.observed(task, seen)
+        observed = self.observed(task, observation)
         wanted = self.container(task)
-        if observed is None and wanted is not None and wanted.task.host in seen.unreachable:
-            raise seen.unreachable[wanted.task.host]
+        if observed is None and wanted is not None and wanted.task.host in observation.unreachable:
+            raise observation.unreachable[wanted.task.host]
         if observed is None:
             names = ", ".join(container.task.name for container in self.wanted)
             what = f"{task} is not there" if wanted else f"no task `{task}` in cluster {self.cluster.name}"

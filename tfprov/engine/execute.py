@@ -32,14 +32,14 @@ class Outcome:
             raise together(self.failed.values())
 
 
-def current_run(context: Context, seen: Observation) -> str:
+def current_run(context: Context, observation: Observation) -> str:
     """Return the id of the training that is under way, or a new one.
 
     It is what tells one training's checkpoints from another's: step 2000 of yesterday is not step 2000 of today. The
     training is where the chief's checkpoints are: a chief that starts on another host starts another training, unless
     it goes on from what was gathered. Raises as `resuming` does.
     """
-    known = (resuming(context, seen) if context.resume else None) or known_run(context, seen)
+    known = (resuming(context, observation) if context.resume else None) or known_run(context, observation)
     return known or time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + secrets.token_hex(3)
 
 
@@ -85,12 +85,12 @@ def _carry_out(
 ) -> KeyboardInterrupt | None:
     """Perform what is `waiting`, and leave there what cannot be; return the Ctrl-C that came meanwhile."""
     interrupted: KeyboardInterrupt | None = None
-    told = False
+    announced = False
     running: dict[Future[None], Action] = {}
     while waiting or running:
         try:
-            if interrupted is not None and not told:
-                told = True
+            if interrupted is not None and not announced:
+                announced = True
                 context.report.note("interrupted: finishing what has begun (Ctrl-C again to leave at once)")
                 for data in context.data.values():  # which would take its time, and can be gone on with
                     data.cut()

@@ -138,8 +138,8 @@ class Layered:
         """Return it, made now where that is needed: also when somebody has tidied the cache meanwhile."""
         layout = self.workshop.layout
         with self.workshop.alone(self.reference), layout.in_use():
-            found = layout.find(self.reference)
-            return found or compose(layout, self.base.get(self.workshop), self.code, self.reference)
+            stored = layout.find(self.reference)
+            return stored or compose(layout, self.base.get(self.workshop), self.code, self.reference)
 
     def deliver(self, host: str) -> None:
         """See Artifact."""
@@ -211,8 +211,8 @@ class Named:
         for host, machine in self.workshop.machines.items():
             with suppress(HostError):
                 deliveries = self.workshop.delivered.on(host)
-                if found := _digest_form(machine.engine, deliveries, self.reference, self.name):
-                    return found
+                if digest := _digest_form(machine.engine, deliveries, self.reference, self.name):
+                    return digest
         return None
 
 
@@ -292,5 +292,5 @@ def _digest_form(engine: Engine, deliveries: Deliveries, reference: str, name: s
         return None
     bare = name.partition("@")[0]
     repository = bare.rpartition(":")[0] if ":" in bare.rpartition("/")[2] else bare
-    found = [digest for digest in facts.get("RepoDigests") or () if digest.partition("@")[0].endswith(repository)]
-    return f"{repository}@{found[0].partition('@')[2]}" if found else None
+    digests = [digest for digest in facts.get("RepoDigests") or () if digest.partition("@")[0].endswith(repository)]
+    return f"{repository}@{digests[0].partition('@')[2]}" if digests else None

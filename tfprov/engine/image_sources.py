@@ -76,16 +76,16 @@ class Source:
     ) -> Stock:
         """Return the images of `roles`: each may have code of its own, and all come from this source."""
         boxes = {}
-        found: dict[str, Code | None] = {}
+        codes_by_name: dict[str, Code | None] = {}
         for role in roles:
             place = role.role, role.host
             code = codes.get(place)
             digest = code.digest if code else None
             name = reference(role.values.cluster, *self.parts, runtime().digest, digest)
-            found[name] = code
+            codes_by_name[name] = code
             boxes[place] = Boxed(name, self.said, addresses[place], digest if self.beside else None)
-        self.names.update(found)
-        return Stock({name: self._later(name, code) for name, code in found.items()}, boxes)
+        self.names.update(codes_by_name)
+        return Stock({name: self._later(name, code) for name, code in codes_by_name.items()}, boxes)
 
     def _later(self, name: str, code: Code | None) -> Artifact:
         return Later(Once(lambda: self.makes.get()(name, code)))
@@ -140,8 +140,8 @@ class Supplier:
 
     def _recipe(self, role: RoleSettings, image: Image) -> Recipe:
         context = pack_context(beside_file(role, "image", "build"), role.at("image", "build"), image.dockerfile)
-        stated = next((self.environ[name] for name in _CERTIFICATES if self.environ.get(name)), None)
-        certificates = _read(role, "ca_bundle") if image.ca_bundle else _optional(stated)
+        bundle = next((self.environ[name] for name in _CERTIFICATES if self.environ.get(name)), None)
+        certificates = _read(role, "ca_bundle") if image.ca_bundle else _optional(bundle)
         arguments = {name: _text(value) for name, value in image.build_args.items()}
         settings = _read(role, "pip_conf") if image.pip_conf else None
         return Recipe(context, arguments, certificates, settings, proxies(self.environ))

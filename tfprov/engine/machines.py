@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from tfprov.engine.connect import Reach
+from tfprov.engine.connect import Connections
 from tfprov.engine.host_registry import Delivered
 from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
 from tfprov.hosts.docker.engine import LOCAL, Engine
@@ -20,25 +20,25 @@ _USUAL_GATEWAY = "172.17.0.1"
 """Of Docker's bridge, where nobody has configured another."""
 
 
-def machines(found: Reach, environ: Mapping[str, str]) -> dict[str, Machine]:
+def machines(connections: Connections, environ: Mapping[str, str]) -> dict[str, Machine]:
     """Return the machine of every host; nothing is asked of it yet."""
     return {
-        host: Here(host, engine_socket(environ)) if way.local else Remote(found.over[host])
-        for host, way in found.ways.items()
+        host: Here(host, engine_socket(environ)) if way.local else Remote(connections.over[host])
+        for host, way in connections.ways.items()
     }
 
 
 def engine_socket(environ: Mapping[str, str]) -> Path:
     """Return the socket of this machine's engine: what DOCKER_HOST names, else Docker's own place."""
-    stated = environ.get("DOCKER_HOST", "")
-    if stated and not stated.startswith("unix://"):
+    docker_host = environ.get("DOCKER_HOST", "")
+    if docker_host and not docker_host.startswith("unix://"):
         fix = "unset it, or name a unix socket, such as unix:///var/run/docker.sock"
-        raise Usage(f"DOCKER_HOST is {shown(stated)}: only a unix socket is used", fix)
-    return Path(stated.removeprefix("unix://")) if stated else LOCAL
+        raise Usage(f"DOCKER_HOST is {shown(docker_host)}: only a unix socket is used", fix)
+    return Path(docker_host.removeprefix("unix://")) if docker_host else LOCAL
 
 
 def runtimes(
-    found: Mapping[str, Machine], cluster: str, codes: Callable[[str], bytes], delivered: Delivered, *, fetches: bool
+    by_host: Mapping[str, Machine], cluster: str, codes: Callable[[str], bytes], delivered: Delivered, *, fetches: bool
 ) -> dict[str, DockerRuntime]:
     """Return the docker runtime of every machine; `fetches` says whether the cluster has data that hosts fetch."""
 
@@ -48,10 +48,10 @@ def runtimes(
             engine, cluster, machine.serves, machine.run, codes, fetches=fetches, deliveries=deliveries
         )
 
-    return {host: runtime(machine) for host, machine in found.items()}
+    return {host: runtime(machine) for host, machine in by_host.items()}
 
 
-def addressed(roles: Sequence[RoleSettings], found: Mapping[str, Machine]) -> tuple[RoleSettings, ...]:
+def addressed(roles: Sequence[RoleSettings], by_host: Mapping[str, Machine]) -> tuple[RoleSettings, ...]:
     """Give the roles of this machine an address at which its containers reach each other.
 
     Inside a container 127.0.0.1 is the container itself; the gateway of Docker's bridge is this machine.
@@ -61,7 +61,7 @@ def addressed(roles: Sequence[RoleSettings], found: Mapping[str, Machine]) -> tu
     for role in roles:
         inside = role.local and role.values.address is None
         if inside and role.host not in gateways:
-            gateways[role.host] = _gateway(found[role.host].engine)
+            gateways[role.host] = _gateway(by_host[role.host].engine)
         result.append(replace(role, address=gateways[role.host]) if inside else role)
     return tuple(result)
 

@@ -72,27 +72,27 @@ def locate(context: Context, task: str) -> tuple[Runtime, Observed]:
     """Return where `task` is, and its container; as `Context.runtime_of`, but only the hosts that are needed are asked."""
     wanted = context.container(task)
     if wanted is not None:
-        seen = observe(context, hosts={wanted.task.host})
-        if any(container.task == task for container in seen.containers()):
-            return context.runtime_of(task, seen)
+        observation = observe(context, hosts={wanted.task.host})
+        if any(container.task == task for container in observation.containers()):
+            return context.runtime_of(task, observation)
     return context.runtime_of(task, observe(context, tolerant=True))
 
 
-def plan(context: Context, seen: Observation) -> Plan:
+def plan(context: Context, observation: Observation) -> Plan:
     """Return what `up` would do now, on the hosts that may be changed; raises when one of them did not tell its state."""
-    if unknown := [error for host, error in seen.unreachable.items() if needs(context, host)]:
+    if unknown := [error for host, error in observation.unreachable.items() if needs(context, host)]:
         raise together(unknown)
-    whole = reconcile(context.cluster.name, context.wanted, seen)
+    whole = reconcile(context.cluster.name, context.wanted, observation)
     return whole.only(lambda action: action.host == CONTROLLER or context.allows(action.host))
 
 
-def refuse_taken(context: Context, part: Plan, seen: Observation) -> None:
+def refuse_taken(context: Context, part: Plan, observation: Observation) -> None:
     """Raise HostError for each foreign container, volume or taken port that the starts of `part` would run into."""
-    if errors := taken(context, part, seen):
+    if errors := taken(context, part, observation):
         raise together(errors)
 
 
-def taken(context: Context, part: Plan, seen: Observation, *, tolerant: bool = False) -> list[HostError]:
+def taken(context: Context, part: Plan, observation: Observation, *, tolerant: bool = False) -> list[HostError]:
     """Return an error for each of them, in the order of the starts.
 
     A host that cannot be asked now raises its own HostError; `tolerant` passes it over.
@@ -101,7 +101,7 @@ def taken(context: Context, part: Plan, seen: Observation, *, tolerant: bool = F
     for action in part.actions:
         if action.kind == "start" and (container := context.container(action.subject)) is not None:
             starting.setdefault(action.host, []).append(container)
-    held = {str(one.spec.get("endpoint")) for one in seen.containers() if one.state is State.RUNNING}
+    held = {str(one.spec.get("endpoint")) for one in observation.containers() if one.state is State.RUNNING}
 
     def ask(host: str) -> list[HostError]:
         try:
@@ -114,4 +114,4 @@ def taken(context: Context, part: Plan, seen: Observation, *, tolerant: bool = F
     if not starting:
         return []
     with pool(min(context.forks, len(starting))) as asking:
-        return [error for found in asking.map(ask, starting) for error in found]
+        return [error for errors in asking.map(ask, starting) for error in errors]

@@ -79,10 +79,10 @@ class Programs:
             return ()
         inside = self.code(container)
         has_code = inside is not None
-        found = [name for name in _programs(program, inside) if not (has_code and _is_slashed_relative(name))]
+        programs = [name for name in _programs(program, inside) if not (has_code and _is_slashed_relative(name))]
         if program.script and not (has_code and _is_relative(program.script)):  # else it was looked for in the code
-            found.append(program.script if "/" in program.script else f"./{program.script}")
-        return tuple(dict.fromkeys(name for name in found if not _comes_later(container, name)))
+            programs.append(program.script if "/" in program.script else f"./{program.script}")
+        return tuple(dict.fromkeys(name for name in programs if not _comes_later(container, name)))
 
     def uses_tensorflow(self, container: Container) -> bool | None:
         """Whether a task runs a Python program that imports TensorFlow; None where the program is not in its code."""
@@ -140,12 +140,12 @@ def refuse(context: Context, containers: Sequence[Container], fault: Callable[[C
         raise InvalidInput(problems)
 
 
-def refuse_start(context: Context, found: Plan) -> tuple[Programs, list[Container]]:
-    """Raise InvalidInput when a task that `found` starts cannot be, as far as the controller can see.
+def refuse_start(context: Context, plan: Plan) -> tuple[Programs, list[Container]]:
+    """Raise InvalidInput when a task that `plan` starts cannot be, as far as the controller can see.
 
     Return the programs, and the containers that are to be started.
     """
-    names = {action.subject for action in found.actions if action.kind == "start"}
+    names = {action.subject for action in plan.actions if action.kind == "start"}
     starting = [container for container in context.wanted if container.task.name in names]
     programs = Programs.of(context)
     refuse(context, starting, programs.fault)

@@ -155,13 +155,13 @@ def _familiar(name: str) -> str:
     return short if ":" in short.rpartition("/")[2] else f"{short}:latest"
 
 
-def _chosen(found: list[_Found], wanted: str | None) -> _Found:
-    fitting = [it for it in found if wanted is None or wanted == it.id or _familiar(wanted) in it.names]
+def _chosen(candidates: list[_Found], wanted: str | None) -> _Found:
+    fitting = [it for it in candidates if wanted is None or wanted == it.id or _familiar(wanted) in it.names]
     if len({it.id for it in fitting}) == 1:
         return fitting[0]
-    has = "; ".join(map(str, found)) or "none"
-    if wanted is None and found:
-        raise DeliveryError(f"it holds {len(found)} images: {has}", "say which of them")
+    has = "; ".join(map(str, candidates)) or "none"
+    if wanted is None and candidates:
+        raise DeliveryError(f"it holds {len(candidates)} images: {has}", "say which of them")
     raise DeliveryError(f"no image {shown(wanted)}; it has: {has}" if wanted else "it holds no image")
 
 

@@ -108,10 +108,10 @@ class Members:
         return name in self._files
 
     def __getitem__(self, name: str) -> Member:
-        found = self._files.get(self._links.get(name, name))
-        if found is None:
+        member = self._files.get(self._links.get(name, name))
+        if member is None:
             raise DeliveryError(f"the archive is cut off or damaged: {_tail(name)} is missing")
-        return found
+        return member
 
     def parse(self, kind: type[Parsed], name: str) -> Parsed:
         """Read one of the archive's JSON documents."""

@@ -204,7 +204,7 @@ def _remember(cache: Path, key: str, entry: list[Any]) -> None:
 
 def _read(cache: Path) -> dict[str, Any]:
     try:
-        found = json.loads(cache.read_bytes())
+        known = json.loads(cache.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return known if isinstance(known, dict) else {}

@@ -160,7 +160,7 @@ class _Stream:
 
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes, and fewer only at the end."""
-        found = []
+        chunks = []
         while size:
             if not self._rest:
                 with self._engine.errors():
@@ -169,10 +169,10 @@ class _Stream:
                     break
                 self._size += len(self._rest)
                 self._come(self._size)
-            found.append(self._rest[:size])
+            chunks.append(self._rest[:size])
             self._rest = self._rest[size:]
-            size -= len(found[-1])
-        return b"".join(found)
+            size -= len(chunks[-1])
+        return b"".join(chunks)
 
 
 def sent(recipe: Recipe) -> Iterator[bytes]:
@@ -220,8 +220,8 @@ class _Progress:
 
     def _failure(self, error: str) -> HostError:
         self._line(self._rest)
-        found = _FAILED.search(error)
-        how, fix = (f"exit code {found['code']}", "correct the Dockerfile") if found else explain(error)
+        failure = _FAILED.search(error)
+        how, fix = (f"exit code {failure['code']}", "correct the Dockerfile") if failure else explain(error)
         step = f"step {self._number}, `{shown(one_line(self._step))}`: " if self._number else ""
         what = "; ".join(filter(None, (f"the image cannot be built: {step}{how}", fix)))
         return HostError(self._host, what + "".join(f"\n  build | {line}" for line in self._output))

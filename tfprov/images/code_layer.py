@@ -150,9 +150,9 @@ class _Draft:
 
     @property
     def _settings(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._config.get("config") or {}
-        self._config["config"] = found
-        return found
+        settings: dict[str, Any] = self._config.get("config") or {}
+        self._config["config"] = settings
+        return settings
 
     @property
     def _labels(self) -> dict[str, str]:
@@ -210,8 +210,8 @@ class _Draft:
 
 def _with_path(environment: Collection[str], directory: str) -> list[str]:
     """Return the variables with `directory` in PYTHONPATH; an empty part of it would mean the working directory."""
-    stated = next((it.partition("=")[2] for it in environment if it.startswith(f"{_PATH}=")), "")
-    parts = [directory, *(part for part in stated.split(":") if part and part != directory)]
+    path = next((it.partition("=")[2] for it in environment if it.startswith(f"{_PATH}=")), "")
+    parts = [directory, *(part for part in path.split(":") if part and part != directory)]
     others = [it for it in environment if not it.startswith(f"{_PATH}=")]
     return [*others, f"{_PATH}={':'.join(parts)}"]
 

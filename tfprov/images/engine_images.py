@@ -84,15 +84,15 @@ def untag(engine: Engine, name: str) -> None:
 def heeded(engine: Engine, lines: Iterator[Mapping[str, Any]]) -> None:
     """Follow what the engine says while it works, to the end. HostError when it says that it failed."""
     with engine.errors():
-        said = [str(line["error"]) for line in lines if "error" in line]
-    if said:
-        raise HostError(engine.host, *explain(said[0]))
+        errors = [str(line["error"]) for line in lines if "error" in line]
+    if errors:
+        raise HostError(engine.host, *explain(errors[0]))
 
 
 def tagged(engine: Engine, image_id: str) -> datetime:
     """Return when an image was last given a name, by the engine's own clock."""
-    stated = ((inspected(engine, image_id) or {}).get("Metadata") or {}).get("LastTagTime") or ""
+    text = ((inspected(engine, image_id) or {}).get("Metadata") or {}).get("LastTagTime") or ""
     with suppress(ValueError):
-        found = datetime.fromisoformat(stated)
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
+        tagged_at = datetime.fromisoformat(text)
+        return tagged_at if tagged_at.tzinfo else tagged_at.replace(tzinfo=UTC)
     return datetime.min.replace(tzinfo=UTC)

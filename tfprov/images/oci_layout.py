@@ -40,8 +40,8 @@ class Layout:
 
     def images(self) -> dict[str, Image]:
         """Return every image that is whole, by name."""
-        found = {name: self._whole(manifest) for name, manifest in sorted(self._named().items())}
-        return {name: image for name, image in found.items() if image}
+        images = {name: self._whole(manifest) for name, manifest in sorted(self._named().items())}
+        return {name: image for name, image in images.items() if image}
 
     def image(self, manifest: Descriptor) -> Image:
         """Read the image of a stored manifest; DeliveryError when it is not there, or no image."""

@@ -54,8 +54,8 @@ def _free(directory: str, run: Callable[[Sequence[str]], tuple[int, str]]) -> in
         raise
     except HostError:
         return None
-    found = _DF.search(f"{output} ")
-    return max(0, int(found["free"])) * 1024 if code == 0 and found else None
+    match = _DF.search(f"{output} ")
+    return max(0, int(match["free"])) * 1024 if code == 0 and match else None
 
 
 def room_needed(layout: Layout, stages: Sequence[Collection[Descriptor]]) -> int:

@@ -62,13 +62,13 @@ def _pull(engine: Engine, name: str) -> None:
     try:
         with engine.errors():
             lines = engine.api.pull(name, stream=True, decode=True)
-            said = [str(line["error"]) for line in lines if "error" in line]
+            errors = [str(line["error"]) for line in lines if "error" in line]
     except HostError as error:  # said at once, before there is a stream
-        said = [getattr(error.__cause__, "explanation", None) or ""]
-        if not said[0]:
+        errors = [getattr(error.__cause__, "explanation", None) or ""]
+        if not errors[0]:
             raise
-    if said:
-        raise HostError(engine.host, *meaning(name, said[0]))
+    if errors:
+        raise HostError(engine.host, *meaning(name, errors[0]))
 
 
 def meaning(name: str, text: str) -> tuple[str, str]:

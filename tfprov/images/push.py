@@ -18,7 +18,7 @@ from tfprov.images.engine_images import heeded, held, layers_held, tag, tagged, 
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, Image
 from tfprov.images.preflight import check_platform, check_room, room_needed
-from tfprov.images.registry_server import LOOPBACK, Handing, remove, stages, tidy
+from tfprov.images.registry_server import LOOPBACK, PushRegistry, remove, stages, tidy
 
 PAUSES = (1.0, 3.0, 9.0)
 """Seconds before each new try after the connection was lost."""
@@ -74,7 +74,7 @@ def present(engine: Engine, repository: str) -> dict[str, str]:
     with engine.errors():
         listed = engine.api.images(repository)
     named = ((name.rpartition(":"), it["Id"]) for it in listed for name in it.get("RepoTags") or ())
-    return {tag: image_id for (found, _, tag), image_id in named if found == repository}
+    return {tag: image_id for (repo, _, tag), image_id in named if repo == repository}
 
 
 def forget(engine: Engine, repository: str, keep: int) -> None:
@@ -147,7 +147,7 @@ class _Delivery:
 
     def _no_pull(self, wanted: Sequence[Image], lower: Sequence[Descriptor]) -> str:
         """Let the engine pull the image; or return why this is not the way for this host."""
-        handing = Handing(self._layout, wanted, lower, self._count)
+        handing = PushRegistry(self._layout, wanted, lower, self._count)
         try:
             with self._machine.reverse_forward(handing.serve) as port:
                 for part in wanted:
@@ -171,7 +171,7 @@ class _Delivery:
             return "its engine did not pull all of it, so that the rest went as one archive"
         return ""
 
-    def _pull(self, registry: str, handing: Handing, digest: str) -> None:
+    def _pull(self, registry: str, handing: PushRegistry, digest: str) -> None:
         self._way = "pull"
         login = {**handing.login, "serveraddress": registry}  # those of this machine are for other registries
         with self._engine.errors():

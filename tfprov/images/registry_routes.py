@@ -45,12 +45,12 @@ class Registry:
     def __init__(self, layout: Layout, images: Mapping[str, Sequence[Image]]) -> None:
         self.blobs = layout.blobs
         self._manifests = {
-            name: {image.manifest.digest: image.manifest for image in given} for name, given in images.items() if given
+            name: {image.manifest.digest: image.manifest for image in named} for name, named in images.items() if named
         }
         self._blobs = {
-            name: {blob.digest: blob for image in given for blob in (*image.layers, image.config)}
-            for name, given in images.items()
-            if given
+            name: {blob.digest: blob for image in named for blob in (*image.layers, image.config)}
+            for name, named in images.items()
+            if named
         }
 
     def answer(self, request: Request) -> Response:

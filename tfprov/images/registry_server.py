@@ -38,14 +38,14 @@ def stages(layout: Layout, image: Image, size: int = STAGE) -> tuple[Image, ...]
 
     They depend on the image alone: whoever goes on with what another run began finds the same ones.
     """
-    found = []
+    built = []
     waiting = 0
     for number, layer in enumerate(image.layers[:-1], 1):
         waiting += layer.size
         if waiting >= size:
-            found.append(_beginning(layout, image, number))
+            built.append(_beginning(layout, image, number))
             waiting = 0
-    return (*found, image)
+    return (*built, image)
 
 
 def _beginning(layout: Layout, image: Image, number: int) -> Image:
@@ -223,7 +223,7 @@ def _parse(head: bytes) -> tuple[Request, bool]:
 _USER = "tfprov"
 
 
-class Handing(Registry):
+class PushRegistry(Registry):
     """Hands out the stages of an image to whoever knows the token, but none of the layers the host has.
 
     Every user of the host can connect to the port that leads here: without the token, all that is asked for is answered

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfprov.errors import Position, shown
-from tfprov.importing.identify import Found, Given, Notes, Said, Volume
+from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
 from tfprov.importing.tracked_mapping import Fields, as_text, cpus, docker_memory, seconds
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
@@ -39,7 +39,7 @@ def is_compose(document: Node) -> bool:
     return isinstance(document, Mapping) and "services" in document.entries
 
 
-def read_compose(document: Node, notes: Notes, home: Path) -> Iterator[Found]:
+def read_compose(document: Node, notes: Notes, home: Path) -> Iterator[ForeignTask]:
     """Yield the services of a Compose file; `home` is the directory it lies in."""
     with Fields(document, "", notes, document.at) as top:
         top.without("version", "networks", "volumes")
@@ -49,19 +49,19 @@ def read_compose(document: Node, notes: Notes, home: Path) -> Iterator[Found]:
         top.refuse({"include": "that file is not read", "secrets": _WHY["secrets"], "configs": _WHY["configs"]})
         services = top.below("services")
         for name, node in services.entries():
-            found = _Service(name, node, services.where(name), notes, home).found()
-            yield replace(found, group=named.text if named else "")
+            task = _Service(name, node, services.where(name), notes, home).found()
+            yield replace(task, group=named.text if named else "")
 
 
 class _Service:
     def __init__(self, name: str, node: Node, at: Position, notes: Notes, home: Path) -> None:
         self.name, self.at, self.notes, self.home = name, at, notes, home
         self.fields = Fields(node, f"services.{name}", notes, at)
-        self.settings: dict[str, Given] = {}
-        self.host: Said | None = None
+        self.settings: dict[str, Setting] = {}
+        self.host: SourceText | None = None
         self.count = 1
 
-    def found(self) -> Found:
+    def found(self) -> ForeignTask:
         with self.fields as fields:
             fields.without(*_SILENT, *_SILENT_TOO)
             fields.refuse(_WHY)
@@ -71,40 +71,40 @@ class _Service:
             volumes = tuple(filter(None, (self.volume(node) for node in fields.items("volumes"))))
             self.limits()
             self.deploy(fields.below("deploy"))
-        return Found(
+        return ForeignTask(
             name=self.name, at=self.at, count=self.count, image=image, words=words, env=env, volumes=volumes,
             settings=self.settings, host=self.host,
         )  # fmt: skip
 
-    def image(self) -> Given | None:
-        said, build = self.fields.text("image"), self.fields.take("build")
+    def image(self) -> Setting | None:
+        name, build = self.fields.text("image"), self.fields.take("build")
         if build is None:
-            return Given({"name": self.plain(said)}, said.at) if said else None
+            return Setting({"name": self.plain(name)}, name.at) if name else None
         if isinstance(build, Scalar):
-            return Given({"build": str(self.home / as_text(build))}, build.at)
+            return Setting({"build": str(self.home / as_text(build))}, build.at)
         with Fields(build, self.fields.name("build"), self.notes, build.at) as fields:
             context = fields.text("context")
             dockerfile = fields.text("dockerfile")
             args = fields.take("args")
         if args is not None:
             self.notes.left(f"{self.fields.name('build')}.args", args.at, "write them as `image.build_args`")
-        found = {"build": str(self.home / (self.plain(context) if context else "."))}
-        return Given(found | ({"dockerfile": dockerfile.text} if dockerfile else {}), build.at)
+        built = {"build": str(self.home / (self.plain(context) if context else "."))}
+        return Setting(built | ({"dockerfile": dockerfile.text} if dockerfile else {}), build.at)
 
-    def words(self, key: str) -> tuple[Said, ...]:
+    def words(self, key: str) -> tuple[SourceText, ...]:
         node = self.fields.take(key)
         if isinstance(node, Items):
             words = [one for one in node.items if isinstance(one, Scalar)]
-            return tuple(Said(self.interpolated(as_text(word), word.at), word.at) for word in words)
+            return tuple(SourceText(self.interpolated(as_text(word), word.at), word.at) for word in words)
         if not isinstance(node, Scalar):
             return ()
         try:
-            return tuple(Said(self.interpolated(word, node.at), node.at) for word in shlex.split(as_text(node)))
+            return tuple(SourceText(self.interpolated(word, node.at), node.at) for word in shlex.split(as_text(node)))
         except ValueError as error:
             self.notes.refuse(node.at, f"`{self.fields.name(key)}`: {str(error).lower()}", "close the quote")
             return ()
 
-    def environment(self) -> Iterator[tuple[str, Said]]:
+    def environment(self) -> Iterator[tuple[str, SourceText]]:
         node = self.fields.take("environment")
         if isinstance(node, Mapping):
             pairs = [(name, value, node.key_at(name)) for name, value in node.entries.items()]
@@ -114,7 +114,7 @@ class _Service:
             pairs = [(name, Scalar(value if equals else None, at, value), at) for (name, equals, value), at in split]
         for name, value, at in pairs:
             if isinstance(value, Scalar) and value.data is not None and not self.asks(as_text(value)):
-                yield name, Said(self.interpolated(as_text(value), at), at)
+                yield name, SourceText(self.interpolated(as_text(value), at), at)
                 continue
             self.notes.left(f"{self.fields.name('environment')}.{name}", at, "it comes from the environment of Compose")
 
@@ -123,10 +123,10 @@ class _Service:
             source, colon, rest = self.interpolated(as_text(node), node.at).partition(":")
             target, _, options = rest.partition(":")
             if not colon:
-                return Volume(Said(source, node.at))
+                return Volume(SourceText(source, node.at))
             is_directory = source.startswith((".", "/", "~"))
             path = self.path(source) if is_directory else None
-            return Volume(Said(target, node.at), path, "ro" in options.split(","))
+            return Volume(SourceText(target, node.at), path, "ro" in options.split(","))
         with Fields(node, self.fields.name("volumes"), self.notes, node.at) as fields:
             kind, source_, target_ = fields.text("type"), fields.text("source"), fields.text("target")
             read_only = fields.text("read_only")
@@ -135,7 +135,9 @@ class _Service:
             return None
         is_bind = kind is not None and kind.text == "bind" and source_ is not None
         path = self.path(self.plain(source_)) if is_bind and source_ else None
-        return Volume(Said(self.plain(target_), target_.at), path, read_only is not None and read_only.text == "true")
+        return Volume(
+            SourceText(self.plain(target_), target_.at), path, read_only is not None and read_only.text == "true"
+        )
 
     def path(self, source: str) -> str:
         return os.path.normpath(self.home.absolute() / Path(source).expanduser())
@@ -147,30 +149,30 @@ class _Service:
             ("cpus", cpus, "cpus"),
             ("stop_grace_period", seconds, "stop_grace"),
         ):
-            said = fields.text(key)
-            given = read(said, self.notes) if said else None
+            text = fields.text(key)
+            given = read(text, self.notes) if text else None
             if given:
                 self.settings[setting] = given
         pids = fields.whole("pids_limit")
         if pids:
-            self.settings["pids"] = Given(*pids)
+            self.settings["pids"] = Setting(*pids)
         self.gpus(fields.take("gpus"))
         restart = fields.text("restart")
         if restart:
             self.restart(restart)
 
-    def restart(self, said: Said) -> None:
-        policy, _, times = said.text.partition(":")
+    def restart(self, text: SourceText) -> None:
+        policy, _, times = text.text.partition(":")
         if policy in _RESTART:
-            self.settings["restart"] = Given(_RESTART[policy], said.at)
+            self.settings["restart"] = Setting(_RESTART[policy], text.at)
             if policy in ("always", "unless-stopped"):
-                self.notes.add(said.at, f"`{policy}` becomes `on-failure`: what ended well is not started again")
+                self.notes.add(text.at, f"`{policy}` becomes `on-failure`: what ended well is not started again")
         elif policy == "on-failure":
-            self.settings["restart"] = Given("on-failure", said.at)
+            self.settings["restart"] = Setting("on-failure", text.at)
             if times.isdecimal() and 0 < int(times[:6]) <= 1000:
-                self.settings["max_restarts"] = Given(int(times), said.at)
+                self.settings["max_restarts"] = Setting(int(times), text.at)
         else:
-            self.notes.left(said.text, said.at)
+            self.notes.left(text.text, text.at)
 
     def deploy(self, deploy: Fields) -> None:
         with deploy:
@@ -181,9 +183,9 @@ class _Service:
                 policy.without("delay", "window")
                 condition, attempts = policy.text("condition"), policy.whole("max_attempts")
             if condition:
-                self.restart(Said({"any": "always"}.get(condition.text, condition.text), condition.at))
+                self.restart(SourceText({"any": "always"}.get(condition.text, condition.text), condition.at))
             if attempts:
-                self.settings["max_restarts"] = Given(*attempts)
+                self.settings["max_restarts"] = Setting(*attempts)
             with deploy.below("placement") as placement:
                 for node in placement.items("constraints"):
                     self.constraint(node)
@@ -191,20 +193,20 @@ class _Service:
                 self.resources(resources)
 
     def constraint(self, node: Node) -> None:
-        said = Said(as_text(node), node.at) if isinstance(node, Scalar) else None
-        found = re.fullmatch(r"\s*node\.hostname\s*==\s*(\S+)\s*", said.text) if said else None
-        if said and found:
-            self.host = Said(found[1], said.at)
-        elif said and said.text.replace(" ", "") != "node.role==manager":
-            self.notes.left(said.text, said.at, "say which hosts are in which group")
+        text = SourceText(as_text(node), node.at) if isinstance(node, Scalar) else None
+        match = re.fullmatch(r"\s*node\.hostname\s*==\s*(\S+)\s*", text.text) if text else None
+        if text and match:
+            self.host = SourceText(match[1], text.at)
+        elif text and text.text.replace(" ", "") != "node.role==manager":
+            self.notes.left(text.text, text.at, "say which hosts are in which group")
 
     def resources(self, resources: Fields) -> None:
         with resources.below("limits") as limits:
             memory, cores, pids = limits.text("memory"), limits.text("cpus"), limits.whole("pids")
-        given = {"memory": docker_memory(memory, self.notes) if memory else None}
-        given["cpus"] = cpus(cores, self.notes) if cores else None
-        given["pids"] = Given(*pids) if pids else None
-        self.settings.update({name: one for name, one in given.items() if one})
+        settings = {"memory": docker_memory(memory, self.notes) if memory else None}
+        settings["cpus"] = cpus(cores, self.notes) if cores else None
+        settings["pids"] = Setting(*pids) if pids else None
+        self.settings.update({name: one for name, one in settings.items() if one})
         with resources.below("reservations") as reserved:
             for node in (*reserved.items("devices"), *reserved.items("generic_resources")):
                 self.device(node)
@@ -214,7 +216,7 @@ class _Service:
         for one in node.items if isinstance(node, Items) else ():
             self.device(one)
         if isinstance(node, Scalar):
-            self.counted(Said(as_text(node), node.at))
+            self.counted(SourceText(as_text(node), node.at))
 
     def device(self, node: Node) -> None:
         with Fields(node, "devices", self.notes, node.at) as device:
@@ -223,32 +225,32 @@ class _Service:
             with device.below("discrete_resource_spec") as spec:
                 spec.without("kind")
                 count = spec.text("value") or count
-        self.counted(count or Said("all", node.at))
+        self.counted(count or SourceText("all", node.at))
 
-    def counted(self, said: Said) -> None:
-        word = said.text
+    def counted(self, text: SourceText) -> None:
+        word = text.text
         if word in ("all", "-1") or (word.isdecimal() and len(word) < 5):
-            self.settings["gpus"] = Given(int(word) if word.isdecimal() else "all", said.at)
+            self.settings["gpus"] = Setting(int(word) if word.isdecimal() else "all", text.at)
         else:
-            self.notes.left(word, said.at, "it is no number of GPUs")
+            self.notes.left(word, text.at, "it is no number of GPUs")
 
-    def plain(self, said: Said) -> str:
-        return self.interpolated(said.text, said.at)
+    def plain(self, text: SourceText) -> str:
+        return self.interpolated(text.text, text.at)
 
     def asks(self, text: str) -> bool:
         """Whether a text needs something of Compose's environment."""
-        return any(not found["dollar"] and found["how"] not in _WITH_DEFAULT for found in _VARIABLE.finditer(text))
+        return any(not match["dollar"] and match["how"] not in _WITH_DEFAULT for match in _VARIABLE.finditer(text))
 
     def interpolated(self, text: str, at: Position) -> str:
         """Return a text as Compose would see it; what it would take from its own environment is told, and left out."""
         unknown: list[str] = []
 
-        def replaced(found: re.Match[str]) -> str:
-            if found["dollar"]:
+        def replaced(match: re.Match[str]) -> str:
+            if match["dollar"]:
                 return "$"
-            if found["how"] in _WITH_DEFAULT:
-                return found["other"] or ""
-            unknown.append(found["plain"] or found["name"])
+            if match["how"] in _WITH_DEFAULT:
+                return match["other"] or ""
+            unknown.append(match["plain"] or match["name"])
             return ""
 
         result = _VARIABLE.sub(replaced, text)

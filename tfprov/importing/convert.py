@@ -8,7 +8,7 @@ from pathlib import Path
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.importing.compose import is_compose, read_compose
 from tfprov.importing.emit import Key, Line, Page
-from tfprov.importing.identify import Found, Given, Machine, Note, Notes, Told, told
+from tfprov.importing.identify import ForeignTask, IdentifiedTask, Machine, Note, Notes, Setting, told
 from tfprov.importing.kubernetes import is_kubernetes, read_kubernetes
 from tfprov.importing.roles import Role, plain, roles_of, strategy_of, wiring_of
 from tfprov.inventory.yaml_source import read_structure
@@ -32,13 +32,13 @@ def documents(data: bytes, name: str) -> list[Node]:
     if len(data) > MAX_BYTES:
         raise InvalidInput([Problem(Position(name), f"larger than {MAX_BYTES:,} bytes", "import a part of it")])
     text = decoded(data, name)
-    found: list[Node] = []
+    nodes: list[Node] = []
     left = MOST_VALUES
     try:
         for start, part in _parts(text):
             if re.sub(r"(?m)^\s*#.*$", "", part).strip(" \t\r\n-"):
-                found.append(parse(part, name, start=start))
-                left = _count(found[-1], left)
+                nodes.append(parse(part, name, start=start))
+                left = _count(nodes[-1], left)
     except InvalidInput:
         if template := _TEMPLATE.search(text):
             at = Position(name, text.count("\n", 0, template.end()) + 1, 1)
@@ -47,18 +47,18 @@ def documents(data: bytes, name: str) -> list[Node]:
     if left < 0:
         what = f"more than {MOST_VALUES:,} values once aliases are expanded"
         raise InvalidInput([Problem(Position(name), what, "write fewer aliases")])
-    return [one for document in found for one in _listed(document)]
+    return [one for document in nodes for one in _listed(document)]
 
 
 def _parts(text: str) -> list[tuple[int, str]]:
     """Return each document with the number of its first line."""
-    found, begin = [], 0
+    parts, begin = [], 0
     for mark in _MARK.finditer(text):
-        found.append((text.count("\n", 0, begin) + 1, text[begin : mark.start()]))
+        parts.append((text.count("\n", 0, begin) + 1, text[begin : mark.start()]))
         # What stands behind `---` belongs to the document, at its place in the line.
         begin = mark.start() if mark[0].startswith("---") else mark.end()
-    found.append((text.count("\n", 0, begin) + 1, text[begin:]))
-    return found
+    parts.append((text.count("\n", 0, begin) + 1, text[begin:]))
+    return parts
 
 
 def _count(node: Node, left: int) -> int:
@@ -123,37 +123,37 @@ def imported(data: bytes, name: str, home: Path, machines: Sequence[Machine] = (
     return _fitting(page, notes)
 
 
-def _found(nodes: Sequence[object], name: str, notes: Notes, home: Path) -> list[Found]:
-    found: list[Found] = []
+def _found(nodes: Sequence[object], name: str, notes: Notes, home: Path) -> list[ForeignTask]:
+    tasks: list[ForeignTask] = []
     for node in nodes:
         if is_compose(node):  # type: ignore[arg-type]
-            found.extend(read_compose(node, notes, home))  # type: ignore[arg-type]
+            tasks.extend(read_compose(node, notes, home))  # type: ignore[arg-type]
         elif is_kubernetes(node):  # type: ignore[arg-type]
-            found.extend(read_kubernetes(node, notes))  # type: ignore[arg-type]
+            tasks.extend(read_kubernetes(node, notes))  # type: ignore[arg-type]
         else:
             at = getattr(node, "at", Position(name))
             notes.refuse(at, "neither a Compose file nor an object of Kubernetes", "give one of these, or a TFJob")
     if not nodes:
         notes.refuse(Position(name), "empty", "give a Compose file, a TFJob or objects of Kubernetes")
-    return found
+    return tasks
 
 
-def _cluster(tasks: Sequence[Told], home: Path) -> str:
+def _cluster(tasks: Sequence[IdentifiedTask], home: Path) -> str:
     """Return the name of the cluster: what its tasks are told, else what they are called together, else the directory's."""
-    names = [task.ours.get("TFPROV_CLUSTER", "") or task.found.group for task in tasks]
+    names = [task.ours.get("TFPROV_CLUSTER", "") or task.source.group for task in tasks]
     name = next(filter(None, names), "") or home.resolve().name
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "training"
 
 
-def _shared(tasks: Sequence[Told], roles: Sequence[Role], notes: Notes) -> dict[str, Given]:
+def _shared(tasks: Sequence[IdentifiedTask], roles: Sequence[Role], notes: Notes) -> dict[str, Setting]:
     """Return what all roles have, and take it from them."""
-    at = tasks[0].found.at
-    images = [task.found.image for task in tasks if task.found.image]
-    shared: dict[str, Given] = {}
+    at = tasks[0].source.at
+    images = [task.source.image for task in tasks if task.source.image]
+    shared: dict[str, Setting] = {}
     if images:
         # A role of its own may have an image of its own, such as a tensorboard; the training's is the cluster's.
         chosen = next(
-            (task.found.image for task in tasks if task.found.image and task.job in ("chief", "worker")), images[0]
+            (task.source.image for task in tasks if task.source.image and task.job in ("chief", "worker")), images[0]
         )
         shared["image"] = chosen
         for other in images:
@@ -162,9 +162,9 @@ def _shared(tasks: Sequence[Told], roles: Sequence[Role], notes: Notes) -> dict[
     else:
         notes.refuse(at, "no image", "give the file as its engine takes it")
     if strategy := strategy_of(tasks):
-        shared["strategy"] = Given(strategy, at)
+        shared["strategy"] = Setting(strategy, at)
     if (wiring := wiring_of(tasks)) != implied_wiring(strategy):
-        shared["wiring"] = Given(wiring, at)
+        shared["wiring"] = Setting(wiring, at)
     for name in dict.fromkeys(name for role in roles for name in role.settings):
         values = [role.settings.get(name) for role in roles]
         first = values[0]
@@ -184,15 +184,15 @@ def _hosts(roles: Sequence[Role], machines: Sequence[Machine], notes: Notes) -> 
             notes.add(Position(roles[0].name), "the machines of some tasks are not carried over: all are on this one")
         return {role.name: [HERE] for role in roles}
     leader = "chief" if any(role.name == "chief" for role in roles) else "worker"
-    found: dict[str, Sequence[Machine]] = {}
+    hosts: dict[str, Sequence[Machine]] = {}
     for role in roles:
         most = max(number for number in range(1, min(role.count, len(machines)) + 1) if role.count % number == 0)
         # The ps from the other end, and who reads the chief's files beside it.
-        found[role.name] = [*reversed(machines)][:most] if role.name == "ps" else machines[:most]
+        hosts[role.name] = [*reversed(machines)][:most] if role.name == "ps" else machines[:most]
     for name in ("evaluator", "tensorboard"):
-        if name in found and leader in found:
-            found[name] = [found[leader][0]]
-    return found
+        if name in hosts and leader in hosts:
+            hosts[name] = [hosts[leader][0]]
+    return hosts
 
 
 def _fitting(page: Page, notes: Notes) -> Imported:
@@ -231,10 +231,10 @@ def _remove(page: Page, key: Key) -> None:
     role, name, number = key
     settings = page.shared if not role else next(one for one in page.roles if one.name == role).settings
     assert isinstance(settings, dict), "both are made here"
-    given = settings[name]
-    if number < 0 or not isinstance(given.value, list):
+    setting = settings[name]
+    if number < 0 or not isinstance(setting.value, list):
         del settings[name]
         return
-    del given.value[number]
-    if not given.value:
+    del setting.value[number]
+    if not setting.value:
         del settings[name]

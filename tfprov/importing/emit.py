@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tfprov.editing.scalar_emitter import key_text, text_inline
 from tfprov.errors import Position
-from tfprov.importing.identify import Given, Machine
+from tfprov.importing.identify import Machine, Setting
 from tfprov.importing.roles import Role, Template
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
@@ -31,7 +31,7 @@ class Page:
 
     source: str
     cluster: str
-    shared: Mapping[str, Given]
+    shared: Mapping[str, Setting]
     roles: Sequence[Role]
     hosts: Mapping[str, Sequence[Machine]]
 
@@ -62,27 +62,27 @@ class Page:
 
 
 def _way(machine: Machine) -> str:
-    told = [f"ansible_user: {text_inline(machine.user, flow=True)}"] if machine.user else []
-    told += [f"ansible_port: {machine.port}"] if machine.port else []
-    return f" {{{', '.join(told)}}}" if told else ""
+    values = [f"ansible_user: {text_inline(machine.user, flow=True)}"] if machine.user else []
+    values += [f"ansible_port: {machine.port}"] if machine.port else []
+    return f" {{{', '.join(values)}}}" if values else ""
 
 
-def _settings(role: str, settings: Mapping[str, Given], column: int) -> Iterator[Line]:
-    for name, given in settings.items():
+def _settings(role: str, settings: Mapping[str, Setting], column: int) -> Iterator[Line]:
+    for name, setting in settings.items():
         key = (role, name, -1)
         before = " " * column
-        value = given.value
+        value = setting.value
         if name == "mounts" and isinstance(value, list):
-            yield Line(f"{before}mounts:", given.at)
+            yield Line(f"{before}mounts:", setting.at)
             for number, (_, mount, at) in enumerate(value):
                 yield Line(f"{before}  - {_flow(mount)}", at, (role, name, number))
         elif name in ("flags", "env") and isinstance(value, list):
-            yield Line(f"{before}{name}:", given.at)
+            yield Line(f"{before}{name}:", setting.at)
             for number, (entry, said, at) in enumerate(value):
                 text = said if name == "flags" and isinstance(said, str) and _NUMBER.fullmatch(said) else _scalar(said)
                 yield Line(f"{before}  {key_text(entry, flow=False, as_json=False)}: {text}", at, (role, name, number))
         else:
-            yield Line(f"{before}{name}: {_flow(value)}", given.at, key)
+            yield Line(f"{before}{name}: {_flow(value)}", setting.at, key)
 
 
 def _flow(value: object) -> str:

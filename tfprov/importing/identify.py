@@ -11,7 +11,7 @@ from tfprov.wiring import FLAGS, FLAGS_VARIABLE, Wiring, WiringError, from_flags
 
 
 @dataclass(frozen=True)
-class Said:
+class SourceText:
     """A text and where it stands."""
 
     text: str
@@ -19,7 +19,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Given:
+class Setting:
     """The value of a setting, as an inventory has it, and where it was given."""
 
     value: object
@@ -30,13 +30,13 @@ class Given:
 class Volume:
     """A place in a container: `source` is the directory of the machine that is there, None for storage of the engine's."""
 
-    target: Said
+    target: SourceText
     source: str | None = None
     read_only: bool = False
 
 
 @dataclass(frozen=True)
-class Found:
+class ForeignTask:
     """What may be a task, or `count` of them, as one service or one object says it.
 
     `job` is its job where something besides its command line says so; `settings` are by the name they have in an
@@ -49,12 +49,12 @@ class Found:
     job: str | None = None
     index: int | None = None
     count: int = 1
-    image: Given | None = None
-    words: tuple[Said, ...] = ()
-    env: Mapping[str, Said] = field(default_factory=dict)
+    image: Setting | None = None
+    words: tuple[SourceText, ...] = ()
+    env: Mapping[str, SourceText] = field(default_factory=dict)
     volumes: tuple[Volume, ...] = ()
-    settings: Mapping[str, Given] = field(default_factory=dict)
-    host: Said | None = None
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    host: SourceText | None = None
 
 
 @dataclass(frozen=True)
@@ -116,48 +116,48 @@ _WORDS = {"master": "chief", "data-worker": "data_worker"}
 
 
 @dataclass(frozen=True)
-class Told:
+class IdentifiedTask:
     """A task that is known for one: `job`, `index` if it is said, and the cluster as it was told.
 
     `command` and `flags` are its program without the wiring, `env` its environment without tfprov's own variables,
     which are `ours`. `by_flags` says that its command line has the wiring, and `names` what those flags are called.
     """
 
-    found: Found
+    source: ForeignTask
     job: str
     index: int | None
     cluster: Mapping[str, Sequence[str]] = field(default_factory=dict)
     by_flags: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
-    command: tuple[Said, ...] = ()
-    flags: Mapping[str, Said] = field(default_factory=dict)
-    env: Mapping[str, Said] = field(default_factory=dict)
+    command: tuple[SourceText, ...] = ()
+    flags: Mapping[str, SourceText] = field(default_factory=dict)
+    env: Mapping[str, SourceText] = field(default_factory=dict)
     ours: Mapping[str, str] = field(default_factory=dict)
 
-    def setting(self, name: str) -> Given | None:
+    def setting(self, name: str) -> Setting | None:
         """Return what was said of a setting."""
-        return self.found.settings.get(name)
+        return self.source.settings.get(name)
 
 
-def told(found: Found, notes: Notes) -> Told | None:
+def told(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
     """Return what a service or an object says of its task; None, and a note, where it is no task."""
-    ours = {name: said.text for name, said in found.env.items() if _OURS.fullmatch(name)}
+    ours = {name: text.text for name, text in task.env.items() if _OURS.fullmatch(name)}
     names = _names(ours.get(FLAGS_VARIABLE, ""))
-    by_flags = _by_flags(found, names, notes)
-    wiring = by_flags or _by_config(found, notes)
-    job, index = (wiring.job, wiring.index) if wiring else _by_name(found, ours.get("TFPROV_TASK", ""))
+    by_flags = _by_flags(task, names, notes)
+    wiring = by_flags or _by_config(task, notes)
+    job, index = (wiring.job, wiring.index) if wiring else _by_name(task, ours.get("TFPROV_TASK", ""))
     if job not in ROLES:
         why = (
             f"no role is like `{shown(job)}`"
             if job
             else "neither its command line nor TF_CONFIG says that it is a task"
         )
-        notes.add(found.at, f"`{shown(found.name)}` is not carried over: {why}")
+        notes.add(task.at, f"`{shown(task.name)}` is not carried over: {why}")
         return None
-    words = _without_wiring(found.words, names)
+    words = _without_wiring(task.words, names)
     command, flags = _split(words)
-    return Told(
-        found=found,
+    return IdentifiedTask(
+        source=task,
         job=job,
         index=index,
         cluster=wiring.cluster if wiring else {},
@@ -165,7 +165,7 @@ def told(found: Found, notes: Notes) -> Told | None:
         names=names,
         command=command,
         flags=dict(_open("flags", flags, notes)),
-        env=dict(_open("env", {name: said for name, said in found.env.items() if name not in ours}, notes)),
+        env=dict(_open("env", {name: text for name, text in task.env.items() if name not in ours}, notes)),
         ours=ours,
     )
 
@@ -177,24 +177,24 @@ def _names(text: str) -> dict[str, str]:
         return {}
 
 
-def _by_flags(found: Found, names: Mapping[str, str], notes: Notes) -> Wiring | None:
+def _by_flags(task: ForeignTask, names: Mapping[str, str], notes: Notes) -> Wiring | None:
     index = f"--{names.get('task_index', 'task_index')}=$("
     try:  # an index that is known only when the task runs stands for all of them
-        words = [f"{index.rstrip('$(')}0" if said.text.startswith(index) else said.text for said in found.words]
+        words = [f"{index.rstrip('$(')}0" if word.text.startswith(index) else word.text for word in task.words]
         return from_flags(words, names)
     except WiringError as error:
-        notes.refuse(found.at, f"`{shown(found.name)}`: {error}", "correct its flags")
+        notes.refuse(task.at, f"`{shown(task.name)}`: {error}", "correct its flags")
         return None
 
 
-def _by_config(found: Found, notes: Notes) -> Wiring | None:
-    said = found.env.get("TF_CONFIG")
-    if said is None:
+def _by_config(task: ForeignTask, notes: Notes) -> Wiring | None:
+    text = task.env.get("TF_CONFIG")
+    if text is None:
         return None
     try:
-        return from_tf_config(_with_number(said.text))
+        return from_tf_config(_with_number(text.text))
     except WiringError as error:
-        notes.refuse(said.at, str(error), "correct it")
+        notes.refuse(text.at, str(error), "correct it")
         return None
 
 
@@ -211,7 +211,7 @@ def _with_number(text: str) -> str:
     return text
 
 
-def _by_name(found: Found, task: str) -> tuple[str, int | None]:
+def _by_name(found: ForeignTask, task: str) -> tuple[str, int | None]:
     """Return who a task is by what it is called, where nothing tells it."""
     job, _, number = task.partition("/")
     if job in ROLES and number.isdecimal():
@@ -224,34 +224,34 @@ def _by_name(found: Found, task: str) -> tuple[str, int | None]:
     return _WORDS.get(named[1], named[1]), int(named[2]) if named[2] else None
 
 
-def _without_wiring(words: Sequence[Said], names: Mapping[str, str]) -> list[Said]:
+def _without_wiring(words: Sequence[SourceText], names: Mapping[str, str]) -> list[SourceText]:
     told_by = {names.get(flag, flag) for flag in FLAGS}
-    kept: list[Said] = []
+    kept: list[SourceText] = []
     skip = False
-    for said in words:
-        name, equals, _ = said.text.lstrip("-").partition("=")
+    for word in words:
+        name, equals, _ = word.text.lstrip("-").partition("=")
         if skip:
             skip = False
-        elif said.text.startswith("-") and name in told_by:
+        elif word.text.startswith("-") and name in told_by:
             skip = not equals
         else:
-            kept.append(said)
+            kept.append(word)
     return kept
 
 
-def _split(words: Sequence[Said]) -> tuple[tuple[Said, ...], dict[str, Said]]:
+def _split(words: Sequence[SourceText]) -> tuple[tuple[SourceText, ...], dict[str, SourceText]]:
     """Return the command, and the flags behind it: those at its end that have a value, each once."""
     end = len(words)
-    flags: dict[str, Said] = {}
-    while end > 1 and (found := _FLAG.fullmatch(words[end - 1].text)) and found[1] not in flags:
-        flags[found[1]] = Said(found[2], words[end - 1].at)
+    flags: dict[str, SourceText] = {}
+    while end > 1 and (match := _FLAG.fullmatch(words[end - 1].text)) and match[1] not in flags:
+        flags[match[1]] = SourceText(match[2], words[end - 1].at)
         end -= 1
     return tuple(words[:end]), dict(reversed(flags.items()))
 
 
-def _open(where: str, said: Mapping[str, Said], notes: Notes) -> Iterator[tuple[str, Said]]:
+def _open(where: str, texts: Mapping[str, SourceText], notes: Notes) -> Iterator[tuple[str, SourceText]]:
     """Yield what is no secret; what looks like one is told, and not copied."""
-    for name, one in said.items():
+    for name, one in texts.items():
         is_secret = _SECRET.fullmatch(name) and one.text and not one.text.startswith("/")
         if is_secret or _WITH_PASSWORD.search(one.text):
             fix = "add it to `env` as `ansible-vault encrypt_string` prints it"

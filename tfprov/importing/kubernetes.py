@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from tfprov.errors import Position, shown
-from tfprov.importing.identify import Found, Given, Notes, Said, Volume
+from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, Volume
 from tfprov.importing.tracked_mapping import Fields, as_text, cpus, kubernetes_memory, quantity
 from tfprov.model.node import Mapping, Node, Scalar
 
@@ -25,7 +25,7 @@ def is_kubernetes(document: Node) -> bool:
     return isinstance(document, Mapping) and "kind" in document.entries and "apiVersion" in document.entries
 
 
-def read_kubernetes(document: Node, notes: Notes) -> Iterator[Found]:
+def read_kubernetes(document: Node, notes: Notes) -> Iterator[ForeignTask]:
     """Yield what may be tasks in one object."""
     fields = Fields(document, "", notes, document.at)
     said = fields.text("kind")
@@ -54,12 +54,12 @@ def read_kubernetes(document: Node, notes: Notes) -> Iterator[Found]:
 
 def _metadata(fields: Fields) -> tuple[str, dict[str, str]]:
     metadata = fields.below("metadata")
-    said, labels = metadata.text("name") or metadata.text("generateName"), metadata.take("labels")
-    found = labels.entries if isinstance(labels, Mapping) else {}
-    return said.text if said else "", {key: as_text(one) for key, one in found.items() if isinstance(one, Scalar)}
+    name, labels = metadata.text("name") or metadata.text("generateName"), metadata.take("labels")
+    entries = labels.entries if isinstance(labels, Mapping) else {}
+    return name.text if name else "", {key: as_text(one) for key, one in entries.items() if isinstance(one, Scalar)}
 
 
-def _tfjob(spec: Fields, name: str, notes: Notes) -> Iterator[Found]:
+def _tfjob(spec: Fields, name: str, notes: Notes) -> Iterator[ForeignTask]:
     with spec:
         spec.without("successPolicy")
         with spec.below("runPolicy") as policy:
@@ -89,10 +89,10 @@ class _Pod:
         self.is_ours = labels.get(_MANAGED) == "tfprov"
         self.job = job or labels.get("job")
         self.group = group or labels.get("name") or labels.get("app.kubernetes.io/instance") or ""
-        self.settings: dict[str, Given] = {}
-        self.host: Said | None = None
+        self.settings: dict[str, Setting] = {}
+        self.host: SourceText | None = None
 
-    def found(self, count: int) -> Found:
+    def found(self, count: int) -> ForeignTask:
         notes = self.notes
         with self.outer as outer, outer.below("spec") as spec:
             spec.without("enableServiceLinks", "automountServiceAccountToken", "securityContext")
@@ -102,7 +102,7 @@ class _Pod:
             self.restart(spec.text("restartPolicy"))
             grace = spec.whole("terminationGracePeriodSeconds")
             if grace:
-                self.settings["stop_grace"] = Given(*grace)
+                self.settings["stop_grace"] = Setting(*grace)
             self.host = spec.text("nodeName") or self.selected(spec)
             spec.refuse({"imagePullSecrets": "log in to the registry on the hosts, or let tfprov deliver the image"})
             storage = dict(_storage(spec, notes))
@@ -115,32 +115,32 @@ class _Pod:
             notes.refuse(
                 self.outer.at, f"`{shown(self.name)}` has no container", "give the file as its engine takes it"
             )
-            return Found(self.name, self.outer.at)
+            return ForeignTask(self.name, self.outer.at)
         image, words, env, volumes = found
         task = self.labels.get("task") or self.labels.get("app.kubernetes.io/task") or ""
-        return Found(
+        return ForeignTask(
             name=self.name, at=self.outer.at, group=self.group, job=self.job, count=count, image=image,
             index=int(task) if task.isdecimal() and len(task) < 6 else None, words=words, env=env, volumes=volumes,
             settings=self.settings, host=self.host,
         )  # fmt: skip
 
-    def restart(self, said: Said | None) -> None:
-        if said and said.text in _RESTART and "restart" not in self.settings:
-            self.settings["restart"] = Given(_RESTART[said.text], said.at)
+    def restart(self, text: SourceText | None) -> None:
+        if text and text.text in _RESTART and "restart" not in self.settings:
+            self.settings["restart"] = Setting(_RESTART[text.text], text.at)
 
-    def selected(self, spec: Fields) -> Said | None:
+    def selected(self, spec: Fields) -> SourceText | None:
         node = spec.take("nodeSelector")
         host = None
         for key, value in node.entries.items() if isinstance(node, Mapping) else ():
             if key == _HOST and isinstance(value, Scalar):
-                host = Said(as_text(value), value.at)
+                host = SourceText(as_text(value), value.at)
             else:
                 self.notes.left(f"nodeSelector.{key}", value.at, "say which hosts are in which group")
         return host
 
     def container(
         self, node: Node, storage: dict[str, str | None], at: Position
-    ) -> tuple[Given | None, tuple[Said, ...], dict[str, Said], tuple[Volume, ...]]:
+    ) -> tuple[Setting | None, tuple[SourceText, ...], dict[str, SourceText], tuple[Volume, ...]]:
         notes = self.notes
         with Fields(node, "containers[]", notes, at) as fields:
             if self.is_ours:
@@ -159,51 +159,51 @@ class _Pod:
             image = fields.text("image")
             env = dict(self.environment(fields))
             listed = (*fields.items("command"), *fields.items("args"))
-            words = [Said(as_text(one), one.at) for one in listed if isinstance(one, Scalar)]
+            words = [SourceText(as_text(one), one.at) for one in listed if isinstance(one, Scalar)]
             volumes = tuple(_mounted(fields, storage, notes))
             with fields.below("resources") as resources:
                 self.limits(resources)
         return (
-            Given({"name": image.text}, image.at) if image else None,
+            Setting({"name": image.text}, image.at) if image else None,
             tuple(self.expanded(word, env) for word in words),
             {name: self.expanded(value, env) for name, value in env.items()},
             volumes,
         )
 
-    def environment(self, fields: Fields) -> Iterator[tuple[str, Said]]:
+    def environment(self, fields: Fields) -> Iterator[tuple[str, SourceText]]:
         for node in fields.items("env"):
             with Fields(node, "env[]", self.notes, node.at) as one:
                 name, value, source = one.text("name"), one.text("value"), one.take("valueFrom")
             if name and value:
-                yield name.text, Said(value.text, value.at)
+                yield name.text, SourceText(value.text, value.at)
             elif name and source is not None and not name.text.startswith(_OWN):
                 self.notes.left(f"env.{name.text}", source.at, f"its value is not in the file: {_SECRET}")
 
-    def expanded(self, said: Said, env: dict[str, Said]) -> Said:
+    def expanded(self, text: SourceText, env: dict[str, SourceText]) -> SourceText:
         """Return a text with the variables in it that Kubernetes would replace."""
 
-        def replaced(found: re.Match[str]) -> str:
-            if found["dollar"]:
+        def replaced(match: re.Match[str]) -> str:
+            if match["dollar"]:
                 return "$"
-            known = env.get(found["name"])
-            if known is None and not found["name"].startswith(_OWN):
-                self.notes.add(said.at, f"`$({shown(found['name'])})` stays as it is: its value is not in the file")
-            return known.text if known else found[0]
+            known = env.get(match["name"])
+            if known is None and not match["name"].startswith(_OWN):
+                self.notes.add(text.at, f"`$({shown(match['name'])})` stays as it is: its value is not in the file")
+            return known.text if known else match[0]
 
-        return Said(_REFERENCE.sub(replaced, said.text), said.at)
+        return SourceText(_REFERENCE.sub(replaced, text.text), text.at)
 
     def limits(self, resources: Fields) -> None:
         with resources.below("limits") as limits:
             memory, cores = limits.text("memory"), limits.text("cpu")
             gpus = limits.text("nvidia.com/gpu")
         resources.without("requests")
-        if memory and (given := kubernetes_memory(memory, self.notes)):
-            self.settings["memory"] = given
-        if cores and (given := cpus(cores, self.notes)):
-            self.settings["cpus"] = given
+        if memory and (setting := kubernetes_memory(memory, self.notes)):
+            self.settings["memory"] = setting
+        if cores and (setting := cpus(cores, self.notes)):
+            self.settings["cpus"] = setting
         amount = quantity(gpus) if gpus else None
         if gpus and amount is not None:
-            self.settings["gpus"] = Given(int(amount), gpus.at)
+            self.settings["gpus"] = Setting(int(amount), gpus.at)
 
 
 def _chosen(containers: tuple[Node, ...]) -> Node | None:

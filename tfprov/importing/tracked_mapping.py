@@ -6,7 +6,7 @@ from decimal import Decimal
 from types import TracebackType
 
 from tfprov.errors import Position, shown
-from tfprov.importing.identify import Given, Notes, Said
+from tfprov.importing.identify import Notes, Setting, SourceText
 from tfprov.model.node import Items, Node, Scalar
 from tfprov.model.node import Mapping as Map
 
@@ -49,7 +49,7 @@ class Fields:
         """Return what messages call `key`."""
         return f"{self.path}.{key}" if self.path else key
 
-    def text(self, key: str) -> Said | None:
+    def text(self, key: str) -> SourceText | None:
         """Return a single value as text."""
         node = self.take(key)
         if node is None:
@@ -57,17 +57,17 @@ class Fields:
         if not isinstance(node, Scalar):
             self.notes.refuse(node.at, f"`{shown(self.name(key))}` must be a single value", "write one")
             return None
-        return Said(as_text(node), node.at)
+        return SourceText(as_text(node), node.at)
 
     def whole(self, key: str) -> tuple[int, Position] | None:
         """Return a whole number."""
-        said = self.text(key)
-        if said is None:
+        text = self.text(key)
+        if text is None:
             return None
-        if not said.text.isdecimal() or len(said.text) > 9:
-            self.notes.refuse(said.at, f"`{shown(self.name(key))}` must be a whole number", "write one, such as 1")
+        if not text.text.isdecimal() or len(text.text) > 9:
+            self.notes.refuse(text.at, f"`{shown(self.name(key))}` must be a whole number", "write one, such as 1")
             return None
-        return int(said.text), said.at
+        return int(text.text), text.at
 
     def below(self, key: str) -> "Fields":
         """Return the mapping at `key`; an empty one where there is none."""
@@ -123,57 +123,57 @@ _DOCKER = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([bkmgtBKMGT])?(?:i?[bB])
 _DURATION = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,8})m)?(?:([0-9]{1,8})(?:\.[0-9]+)?s)?")
 
 
-def quantity(said: Said) -> Decimal | None:
+def quantity(text: SourceText) -> Decimal | None:
     """Return a number in Kubernetes' form: `500m`, `4Gi`."""
-    found = _QUANTITY.fullmatch(said.text)
-    if found is None:
+    match = _QUANTITY.fullmatch(text.text)
+    if match is None:
         return None
-    unit = found[2] or ""
+    unit = match[2] or ""
     if unit == "m":
-        return Decimal(found[1]) / 1000
+        return Decimal(match[1]) / 1000
     base = 1024 if unit.endswith("i") else 1000
-    return Decimal(found[1]) * (base ** _POWERS[unit[0]] if unit else 1)
+    return Decimal(match[1]) * (base ** _POWERS[unit[0]] if unit else 1)
 
 
-def kubernetes_memory(said: Said, notes: Notes) -> Given | None:
+def kubernetes_memory(text: SourceText, notes: Notes) -> Setting | None:
     """Return Kubernetes' memory as an inventory has it."""
-    amount = quantity(said)
-    return _memory(said, notes, None if amount is None else int(amount))
+    amount = quantity(text)
+    return _memory(text, notes, None if amount is None else int(amount))
 
 
-def docker_memory(said: Said, notes: Notes) -> Given | None:
+def docker_memory(text: SourceText, notes: Notes) -> Setting | None:
     """Return Docker's memory as an inventory has it."""
-    found = _DOCKER.fullmatch(said.text)
-    power = "bkmgt".index((found[2] or "b").lower()) if found else 0
-    return _memory(said, notes, int(Decimal(found[1]) * 1024**power) if found else None)
+    match = _DOCKER.fullmatch(text.text)
+    power = "bkmgt".index((match[2] or "b").lower()) if match else 0
+    return _memory(text, notes, int(Decimal(match[1]) * 1024**power) if match else None)
 
 
-def _memory(said: Said, notes: Notes, amount: int | None) -> Given | None:
+def _memory(text: SourceText, notes: Notes, amount: int | None) -> Setting | None:
     if amount is None:
-        notes.left(said.text, said.at, "it is no amount of memory")
+        notes.left(text.text, text.at, "it is no amount of memory")
         return None
     for power, unit in ((3, "g"), (2, "m"), (1, "k")):
         if amount and amount % 1024**power == 0:
-            return Given(f"{amount // 1024**power}{unit}", said.at)
-    return Given(f"{amount}b", said.at)
+            return Setting(f"{amount // 1024**power}{unit}", text.at)
+    return Setting(f"{amount}b", text.at)
 
 
-def cpus(said: Said, notes: Notes) -> Given | None:
+def cpus(text: SourceText, notes: Notes) -> Setting | None:
     """Return a number of CPUs."""
-    amount = quantity(said)
+    amount = quantity(text)
     if amount is None:
-        notes.left(said.text, said.at, "it is no number of CPUs")
+        notes.left(text.text, text.at, "it is no number of CPUs")
         return None
-    return Given(int(amount) if amount == int(amount) else float(amount), said.at)
+    return Setting(int(amount) if amount == int(amount) else float(amount), text.at)
 
 
-def seconds(said: Said, notes: Notes) -> Given | None:
+def seconds(text: SourceText, notes: Notes) -> Setting | None:
     """Return a time such as `1m30s`, or a bare number of seconds."""
-    if said.text.isdecimal() and len(said.text) < 9:
-        return Given(int(said.text), said.at)
-    found = _DURATION.fullmatch(said.text)
-    if found is None or not any(found.groups()):
-        notes.left(said.text, said.at, "it is no time in whole seconds")
+    if text.text.isdecimal() and len(text.text) < 9:
+        return Setting(int(text.text), text.at)
+    match = _DURATION.fullmatch(text.text)
+    if match is None or not any(match.groups()):
+        notes.left(text.text, text.at, "it is no time in whole seconds")
         return None
-    hours, minutes, rest = (int(part or 0) for part in found.groups())
-    return Given(hours * 3600 + minutes * 60 + rest, said.at)
+    hours, minutes, rest = (int(part or 0) for part in match.groups())
+    return Setting(hours * 3600 + minutes * 60 + rest, text.at)

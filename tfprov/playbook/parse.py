@@ -33,13 +33,13 @@ _FIRST = "start each play with `- name:`"
 _TEXTS = {"name": "`name: train`", "hosts": "`hosts: all`", IMPORT: f"`{IMPORT}: up.yml`"}
 
 
-def read_playbook(path: Path, seen: tuple[Path, ...] = ()) -> tuple[Play, ...]:
+def read_playbook(path: Path, importing: tuple[Path, ...] = ()) -> tuple[Play, ...]:
     """Return the plays in the file at `path` and in those it imports; InvalidInput carries every problem."""
-    return _plays(path, read(path, fix="check the path of the playbook", start_from=_FIRST), seen)
+    return _plays(path, read(path, fix="check the path of the playbook", start_from=_FIRST), importing)
 
 
-def _plays(path: Path, document: Node, seen: tuple[Path, ...]) -> tuple[Play, ...]:
-    reader = _Reader(path, (*seen, path.resolve()))
+def _plays(path: Path, document: Node, importing: tuple[Path, ...]) -> tuple[Play, ...]:
+    reader = _Reader(path, (*importing, path.resolve()))
     plays = tuple(reader.plays(document))
     if reader.problems:
         raise InvalidInput(reader.problems)
@@ -47,8 +47,8 @@ def _plays(path: Path, document: Node, seen: tuple[Path, ...]) -> tuple[Play, ..
 
 
 class _Reader:
-    def __init__(self, path: Path, seen: tuple[Path, ...]) -> None:
-        self.path, self.seen = path, seen
+    def __init__(self, path: Path, importing: tuple[Path, ...]) -> None:
+        self.path, self.seen = path, importing
         self.problems: list[Problem] = []
         self.odd: set[Position] = set()
 
@@ -193,21 +193,21 @@ class _Reader:
         if node.at in self.odd:
             return default
         if not isinstance(node, Scalar) or not isinstance(node.data, str) or not node.data:
-            given = isinstance(node, Scalar) and node.data not in (None, "")
+            has_value = isinstance(node, Scalar) and node.data not in (None, "")
             self.report(
-                item.key_at(key), f"`{key}` must be text", "quote it" if given else f"for example {_TEXTS[key]}"
+                item.key_at(key), f"`{key}` must be text", "quote it" if has_value else f"for example {_TEXTS[key]}"
             )
             return default
         return node.data
 
     def words(self, item: Mapping, key: str) -> list[str]:
         node = item.get(key)
-        found = [node] if isinstance(node, Scalar) else list(node.items) if isinstance(node, Items) else []
-        good = (isinstance(one, Scalar) and (isinstance(one.data, str) or one.at in self.odd) for one in found)
-        if node is not None and not (found and all(good)):
+        nodes = [node] if isinstance(node, Scalar) else list(node.items) if isinstance(node, Items) else []
+        good = (isinstance(one, Scalar) and (isinstance(one.data, str) or one.at in self.odd) for one in nodes)
+        if node is not None and not (nodes and all(good)):
             self.report(item.key_at(key), f"`{key}` must be a name or a list of names", f"for example `{key}: [ps]`")
             return []
-        return [one.text for one in found if isinstance(one, Scalar) and one.at not in self.odd]
+        return [one.text for one in nodes if isinstance(one, Scalar) and one.at not in self.odd]
 
     def roles(self, item: Mapping) -> tuple[str, ...]:
         names = self.words(item, "when")

@@ -32,23 +32,23 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
     """Build, deliver and start are the same: what the plan says now, as far as it is this module's."""
 
     def run(context: Context, _arguments: Any, _discard: bool) -> None:
-        seen = context.seen or observe(context)
-        whole = plan(context, seen)
+        observation = context.seen or observe(context)
+        whole = plan(context, observation)
         _check_programs(context, whole, module)
         part = _of_module(whole, module)
         if module == "start":
-            _check_chief(context, part, seen)
+            _check_chief(context, part, observation)
             if not context.partial:  # else whoever starts it says so, and the others start
-                refuse_taken(context, part, seen)
-        if module == "start" and _save_what_goes(context, part, seen):
-            seen = observe(context)
-            part = _part(context, seen, module)
+                refuse_taken(context, part, observation)
+        if module == "start" and _save_what_goes(context, part, observation):
+            observation = observe(context)
+            part = _part(context, observation, module)
         if part and module != "build":
             context.remember()
         starts = any(action.kind == "start" for action in part.actions)
-        execute(context, part, current_run(context, seen) if starts else "").check()
+        execute(context, part, current_run(context, observation) if starts else "").check()
         if module == "start":
-            context.forget_empty(_afterwards(context, part, seen))
+            context.forget_empty(_afterwards(context, part, observation))
 
     return run
 
@@ -62,42 +62,42 @@ def _check_programs(context: Context, whole: Plan, module: str) -> None:
         refuse_images(context, programs, starting)
 
 
-def _check_chief(context: Context, part: Plan, seen: Observation) -> None:
+def _check_chief(context: Context, part: Plan, observation: Observation) -> None:
     """GatherError when a chief that has ended would be replaced, and a model that was not brought with it."""
-    chief = context.chief(seen)
+    chief = context.chief(observation)
     if chief is None or chief.state is State.RUNNING:
         return
     if any((action.subject, action.host) == (chief.task, chief.host) for action in part.actions):
-        nothing = nothing_saved(context, seen)
+        nothing = nothing_saved(context, observation)
         if nothing is not None and nothing.holds_model:
             raise nothing.kept()
 
 
-def _afterwards(context: Context, part: Plan, seen: Observation) -> Observation:
+def _afterwards(context: Context, part: Plan, observation: Observation) -> Observation:
     """Return the hosts as far as they can be empty after `part`: they are asked again only where something was removed."""
     if any(action.kind == "remove" for action in part.actions):
         return observe(context)
     started = {action.host for action in part.actions}
-    return replace(seen, hosts={name: state for name, state in seen.hosts.items() if name not in started})
+    return replace(observation, hosts={name: state for name, state in observation.hosts.items() if name not in started})
 
 
-def _part(context: Context, seen: Observation, module: str) -> Plan:
-    return _of_module(plan(context, seen), module)
+def _part(context: Context, observation: Observation, module: str) -> Plan:
+    return _of_module(plan(context, observation), module)
 
 
 def _of_module(whole: Plan, module: str) -> Plan:
     return whole.only(lambda action: action.kind in _KINDS[module])
 
 
-def _save_what_goes(context: Context, part: Plan, seen: Observation) -> bool:
+def _save_what_goes(context: Context, part: Plan, observation: Observation) -> bool:
     """Gather what the plan would remove with a former chief, or with a ps; return whether anything was stopped for that."""
     gone = {(action.subject, action.host) for action in part.actions if action.kind == "remove"}
     if not gone:  # to ask who holds what takes a look into every chief's directory
         return False
-    held = unsaved_among(context, seen, lambda holder: (holder.task, holder.host) in gone)
+    held = unsaved_among(context, observation, lambda holder: (holder.task, holder.host) in gone)
     if not held:
         return False
-    chiefs = savers(context, seen, held)
+    chiefs = savers(context, observation, held)
     ends = {*held, *((chief.task, chief.host) for chief in chiefs)}  # a chief that is to end may save once more
     execute(
         context, part.only(lambda action: action.kind == "stop" and (action.subject, action.host) in ends), ""
@@ -117,14 +117,14 @@ def _wait(context: Context, arguments: WaitFor, _discard: bool) -> None:
 def _gather(context: Context, _arguments: Any, discard: bool) -> None:
     if discard:
         return
-    seen = observe(context)
-    sources = [holder for holder in holders(context, seen) if context.allows(holder.host)]
+    observation = observe(context)
+    sources = [holder for holder in holders(context, observation) if context.allows(holder.host)]
     for source in sources:
         tell(context, gather(context, context.verify, source=source))
-        tell_lost(context, source, seen)
+        tell_lost(context, source, observation)
     chief = context.cluster.chief
     if not sources:
-        lost = chief.host in seen.unreachable
+        lost = chief.host in observation.unreachable
         what = f"{chief.host} with {chief.name} cannot be reached" if lost else f"{chief.name} is not there"
         context.report.note(f"nothing to gather: {what}")
 
@@ -143,13 +143,17 @@ def tell(context: Context, gathered: Gathered) -> None:
         context.report.note(f"nothing new to gather: {gathered.directory} has {gathered.newest.prefix}")
 
 
-def tell_lost(context: Context, source: Observed, seen: Observation) -> None:
+def tell_lost(context: Context, source: Observed, observation: Observation) -> None:
     """Say how many steps of a chief are in none of its checkpoints, where their numbers are steps: `model.ckpt-16`."""
     kept = gathered_of(context, source.run)
     newest = kept.newest if kept is not None else None
-    if newest is None or not newest.prefix.rpartition("/")[2].startswith(_BY_STEP) or source != context.chief(seen):
+    if (
+        newest is None
+        or not newest.prefix.rpartition("/")[2].startswith(_BY_STEP)
+        or source != context.chief(observation)
+    ):
         return
-    reached = read_progress(context, seen)
+    reached = read_progress(context, observation)
     lost = reached.step - newest.step if reached is not None else 0
     if reached is None or lost <= 0:
         return
@@ -175,25 +179,25 @@ def _stop(context: Context, arguments: Stop, discard: bool) -> None:
 
 def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[TfprovError], NothingSaved | None]:
     """Stop, and remove, what can be; return what went wrong, and what there is of a chief that saved nothing."""
-    seen, chosen = observe(context), _chosen(context, arguments)
+    observation, chosen = observe(context), _chosen(context, arguments)
     held: dict[Place, tuple[Observed, str]] = {}
     nothing: NothingSaved | None = None
     try:
         if arguments.remove and not discard:
-            held = unsaved_among(context, seen, chosen)
-            nothing = nothing_saved(context, seen, chosen)
+            held = unsaved_among(context, observation, chosen)
+            nothing = nothing_saved(context, observation, chosen)
     except HostError as error:
         return [error], None
     kept = {*held, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
-    whole = teardown(context.cluster.name, seen, chosen, remove=arguments.remove)
+    whole = teardown(context.cluster.name, observation, chosen, remove=arguments.remove)
     part = whole.only(lambda action: action.kind != "remove" or (action.subject, action.host) not in kept)
-    logs = KeptLogs(context, seen)
+    logs = KeptLogs(context, observation)
     errors = [*execute(replace(context, before_remove=logs.keep), part, "").failed.values()]
     if arguments.remove:
         for place in kept:
             logs.keep(*place)
         logs.tell()
-        errors += clean(context, seen)
+        errors += clean(context, observation)
     fix = "run `tfprov gather`, or remove it for good with `tfprov down --discard`"
     errors += [
         GatherError(f"{holder.task} on {holder.host} was kept: its checkpoint {prefix} is not gathered", fix)
@@ -213,11 +217,11 @@ def _without_checkpoint(context: Context, nothing: NothingSaved) -> list[GatherE
     return []
 
 
-def clean(context: Context, seen: Observation) -> list[HostError]:
+def clean(context: Context, observation: Observation) -> list[HostError]:
     """Clean the hosts on which nothing is left; return what went wrong."""
     errors = []
     for host, runtime in context.runtimes.items():
-        if context.allows(host) and host not in seen.unreachable:
+        if context.allows(host) and host not in observation.unreachable:
             try:
                 runtime.clean(context.wants(host))
             except HostError as error:

@@ -12,7 +12,7 @@ from tfprov.results import DownResult, PlanResult, RunResult, UpResult, checkpoi
 
 if TYPE_CHECKING:
     from tfprov.engine.checkpoints.gather import Gathered
-    from tfprov.engine.checkpoints.model_files import Brought
+    from tfprov.engine.checkpoints.model_files import CopiedPath
 
 # Modules that only a plan with something to do needs are imported by the functions that use them: 50 ms of a no-op `up`.
 
@@ -96,7 +96,7 @@ def gather_newest(context: Context) -> "Gathered":
     return gathered
 
 
-def gather_path(context: Context, path: str) -> "Brought":
+def gather_path(context: Context, path: str) -> "CopiedPath":
     """Copy a file or directory of the chief, under the cluster's lock, and report it."""
     from tfprov.engine.checkpoints.model_files import bring  # noqa: PLC0415
     from tfprov.engine.lock.lock import Lock  # noqa: PLC0415

@@ -18,7 +18,7 @@ from tfprov.render import options
 from tfprov.render.dns_names import short_name, too_long
 from tfprov.render.options import Option, Values
 from tfprov.render.output import documents
-from tfprov.render.target import Asked, BaseTarget, Member, Rendering
+from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
 from tfprov.settings.role_settings import beside_file
 
 SHARED = "checkpoints"
@@ -50,12 +50,12 @@ class Service:
 
 def services(rendering: Rendering) -> list[Service]:
     """Return every task as a service, without the code that would have to be brought to it."""
-    found = []
+    rendered = []
     for member in rendering.members:
         task = rendering.cluster.find(member.task)
         assert task is not None, "members are made of the cluster's tasks"
         build = _build(rendering.asked, task) if not member.image else None
-        found.append(
+        rendered.append(
             Service(
                 name=short_name(task),
                 member=member,
@@ -68,23 +68,23 @@ def services(rendering: Rendering) -> list[Service]:
                 memory=size(member.memory) if member.memory else None,
             )
         )
-    return found
+    return rendered
 
 
-def _build(asked: Asked, task: Task) -> Mapping[str, object] | None:
+def _build(request: RenderRequest, task: Task) -> Mapping[str, object] | None:
     """Return the directory of this machine that a task's image is made of."""
-    role = asked.role(task)
+    role = request.role(task)
     if role.values.image is None or role.values.image.build is None:
         return None
     context = str(beside_file(role, "image", "build").absolute())
-    stated = {name: str(value) for name, value in role.values.image.build_args.items()}
-    args = {"args": stated} if stated else {}
+    build_args = {name: str(value) for name, value in role.values.image.build_args.items()}
+    args = {"args": build_args} if build_args else {}
     return {"context": context, "dockerfile": role.values.image.dockerfile, **args}
 
 
-def volume_names(found: list[Service]) -> list[str]:
+def volume_names(services: list[Service]) -> list[str]:
     """Return the volumes that services have between them, each once."""
-    named = [str(volume["source"]) for service in found for volume in service.volumes if volume["type"] == "volume"]
+    named = [str(volume["source"]) for service in services for volume in service.volumes if volume["type"] == "volume"]
     return list(dict.fromkeys(named))
 
 
@@ -96,11 +96,11 @@ def size(amount: int) -> str:
     return f"{amount}b"
 
 
-def _volumes(asked: Asked, member: Member, task: Task) -> Iterator[Volume]:
+def _volumes(request: RenderRequest, member: Member, task: Task) -> Iterator[Volume]:
     # A ps shares the chief's: a program with TensorFlow's own saver has each ps write its part.
     shares = member.is_chief or task.job == "ps" or task.reads
     yield {"type": "volume", "source": SHARED if shares else short_name(task), "target": member.checkpoint_dir}
-    role = asked.role(task)
+    role = request.role(task)
     if member.data and role.reads_data:
         yield bind(str(data_path(role)), member.data.to)
     for mount in member.mounts:
@@ -112,18 +112,18 @@ def bind(source: str, target: str, *, read_only: bool = True) -> Volume:
     return {"type": "bind", "source": source, "target": target, "read_only": read_only}
 
 
-def relative_data(asked: Asked, engine: str) -> Iterator[Problem]:
+def relative_data(request: RenderRequest, engine: str) -> Iterator[Problem]:
     """Yield a problem for data whose path counts from a file of this machine, which others do not have there."""
-    told = set()
-    for role in asked.roles.values():
+    reported = set()
+    for role in request.roles.values():
         at = role.at("data", "path")
         if (
             role.values.data
             and role.reads_data
             and not (role.values.data.path or "/").startswith("/")
-            and at not in told
+            and at not in reported
         ):
-            told.add(at)
+            reported.add(at)
             what = f"`data.path` must be an absolute path: it is one of {engine}"
             yield Problem(at, what, "for example `path: /data/mnist`")
 
@@ -134,10 +134,10 @@ _REMARKABLE = re.compile(r"[A-Za-z0-9_.-]+")
 def check_services(file: str, text: str) -> Mapping[str, object]:
     """Return a rendered file as it is read; ValueError where a service lacks its image or its program, or there is none."""
     found = documents(file, text)
-    services_ = found[0].get("services") if len(found) == 1 and isinstance(found[0], dict) else None
-    if not isinstance(services_, dict) or not services_:
+    rendered = found[0].get("services") if len(found) == 1 and isinstance(found[0], dict) else None
+    if not isinstance(rendered, dict) or not rendered:
         raise ValueError(f"{file} has no services")
-    for name, service in services_.items():
+    for name, service in rendered.items():
         if not isinstance(service, dict) or not _REMARKABLE.fullmatch(str(name)):
             raise ValueError(f"{file}: the service `{name}` is none")
         for key in ("image", "entrypoint"):
@@ -167,20 +167,20 @@ class Compose(BaseTarget):
         """Return the name of the task's service, which is a host name in the project's network."""
         return short_name(task)
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:
+    def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield names that are too long."""
-        yield from too_long(asked.first, map(short_name, asked.cluster.tasks))
+        yield from too_long(request.first, map(short_name, request.cluster.tasks))
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
         """Return the services, that of the chief, the volumes, and what must be in the environment."""
-        found = [_with_code(service) for service in services(rendering)]
-        chief = next(service for service in found if service.member.is_chief)
+        rendered = [_with_code(service) for service in services(rendering)]
+        chief = next(service for service in rendered if service.member.is_chief)
         return {
-            "services": found,
+            "services": rendered,
             "chief_service": chief,
-            "others": [service.name for service in found if service is not chief],
-            "volumes": volume_names(found),
-            "secrets": list(dict.fromkeys(name for service in found for name in service.asked_for)),
+            "others": [service.name for service in rendered if service is not chief],
+            "volumes": volume_names(rendered),
+            "secrets": list(dict.fromkeys(name for service in rendered for name in service.asked_for)),
         }
 
     def check(self, files: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from tfprov.render.compose import relative_data
 from tfprov.render.dns_names import short_name, too_long
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import as_word
-from tfprov.render.target import Asked, BaseTarget, Member, Rendering
+from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
 from tfprov.settings.role_settings import RoleSettings
 
 FILE = "group.json"
@@ -84,22 +84,27 @@ class Marathon(BaseTarget):
         end = first + len(servers)
         if end > 65535:
             raise Usage(f"`--set port={first}` leaves no ports for {len(servers)} tasks", "give a lower one")
-        found = {task.name: first + number for number, task in enumerate(servers)}
+        ports = {task.name: first + number for number, task in enumerate(servers)}
         for board in boards:
-            found[board.name] = end if first <= stated[board.name] < end else stated[board.name]
-        return found
+            ports[board.name] = end if first <= stated[board.name] < end else stated[board.name]
+        return ports
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:
+    def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield what a Marathon group cannot do."""
-        yield from relative_data(asked, "the agents")
-        yield from asked.refuse_secrets("put it into a file on the agents that `mounts` brings")
+        yield from relative_data(request, "the agents")
+        yield from request.refuse_secrets("put it into a file on the agents that `mounts` brings")
         labels = [
-            self.address(asked.cluster.name, task, asked.settings).partition(".")[0] for task in asked.cluster.tasks
+            self.address(request.cluster.name, task, request.settings).partition(".")[0]
+            for task in request.cluster.tasks
         ]
-        yield from too_long(asked.first, labels)
-        yield from asked.refuse_all_gpus("Mesos counts GPUs")
-        for role in asked.roles.values():
-            if role.role in ("evaluator", "tensorboard") and not asked.settings["checkpoints"] and not _reads_far(role):
+        yield from too_long(request.first, labels)
+        yield from request.refuse_all_gpus("Mesos counts GPUs")
+        for role in request.roles.values():
+            if (
+                role.role in ("evaluator", "tensorboard")
+                and not request.settings["checkpoints"]
+                and not _reads_far(role)
+            ):
                 what = f"{role.role} reads the chief's files, and on Mesos each task has a directory of its own"
                 yield Problem(role.group, what, "give `--set checkpoints=DIR`, a directory that all agents share")
 

@@ -104,11 +104,11 @@ def image(value: str) -> str:
         raise ValueError(what.removeprefix("must be ") if is_form else "the name of an image in a registry") from None
 
 
-def settle(target: str, options: Mapping[str, Option], given: Sequence[str]) -> Values:
+def settle(target: str, options: Mapping[str, Option], texts: Sequence[str]) -> Values:
     """Return the value of every option, from the `name=value` texts of `--set`; Usage says what is wrong with them."""
     values = {option.name: option.default for option in options.values()}
-    for item in given:
-        name, equals, said = item.partition("=")
+    for item in texts:
+        name, equals, value = item.partition("=")
         if not equals:
             raise Usage(f"`--set {shown(item)}` says nothing of a value", "write `--set name=value`")
         if name not in options:
@@ -116,7 +116,7 @@ def settle(target: str, options: Mapping[str, Option], given: Sequence[str]) -> 
             fix = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(options)}"
             raise Usage(f"`{target}` has no option `{shown(name)}`", fix)
         try:
-            values[name] = options[name].read(said)
+            values[name] = options[name].read(value)
         except ValueError as error:
-            raise Usage(f"`--set {name}` must be {error}, not `{shown(said)}`", options[name].help) from None
+            raise Usage(f"`--set {name}` must be {error}, not `{shown(value)}`", options[name].help) from None
     return values

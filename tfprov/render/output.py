@@ -34,15 +34,15 @@ def objects(name: str, text: str) -> Iterator[tuple[Any, list[Any]]]:
         shape = _QUOTED.sub(_Numbered(), part)
         try:
             # In single quotes, or in a text block, what looks like a quoted text is none.
-            found = None if "'" in shape or "|\n" in shape else json.loads(f"[{','.join(texts)}]")
+            parsed = None if "'" in shape or "|\n" in shape else json.loads(f"[{','.join(texts)}]")
         except ValueError:
-            found = None
-        if found is None:
+            parsed = None
+        if parsed is None:
             yield from ((one, []) for one in documents(name, part))
             continue
         if shape not in known:
             known[shape] = documents(name, _without_repeats(shape))
-        yield from ((one, found) for one in known[shape])
+        yield from ((one, parsed) for one in known[shape])
 
 
 _QUOTED = re.compile(r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"')
@@ -90,7 +90,7 @@ class _Numbered:
     def __init__(self) -> None:
         self.count = -1
 
-    def __call__(self, found: re.Match[str]) -> str:
+    def __call__(self, match: re.Match[str]) -> str:
         self.count += 1
         return f'"\\x1a{self.count}"'
 

@@ -27,9 +27,9 @@ _UNSEEN = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
 def as_json(value: object) -> Markup:
     """Return `value` as JSON on one line, which is YAML as well."""
     # Not all in ASCII: JSON writes an emoji as two halves, which YAML does not put together again.
-    found = json.dumps(value, ensure_ascii=False, default=_odd)
-    found = found if found.isascii() and "\x7f" not in found else _UNSEEN.sub(_escaped, found)
-    return Markup(found)  # noqa: S704  nothing here is HTML: it marks what is quoted
+    text = json.dumps(value, ensure_ascii=False, default=_odd)
+    text = text if text.isascii() and "\x7f" not in text else _UNSEEN.sub(_escaped, text)
+    return Markup(text)  # noqa: S704  nothing here is HTML: it marks what is quoted
 
 
 def _odd(value: object) -> NoReturn:
@@ -93,13 +93,13 @@ _SHORT = 72
 
 def _lines(value: object) -> list[str]:
     if isinstance(value, Mapping) and value:
-        found = []
+        lines = []
         for name, below in value.items():
             inner = _short(below)
-            found += (
+            lines += (
                 [f"{_key(name)}: {inner[0]}"] if len(inner) == 1 else [f"{_key(name)}:", *(f"  {n}" for n in inner)]
             )
-        return found
+        return lines
     if isinstance(value, list | tuple) and value:
         return [
             f"{'  ' if number else '- '}{line}"
@@ -160,16 +160,16 @@ def fill(templates: Mapping[str, str], values: Mapping[str, object], override: P
     """
     _check_override(override, set(templates.values()))
     environment = _environment(override)
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     problems: list[Problem] = []
     for file, name in templates.items():
         try:
-            found[file] = environment.get_template(name).render(values)
+            files[file] = environment.get_template(name).render(values)
         except (TemplateError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             problems.append(Problem(_where(error, name, override), _said(error), "correct the template"))
     if problems:
         raise InvalidInput(problems)
-    return found
+    return files
 
 
 def _check_override(override: Path | None, wanted: set[str]) -> None:
@@ -210,13 +210,13 @@ def _where(error: Exception, name: str, override: Path | None) -> Position:
 def _deepest(trace: TracebackType | None, override: Path | None) -> Position | None:
     """Return the last line of a template on the way to an error: Jinja2 makes tracebacks name them."""
     directories = {SHIPPED, *([override] if override else [])}
-    found = None
+    position = None
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if Path(file).parent in directories:
-            found = Position(file, trace.tb_lineno)
+            position = Position(file, trace.tb_lineno)
         trace = trace.tb_next
-    return found
+    return position
 
 
 def _said(error: Exception) -> str:

@@ -21,7 +21,7 @@ from tfprov.render import options
 from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import fill
-from tfprov.render.target import WITH_GPUS, Asked, Data, Member, Rendering, Target, find_target
+from tfprov.render.target import WITH_GPUS, Data, Member, Rendering, RenderRequest, Target, find_target
 from tfprov.settings.role_settings import RoleSettings
 from tfprov.settings.task_templates import for_task
 from tfprov.templating.host_values import is_secret, is_template
@@ -29,7 +29,7 @@ from tfprov.templating.host_values import is_secret, is_template
 
 def ask(
     roles: Sequence[RoleSettings], target: Target, settings: Values, codes: Mapping[Place, Code] | None = None
-) -> Asked:
+) -> RenderRequest:
     """Return the cluster that `roles` describe, with the addresses and ports that `target` gives it."""
     here = place(roles)
     settled = {(role.role, role.host): role for role in roles}
@@ -41,39 +41,41 @@ def ask(
     cluster = Cluster(here.name, tuple(tasks))
     first = {(task.role, task.host): task for task in reversed(tasks)}
     secrets = {place: _secrets(settled[place], cluster, task) for place, task in first.items()}
-    return Asked(cluster, settled, settings, {place: names for place, names in secrets.items() if names}, codes or {})
+    return RenderRequest(
+        cluster, settled, settings, {place: names for place, names in secrets.items() if names}, codes or {}
+    )
 
 
 def _usual_port(task: Task) -> int:
     return TENSORBOARD_PORT if task.role == "tensorboard" else DEFAULT_PORT
 
 
-def unfit(asked: Asked, target: Target) -> Iterator[Problem]:
+def unfit(request: RenderRequest, target: Target) -> Iterator[Problem]:
     """Yield what no target of this kind can do: an image it cannot have, code that does not get there."""
-    image = asked.first.values.image
+    image = request.first.values.image
     kind = image.kind if image else "none"
-    if not asked.settings["image"] and kind not in target.images:
+    if not request.settings["image"] and kind not in target.images:
         what = "no `image`" if image is None else f"`image.{kind}` is not in a registry"
         fix = f"{'' if image is None else 'push the image to one and '}give `--set image=REGISTRY/NAME:TAG`"
-        at = asked.first.at("image", kind) if image else asked.first.at("image")
+        at = request.first.at("image", kind) if image else request.first.at("image")
         yield Problem(at, f"{what}: {target.name} has to pull it", fix)
-    if not (asked.settings.get("data_claim") or asked.settings.get("data_path")):
-        fetching = next((role for role in asked.roles.values() if data_set(role)), None)
+    if not (request.settings.get("data_claim") or request.settings.get("data_path")):
+        fetching = next((role for role in request.roles.values() if data_set(role)), None)
         if fetching is not None:
             what = f"`data.fetch` is for hosts of tfprov: {target.name} fetches nothing"
             fix = "say where the data is, with `data: {path: …}`"
-            if "data_claim" in asked.settings:  # of the targets for Kubernetes
+            if "data_claim" in request.settings:  # of the targets for Kubernetes
                 fix = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
             yield Problem(fetching.at("data", "fetch"), what, fix)
-    if linked := next((role for role in asked.roles.values() if role.values.checkpoints.link), None):
+    if linked := next((role for role in request.roles.values() if role.values.checkpoints.link), None):
         what = f"`checkpoints.link` is for hosts of tfprov: {target.name} makes no links"
         fix = "remove it, and have the program save to `{{ checkpoint_dir }}`"
         yield Problem(linked.at("checkpoints", "link"), what, fix)
-    if asked.settings["code"] == "unsaid":
-        told = set()
-        for role in asked.roles.values():
-            if role.values.code is not None and role.at("code") not in told:
-                told.add(role.at("code"))
+    if request.settings["code"] == "unsaid":
+        reported = set()
+        for role in request.roles.values():
+            if role.values.code is not None and role.at("code") not in reported:
+                reported.add(role.at("code"))
                 what = f"{target.name} does not bring `code` to its tasks"
                 fix = f"put it into the image, at {DIRECTORY}, and say `--set code=image`"
                 yield Problem(role.at("code"), what, fix)
@@ -83,38 +85,38 @@ _NO_HASHES = KeyedHash(lambda: b"")
 """Specs are not compared here, and not written."""
 
 
-def members(asked: Asked) -> tuple[Member, ...]:
+def members(request: RenderRequest) -> tuple[Member, ...]:
     """Return every task as templates see it; InvalidInput carries the templates of the inventory that fail for some."""
-    cluster = asked.cluster
-    directories = {place: role.values.checkpoints.dir for place, role in asked.roles.items()}
-    boxes = {place: Boxed(_image(role, asked.settings), "", "0.0.0.0") for place, role in asked.roles.items()}  # noqa: S104
-    found = desired(
+    cluster = request.cluster
+    directories = {place: role.values.checkpoints.dir for place, role in request.roles.items()}
+    boxes = {place: Boxed(_image(role, request.settings), "", "0.0.0.0") for place, role in request.roles.items()}  # noqa: S104
+    containers = desired(
         cluster,
-        list(asked.roles.values()),
+        list(request.roles.values()),
         {},
         lambda task: directories[task.role, task.host],
         boxes,
         hashed=_NO_HASHES,
     )
-    return tuple(_member(container, asked) for container in found)
+    return tuple(_member(container, request) for container in containers)
 
 
 def _image(role: RoleSettings, settings: Values) -> str:
-    stated: Image | None = role.values.image
-    return str(settings["image"] or (stated.name if stated else "") or "")
+    image: Image | None = role.values.image
+    return str(settings["image"] or (image.name if image else "") or "")
 
 
-def _member(container: Container, asked: Asked) -> Member:
-    task, role, box = container.task, asked.role(container.task), container.box
+def _member(container: Container, request: RenderRequest) -> Member:
+    task, role, box = container.task, request.role(container.task), container.box
     assert box is not None, "each task was given a box"
-    told = tuple(task_args.flags(asked.cluster, task, role))
+    told = tuple(task_args.flags(request.cluster, task, role))
     flags = len(container.spec["flags"])
     program = container.argv[: len(container.argv) - flags - len(told)]
-    secrets = asked.secrets.get((task.role, task.host), ())
+    secrets = request.secrets.get((task.role, task.host), ())
     carried = role.values.code is not None
-    chief = asked.cluster.chief
+    chief = request.cluster.chief
     return Member(
-        name=long_name(asked.cluster.name, task),
+        name=long_name(request.cluster.name, task),
         job=task.job,
         index=task.index,
         role=task.role,
@@ -135,8 +137,8 @@ def _member(container: Container, asked: Asked) -> Member:
         mounts=tuple(Mount(mount.source, mount.target, mount.read_only) for mount in role.values.mounts),
         data=Data(role.values.data.path or "", role.values.data.to) if role.values.data and role.reads_data else None,
         checkpoint_dir=container.checkpoint_dir,
-        files_of=long_name(asked.cluster.name, chief) if task.reads else None,
-        code=asked.codes.get((task.role, task.host)) if asked.settings["code"] == "carried" else None,
+        files_of=long_name(request.cluster.name, chief) if task.reads else None,
+        code=request.codes.get((task.role, task.host)) if request.settings["code"] == "carried" else None,
         workdir=DIRECTORY if carried else None,
         restart=container.restart,
         max_restarts=container.max_restarts,
@@ -203,38 +205,38 @@ def render_cluster(
     """
     from tfprov.engine.artifacts import pack_all  # noqa: PLC0415  only targets that carry the code need it
 
-    found = find_target(target)
-    carried = options.settle(found.name, options_of(found), settings)["code"] == "carried"
+    chosen = find_target(target)
+    carried = options.settle(chosen.name, options_of(chosen), settings)["code"] == "carried"
     codes = pack_all(roles, never_code()) if carried else {}
-    return render(roles, found, settings, codes=codes, template_dir=template_dir)
+    return render(roles, chosen, settings, codes=codes, template_dir=template_dir)
 
 
 def render(
     roles: Sequence[RoleSettings],
     target: Target,
-    given: Sequence[str] = (),
+    texts: Sequence[str] = (),
     *,
     codes: Mapping[Place, Code] | None = None,
     template_dir: Path | None = None,
 ) -> dict[str, str]:
     """Return the text of every file that `target` has for the cluster in `roles`.
 
-    `given` are the texts of `--set`, `codes` the packed `code:` of each role on each host, for targets that carry it.
+    `texts` are the texts of `--set`, `codes` the packed `code:` of each role on each host, for targets that carry it.
     InvalidInput carries everything that the target cannot do, each at its line of the inventory.
     """
-    settings = options.settle(target.name, options_of(target), given)
+    settings = options.settle(target.name, options_of(target), texts)
     roles = [target.adapted(role, settings) for role in roles]
-    asked = ask(roles, target, settings, codes)
-    problems = [*unfit(asked, target), *target.problems(asked)]
+    request = ask(roles, target, settings, codes)
+    problems = [*unfit(request, target), *target.problems(request)]
     if problems:
         raise InvalidInput(problems)
-    settings = target.settled(asked)
-    asked = replace(asked, settings=settings)
-    ready = members(asked)
-    rendering = Rendering(asked.cluster, ready, settings, roles[0].values.strategy, asked)
+    settings = target.settled(request)
+    request = replace(request, settings=settings)
+    ready = members(request)
+    rendering = Rendering(request.cluster, ready, settings, roles[0].values.strategy, request)
     values = {
         "rendering": rendering,
-        "cluster": asked.cluster,
+        "cluster": request.cluster,
         "name": rendering.name,
         "members": ready,
         "chief": rendering.chief,

@@ -20,7 +20,7 @@ from tfprov.planning.datasets import data_path
 from tfprov.render import options
 from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
-from tfprov.render.target import WITH_GPUS, Asked, BaseTarget, Member, Rendering
+from tfprov.render.target import WITH_GPUS, BaseTarget, Member, Rendering, RenderRequest
 from tfprov.settings.role_settings import RoleSettings, beside_file
 
 DOMAIN = "slurm.invalid"
@@ -76,12 +76,12 @@ class Words:
     def word(self, text: str) -> Word:
         """Return one text with what it says of addresses taken out."""
         parts, end = [], 0
-        for found in _ADDRESS.finditer(text):
-            if found[1] in self._ranks:
-                parts.append(Part(text[end : found.start()]))
-                known = "endpoint" if ":" in found[0] else "host"
-                parts.append(Part(known=known, rank=self._ranks[found[1]]))
-                end = found.end()
+        for match in _ADDRESS.finditer(text):
+            if match[1] in self._ranks:
+                parts.append(Part(text[end : match.start()]))
+                known = "endpoint" if ":" in match[0] else "host"
+                parts.append(Part(known=known, rank=self._ranks[match[1]]))
+                end = match.end()
         parts.append(Part(text[end:]))
         return tuple(part for part in parts if part.known or part.text) or (Part(),)
 
@@ -141,10 +141,10 @@ class Slurm(BaseTarget):
         directory = settings["checkpoints"] or f"{_gathered(role)}-slurm"
         if role.role == "dispatcher":  # what it writes is its own
             directory = f"{directory}/dispatcher"
-        told: dict[str, object] = {"checkpoints": values.checkpoints.model_copy(update={"dir": str(directory)})}
+        changes: dict[str, object] = {"checkpoints": values.checkpoints.model_copy(update={"dir": str(directory)})}
         if values.data is not None:
-            told["data"] = values.data.model_copy(update={"to": data_path(role) or values.data.to})
-        return replace(role, values=values.model_copy(update=told))
+            changes["data"] = values.data.model_copy(update={"to": data_path(role) or values.data.to})
+        return replace(role, values=values.model_copy(update=changes))
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return what stands for an address until the job has its nodes."""
@@ -154,17 +154,17 @@ class Slurm(BaseTarget):
         """Return ports that stand for some; the job's number makes the real ones."""
         return {task.name: 1 + rank for rank, task in enumerate(cluster.tasks)}
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:
+    def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield what a batch script cannot do."""
-        yield from asked.refuse_all_gpus("Slurm counts GPUs")
-        told = set()
-        if asked.settings["code"] == "carried" and len({code.digest for code in asked.codes.values()}) > 1:
-            at = list(asked.roles.values())[-1].at("code")
+        yield from request.refuse_all_gpus("Slurm counts GPUs")
+        reported = set()
+        if request.settings["code"] == "carried" and len({code.digest for code in request.codes.values()}) > 1:
+            at = list(request.roles.values())[-1].at("code")
             yield Problem(at, "one script carries one `code`, and the roles have several", "give all of them the same")
-        for role in asked.roles.values():
-            for at, problem in _problems(role, asked.settings):
-                if at not in told:
-                    told.add(at)
+        for role in request.roles.values():
+            for at, problem in _problems(role, request.settings):
+                if at not in reported:
+                    reported.add(at)
                     yield problem
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:

@@ -13,7 +13,7 @@ from tfprov.render import options
 from tfprov.render.compose import Service, check_services, relative_data, services, volume_names
 from tfprov.render.dns_names import short_name, too_long
 from tfprov.render.options import Option, Values
-from tfprov.render.target import Asked, BaseTarget, Member, Rendering
+from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
 
 FILE = "stack.yml"
 
@@ -61,20 +61,22 @@ class Swarm(BaseTarget):
         """Return the name of the task's service, which is a host name in the stack's network."""
         return short_name(task)
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:
+    def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield what a swarm cannot do: count `all` GPUs, find data beside the inventory, have long names."""
-        yield from too_long(asked.first, (f"{asked.cluster.name}_{short_name(task)}" for task in asked.cluster.tasks))
-        yield from relative_data(asked, "the swarm's nodes")
-        yield from asked.refuse_all_gpus("a swarm counts GPUs")
+        yield from too_long(
+            request.first, (f"{request.cluster.name}_{short_name(task)}" for task in request.cluster.tasks)
+        )
+        yield from relative_data(request, "the swarm's nodes")
+        yield from request.refuse_all_gpus("a swarm counts GPUs")
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
         """Return the services with their places, that of the chief, the volumes, and what must be in the environment."""
-        found = services(rendering)
+        rendered = services(rendering)
         return {
-            "placed": [Placed(service, _constraints(rendering, service.member)) for service in found],
-            "chief_service": next(service for service in found if service.member.is_chief),
-            "volumes": volume_names(found),
-            "secrets": list(dict.fromkeys(name for service in found for name in service.asked_for)),
+            "placed": [Placed(service, _constraints(rendering, service.member)) for service in rendered],
+            "chief_service": next(service for service in rendered if service.member.is_chief),
+            "volumes": volume_names(rendered),
+            "secrets": list(dict.fromkeys(name for service in rendered for name in service.asked_for)),
         }
 
     def check(self, files: Mapping[str, str]) -> None:

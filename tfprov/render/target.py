@@ -91,7 +91,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RenderRequest:
     """What is to be rendered, before anything is: for a target's own rules.
 
     `roles` has what was said of each task, `secrets` the environment variables whose values are secret, and `codes` the
@@ -115,21 +115,21 @@ class Asked:
 
     def refuse_all_gpus(self, why: str) -> Iterator[Problem]:
         """Yield a problem wherever a task that trains is to have `all` GPUs of a machine; `why` says who minds."""
-        told = set()
+        reported = set()
         for role in self.roles.values():
             at = role.at("gpus")
-            if role.values.gpus == "all" and role.role in WITH_GPUS and at not in told:
-                told.add(at)
+            if role.values.gpus == "all" and role.role in WITH_GPUS and at not in reported:
+                reported.add(at)
                 yield Problem(at, f"`gpus: all`: {why}", "give their number, such as `gpus: 1`")
 
     def refuse_secrets(self, fix: str) -> Iterator[Problem]:
         """Yield a problem for every secret variable; `fix` may hold `{name}`."""
-        told = set()
+        reported = set()
         for place, names in self.secrets.items():
             for name in names:
                 at = self.roles[place].at("env", name)
-                if at not in told:
-                    told.add(at)
+                if at not in reported:
+                    reported.add(at)
                     yield Problem(
                         at, f"`env.{name}` is secret, and others can read what is rendered", fix.format(name=name)
                     )
@@ -143,7 +143,7 @@ class Rendering:
     members: tuple[Member, ...]
     settings: Values
     strategy: str
-    asked: Asked
+    asked: RenderRequest
 
     @property
     def name(self) -> str:
@@ -180,10 +180,10 @@ class Target(Protocol):
     def ports(self, cluster: Cluster, stated: Mapping[str, int], settings: Values) -> Mapping[str, int]:
         """Return the port of every task of `cluster` by its name; `stated` are those that their settings say."""
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:
+    def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield what this target cannot do of what was asked, each at the line that asks for it."""
 
-    def settled(self, asked: Asked) -> Values:
+    def settled(self, request: RenderRequest) -> Values:
         """Return the values of the options, with those that follow from the cluster where nothing was said."""
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
@@ -208,9 +208,9 @@ class BaseTarget:
         """Return what was said: the paths are those of a container."""
         return role
 
-    def settled(self, asked: Asked) -> Values:
+    def settled(self, request: RenderRequest) -> Values:
         """Return what was said: nothing follows from the cluster."""
-        return asked.settings
+        return request.settings
 
     def address(self, cluster: str, task: Task, settings: Values) -> str:
         """Return the name of a service of the task's own: `linear-ps-0`."""
@@ -220,7 +220,7 @@ class BaseTarget:
         """Return the ports that were stated: every task has an address of its own."""
         return stated
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:
+    def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield nothing: whatever can be planned can be rendered."""
         yield from ()
 

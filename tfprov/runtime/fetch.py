@@ -173,8 +173,8 @@ def _receive(file: dict[str, str], part: Path, told: Told) -> None:
     if resumed:
         raise Broken("what was resumed does not fit together")
     page = " (the server sent a web page)" if kind == "text/html" else ""
-    found = f"its sha256 is {digest.hexdigest()}{page}, and not {file['sha256']}"
-    raise Wrong(found, "correct `sha256` or `url`")
+    mismatch = f"its sha256 is {digest.hexdigest()}{page}, and not {file['sha256']}"
+    raise Wrong(mismatch, "correct `sha256` or `url`")
 
 
 def _resumes(answer: Any, begin: int, part: Path) -> bool:

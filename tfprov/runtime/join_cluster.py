@@ -47,11 +47,11 @@ def join(
 
 def _wiring(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None) -> Wiring:
     try:
-        found = told(argv, environ, names)
-        check(found)
+        wiring = told(argv, environ, names)
+        check(wiring)
     except WiringError as error:
         die(str(error), 2)
-    return found
+    return wiring
 
 
 def told(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None = None) -> Wiring:

@@ -39,7 +39,7 @@ def repair(directory: str) -> str | None:
 
 def _managed(folder: Path, names: Iterable[str]) -> list[str]:
     """Only the whole checkpoints that TensorFlow itself listed: it deletes the oldest of those it is told of."""
-    whole = {found.prefix for found in checkpoints(names) if found.whole}
+    whole = {checkpoint.prefix for checkpoint in checkpoints(names) if checkpoint.whole}
     try:
         text = (folder / STATE).read_text("utf-8", "surrogateescape")
     except FileNotFoundError:

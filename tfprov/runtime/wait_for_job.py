@@ -53,7 +53,7 @@ def wait(path: str, api: str = API, account: Path = ACCOUNT, poll: float = POLL,
     An API server that does not answer is asked again: a ps that ends too early ends the training of all.
     """
     url = api + path.replace("{namespace}", (account / "namespace").read_text().strip())
-    missing_since, said = None, ""
+    missing_since, printed = None, ""
     while True:
         trouble = ""
         try:
@@ -67,9 +67,9 @@ def wait(path: str, api: str = API, account: Path = ACCOUNT, poll: float = POLL,
             trouble, missing_since = str(error), None
         if missing_since is not None and time.monotonic() - missing_since >= patience:
             return "deleted"
-        if trouble and trouble != said:
+        if trouble and trouble != printed:
             print(f"tfprov: asking for {url}: {trouble}", file=sys.stderr, flush=True)
-        said = trouble
+        printed = trouble
         time.sleep(poll * _JITTER.uniform(1.0, 1.5))
 
 

@@ -20,7 +20,7 @@ from tfprov.images.oci_spec import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, Descript
 from tfprov.images.preflight import amount, check_platform, check_room, room_needed
 from tfprov.images.pull import meaning
 from tfprov.images.registry_routes import Request
-from tfprov.images.registry_server import Handing, stages
+from tfprov.images.registry_server import PushRegistry, stages
 
 MIB = 1024 * 1024
 
@@ -155,20 +155,20 @@ def test_a_stage_says_nothing_but_what_it_is_made_of(layout: Layout) -> None:
 # --- what is handed out ----------------------------------------------------------------------------------------------
 
 
-def ask(handing: Handing, kind: str, digest: str) -> int:
+def ask(handing: PushRegistry, kind: str, digest: str) -> int:
     return handing.answer(
         Request("GET", f"/v2/{handing.name}/{kind}/{digest}", {"authorization": basic(handing)})
     ).status
 
 
-def basic(handing: Handing) -> str:
+def basic(handing: PushRegistry) -> str:
     """Return the header with which an engine shows the token."""
     return "Basic " + b64encode(f"{handing.login['username']}:{handing.login['password']}".encode()).decode()
 
 
 def test_whoever_has_no_token_learns_nothing(layout: Layout) -> None:
     image = loaded(layout)
-    handing, other = (Handing(layout, [image], image.layers[:2], lambda size: None) for _ in range(2))
+    handing, other = (PushRegistry(layout, [image], image.layers[:2], lambda size: None) for _ in range(2))
     assert re.fullmatch(r"tfprov/[0-9a-f]{32}", handing.name)
     assert (handing.name, handing.login) != (other.name, other.login)
     there = f"/v2/{handing.name}/manifests/{image.manifest.digest}"
@@ -199,7 +199,7 @@ def test_whoever_has_no_token_learns_nothing(layout: Layout) -> None:
 
 def test_layers_that_the_host_has_are_refused_and_noted(layout: Layout) -> None:
     image = loaded(layout)
-    handing = Handing(layout, [image], image.layers[:2], lambda size: None)
+    handing = PushRegistry(layout, [image], image.layers[:2], lambda size: None)
     assert ask(handing, "manifests", image.manifest.digest) == 200
     assert [ask(handing, "blobs", it.digest) for it in (image.config, image.layers[2])] == [200, 200]
     assert not handing.refused
@@ -210,13 +210,13 @@ def test_layers_that_the_host_has_are_refused_and_noted(layout: Layout) -> None:
 def test_a_layer_that_is_missing_once_more_is_handed_out(layout: Layout) -> None:
     """Empty layers are all the same; an engine that has one may want it again higher up."""
     image = loaded(layout, layers=[LAYERS[0], LAYERS[1], LAYERS[0]])
-    handing = Handing(layout, [image], image.layers[:2], lambda size: None)
+    handing = PushRegistry(layout, [image], image.layers[:2], lambda size: None)
     assert [ask(handing, "blobs", it.digest) for it in image.layers] == [200, 403, 200]
 
 
 def test_all_stages_are_handed_out(layout: Layout) -> None:
     parts = stages(layout, sized(layout, SIZES), 300_000)
-    handing = Handing(layout, parts, (), lambda size: None)
+    handing = PushRegistry(layout, parts, (), lambda size: None)
     for part in parts:
         assert ask(handing, "manifests", part.manifest.digest) == ask(handing, "blobs", part.config.digest) == 200
 

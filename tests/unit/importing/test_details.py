@@ -9,7 +9,7 @@ import yaml
 
 from tfprov.errors import InvalidInput, Position
 from tfprov.importing.convert import imported
-from tfprov.importing.identify import Given, Notes, Said
+from tfprov.importing.identify import Notes, Setting, SourceText
 from tfprov.importing.tracked_mapping import cpus, docker_memory, kubernetes_memory, quantity, seconds
 
 AT = Position("f.yml", 3, 5)
@@ -22,9 +22,9 @@ def of(text: str) -> tuple[dict[str, Any], list[str]]:
     return yaml.safe_load(found.text)["all"], [str(note) for note in found.notes]
 
 
-def read(function: Callable[[Said, Notes], Given | None], text: str) -> tuple[object, list[str]]:
+def read(function: Callable[[SourceText, Notes], Setting | None], text: str) -> tuple[object, list[str]]:
     notes = Notes()
-    found = function(Said(text, AT), notes)
+    found = function(SourceText(text, AT), notes)
     assert found is None or found.at == AT
     return found.value if found else None, [note.what for note in notes.all()]
 
@@ -37,12 +37,12 @@ def read(function: Callable[[Said, Notes], Given | None], text: str) -> tuple[ob
     ],
 )  # fmt: skip
 def test_a_quantity_of_kubernetes(text: str, value: float) -> None:
-    assert quantity(Said(text, AT)) == value
+    assert quantity(SourceText(text, AT)) == value
 
 
 @pytest.mark.parametrize("text", ["", "1g", "-1", "1e3", "1.Gi", "Gi", "1 Gi"])
 def test_what_is_no_quantity(text: str) -> None:
-    assert quantity(Said(text, AT)) is None
+    assert quantity(SourceText(text, AT)) is None
     assert read(cpus, text) == (None, [f"`{text}` is not carried over: it is no number of CPUs"])
 
 
@@ -58,7 +58,9 @@ def test_what_is_no_quantity(text: str) -> None:
         (seconds, "5.5s", 5), (seconds, "12345678", 12345678),
     ],
 )  # fmt: skip
-def test_an_amount_in_other_words(function: Callable[[Said, Notes], Given | None], text: str, value: object) -> None:
+def test_an_amount_in_other_words(
+    function: Callable[[SourceText, Notes], Setting | None], text: str, value: object
+) -> None:
     assert read(function, text) == (value, [])
 
 
@@ -72,7 +74,7 @@ def test_an_amount_in_other_words(function: Callable[[Said, Notes], Given | None
         (seconds, "123456789", "it is no time in whole seconds"),
     ],
 )
-def test_what_is_no_amount(function: Callable[[Said, Notes], Given | None], text: str, why: str) -> None:
+def test_what_is_no_amount(function: Callable[[SourceText, Notes], Setting | None], text: str, why: str) -> None:
     assert read(function, text) == (None, [f"`{text}` is not carried over: {why}"])
 
 

@@ -15,7 +15,7 @@ from tfprov.model.state import Observation, Observed, State
 from tfprov.planning.plan_text import rough
 
 
-def forecast(context: Context, plan: Plan, seen: Observation) -> str | None:
+def forecast(context: Context, plan: Plan, observation: Observation) -> str | None:
     """Return in one line what happens to the steps trained so far; None when the plan does not touch them.
 
     A chief that restarts, and a ps that does, both send the training back to the newest checkpoint; a chief that is
@@ -26,41 +26,45 @@ def forecast(context: Context, plan: Plan, seen: Observation) -> str | None:
     starts = {action.subject for action in plan.actions if action.kind == "start"}
     if not any(name == task.name or name.startswith("ps/") for name in starts):
         return None
-    chief = context.chief(seen)
+    chief = context.chief(observation)
     if chief is not None and chief.host == task.host:
-        return _of_chief(context, plan, seen, chief)
-    return _of_new_chief(context, seen, chief) if task.name in starts else None
+        return _of_chief(context, plan, observation, chief)
+    return _of_new_chief(context, observation, chief) if task.name in starts else None
 
 
-def _of_new_chief(context: Context, seen: Observation, former: Observed | None) -> str | None:
+def _of_new_chief(context: Context, observation: Observation, former: Observed | None) -> str | None:
     """What happens where the chief is not there yet; what a former one holds is gathered before it goes."""
     task = context.cluster.chief
     resume = _newest(context)
     steps = [resume.saved.step] if resume else []
-    steps += [step_of(found.prefix) for one in holders(context, seen) if (found := unsaved(context, one, seen))]
+    steps += [
+        step_of(newest_unsaved.prefix)
+        for one in holders(context, observation)
+        if (newest_unsaved := unsaved(context, one, observation))
+    ]
     if context.resume:
         if not steps:
             raise nothing(context)
         if resume and resume.saved.step == max(steps):
             resume.check()
         return f"the training goes on from {_step(max(steps))} (gathered)"
-    was = _was(context, seen) if former else ""
+    was = _was(context, observation) if former else ""
     if steps:
         return f"the training starts anew: {task.name} is new on {task.host}{was}; {_hint(max(steps))}"
     return f"the training starts anew: {task.name} is new on {task.host}{was}" if was else None
 
 
-def _of_chief(context: Context, plan: Plan, seen: Observation, chief: Observed) -> str | None:
-    look = survey(context, chief, lambda: seen)
+def _of_chief(context: Context, plan: Plan, observation: Observation, chief: Observed) -> str | None:
+    look = survey(context, chief, lambda: observation)
     own = [one.checkpoint.step for one in look.whole if not one.from_ps]
-    resume, was = _newest(context), _was(context, seen, look.chief.files)
+    resume, was = _newest(context), _was(context, observation, look.chief.files)
     if context.resume and resume is not None and decide(resume, chief, look) is None:
         resume.check()
         return f"the training goes on from {_step(resume.saved.step)} (gathered){was}"
     if apart := _apart(look, resume):
         return f"{chief.task} cannot go on by itself{was}: {apart}"
     if own:
-        return f"the training goes on from {_step(own[-1])}{_or_later(context, plan, seen, chief)}{was}"
+        return f"the training goes on from {_step(own[-1])}{_or_later(context, plan, observation, chief)}{was}"
     hint = f"; {_hint(resume.saved.step)}" if resume and not context.resume and chief.state is not State.RUNNING else ""
     return f"the training starts anew: {chief.task} has no checkpoint{was}{hint}" if was or hint else None
 
@@ -71,26 +75,28 @@ _KEEPING = ("between_graph", "in_graph")
 """Strategies in which a chief that comes back goes on with the model that its ps kept."""
 
 
-def _or_later(context: Context, plan: Plan, seen: Observation, chief: Observed) -> str:
+def _or_later(context: Context, plan: Plan, observation: Observation, chief: Observed) -> str:
     """Say what may be newer than the newest checkpoint."""
     if chief.state is State.RUNNING:
         saves = any(action.kind == "stop" and action.subject == chief.task for action in plan.actions)
         return ", or later if it saves when stopped" if saves else ""
     wanted, touched = context.container(chief.task), {action.subject for action in plan.actions}
-    ps = [found for found in seen.containers() if found.task.startswith("ps/")]
-    kept = ps and all(found.state is State.RUNNING and found.task not in touched for found in ps)
+    ps = [container for container in observation.containers() if container.task.startswith("ps/")]
+    kept = ps and all(container.state is State.RUNNING and container.task not in touched for container in ps)
     keeps = wanted is not None and wanted.strategy in _KEEPING
     return ", or later with the model that its ps kept" if kept and keeps else ""
 
 
 def _apart(look: Survey, resume: Resume | None) -> str | None:
     """Say that the newest checkpoint lies where the chief's TensorFlow does not find it."""
-    found = look.find(look.named[0]) if look.named else None
-    if found is None or not found.from_ps:
+    checkpoint = look.find(look.named[0]) if look.named else None
+    if checkpoint is None or not checkpoint.from_ps:
         return None
-    prefix, ps = found.checkpoint.prefix, found.place.task
-    gathered = resume is not None and resume.saved.step >= found.checkpoint.step
-    return f"its checkpoint {prefix} lies with {ps}; {'' if gathered else 'gathered, '}{_hint(found.checkpoint.step)}"
+    prefix, ps = checkpoint.checkpoint.prefix, checkpoint.place.task
+    gathered = resume is not None and resume.saved.step >= checkpoint.checkpoint.step
+    return (
+        f"its checkpoint {prefix} lies with {ps}; {'' if gathered else 'gathered, '}{_hint(checkpoint.checkpoint.step)}"
+    )
 
 
 def _newest(context: Context) -> Resume | None:
@@ -102,8 +108,8 @@ def _newest(context: Context) -> Resume | None:
         return None
 
 
-def _was(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> str:
-    progress, chief = read_progress(context, seen, files), context.chief(seen)
+def _was(context: Context, observation: Observation, files: Mapping[str, File] | None = None) -> str:
+    progress, chief = read_progress(context, observation, files), context.chief(observation)
     if progress is None or chief is None:
         return ""
     age = context.clock.wall() - progress.wall_time

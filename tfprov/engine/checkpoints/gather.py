@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tfprov.atomic_write import replace, sync
 from tfprov.engine.checkpoints import manifest as manifests
-from tfprov.engine.checkpoints.manifest import Manifest, Saved
-from tfprov.engine.checkpoints.shards import REMEDY, Survey, Whole, survey, unmerged
+from tfprov.engine.checkpoints.manifest import GatheredCheckpoint, Manifest
+from tfprov.engine.checkpoints.shards import REMEDY, Survey, WholeCheckpoint, survey, unmerged
 from tfprov.engine.checkpoints.staging import Staging, set_aside, stays_below, survey_held
 from tfprov.engine.checkpoints.ungathered import is_new
 from tfprov.engine.checkpoints.verify import Verify
@@ -44,27 +44,27 @@ class Gathered:
     """What a gather brought: `new` checkpoints, and the number and bytes of all files copied."""
 
     directory: Path
-    newest: Saved | None
-    new: tuple[Saved, ...] = ()
+    newest: GatheredCheckpoint | None
+    new: tuple[GatheredCheckpoint, ...] = ()
     files: int = 0
     size: int = 0
 
 
 def gather(
-    context: Context, verify: Verify, seen: Observation | None = None, source: Observed | None = None
+    context: Context, verify: Verify, observation: Observation | None = None, source: Observed | None = None
 ) -> Gathered:
     """Bring back what is new at `source` (default: the chief).
 
     GatherError when what is there is not whole, with what was gathered before untouched.
     """
-    found = source or context.chief(seen := seen or observe(context))
-    chief = found.task if found else context.cluster.chief.name
+    holder = source or context.chief(observation := observation or observe(context))
+    chief = holder.task if holder else context.cluster.chief.name
     target = context.target
     before = check_target(context)
-    if found is None:
+    if holder is None:
         context.report.note(f"nothing to gather: {chief} is not there")
         return Gathered(target, before.newest if before else None)
-    work = _Gather(context, found, lambda: seen or observe(context))
+    work = _Gather(context, holder, lambda: observation or observe(context))
     context.report.awaiting(f"gathering from {chief}")
     try:
         return work.run(before, verify)
@@ -97,13 +97,15 @@ class _Gather:
         self.damaged = ""
 
     def run(self, before: Manifest | None, verify: Verify) -> Gathered:
-        found = survey(self.context, self.observed, self.look)
-        if found.named and not found.whole:  # it may have been listed while the program removed one and saved the next
-            found = survey_held(self.context, self.observed, self.look)
-        self.explain(found)
+        surveyed = survey(self.context, self.observed, self.look)
+        if (
+            surveyed.named and not surveyed.whole
+        ):  # it may have been listed while the program removed one and saved the next
+            surveyed = survey_held(self.context, self.observed, self.look)
+        self.explain(surveyed)
         kept = before if before is not None and before.run == self.observed.run else None
-        new, found = self.fetch_new(kept, found)
-        others = self.others(found, kept)
+        new, surveyed = self.fetch_new(kept, surveyed)
+        others = self.others(surveyed, kept)
         foreign = before is not None and kept is None
         # An earlier run's checkpoints give way to checkpoints, and to other models, only.
         if not new and not (model_files(others) if foreign else others):
@@ -119,14 +121,14 @@ class _Gather:
         saved = self.accept(new, verify)
         if saved:
             after = self.note_down(after, saved)
-        after = self.bring_others(others, found, after)
+        after = self.bring_others(others, surveyed, after)
         return self.finish(after, saved)
 
-    def bring_others(self, names: Sequence[str], found: Survey, kept: Manifest) -> Manifest:
+    def bring_others(self, names: Sequence[str], surveyed: Survey, kept: Manifest) -> Manifest:
         """Bring what is no checkpoint of the chief, and note it down every now and then: it may be much."""
         alone, folders = _together(names)
         came = 0
-        for batch in self.staging.fetch_each(alone, found.chief):
+        for batch in self.staging.fetch_each(alone, surveyed.chief):
             self.staging.place(batch, self.target)
             came += len(batch)
             if len(batch) < len(alone):
@@ -135,11 +137,11 @@ class _Gather:
             what = f"{len(alone) - came} of {len(alone)} files beside the checkpoints could not be copied"
             self.context.report.note(f"{what}: {self.staging.trouble}")
         for folder in folders:
-            if self.staging.fetch(dict.fromkeys(folder, found.chief)) and self.is_true(folder, found):
+            if self.staging.fetch(dict.fromkeys(folder, surveyed.chief)) and self.is_true(folder, surveyed):
                 self.staging.place(folder, self.target)
         return kept
 
-    def is_true(self, names: Sequence[str], found: Survey) -> bool:
+    def is_true(self, names: Sequence[str], surveyed: Survey) -> bool:
         """Whether a fetched `checkpoint` file, if there is one, names a checkpoint that is whole in its folder.
 
         An evaluator keeps the best one in a folder below, and may have replaced it while it was copied: then what was
@@ -149,7 +151,7 @@ class _Gather:
         if state is None:
             return True
         folder = state.rpartition("/")[0]
-        there = {name.removeprefix(f"{folder}/") for name in found.chief.files if name.startswith(f"{folder}/")}
+        there = {name.removeprefix(f"{folder}/") for name in surveyed.chief.files if name.startswith(f"{folder}/")}
         named = parse_state((self.staging.directory / state).read_text("utf-8", "surrogateescape")) or []
         return any(one.whole and one.prefix == relative(named[0]) for one in checkpoints(there)) if named else False
 
@@ -161,25 +163,25 @@ class _Gather:
         if self.target.is_dir() and not any(self.target.iterdir()):
             self.target.rmdir()
 
-    def explain(self, found: Survey) -> None:
+    def explain(self, surveyed: Survey) -> None:
         """Say why the checkpoint that the chief calls its newest is not taken, when it is not whole."""
-        if not found.named:
-            if not found.whole and (torn := unmerged(self.context, found, self.look())):
+        if not surveyed.named:
+            if not surveyed.whole and (torn := unmerged(self.context, surveyed, self.look())):
                 raise GatherError(torn)
             return
-        newest = found.named[0]
-        if found.find(newest) or any(one.checkpoint.step > step_of(newest) for one in found.whole):
+        newest = surveyed.named[0]
+        if surveyed.find(newest) or any(one.checkpoint.step > step_of(newest) for one in surveyed.whole):
             return  # it may have been removed since, for a newer one
         what, fix = f"{self.chief}'s checkpoint {newest} ", REMEDY
-        if newest in found.doubtful:
-            what, fix = f"{what}is not taken: {found.doubtful[newest]}", "what there is of it stays where it is"
+        if newest in surveyed.doubtful:
+            what, fix = f"{what}is not taken: {surveyed.doubtful[newest]}", "what there is of it stays where it is"
         else:
-            what += _lacks(newest, found)
-        if not found.whole:
+            what += _lacks(newest, surveyed)
+        if not surveyed.whole:
             raise GatherError(what, fix)
         self.context.report.note(f"{what}; {fix}")
 
-    def fetch_new(self, kept: Manifest | None, found: Survey) -> tuple[list[Whole], Survey]:
+    def fetch_new(self, kept: Manifest | None, surveyed: Survey) -> tuple[list[WholeCheckpoint], Survey]:
         """Copy every whole checkpoint that is newer than what is kept into the staging directory.
 
         One that vanishes meanwhile was removed by the chief, which keeps only its newest ones: then the directories are
@@ -188,20 +190,20 @@ class _Gather:
         """
         for left in reversed(range(_TRIES)):
             self.staging.clean()
-            wanted = [one for one in found.whole if is_new(one, kept)]
+            wanted = [one for one in surveyed.whole if is_new(one, kept)]
             # The newest first: while the older ones are copied the chief may remove them, and it is what matters most.
             fetched = [one for one in reversed(wanted) if self.staging.fetch(one.files())][::-1]
             if fetched == wanted:
-                return fetched, found
+                return fetched, surveyed
             look = survey_held if left and wanted[-1] not in fetched else survey
-            found = look(self.context, self.observed, self.look)
+            surveyed = look(self.context, self.observed, self.look)
         if wanted[-1] not in fetched:
             newest = wanted[-1].checkpoint.prefix
-            fix = "" if found.find(newest) else "its program keeps too few: let it keep more, or save less often"
+            fix = "" if surveyed.find(newest) else "its program keeps too few: let it keep more, or save less often"
             raise GatherError(f"{self.chief}'s checkpoint {newest} could not be copied: {self.staging.trouble}", fix)
-        return fetched, found
+        return fetched, surveyed
 
-    def accept(self, fetched: Sequence[Whole], verify: Verify) -> list[Saved]:
+    def accept(self, fetched: Sequence[WholeCheckpoint], verify: Verify) -> list[GatheredCheckpoint]:
         """Verify what is staged and move the good ones into place; a damaged one is left out and told."""
         prefixes = [self.staging.directory / one.checkpoint.prefix for one in fetched]
         if prefixes:
@@ -218,12 +220,12 @@ class _Gather:
                 continue
             self.staging.place(one.files(), self.target)
             tensors = verdict.tensors if verdict else None
-            saved.append(Saved(checkpoint.prefix, checkpoint.step, tensors, from_ps=one.from_ps))
+            saved.append(GatheredCheckpoint(checkpoint.prefix, checkpoint.step, tensors, from_ps=one.from_ps))
         good = {one.prefix for one in saved}
         self.tell_origin([one for one in fetched if one.checkpoint.prefix in good][-1:])
         return saved
 
-    def tell_origin(self, newest: Sequence[Whole]) -> None:
+    def tell_origin(self, newest: Sequence[WholeCheckpoint]) -> None:
         """Say when files were not where the user would look for them."""
         for one in newest:
             if one.place is not one.chief:
@@ -232,11 +234,11 @@ class _Gather:
                 why = "the program's saver writes each ps's part on that ps's host"
                 self.context.report.note(f"{one.checkpoint.prefix}: {what} ({why})")
 
-    def others(self, found: Survey, kept: Manifest | None) -> list[str]:
+    def others(self, surveyed: Survey, kept: Manifest | None) -> list[str]:
         """Return the names of the event files, and of all else the program put there, that are new or have changed."""
-        listing = found.chief.files
+        listing = surveyed.chief.files
         parts = {name for checkpoint in checkpoints(listing) for name in checkpoint.files}
-        parts |= {f"{prefix}.meta" for prefix in found.named}
+        parts |= {f"{prefix}.meta" for prefix in surveyed.named}
         return [
             name
             for name, file in sorted(listing.items())
@@ -247,13 +249,13 @@ class _Gather:
             and (kept is None or kept.has_changed(name, file))
         ]
 
-    def finish(self, kept: Manifest, saved: Sequence[Saved]) -> Gathered:
+    def finish(self, kept: Manifest, saved: Sequence[GatheredCheckpoint]) -> Gathered:
         after = self.note_down(kept, saved)
         if self.damaged:
             raise GatherError(self.damaged, "the newest whole one was gathered" if saved else "nothing was gathered")
         return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
 
-    def note_down(self, kept: Manifest, saved: Sequence[Saved] = ()) -> Manifest:
+    def note_down(self, kept: Manifest, saved: Sequence[GatheredCheckpoint] = ()) -> Manifest:
         """Write down what is in place by now, and return it: should this be cut off, the next gather goes on from there."""
         known = {old.prefix: old for old in kept.checkpoints} | {new.prefix: new for new in saved}
         after = with_fields(
@@ -269,9 +271,9 @@ class _Gather:
         return after
 
 
-def _lacks(prefix: str, found: Survey) -> str:
+def _lacks(prefix: str, surveyed: Survey) -> str:
     """Say what of a checkpoint is not with the chief."""
-    has = next((one for one in checkpoints(found.chief.files) if one.prefix == prefix), None)
+    has = next((one for one in checkpoints(surveyed.chief.files) if one.prefix == prefix), None)
     if has is not None and has.torn:
         return f"is torn: {has.torn}"
     return f"lacks {', '.join(has.missing if has else (f'{prefix}.index', 'all its shards'))}"

@@ -17,7 +17,7 @@ LOGS = "logs"
 
 
 @dataclass(frozen=True)
-class Saved:
+class GatheredCheckpoint:
     """A gathered checkpoint. `tensors` is how many were read back, None where TensorFlow was not there to read them.
 
     `from_ps` says that its index and shards lay with a ps, where that program's TensorFlow looks for them.
@@ -47,12 +47,12 @@ class Manifest:
 
     cluster: str
     run: str
-    checkpoints: tuple[Saved, ...] = ()
+    checkpoints: tuple[GatheredCheckpoint, ...] = ()
     files: Mapping[str, Entry] = field(default_factory=dict)
     paths: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def newest(self) -> Saved | None:
+    def newest(self) -> GatheredCheckpoint | None:
         """The checkpoint with the highest step, or None."""
         return max(self.checkpoints, key=lambda saved: saved.step, default=None)
 
@@ -112,7 +112,7 @@ def _decoded(data: Mapping[str, Any]) -> Manifest:
     return Manifest(
         cluster=data["cluster"],
         run=data["run"],
-        checkpoints=tuple(Saved(**saved) for saved in data["checkpoints"]),
+        checkpoints=tuple(GatheredCheckpoint(**saved) for saved in data["checkpoints"]),
         files={name: Entry(**entry) for name, entry in data["files"].items()},
         paths=dict(data.get("paths", {})),
     )

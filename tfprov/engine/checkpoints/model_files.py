@@ -31,7 +31,7 @@ _RESERVED = (STATE, manifests.NAME, manifests.LOGS, ".part")
 
 
 @dataclass(frozen=True)
-class Brought:
+class CopiedPath:
     """What was brought: where it lies now, and the number and bytes of its files."""
 
     at: Path
@@ -49,7 +49,7 @@ def check_path(path: str) -> None:
         raise Usage("`--path` names nothing", "for example `--path output/model.keras`")
 
 
-def bring(context: Context, path: str) -> Brought:
+def bring(context: Context, path: str) -> CopiedPath:
     """Bring `path` of the chief, whole; GatherError when it cannot be, with what was gathered before untouched."""
     check_path(path)
     before = check_target(context)
@@ -78,7 +78,7 @@ class _Bringing:
     staging: Staging
     chief: Observed
 
-    def run(self, before: Manifest | None) -> Brought:
+    def run(self, before: Manifest | None) -> CopiedPath:
         own = before is not None and before.run == self.chief.run
         kept = before if before is not None and own else Manifest(self.context.cluster.name, self.chief.run)
         self.check_free(kept, anything=own)
@@ -89,7 +89,7 @@ class _Bringing:
             self.context.target.mkdir(parents=True, exist_ok=True)
             kept.write(self.context.target)
         self.place(kept)
-        return Brought(self.to, self.staging.copied, self.staging.size)
+        return CopiedPath(self.to, self.staging.copied, self.staging.size)
 
     @property
     def name(self) -> str:
@@ -194,14 +194,14 @@ class NothingSaved:
 
 
 def nothing_saved(
-    context: Context, seen: Observation, chosen: Callable[[Observed], bool] = lambda _: True
+    context: Context, observation: Observation, chosen: Callable[[Observed], bool] = lambda _: True
 ) -> NothingSaved | None:
     """Return what there is of a chief that has no gathered checkpoint; None where it has one, or is to save nothing.
 
     Nor is it of interest unless it is among the `chosen`.
     A checkpoint in the checkpoint directory that could not be gathered is no matter of this: what holds one is kept.
     """
-    chief = context.chief(seen)
+    chief = context.chief(observation)
     if chief is None or not chosen(chief) or not context.saves:
         return None
     runtime, kept = context.runtimes[chief.host], gathered_of(context, chief.run)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.gather import check_target
-from tfprov.engine.checkpoints.manifest import Entry, Saved
+from tfprov.engine.checkpoints.manifest import Entry, GatheredCheckpoint
 from tfprov.engine.checkpoints.shards import Survey, survey
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
@@ -31,7 +31,7 @@ class Resume:
 
     directory: Path
     run: str
-    saved: Saved
+    saved: GatheredCheckpoint
     files: Mapping[str, Entry]
 
     def check(self) -> None:
@@ -56,10 +56,10 @@ def newest(context: Context) -> Resume | None:
     saved = manifest.newest if manifest else None
     if manifest is None or saved is None:
         return None
-    found = next((one for one in checkpoints(manifest.files) if one.prefix == saved.prefix), None)
-    if found is None or not found.whole:
+    checkpoint = next((one for one in checkpoints(manifest.files) if one.prefix == saved.prefix), None)
+    if checkpoint is None or not checkpoint.whole:
         raise GatherError(f"{context.target}: its manifest does not have all files of {saved.prefix}")
-    names = sorted(found.files, key=lambda name: (name.endswith(".meta"), name.endswith(".index"), name))
+    names = sorted(checkpoint.files, key=lambda name: (name.endswith(".meta"), name.endswith(".index"), name))
     return Resume(context.target, manifest.run, saved, {name: manifest.files[name] for name in names})
 
 
@@ -99,14 +99,14 @@ def nothing(context: Context) -> Usage:
     return Usage(what, "start without `--resume`, or set `checkpoints.to` to where one was gathered")
 
 
-def resuming(context: Context, seen: Observation) -> str | None:
+def resuming(context: Context, observation: Observation) -> str | None:
     """Return the run that a start goes on with; None, and a note, when the chief is to go on as it is.
 
     Asked before anything starts. Usage when there is nothing to go on from, GatherError when it is damaged or would take
     the place of something newer.
     """
-    chief = _chief(context, seen)
-    look = survey(context, chief, lambda: seen) if chief else None
+    chief = _chief(context, observation)
+    look = survey(context, chief, lambda: observation) if chief else None
     resume = newest(context)
     if resume is None:
         if chief is None or look is None:
@@ -120,19 +120,19 @@ def resuming(context: Context, seen: Observation) -> str | None:
         return None
     resume.check()
     if resume.saved.from_ps:
-        _check_ps(context, resume, seen)
+        _check_ps(context, resume, observation)
     return resume.run
 
 
-def _chief(context: Context, seen: Observation) -> Observed | None:
+def _chief(context: Context, observation: Observation) -> Observed | None:
     """Return the container of the chief on the host where it is to be."""
     task = context.cluster.chief
-    return next((one for one in seen.containers() if (one.task, one.host) == (task.name, task.host)), None)
+    return next((one for one in observation.containers() if (one.task, one.host) == (task.name, task.host)), None)
 
 
-def _check_ps(context: Context, resume: Resume, seen: Observation) -> None:
+def _check_ps(context: Context, resume: Resume, observation: Observation) -> None:
     """A ps that goes on running gets no files: it must have them."""
-    starting = {action.subject for action in plan(context, seen).actions if action.kind == "start"}
+    starting = {action.subject for action in plan(context, observation).actions if action.kind == "start"}
     for task in context.cluster.tasks:
         if task.job == "ps" and task.name not in starting:
             has = context.runtimes[task.host].files(task.name)
@@ -182,7 +182,7 @@ def _wrong(path: Path, entry: Entry) -> str | None:
     return None if digest.hexdigest() == entry.sha256 else "is damaged: it has another sha256 than when it was gathered"
 
 
-def known_run(context: Context, seen: Observation) -> str:
+def known_run(context: Context, observation: Observation) -> str:
     """Return the id of the run that a chief which starts now belongs to; nothing when it begins a new one.
 
     That of the chief itself, where its checkpoints are. A chief that never came up, though its ps did, belongs to theirs:
@@ -190,20 +190,22 @@ def known_run(context: Context, seen: Observation) -> str:
     that was gathered: its step 50 would be taken for one before the gathered step 400, and never be brought back.
     """
     task = context.cluster.chief
-    chief = next((one for one in seen.containers() if (one.task, one.host) == (task.name, task.host)), None)
+    chief = next((one for one in observation.containers() if (one.task, one.host) == (task.name, task.host)), None)
     if chief is None:
-        run = _run_of_ps(context, seen)
+        run = _run_of_ps(context, observation)
         return "" if run == _gathered(context) else run
     return "" if _has_nothing(context, chief) and chief.run == _gathered(context) else chief.run
 
 
-def _run_of_ps(context: Context, seen: Observation) -> str:
+def _run_of_ps(context: Context, observation: Observation) -> str:
     """Return the one run of all ps that go on running, if nobody else saves in it."""
-    starting = {(action.subject, action.host) for action in plan(context, seen).actions if action.kind == "start"}
+    starting = {
+        (action.subject, action.host) for action in plan(context, observation).actions if action.kind == "start"
+    }
     wanted = {(task.name, task.host) for task in context.cluster.tasks if task.job == "ps"} - starting
-    staying = [one for one in seen.containers() if (one.task, one.host) in wanted and one.state is State.RUNNING]
+    staying = [one for one in observation.containers() if (one.task, one.host) in wanted and one.state is State.RUNNING]
     runs = {one.run for one in staying}
-    saving = {one.run for one in seen.containers() if one.task in ("chief/0", "worker/0")}
+    saving = {one.run for one in observation.containers() if one.task in ("chief/0", "worker/0")}
     return runs.pop() if len(runs) == 1 and not runs & saving else ""
 
 

@@ -48,7 +48,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeCheckpoint:
     """A whole checkpoint: its index and shards all lie in `place`, and its `.meta`, if there is one, with the chief."""
 
     checkpoint: Checkpoint
@@ -76,16 +76,16 @@ class Survey:
 
     chief: Place
     named: tuple[str, ...] = ()
-    whole: tuple[Whole, ...] = ()
+    whole: tuple[WholeCheckpoint, ...] = ()
     doubtful: Mapping[str, str] = field(default_factory=dict)
     held_by: Mapping[str, tuple[Observed, ...]] = field(default_factory=dict)
 
-    def find(self, prefix: str) -> Whole | None:
+    def find(self, prefix: str) -> WholeCheckpoint | None:
         """Return the whole checkpoint called `prefix`, or None."""
         return next((one for one in self.whole if one.checkpoint.prefix == prefix), None)
 
 
-def survey(context: Context, chief: Observed, seen: Callable[[], Observation]) -> Survey:
+def survey(context: Context, chief: Observed, observation: Callable[[], Observation]) -> Survey:
     """Look at the chief's directory and, where its newest checkpoints lack parts, at those of the ps of its run.
 
     Its `checkpoint` file is read first, so that what it names was complete by then, with whoever has it.
@@ -93,35 +93,35 @@ def survey(context: Context, chief: Observed, seen: Callable[[], Observation]) -
     runtime = context.runtimes[chief.host]
     named = _named(runtime, chief.task)
     place = Place(runtime, chief, runtime.files(chief.task))
-    whole = [Whole(one, place, place) for one in checkpoints(place.files) if one.whole]
+    whole = [WholeCheckpoint(one, place, place) for one in checkpoints(place.files) if one.whole]
     lacking = [prefix for prefix in named if all(one.checkpoint.prefix != prefix for one in whole)]
     if not lacking:
         return Survey(place, named, tuple(whole))
-    now = seen()
+    now = observation()
     places, silent = ps_places(context, chief, now), _silent(context, now)
     doubtful: dict[str, str] = {}
     held_by: dict[str, tuple[Observed, ...]] = {}
     for prefix in lacking:
-        found = assemble(prefix, place, places)
-        if found is None and silent:
-            found = f"it may lie with {silent}"
-        if isinstance(found, Whole):
-            whole.append(found)
-        elif found is not None:
-            doubtful[prefix] = found
+        assembled = assemble(prefix, place, places)
+        if assembled is None and silent:
+            assembled = f"it may lie with {silent}"
+        if isinstance(assembled, WholeCheckpoint):
+            whole.append(assembled)
+        elif assembled is not None:
+            doubtful[prefix] = assembled
         held_by[prefix] = tuple(one.holder for one in places if _parts(prefix, one))
     whole.sort(key=lambda one: (one.checkpoint.step, one.checkpoint.prefix))
     return Survey(place, named, tuple(whole), doubtful, held_by)
 
 
-def ps_places(context: Context, chief: Observed, seen: Observation) -> list[Place]:
+def ps_places(context: Context, chief: Observed, observation: Observation) -> list[Place]:
     """Return the directories of the ps that train with `chief`; another run's shards can have the same names."""
-    found = [one for one in seen.containers() if one.task.startswith("ps/") and one.run == chief.run]
-    places = (Place(context.runtimes[ps.host], ps, context.runtimes[ps.host].files(ps.task)) for ps in found)
+    containers = [one for one in observation.containers() if one.task.startswith("ps/") and one.run == chief.run]
+    places = (Place(context.runtimes[ps.host], ps, context.runtimes[ps.host].files(ps.task)) for ps in containers)
     return sorted(places, key=lambda place: (place.task, place.holder.host))
 
 
-def assemble(prefix: str, chief: Place, places: Sequence[Place]) -> Whole | str | None:
+def assemble(prefix: str, chief: Place, places: Sequence[Place]) -> WholeCheckpoint | str | None:
     """Return the checkpoint whose index and shards lie with a ps; why it is not taken, or None when there is none.
 
     All of them must lie with one ps, because that is how TensorFlow leaves them: what could be put together from two
@@ -132,34 +132,34 @@ def assemble(prefix: str, chief: Place, places: Sequence[Place]) -> Whole | str 
         return differing
     meta = [name for name in (f"{prefix}.meta",) if name in chief.files]
     for place, parts in offers.items():
-        if (found := _checkpoint(prefix, [*parts, *meta])).whole:
-            return Whole(found, place, chief)
+        if (checkpoint := _checkpoint(prefix, [*parts, *meta])).whole:
+            return WholeCheckpoint(checkpoint, place, chief)
     if len(offers) > 1 and _checkpoint(prefix, [name for parts in offers.values() for name in parts]).whole:
         return f"its parts lie apart, with {_listed(map(str, offers))}"
     return None
 
 
-def explain_torn(context: Context, seen: Observation) -> str | None:
+def explain_torn(context: Context, observation: Observation) -> str | None:
     """Say in one line what the program's saver did that no restart can mend; None when it did nothing of the kind.
 
     For a chief that has ended badly: the program's own error is long and names a file. Never raises for a host.
     """
-    chief = context.chief(seen)
+    chief = context.chief(observation)
     if chief is None:
         return None
     try:
-        found = survey(context, chief, lambda: seen)
-        return unmerged(context, found, seen) or _out_of_reach(found)
+        surveyed = survey(context, chief, lambda: observation)
+        return unmerged(context, surveyed, observation) or _out_of_reach(surveyed)
     except HostError:
         return None
 
 
-def unmerged(context: Context, found: Survey, seen: Observation) -> str | None:
+def unmerged(context: Context, surveyed: Survey, observation: Observation) -> str | None:
     """Say that shards which were to be merged lie on several hosts: TensorFlow merges them on one of them."""
-    chief = found.chief.holder
-    newest = max((one.checkpoint.step for one in found.whole), default=NO_STEP - 1)
+    chief = surveyed.chief.holder
+    newest = max((one.checkpoint.step for one in surveyed.whole), default=NO_STEP - 1)
     saves: dict[str, set[str]] = {}
-    for place in [found.chief, *ps_places(context, chief, seen)]:
+    for place in [surveyed.chief, *ps_places(context, chief, observation)]:
         for name, file in place.files.items():
             part = _UNMERGED.fullmatch(name)
             if part and step_of(part["prefix"]) > newest and _is_of(place.holder, file):
@@ -171,9 +171,9 @@ def unmerged(context: Context, found: Survey, seen: Observation) -> str | None:
     return f"{chief.task}: {what}; {REMEDY}"
 
 
-def _out_of_reach(found: Survey) -> str | None:
-    newest = found.find(found.named[0]) if found.named else None
-    chief = found.chief.holder
+def _out_of_reach(surveyed: Survey) -> str | None:
+    newest = surveyed.find(surveyed.named[0]) if surveyed.named else None
+    chief = surveyed.chief.holder
     if newest is None or not newest.from_ps or chief.state is State.RUNNING:
         return None
     what = f"its checkpoint {newest.checkpoint.prefix} lies with {newest.place.task}, where it cannot restore it"
@@ -197,22 +197,22 @@ def _parts(prefix: str, place: Place) -> dict[str, File]:
 
 def _checkpoint(prefix: str, names: Iterable[str]) -> Checkpoint:
     nothing = Checkpoint(prefix, step_of(prefix), (), (f"{prefix}.index",))
-    return next((found for found in checkpoints(names) if found.prefix == prefix), nothing)
+    return next((checkpoint for checkpoint in checkpoints(names) if checkpoint.prefix == prefix), nothing)
 
 
 def _differing(offers: Mapping[Place, Mapping[str, File]]) -> str | None:
     first: dict[str, tuple[Place, File]] = {}
     for place, parts in offers.items():
         for name, file in parts.items():
-            other, seen = first.setdefault(name, (place, file))
-            if seen.size != file.size:
+            other, before = first.setdefault(name, (place, file))
+            if before.size != file.size:
                 return f"{other} and {place} have different files called {name}"
     return None
 
 
-def _silent(context: Context, seen: Observation) -> str:
+def _silent(context: Context, observation: Observation) -> str:
     """Return the ps whose hosts did not say what they have, in words; nothing when all did."""
-    tasks = [task for task in context.cluster.tasks if task.job == "ps" and task.host in seen.unreachable]
+    tasks = [task for task in context.cluster.tasks if task.job == "ps" and task.host in observation.unreachable]
     return _listed(f"{task.name} on {task.host}, which cannot be reached" for task in tasks)
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from tfprov.atomic_write import Flush
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Entry, Manifest
-from tfprov.engine.checkpoints.shards import Place, Survey, Whole, survey
+from tfprov.engine.checkpoints.shards import Place, Survey, WholeCheckpoint, survey
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, Unreachable, shown
 from tfprov.formats.checkpoint import checkpoints
@@ -230,10 +230,10 @@ class Held(Place):
 
 def survey_held(context: Context, chief: Observed, look: Callable[[], Observation]) -> Survey:
     """Look at the chief's directory as `survey` does, and have its host hold the checkpoints there, where it can."""
-    found = survey(context, chief, look)
+    surveyed = survey(context, chief, look)
     if chief.state is not State.RUNNING:  # nobody removes anything any more
-        return found
+        return surveyed
     runtime = context.runtimes[chief.host]
     place = Held(runtime, chief, runtime.hold(chief.task))
-    whole = tuple(Whole(one, place, place) for one in checkpoints(place.files) if one.whole)
-    return replace(found, whole=whole) if whole else found
+    whole = tuple(WholeCheckpoint(one, place, place) for one in checkpoints(place.files) if one.whole)
+    return replace(surveyed, whole=whole) if whole else surveyed

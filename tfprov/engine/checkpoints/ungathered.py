@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.manifest import Manifest
-from tfprov.engine.checkpoints.shards import Survey, Whole, survey
+from tfprov.engine.checkpoints.shards import Survey, WholeCheckpoint, survey
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError
@@ -22,14 +22,14 @@ class Unsaved:
     holders: tuple[Observed, ...]
 
 
-def unsaved(context: Context, found: Observed, seen: Observation | None = None) -> Unsaved | None:
+def unsaved(context: Context, holder: Observed, observation: Observation | None = None) -> Unsaved | None:
     """Return the newest checkpoint that a container saved and that was not gathered yet, else None.
 
     One that may be whole, and cannot be taken as it lies, counts as well, and so does one that the program calls its newest
     and that lacks files: nobody removes it by mistake.
     """
-    look = survey(context, found, lambda: seen or observe(context))
-    kept = gathered_of(context, found.run)
+    look = survey(context, holder, lambda: observation or observe(context))
+    kept = gathered_of(context, holder.run)
     new = [one for one in look.whole if is_new(one, kept)]
     torn = [prefix for prefix in look.named[:1] if look.find(prefix) is None]
     doubtful = [
@@ -39,7 +39,7 @@ def unsaved(context: Context, found: Observed, seen: Observation | None = None) 
     if not prefixes:
         return None
     newest = max(prefixes, key=lambda prefix: (step_of(prefix), prefix))
-    return Unsaved(newest, found, _holders(look, doubtful, new))
+    return Unsaved(newest, holder, _holders(look, doubtful, new))
 
 
 def gathered_of(context: Context, run: str) -> Manifest | None:
@@ -57,14 +57,14 @@ def gathered_of(context: Context, run: str) -> Manifest | None:
     return None
 
 
-def _holders(look: Survey, doubtful: list[str], new: list[Whole]) -> tuple[Observed, ...]:
+def _holders(look: Survey, doubtful: list[str], new: list[WholeCheckpoint]) -> tuple[Observed, ...]:
     of_ps = [ps for prefix in doubtful for ps in look.held_by.get(prefix, ())]
     of_ps += [one.place.holder for one in new]
-    found = {(holder.task, holder.host): holder for holder in (look.chief.holder, *of_ps)}
-    return tuple(found.values())
+    by_place = {(holder.task, holder.host): holder for holder in (look.chief.holder, *of_ps)}
+    return tuple(by_place.values())
 
 
-def is_new(one: Whole, kept: Manifest | None) -> bool:
+def is_new(one: WholeCheckpoint, kept: Manifest | None) -> bool:
     """Whether a checkpoint is newer than all that is kept; one without a step is new when its files have changed."""
     if kept is None:
         return True
@@ -80,40 +80,40 @@ Place = tuple[str, str]
 """A task's name and a host."""
 
 
-def holders(context: Context, seen: Observation) -> list[Observed]:
+def holders(context: Context, observation: Observation) -> list[Observed]:
     """Return whom to gather from: the chief, and before it the others that hold a checkpoint which was not gathered.
 
     The present chief comes last, so that its checkpoints end on top.
     """
-    chief = context.chief(seen)
-    others = [one for one in _saving(seen) if one != chief]
-    return [*(one for one in others if unsaved(context, one, seen)), *([chief] if chief else [])]
+    chief = context.chief(observation)
+    others = [one for one in _saving(observation) if one != chief]
+    return [*(one for one in others if unsaved(context, one, observation)), *([chief] if chief else [])]
 
 
 def unsaved_among(
-    context: Context, seen: Observation, chosen: Callable[[Observed], bool]
+    context: Context, observation: Observation, chosen: Callable[[Observed], bool]
 ) -> dict[Place, tuple[Observed, str]]:
     """Return the `chosen` that hold a checkpoint which was not gathered, or a part of it, with its name.
 
     That is the chief that saved it, and the ps that have its shards: without one of them it is lost.
     """
-    parts = ((holder, one.prefix) for one in _unsaved(context, seen) for holder in one.holders)
+    parts = ((holder, one.prefix) for one in _unsaved(context, observation) for holder in one.holders)
     return {(holder.task, holder.host): (holder, prefix) for holder, prefix in parts if chosen(holder)}
 
 
-def savers(context: Context, seen: Observation, held: Collection[Place]) -> list[Observed]:
+def savers(context: Context, observation: Observation, held: Collection[Place]) -> list[Observed]:
     """Return whom to gather from, so that nothing is lost with the containers in `held`."""
-    every = _unsaved(context, seen)
+    every = _unsaved(context, observation)
     return [one.source for one in every if any((holder.task, holder.host) in held for holder in one.holders)]
 
 
-def _unsaved(context: Context, seen: Observation) -> Iterator[Unsaved]:
-    yield from filter(None, (unsaved(context, one, seen) for one in _saving(seen)))
+def _unsaved(context: Context, observation: Observation) -> Iterator[Unsaved]:
+    yield from filter(None, (unsaved(context, one, observation) for one in _saving(observation)))
 
 
-def _saving(seen: Observation) -> Iterator[Observed]:
+def _saving(observation: Observation) -> Iterator[Observed]:
     """Yield the containers whose task saves; where those of a run are gone, its ps, which may have kept their shards."""
-    chiefs = [one for one in seen.containers() if one.task in _CHIEFS]
+    chiefs = [one for one in observation.containers() if one.task in _CHIEFS]
     yield from chiefs
     runs = {one.run for one in chiefs}
-    yield from (one for one in seen.containers() if one.task.startswith("ps/") and one.run not in runs)
+    yield from (one for one in observation.containers() if one.task.startswith("ps/") and one.run not in runs)

@@ -17,7 +17,7 @@ REACH = "reach"
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckReport:
     """All that was found: `hosts` in the order of the inventory, and the `cells` of the matrix of addresses.
 
     `unreachable` are the hosts of the inventory that nothing else is known of.
@@ -31,7 +31,7 @@ class Checked:
     @property
     def verdicts(self) -> list[Verdict]:
         """Return all verdicts, those on pairs of hosts included."""
-        of_pairs = [found.verdict for cell in self.cells if (found := judge(cell)) is not None]
+        of_pairs = [judged.verdict for cell in self.cells if (judged := judge(cell)) is not None]
         return [finding.verdict for findings in self.hosts.values() for finding in findings] + of_pairs
 
     @property
@@ -78,17 +78,17 @@ def gone(host: str, error: HostError) -> Finding:
     return warning(REACH, f"left the inventory, and what runs there cannot be seen: {what}", fix)
 
 
-def check_processes(context: Context) -> Checked:
+def check_processes(context: Context) -> CheckReport:
     """Look whether this machine can run the tasks as processes."""
     runtimes = [runtime for host, runtime in context.runtimes.items() if context.allows(host)]
     here = [runtime for runtime in runtimes if runtime.host not in context.left]
-    return Checked(context.cluster.name, {runtime.host: _of_processes(context, runtime) for runtime in here})
+    return CheckReport(context.cluster.name, {runtime.host: _of_processes(context, runtime) for runtime in here})
 
 
 def _of_processes(context: Context, runtime: Runtime) -> tuple[Finding, ...]:
     home = next((path for path in (context.home, *context.home.parents) if path.is_dir()), context.home)
-    seen = runtime.observe()
-    held = {str(it.spec.get("endpoint")): it.task for it in seen.containers if it.state is State.RUNNING}
+    state = runtime.observe()
+    held = {str(it.spec.get("endpoint")): it.task for it in state.containers if it.state is State.RUNNING}
     wanted = [c.task for c in context.wanted if c.task.host == runtime.host and c.task.serves]
     findings = local(
         read_system(runtime.command, str(home)),

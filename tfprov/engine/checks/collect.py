@@ -25,7 +25,7 @@ from tfprov.model.state import Container
 
 
 @dataclass(frozen=True)
-class Asked:
+class Collected:
     """What the hosts of `context` say: `answers` has the facts of each, or why there are none.
 
     `needed` are, by host, the bytes that each missing image will take there, as far as the controller knows the image.
@@ -43,8 +43,8 @@ class Asked:
     @property
     def unreachable(self) -> frozenset[str]:
         """Return the hosts of the inventory that cannot be reached."""
-        found = frozenset(host for host, answer in self.answers.items() if isinstance(answer, Unreachable))
-        return found - self.context.left
+        hosts = frozenset(host for host, answer in self.answers.items() if isinstance(answer, Unreachable))
+        return hosts - self.context.left
 
     def part(self, host: str) -> Part:
         """Return what a host has to do."""
@@ -91,7 +91,7 @@ class Asked:
         pulled = any(isinstance(artifact, Named) for artifact in artifacts)
         return architectures({host: engine.platform for host, engine in engines.items()}, made + there, pulled=pulled)
 
-    def again(self, hosts: Mapping[str, object]) -> "Asked":
+    def again(self, hosts: Mapping[str, object]) -> "Collected":
         """Ask some hosts anew which of the images they have; one that does not say it now has those of before."""
         answers = dict(self.answers)
         for host, facts in self.facts.items():
@@ -103,13 +103,13 @@ class Asked:
         return replace(self, answers=answers)
 
 
-def ask(context: Context) -> Asked:
+def ask(context: Context) -> Collected:
     """Ask every machine that may be looked at, with as many at a time as the context says."""
     hosts = [host for host in context.machines if context.allows(host)]
     with pool(context.forks) as asking:
         answers = dict(zip(hosts, asking.map(lambda host: _answer(context, host), hosts), strict=True))
     context.missed.update({host: answer for host, (answer, _) in answers.items() if isinstance(answer, HostError)})
-    return Asked(
+    return Collected(
         context,
         {host: answer for host, (answer, _) in answers.items()},
         {host: needed for host, (_, needed) in answers.items()},
@@ -182,16 +182,16 @@ def trust_new(machines: Iterable[Machine], forks: int, ask: Ask) -> dict[str, Ho
     One that stands before many hosts, as a gateway, is asked about once. Every yes may lead to the next server behind it.
     """
     answers: dict[tuple[str, int, bytes], bool] = {}
-    found: dict[str, HostError] = {}
+    failed: dict[str, HostError] = {}
     waiting = [machine for machine in machines if isinstance(machine, Remote)]
     with pool(forks) as asking:
         while waiting:
             errors = list(asking.map(lambda machine: contact(machine.ssh), waiting))
-            told = dict(zip((machine.host for machine in waiting), errors, strict=True))
-            again = {host for host, error in told.items() if _trusted(error, answers, ask)}
-            found |= {host: error for host, error in told.items() if error is not None and host not in again}
+            by_host = dict(zip((machine.host for machine in waiting), errors, strict=True))
+            again = {host for host, error in by_host.items() if _trusted(error, answers, ask)}
+            failed |= {host: error for host, error in by_host.items() if error is not None and host not in again}
             waiting = [machine for machine in waiting if machine.host in again]
-    return found
+    return failed
 
 
 def _trusted(error: HostError | None, answers: dict[tuple[str, int, bytes], bool], ask: Ask) -> bool:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from tfprov.engine.checks.check import Checked, in_order, words
-from tfprov.engine.checks.collect import Asked, ask
+from tfprov.engine.checks.check import CheckReport, in_order, words
+from tfprov.engine.checks.collect import Collected, ask
 from tfprov.engine.checks.docker_host_rules import BRING
 from tfprov.engine.checks.host_rules import IMPORTING, Finding, Verdict, failed, note, warning
 from tfprov.engine.checks.image_programs import of_images
@@ -27,27 +27,27 @@ MISSING = f"the image is not there: {BRING}"
 Found = dict[str, list[Finding]]
 
 
-def check_machines(context: Context, *, deliver: bool) -> Checked:
+def check_machines(context: Context, *, deliver: bool) -> CheckReport:
     """Look at every machine, and with `deliver` bring the images that are missing before addresses are tried.
 
     Locked when another run holds the cluster and something is to be brought.
     """
-    asked, more = ask(context), Found()
+    collected, more = ask(context), Found()
     with ExitStack() as held:
         # While all tasks run, nothing takes their ports, and whoever follows the training must get the lock at any moment.
-        is_needed = deliver or any(aim.stands_in for aim in _aims(asked))
+        is_needed = deliver or any(aim.stands_in for aim in _aims(collected))
         why = _lock(context, held, more, must=deliver) if is_needed else None
         if deliver and why is None:
-            asked = _bring(asked, more)
+            collected = _bring(collected, more)
         context.report.awaiting(IMPORTING)
-        programs = of_images(asked)
+        programs = of_images(collected)
         context.report.awaiting("")
         for host, of_programs in programs.items():
             more.setdefault(host, []).extend(of_programs)
-        cells = _try(asked, more, why, alone=is_needed and why is None)
-    findings = {host: [*of_host, *more.get(host, [])] for host, of_host in asked.findings().items()}
-    told = {host: in_order(of_host) for host, of_host in findings.items() if of_host}
-    return Checked(context.cluster.name, told, tuple(cells), asked.unreachable)
+        cells = _try(collected, more, why, alone=is_needed and why is None)
+    findings = {host: [*of_host, *more.get(host, [])] for host, of_host in collected.findings().items()}
+    ordered = {host: in_order(of_host) for host, of_host in findings.items() if of_host}
+    return CheckReport(context.cluster.name, ordered, tuple(cells), collected.unreachable)
 
 
 def _lock(context: Context, held: ExitStack, more: Found, *, must: bool) -> Reason | None:
@@ -73,23 +73,23 @@ def _add(more: Found, host: str, finding: Finding) -> None:
 # -- delivery ---------------------------------------------------------------------------------------------------------
 
 
-def _bring(asked: Asked, more: Found) -> Asked:
+def _bring(collected: Collected, more: Found) -> Collected:
     """Build what is not built, and deliver it to the hosts that lack it and can take it."""
-    lacking = {host: images for host in _able(asked) if (images := asked.lacking(host))}
-    plan = Plan(asked.context.cluster.name, tuple(_actions(asked.context, lacking)))
+    lacking = {host: images for host in _able(collected) if (images := collected.lacking(host))}
+    plan = Plan(collected.context.cluster.name, tuple(_actions(collected.context, lacking)))
     if not plan:
-        return asked
-    asked.context.limited(lacking).remember()
-    outcome = execute(asked.context, plan, "")
+        return collected
+    collected.context.limited(lacking).remember()
+    outcome = execute(collected.context, plan, "")
     for action in plan.actions:
         error = next((outcome.failed[it] for it in (action.id, *action.needs) if it in outcome.failed), None)
         if error is not None and action.host != CONTROLLER:
             _add(more, action.host, failed("image", *words(error, action.host)))
-    return asked.again(lacking)
+    return collected.again(lacking)
 
 
-def _able(asked: Asked) -> Iterator[str]:
-    for host, findings in asked.findings().items():
+def _able(collected: Collected) -> Iterator[str]:
+    for host, findings in collected.findings().items():
         if not any(it.verdict is Verdict.FAILED and it.check in IN_THE_WAY for it in findings):
             yield host
 
@@ -108,11 +108,13 @@ def _actions(context: Context, lacking: Mapping[str, Sequence[str]]) -> Iterator
 # -- addresses --------------------------------------------------------------------------------------------------------
 
 
-def _try(asked: Asked, more: Found, why: Reason | None, *, alone: bool) -> list[Cell]:
+def _try(collected: Collected, more: Found, why: Reason | None, *, alone: bool) -> list[Cell]:
     """Try every address of the ClusterSpec from every host that has a task in it; `why` says why nobody may stand in."""
-    aims = [replace(aim, why=aim.why or why) if aim.stands_in else aim for aim in _aims(asked)]
-    posts = {host: _post(asked, host) for host in dict.fromkeys(aim.task.host for aim in aims) if host in asked.facts}
-    probed = Probing(asked.context.cluster.name, posts, aims, asked.context.forks, alone).run()
+    aims = [replace(aim, why=aim.why or why) if aim.stands_in else aim for aim in _aims(collected)]
+    posts = {
+        host: _post(collected, host) for host in dict.fromkeys(aim.task.host for aim in aims) if host in collected.facts
+    }
+    probed = Probing(collected.context.cluster.name, posts, aims, collected.context.forks, alone).run()
     for host in probed.from_host:
         _add(more, host, note("network", f"{NO_PYTHON}, so the host itself tried the addresses"))
     for host, left in probed.left.items():
@@ -120,26 +122,26 @@ def _try(asked: Asked, more: Found, why: Reason | None, *, alone: bool) -> list[
     return probed.cells
 
 
-def _aims(asked: Asked) -> list[Aim]:
+def _aims(collected: Collected) -> list[Aim]:
     # Nobody but people speaks to a tensorboard.
-    members = [c for c in asked.context.wanted if not c.task.reads and asked.context.allows(c.task.host)]
-    return [_aim(asked, container) for container in members]
+    members = [c for c in collected.context.wanted if not c.task.reads and collected.context.allows(c.task.host)]
+    return [_aim(collected, container) for container in members]
 
 
-def _post(asked: Asked, host: str) -> Post:
-    machine, engine = asked.context.machines[host], asked.facts[host].engine
+def _post(collected: Collected, host: str) -> Post:
+    machine, engine = collected.context.machines[host], collected.facts[host].engine
     if engine is None:
         return Post(machine, why=Reason(ENGINELESS, host))
-    image = next((image for image in asked.part(host).images if image in engine.images), None)
+    image = next((image for image in collected.part(host).images if image in engine.images), None)
     return Post(machine, engine.image_ids.get(image, image)) if image else Post(machine, why=Reason(MISSING, host))
 
 
-def _aim(asked: Asked, container: Container) -> Aim:
-    task, box, facts = container.task, container.box, asked.facts.get(container.task.host)
+def _aim(collected: Collected, container: Container) -> Aim:
+    task, box, facts = container.task, container.box, collected.facts.get(container.task.host)
     assert box is not None, "containers on machines have one"
     if facts is None or facts.engine is None:
         return Aim(task, why=Reason("it cannot be asked" if facts is None else ENGINELESS, task.host))
-    ours = asked.context.cluster.name, task.name
+    ours = collected.context.cluster.name, task.name
     if any(it.running and (it.cluster, it.task) == ours for it in facts.engine.containers):
         return Aim(task, runs=True)
     why = None if box.image in facts.engine.images else Reason(MISSING, task.host)

@@ -58,16 +58,16 @@ class Part:
 
 def judge(facts: HostFacts, part: Part, cluster: Cluster) -> list[Finding]:
     """Return all that is to be said about a host by itself; how it compares with the others is not among it."""
-    system, found = facts.system, [ok("reach", facts.way)]
+    system, findings = facts.system, [ok("reach", facts.way)]
     if facts.engine is None:
         what, _, fix = facts.trouble.partition("; ")
-        found += [failed("engine", what, fix), cpu(system), clock(facts.clock)]
-        return [*found, *_address(part, system)]
+        findings += [failed("engine", what, fix), cpu(system), clock(facts.clock)]
+        return [*findings, *_address(part, system)]
     engine = facts.engine
-    found += [_engine(engine), cpu(system), clock(facts.clock), _disk(engine, system, part)]
-    found += [*_memory(engine, part), *_cpus(engine, part), *_gpus(engine, system, part)]
-    found += [*_address(part, system), *_ports(engine, system, part, cluster.name)]
-    return [*found, *_containers(facts.host, engine, cluster), *_images(engine, part)]
+    findings += [_engine(engine), cpu(system), clock(facts.clock), _disk(engine, system, part)]
+    findings += [*_memory(engine, part), *_cpus(engine, part), *_gpus(engine, system, part)]
+    findings += [*_address(part, system), *_ports(engine, system, part, cluster.name)]
+    return [*findings, *_containers(facts.host, engine, cluster), *_images(engine, part)]
 
 
 def _engine(engine: EngineFacts) -> Finding:
@@ -94,12 +94,12 @@ def _disk(engine: EngineFacts, system: System, part: Part) -> Finding:
 
 def _memory(engine: EngineFacts, part: Part) -> Iterator[Finding]:
     limits = {task: box.memory for task, box in part.boxes if box.memory}
-    asked, there = sum(limits.values()), f"{amount(engine.memory)} in all"
+    total, there = sum(limits.values()), f"{amount(engine.memory)} in all"
     if limits and not engine.limits_memory:
         what, fix = "its kernel limits no memory: `memory` has no effect", "boot it with `cgroup_enable=memory`"
         yield warning("memory", what, fix)
-    elif asked > engine.memory:
-        what = f"{there}, and {', '.join(limits)} may use {amount(asked)}"
+    elif total > engine.memory:
+        what = f"{there}, and {', '.join(limits)} may use {amount(total)}"
         yield warning("memory", what, "lower `memory`: without it, the kernel ends tasks before their limit is reached")
     else:
         yield ok("memory", there)
@@ -107,30 +107,30 @@ def _memory(engine: EngineFacts, part: Part) -> Iterator[Finding]:
 
 def _cpus(engine: EngineFacts, part: Part) -> Iterator[Finding]:
     limits = {task: box.cpus for task, box in part.boxes if box.cpus}
-    asked, there = sum(limits.values()), f"{engine.cpus} in all"
+    total, there = sum(limits.values()), f"{engine.cpus} in all"
     too_many = [f"{task} asks for {limit:g}" for task, limit in limits.items() if limit > engine.cpus]
     if limits and not engine.limits_cpus:
         yield failed("cpus", "its kernel limits no CPUs, and the engine refuses `cpus`", "remove `cpus` for this host")
     elif too_many:
         yield failed("cpus", f"{there}, and {', '.join(too_many)}", "lower `cpus`")
-    elif asked > engine.cpus:
-        yield warning("cpus", f"{there}, and {', '.join(limits)} may use {asked:g}", "lower `cpus`, or use fewer tasks")
+    elif total > engine.cpus:
+        yield warning("cpus", f"{there}, and {', '.join(limits)} may use {total:g}", "lower `cpus`, or use fewer tasks")
     else:
         yield ok("cpus", there)
 
 
 def _gpus(engine: EngineFacts, system: System, part: Part) -> Iterator[Finding]:
-    asked = {task: box.gpus for task, box in part.boxes if box.gpus}
-    if not asked:
+    wanted = {task: box.gpus for task, box in part.boxes if box.gpus}
+    if not wanted:
         return
-    most = max(asked.values())
+    most = max(wanted.values())
     if not (engine.gives_gpus or system.gpu_tools):
-        what = f"{', '.join(asked)} asks for GPUs, and its engine can give none"
+        what = f"{', '.join(wanted)} asks for GPUs, and its engine can give none"
         yield failed("gpus", what, "install the NVIDIA driver and nvidia-container-toolkit there, or unset `gpus`")
     elif system.gpus is not None and most > system.gpus:
         yield failed("gpus", f"it has {system.gpus}, and a task asks for {most}", "lower `gpus`")
-    elif len(asked) > 1:
-        what = f"{', '.join(asked)} get the same GPUs: an engine gives every container the first ones"
+    elif len(wanted) > 1:
+        what = f"{', '.join(wanted)} get the same GPUs: an engine gives every container the first ones"
         yield warning("gpus", what, "use one task a host, or set TF_FORCE_GPU_ALLOW_GROWTH=true in `env`")
     else:
         yield ok("gpus", f"{system.gpus} in all" if system.gpus is not None else "its engine can give GPUs")
@@ -154,16 +154,16 @@ def _ports(engine: EngineFacts, system: System, part: Part, cluster: str) -> Ite
     listeners = system.listeners or ()
 
     def taken_by(address: str, port: int) -> str | None:
-        found = publisher(theirs, address, port)
-        if found is not None:
-            return f"the container {found.name}"
+        container = publisher(theirs, address, port)
+        if container is not None:
+            return f"the container {container.name}"
         if publisher([it for it in engine.containers if it.check == cluster], address, port):
             return None  # what an earlier check left, and this one removes
         return owner_of(listeners, address, port)
 
     def own(address: str, port: int) -> str | None:
-        found = publisher(ours, address, port)
-        return found.task if found is not None else None
+        container = publisher(ours, address, port)
+        return container.task if container is not None else None
 
     yield from free_ports(taken_by, own, part.published)
     if part.published and system.listeners is None:
@@ -212,15 +212,15 @@ def architectures(platforms: Mapping[str, str], images: Sequence[str], *, pulled
     expected = images[0] if images and not pulled else common
     alike = [host for host, platform in platforms.items() if platform == expected]
     others = "the image is" if images and not pulled else f"{_some(alike)} {'is' if len(alike) == 1 else 'are'}"
-    found = {}
+    findings = {}
     for host, platform in platforms.items():
         if platform == expected:
-            found[host] = ok("architecture", platform)
+            findings[host] = ok("architecture", platform)
             continue
         what, fix = f"{platform}, and {others} {expected}", "take the host out of the cluster, or use others like it"
         verdict, fix = (Verdict.WARNING, "the image must be for both") if pulled else (Verdict.FAILED, fix)
-        found[host] = Finding("architecture", verdict, what, fix)
-    return found
+        findings[host] = Finding("architecture", verdict, what, fix)
+    return findings
 
 
 def _some(hosts: Sequence[str]) -> str:

@@ -74,15 +74,15 @@ def cpu(system: System) -> Finding:
     )
 
 
-def clock(found: Clock | None) -> Finding:
+def clock(reading: Clock | None) -> Finding:
     """Judge a host's clock; what the way there and back may have cost counts in its favour."""
-    if found is None:
+    if reading is None:
         return note("clock", "not checked: `date` does not say the time in seconds")
-    off = abs(found.offset)
-    if off - found.doubt <= 1:
+    off = abs(reading.offset)
+    if off - reading.doubt <= 1:
         return ok("clock", "in step")
-    what = f"{off:.0f} s {'ahead of' if found.offset > 0 else 'behind'} this machine"
-    if off - found.doubt <= APART:
+    what = f"{off:.0f} s {'ahead of' if reading.offset > 0 else 'behind'} this machine"
+    if off - reading.doubt <= APART:
         return ok("clock", what)
     return warning("clock", what, "set it there, for example with `timedatectl set-ntp true`")
 
@@ -114,8 +114,8 @@ def local(
     if listeners is None:
         yield note("ports", "not checked: neither `ss` nor /proc says who listens")
     else:
-        found = listeners
-        yield from free_ports(lambda address, port: owner_of(found, address, port), own, wanted)
+        open_ports = listeners
+        yield from free_ports(lambda address, port: owner_of(open_ports, address, port), own, wanted)
 
 
 def room(check: str, size: int | None, where: str, little: int, fix: str) -> Finding:
@@ -132,12 +132,12 @@ Import = Callable[[Container, str], Imported]
 
 def of_processes(programs: Programs, wanted: list[Container], try_import: Import | None = None) -> list[Finding]:
     """Judge the programs of tasks that are processes of this machine."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     imported: dict[str, Imported] = {}
     try_import = try_import or _here
     for container, tasks in tasks_by_program(wanted):
         fault = programs.fault(container)
-        found += command(container, tasks, fault)
+        findings += command(container, tasks, fault)
         python = programs.python(container)
         path = programs.which(container, python) if python and fault is None else None
         if path is None or programs.uses_tensorflow(container) is False:
@@ -145,8 +145,8 @@ def of_processes(programs: Programs, wanted: list[Container], try_import: Import
         if path not in imported:
             imported[path] = try_import(container, path)
         fix = f"`{path} -m pip install 'tfprov[tensorflow]'`"
-        found.append(tensorflow(imported[path], path, fix, is_sure=bool(programs.uses_tensorflow(container))))
-    return list(dict.fromkeys(found))
+        findings.append(tensorflow(imported[path], path, fix, is_sure=bool(programs.uses_tensorflow(container))))
+    return list(dict.fromkeys(findings))
 
 
 def _here(container: Container, python: str) -> Imported:
@@ -168,18 +168,18 @@ def undelivered(container: Container) -> Iterator[Finding]:
         yield note("command", f"{shown(' '.join(words))}: not known until the image is there")
 
 
-def tensorflow(found: Imported, python: str, fix: str, *, is_sure: bool) -> Finding:
+def tensorflow(imported: Imported, python: str, fix: str, *, is_sure: bool) -> Finding:
     """Judge an import of TensorFlow; unless it `is_sure` that the program imports it, its absence is only a warning."""
-    if found.version:
-        return ok("tensorflow", f"TensorFlow {found.version}, imported by {python} in {found.seconds:.1f} s")
-    if found.late:
+    if imported.version:
+        return ok("tensorflow", f"TensorFlow {imported.version}, imported by {python} in {imported.seconds:.1f} s")
+    if imported.late:
         return warning(
-            "tensorflow", f"its import by {python} is {found.trouble}", "look at the disk and the load there"
+            "tensorflow", f"its import by {python} is {imported.trouble}", "look at the disk and the load there"
         )
     judge = failed if is_sure else warning
-    if found.absent:
+    if imported.absent:
         return judge("tensorflow", f"{python} has no TensorFlow", f"install it: {fix}")
-    return judge("tensorflow", f"{python} cannot import it: {found.trouble}", f"mend it, for example with {fix}")
+    return judge("tensorflow", f"{python} cannot import it: {imported.trouble}", f"mend it, for example with {fix}")
 
 
 IMPORTING = "importing TensorFlow with the tasks' Python"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from tfprov.engine.checks.check import words
-from tfprov.engine.checks.collect import Asked
+from tfprov.engine.checks.collect import Collected
 from tfprov.engine.checks.host_rules import IN_IMAGE, Finding, Verdict, command, failed, note, tensorflow, undelivered
 from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
@@ -41,8 +41,8 @@ def refuse_images(context: Context, programs: Programs, containers: Iterable[Con
 
     with pool(context.forks) as looks:
         list(looks.map(sweep, {container.task.host for container, _ in groups}))
-        found = list(looks.map(seen, [container for container, _ in groups]))
-    for (_, tasks), fault in zip(groups, found, strict=True):
+        seen_faults = list(looks.map(seen, [container for container, _ in groups]))
+    for (_, tasks), fault in zip(groups, seen_faults, strict=True):
         faults |= dict.fromkeys(tasks, fault)
     refuse(context, list(containers), lambda container: faults.get(container.task.name))
 
@@ -67,39 +67,39 @@ def look_labels(cluster: str) -> Mapping[str, str]:
     return {CHECK: cluster}
 
 
-def of_images(asked: Asked) -> dict[str, list[Finding]]:
+def of_images(collected: Collected) -> dict[str, list[Finding]]:
     """Return what there is to say about the programs of every host, also of those that cannot be asked."""
-    programs = Programs.of(asked.context)
-    hosts = [host for host in asked.answers if host not in asked.context.left]
-    with pool(asked.context.forks) as asking:
-        return dict(zip(hosts, asking.map(lambda host: _of_host(asked, programs, host), hosts), strict=True))
+    programs = Programs.of(collected.context)
+    hosts = [host for host in collected.answers if host not in collected.context.left]
+    with pool(collected.context.forks) as asking:
+        return dict(zip(hosts, asking.map(lambda host: _of_host(collected, programs, host), hosts), strict=True))
 
 
-def _of_host(asked: Asked, programs: Programs, host: str) -> list[Finding]:
-    wanted = [container for container in asked.context.wanted if container.task.host == host]
-    found: list[Finding] = []
+def _of_host(collected: Collected, programs: Programs, host: str) -> list[Finding]:
+    wanted = [container for container in collected.context.wanted if container.task.host == host]
+    findings: list[Finding] = []
     imported: dict[tuple[str, str], Imported] = {}
     for container, tasks in tasks_by_program(wanted):
         fault = programs.fault(container)
-        engine = asked.facts[host].engine if host in asked.facts else None
+        engine = collected.facts[host].engine if host in collected.facts else None
         assert container.box is not None, "containers on machines have one"
         if fault is not None:
-            found += command(container, tasks, fault)
+            findings += command(container, tasks, fault)
         elif engine is not None and container.box.image in engine.images:
-            found += _in_image(asked, programs, asked.by_id(container), tasks, imported)
+            findings += _in_image(collected, programs, collected.by_id(container), tasks, imported)
         elif engine is not None:
-            found += undelivered(container)
-    return list(dict.fromkeys(found))
+            findings += undelivered(container)
+    return list(dict.fromkeys(findings))
 
 
 def _in_image(
-    asked: Asked,
+    collected: Collected,
     programs: Programs,
     container: Container,
     tasks: list[str],
     imported: dict[tuple[str, str], Imported],
 ) -> Iterator[Finding]:
-    machine, cluster = asked.context.machines[container.task.host], asked.context.cluster.name
+    machine, cluster = collected.context.machines[container.task.host], collected.context.cluster.name
     try:
         findings = list(command(container, tasks, image_fault(machine, programs, container, cluster)))
         yield from findings

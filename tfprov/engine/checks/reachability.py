@@ -37,42 +37,42 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for `check --json`."""
-        found = judge(self)
+        finding = judge(self)
         return {
             "from": self.host,
             "task": self.task.name,
             "host": self.task.host,
             "address": self.task.endpoint,
             "outcome": self.outcome,
-            "verdict": str(found.verdict) if found else "ok",
-            "what": found.what if found else "",
-            "fix": found.fix if found else "",
+            "verdict": str(finding.verdict) if finding else "ok",
+            "what": finding.what if finding else "",
+            "fix": finding.fix if finding else "",
         }
 
 
 def table(cells: Sequence[Cell]) -> list[tuple[str, ...]]:
     """Return the rows of a table, the first of them its head: a row for each host, a column for each task."""
     tasks = list(dict.fromkeys(cell.task.name for cell in cells))
-    found = {(cell.host, cell.task.name): cell.outcome.partition(":")[0] for cell in cells}
+    outcomes = {(cell.host, cell.task.name): cell.outcome.partition(":")[0] for cell in cells}
     hosts = dict.fromkeys(cell.host for cell in cells)
-    return [("FROM", *tasks), *((host, *(found.get((host, task), UNTRIED) for task in tasks)) for host in hosts)]
+    return [("FROM", *tasks), *((host, *(outcomes.get((host, task), UNTRIED) for task in tasks)) for host in hosts)]
 
 
 def failures(cells: Sequence[Cell]) -> list[tuple[list[str], Finding]]:
     """Return what is wrong, each with the hosts that it is wrong for."""
     same: dict[tuple[str, Finding], list[str]] = {}
     for cell in cells:
-        if cell.outcome != UNTRIED and (found := judge(cell)) is not None:
-            same.setdefault((cell.task.name, found), []).append(cell.host)
-    return [(hosts, found) for (_, found), hosts in same.items()]
+        if cell.outcome != UNTRIED and (finding := judge(cell)) is not None:
+            same.setdefault((cell.task.name, finding), []).append(cell.host)
+    return [(hosts, finding) for (_, finding), hosts in same.items()]
 
 
 def reasons(cells: Sequence[Cell]) -> dict[str, list[str]]:
     """Return why some pairs were not tried, with the hosts where that lies."""
-    found: dict[str, list[str]] = {}
+    hosts: dict[str, list[str]] = {}
     for why in dict.fromkeys(cell.why for cell in cells if cell.why is not None):
-        found.setdefault(why.text, []).extend([why.host] if why.host else [])
-    return found
+        hosts.setdefault(why.text, []).extend([why.host] if why.host else [])
+    return hosts
 
 
 def judge(cell: Cell) -> Finding | None:

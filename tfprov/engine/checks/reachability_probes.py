@@ -125,7 +125,9 @@ class Probing:
         """Remove what is ours, or with `everything` what any round has left; say of which hosts it could not be removed."""
         word = "" if everything else self.word
         with ThreadPoolExecutor(max_workers=self.forks) as pool:
-            return {host: said for host, said in self._each(pool, partial(self._swept, word)).items() if said}
+            return {
+                host: remainder for host, remainder in self._each(pool, partial(self._swept, word)).items() if remainder
+            }
 
     def _swept(self, word: str, _host: str, post: Post) -> str:
         if post.why is not None:  # nothing of ours can be there

@@ -39,10 +39,10 @@ class Facts:
         """Return the facts in `text`, which anybody may have written; None when there are none."""
         try:
             values: dict[str, Any] = json.loads(text)
-            found = cls(**{name: values[name] for name in cls.__annotations__})
+            facts = cls(**{name: values[name] for name in cls.__annotations__})
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
-        return found if all(type(getattr(found, n)) is kind for n, kind in cls.__annotations__.items()) else None
+        return facts if all(type(getattr(facts, n)) is kind for n, kind in cls.__annotations__.items()) else None
 
     def to_text(self) -> str:
         """Return the facts on one line of ASCII."""

@@ -39,35 +39,37 @@ class Reached:
     saved: tuple[int, float] | None = None
 
 
-def read_fall(context: Context, seen: Observation, reached: Reached, since: float) -> tuple[int, int] | None:
+def read_fall(context: Context, observation: Observation, reached: Reached, since: float) -> tuple[int, int] | None:
     """Return the last fall of steps in the chief's event file that was written after `since`, by its host's clock."""
-    found = context.chief(seen)
-    if found is None or not reached.file:
+    chief = context.chief(observation)
+    if chief is None or not reached.file:
         return None
     try:
-        return last_fall(tail_of(context.runtimes[found.host], found.task, reached.file, reached.size), since)
+        return last_fall(tail_of(context.runtimes[chief.host], chief.task, reached.file, reached.size), since)
     except HostError:
         return None
 
 
-def read_progress(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> Progress | None:
+def read_progress(
+    context: Context, observation: Observation, files: Mapping[str, File] | None = None
+) -> Progress | None:
     """Return the chief's progress, or None while it has written none; `files` are in its directory, if that is known."""
-    found = read_reached(context, seen, files)
-    return found.progress if found is not None else None
+    reached = read_reached(context, observation, files)
+    return reached.progress if reached is not None else None
 
 
-def read_reached(context: Context, seen: Observation, files: Mapping[str, File] | None = None) -> Reached | None:
+def read_reached(context: Context, observation: Observation, files: Mapping[str, File] | None = None) -> Reached | None:
     """Return how far the chief has got: by its event file, else by the checkpoint that it wrote last; None for nothing."""
-    found = context.chief(seen)
-    if found is None:
+    chief = context.chief(observation)
+    if chief is None:
         return None
-    runtime = context.runtimes[found.host]
+    runtime = context.runtimes[chief.host]
     try:
-        listed = runtime.files(found.task) if files is None else files
+        listed = runtime.files(chief.task) if files is None else files
         saved = _last_saved(listed)
         events = [(file.modified, name, file.size) for name, file in listed.items() if ".tfevents." in name]
         for _, name, size in sorted(events, reverse=True):
-            if (read := progress(tail_of(runtime, found.task, name, size), _MOST)) is not None:
+            if (read := progress(tail_of(runtime, chief.task, name, size), _MOST)) is not None:
                 return Reached(read.step, name.rpartition("/")[0], read, name, size, saved)
     except HostError:  # a file that is removed between the listing and the reading
         return None
@@ -144,9 +146,9 @@ Lives = frozenset[tuple[str, str, float | None, int]]
 """Which lives the chief and the ps are in: a training falls back when one of them begins a new one."""
 
 
-def lives(found: Iterable[Observed], chief: str) -> Lives:
+def lives(containers: Iterable[Observed], chief: str) -> Lives:
     """Return the lives of the tasks with which a training loses steps: its chief and its ps."""
-    holding = (one for one in found if one.task == chief or one.task.startswith("ps/"))
+    holding = (one for one in containers if one.task == chief or one.task.startswith("ps/"))
     return frozenset((one.task, one.host, one.started_at, one.restarts) for one in holding)
 
 

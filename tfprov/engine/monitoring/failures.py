@@ -176,17 +176,17 @@ def has_failed(observed: Observed) -> bool:
     return observed.state is not State.RUNNING and not observed.finished
 
 
-def fallen(context: Context, seen: Observation) -> list[Observed]:
+def fallen(context: Context, observation: Observation) -> list[Observed]:
     """Return the tasks that have ended for good and badly, where they should run."""
     wanted = {(container.task.name, container.task.host) for container in context.wanted}
     return [
         one
-        for one in seen.containers()
+        for one in observation.containers()
         if has_failed(one) and (one.task, one.host) in wanted and context.allows(one.host)
     ]
 
 
-def failure(context: Context, tasks: Sequence[Observed], seen: Observation) -> TaskFailed:
+def failure(context: Context, tasks: Sequence[Observed], observation: Observation) -> TaskFailed:
     """Return the error for the failure of `tasks`: it names the one that failed first, and why.
 
     Those that failed as well, because of it or of the same thing, have a line each.
@@ -198,7 +198,9 @@ def failure(context: Context, tasks: Sequence[Observed], seen: Observation) -> T
     others = [one for one in failures if one is not first]
     chief = next((one.observed for one in failures if one.observed.task == context.cluster.chief.name), None)
     code = chief.exit_code if chief is not None and chief.exit_code else 1
-    return TaskFailed(first.observed.task, _what(context, first, seen), excerpt(first.log), code, _lines(first, others))
+    return TaskFailed(
+        first.observed.task, _what(context, first, observation), excerpt(first.log), code, _lines(first, others)
+    )
 
 
 def read_failure(context: Context, observed: Observed) -> Failure:
@@ -211,10 +213,10 @@ def read_failure(context: Context, observed: Observed) -> Failure:
     return Failure(observed, log, "" if observed.error or from_outside(observed.exit_code) else last_words(log))
 
 
-def _what(context: Context, failed: Failure, seen: Observation) -> str:
+def _what(context: Context, failed: Failure, observation: Observation) -> str:
     """Return how a task failed and what helps; of a chief also what no restart can mend."""
     observed = failed.observed
-    torn = explain_torn(context, seen) if observed.task == context.cluster.chief.name else None
+    torn = explain_torn(context, observation) if observed.task == context.cluster.chief.name else None
     if torn:
         return f"{ended(observed)}: {torn.removeprefix(f'{observed.task}: ')}"
     cure = remedy([failed.words])

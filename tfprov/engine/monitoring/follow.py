@@ -8,7 +8,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.monitoring.chief_progress import Falls, Reached, lives, read_fall, read_reached, steps_of, tail_of
 from tfprov.engine.monitoring.failures import failure, fallen, idle_end
 from tfprov.engine.monitoring.logs import logs
-from tfprov.engine.monitoring.straggler_monitor import Lookout
+from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor
 from tfprov.engine.monitoring.task_progress import read_pace
 from tfprov.engine.monitoring.watch import Watch
 from tfprov.errors import HostError, TaskFailed, TfprovError
@@ -31,46 +31,46 @@ _MOST = 2 * 1024 * 1024
 """Bytes of an evaluator's event file that are looked at."""
 
 
-def see_out(context: Context, seen: Observation, look: Callable[[], Observation]) -> None:
+def see_out(context: Context, observation: Observation, look: Callable[[], Observation]) -> None:
     """Wait for the workers and evaluators that still run when the chief is done, and name those that go on behind that.
 
     Each is given the seconds of its `end.wait`. `look` returns what the hosts say now.
     """
     begin = context.clock.now()
-    busy = _busy(context, seen)
+    busy = _busy(context, observation)
     try:
         while waited := [c for c in busy if context.clock.now() - begin < max(_SETTLE, c.end_wait)]:
             context.report.awaiting(f"waiting for {listed([c.task.name for c in waited], _NAMED)} to end")
             context.clock.sleep(_POLL)
-            seen = look()
-            busy = _busy(context, seen)
+            observation = look()
+            busy = _busy(context, observation)
     finally:
         context.report.awaiting("")
-    _tell(context, [c for c in busy if c.task.trains], seen)
+    _tell(context, [c for c in busy if c.task.trains], observation)
     for evaluator in (c for c in busy if not c.task.trains):
-        if said := _unevaluated(context, seen):
-            context.report.note(f"{context.cluster.chief.name} is done, and {evaluator.task.name} {said}")
+        if reason := _unevaluated(context, observation):
+            context.report.note(f"{context.cluster.chief.name} is done, and {evaluator.task.name} {reason}")
 
 
-def _busy(context: Context, seen: Observation) -> list[Container]:
+def _busy(context: Context, observation: Observation) -> list[Container]:
     """Return who still runs and is not done: workers, and evaluators that have not evaluated the last checkpoint."""
-    found = []
+    busy = []
     for container in context.wanted:
-        task, observed = container.task, context.observed(container.task.name, seen)
+        task, observed = container.task, context.observed(container.task.name, observation)
         if observed is None or observed.state is not State.RUNNING or task == context.cluster.chief:
             continue
         trains = task.trains and task.job != "ps" and container.strategy not in _SERVING
-        if trains or (task.job == "evaluator" and _unevaluated(context, seen)):
-            found.append(container)
-    return found
+        if trains or (task.job == "evaluator" and _unevaluated(context, observation)):
+            busy.append(container)
+    return busy
 
 
-def _tell(context: Context, workers: Sequence[Container], seen: Observation) -> None:
+def _tell(context: Context, workers: Sequence[Container], observation: Observation) -> None:
     if not workers:
         return
     names = []
     for container in workers:
-        name, observed = container.task.name, context.observed(container.task.name, seen)
+        name, observed = container.task.name, context.observed(container.task.name, observation)
         pace = read_pace(context.runtimes[observed.host], observed) if observed else None
         names.append(f"{name} (at step {pace.step:,})" if pace else name)
     longest = max(container.end_wait for container in workers)
@@ -81,9 +81,9 @@ def _tell(context: Context, workers: Sequence[Container], seen: Observation) -> 
     context.report.note(f"{context.cluster.chief.name} is done, and {listed(names, _NAMED)} {verb}{fix}")
 
 
-def _unevaluated(context: Context, seen: Observation) -> str:
+def _unevaluated(context: Context, observation: Observation) -> str:
     """Say which checkpoint an evaluator has not evaluated; empty where it has, or where there is none."""
-    chief = context.chief(seen)
+    chief = context.chief(observation)
     if chief is None:
         return ""
     runtime = context.runtimes[chief.host]
@@ -157,7 +157,7 @@ def follow(
     *,
     with_logs: bool = True,
     patience: float = PATIENCE,
-    lookout: Lookout | None = None,
+    lookout: StragglerMonitor | None = None,
 ) -> None:
     """Return when the chief has finished; TaskFailed, with its exit code, when it ends otherwise.
 
@@ -172,7 +172,7 @@ def follow(
     with (
         logs(context) if with_logs else nullcontext(),
         Watch(context) as watch,
-        lookout or Lookout(context) as looking,
+        lookout or StragglerMonitor(context) as looking,
     ):
         training = _Training(context, watch, looking, patience)
         context.report.awaiting(f"waiting for the first step of {context.cluster.chief.name}")
@@ -191,7 +191,7 @@ def follow(
 class _Training:
     context: Context
     watch: Watch
-    lookout: Lookout
+    lookout: StragglerMonitor
     patience: float
     told: set[tuple[str, int]] = field(default_factory=set)
     seen: Observation = field(default_factory=lambda: Observation({}))
@@ -265,8 +265,8 @@ class _Training:
         now = self.context.clock.now()
         if reached is not None and not self.lookout.reads(name):
             self.tell_fall(reached, now)
-        if said := self.standstill.update(progress, steps, others_done=self.others_done(name), now=now):
-            self.context.report.note(f"{name} {said}")
+        if remark := self.standstill.update(progress, steps, others_done=self.others_done(name), now=now):
+            self.context.report.note(f"{name} {remark}")
 
     def tell_fall(self, reached: Reached, now: float) -> None:
         """Say so when the training went back, and its program does not say it itself."""

@@ -42,9 +42,9 @@ Kept = tuple[Path, Mapping[str, Path]]
 class KeptLogs:
     """Keeps the logs of the tasks in `seen`, each before it is removed. One that cannot be kept is noted, and no error."""
 
-    def __init__(self, context: Context, seen: Observation) -> None:
-        self._context, self._seen = context, seen
-        self._containers = {(one.task, one.host): one for one in seen.containers()}
+    def __init__(self, context: Context, observation: Observation) -> None:
+        self._context, self._seen = context, observation
+        self._containers = {(one.task, one.host): one for one in observation.containers()}
         self._lock = threading.Lock()
         self._kept: set[Path] = set()
         self._before: dict[Path, Mapping[str, Mapping[str, Any]]] = {}
@@ -90,8 +90,8 @@ def kept_logs(logs: Path | None, task: str | None = None) -> Kept | None:
     if logs is None or not logs.is_dir():
         return None
     for directory in sorted((one for one in logs.iterdir() if _RUN.fullmatch(one.name)), reverse=True):
-        found = ((_LOG.fullmatch(path.name), path) for path in sorted(directory.iterdir()))
-        files = {f"{name['job']}/{name['index']}": path for name, path in found if name is not None}
+        matches = ((_LOG.fullmatch(path.name), path) for path in sorted(directory.iterdir()))
+        files = {f"{name['job']}/{name['index']}": path for name, path in matches if name is not None}
         files = {name: path for name, path in files.items() if task in (None, name.partition("@")[0])}
         if files:
             return directory, files
@@ -156,11 +156,11 @@ def _private_file(path: Path) -> int:
     return descriptor
 
 
-def _settings(context: Context, seen: Observation, run: str, before: Mapping[str, Mapping[str, Any]]) -> bytes:
+def _settings(context: Context, observation: Observation, run: str, before: Mapping[str, Mapping[str, Any]]) -> bytes:
     roles: dict[str, dict[str, Any]] = {}
     for role in context.roles:
         roles.setdefault(role.role, {})[role.host] = _of_role(role)
-    tasks = dict(before) | {one.task: _of_task(one) for one in seen.containers() if one.run == run}
+    tasks = dict(before) | {one.task: _of_task(one) for one in observation.containers() if one.run == run}
     whole = {"cluster": context.cluster.name, "run": run, "roles": roles, "tasks": tasks}
     return json.dumps(_masked(whole), indent=1, ensure_ascii=False).encode("utf-8", "replace")
 

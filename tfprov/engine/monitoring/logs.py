@@ -76,13 +76,13 @@ def _all(context: Context, observation: Observation) -> tuple[list[Observed], li
 
 def log_lines(
     context: Context,
-    found: Sequence[Observed],
+    containers: Sequence[Observed],
     *,
     tail: int | None,
     stop: threading.Event | None = None,
     ended: Callable[[str], None] = lambda _task: None,
 ) -> Iterator[tuple[str, str]]:
-    """Follow the logs of the tasks in `found` at once; ends when all of them have ended.
+    """Follow the logs of the tasks in `containers` at once; ends when all of them have ended.
 
     A host that is lost on the way is tried until it is back; what its tasks printed meanwhile is left out. Once `stop`
     is set, a host that is lost has been left, and is nothing to tell. `ended` is called with each task whose log has been
@@ -100,9 +100,9 @@ def log_lines(
         finally:
             lines.put((observed.task, None))
 
-    for observed in found:
+    for observed in containers:
         threading.Thread(target=read, args=(observed,), daemon=True).start()
-    left = len(found)
+    left = len(containers)
     try:
         while left:
             task, line = lines.get()
@@ -152,10 +152,10 @@ def logs(context: Context, drain: float = _DRAIN) -> Iterator[None]:
 
     def pump() -> None:
         try:
-            seen = observe(context, tolerant=True)
-            found = [observed for c in context.wanted if (observed := context.observed(c.task.name, seen))]
-            own = {observed.task: own_paths(context, observed.task) for observed in found}
-            for task, line in log_lines(context, found, tail=None, stop=stop, ended=ended):
+            observation = observe(context, tolerant=True)
+            containers = [observed for c in context.wanted if (observed := context.observed(c.task.name, observation))]
+            own = {observed.task: own_paths(context, observed.task) for observed in containers}
+            for task, line in log_lines(context, containers, tail=None, stop=stop, ended=ended):
                 if stop.is_set():
                     return
                 context.report.log(task, own[task](line))

@@ -100,11 +100,11 @@ class Status:
 
 def status(context: Context, now: float) -> Status:
     """Return the state of every task at `now`, in seconds since the epoch."""
-    seen = observe(context, tolerant=True)
-    unreachable = {h: e for h, e in seen.unreachable.items() if needs(context, h) and context.allows(h)}
-    rows = [row for row in _rows(context, seen, now) if context.allows(row.host)]
+    observation = observe(context, tolerant=True)
+    unreachable = {h: e for h, e in observation.unreachable.items() if needs(context, h) and context.allows(h)}
+    rows = [row for row in _rows(context, observation, now) if context.allows(row.host)]
     ours = {(row.task, row.host) for row in rows if row.detail != _STRAY}
-    paces = read_paces(context, (one for one in seen.containers() if (one.task, one.host) in ours))
+    paces = read_paces(context, (one for one in observation.containers() if (one.task, one.host) in ours))
     rows = [replace(row, pace=paces.get(row.task)) if (row.task, row.host) in ours else row for row in rows]
     chief = context.cluster.chief.name
     back = step_back(paces, chief)
@@ -112,7 +112,7 @@ def status(context: Context, now: float) -> Status:
         cluster=context.cluster.name,
         chief=chief,
         rows=tuple(_with_logs(context, rows)),
-        progress=read_progress(context, seen) or _from_pace(paces.get(chief)),
+        progress=read_progress(context, observation) or _from_pace(paces.get(chief)),
         slowest=slowest({row.task: row.pace for row in rows if row.pace and _is_compared(row, row.pace)}),
         went_back=StepBack(back[0], back[1].lost or 0, back[1].resumed or 0) if back else None,
         unreachable=unreachable,
@@ -124,15 +124,15 @@ def _is_compared(row: Row, pace: Pace) -> bool:
     return row.state == "running" and settled(pace, row.uptime)
 
 
-def _rows(context: Context, seen: Observation, now: float) -> list[Row]:
+def _rows(context: Context, observation: Observation, now: float) -> list[Row]:
     rows = []
     wanted = {container.task.name: container.task for container in context.wanted}
     for name, task in wanted.items():
-        found = next((c for c in seen.containers() if (c.task, c.host) == (name, task.host)), None)
+        present = next((c for c in observation.containers() if (c.task, c.host) == (name, task.host)), None)
         address = task.endpoint if task.serves else None
-        state = "unreachable" if task.host in seen.unreachable else "absent"
-        rows.append(_row(found, now, address) if found else Row(name, task.host, state, address))
-    strays = [c for c in seen.containers() if c.task not in wanted or wanted[c.task].host != c.host]
+        state = "unreachable" if task.host in observation.unreachable else "absent"
+        rows.append(_row(present, now, address) if present else Row(name, task.host, state, address))
+    strays = [c for c in observation.containers() if c.task not in wanted or wanted[c.task].host != c.host]
     return rows + [_row(stray, now, None, _STRAY) for stray in strays]
 
 
@@ -215,11 +215,11 @@ class Placement:
     @property
     def shares(self) -> Mapping[str, Share]:
         """Return what each task holds, by its name."""
-        found: dict[str, Share] = {}
+        shares: dict[str, Share] = {}
         for variable in self.variables:
-            before = found.get(variable.task, Share(0, 0))
-            found[variable.task] = Share(before.variables + 1, before.bytes + variable.bytes)
-        return dict(sorted(found.items(), key=lambda item: (item[0].partition("/")[0], _index(item[0]))))
+            before = shares.get(variable.task, Share(0, 0))
+            shares[variable.task] = Share(before.variables + 1, before.bytes + variable.bytes)
+        return dict(sorted(shares.items(), key=lambda item: (item[0].partition("/")[0], _index(item[0]))))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for `status --placement --json`."""
@@ -252,8 +252,8 @@ def parse(data: bytes) -> Placement:
 
 def _variable(entry: Mapping[str, Any]) -> Variable:
     device, shape = str(entry["device"]), _shape(entry["shape"])
-    found = _DEVICE.search(device)
-    task = f"{found[1]}/{int(found[2])}" if found else ""
+    match = _DEVICE.search(device)
+    task = f"{match[1]}/{int(match[2])}" if match else ""
     return Variable(str(entry["name"]), task, device, shape, int(entry["bytes"]))
 
 

@@ -51,7 +51,7 @@ class Stragglers:
         for task, pace in paces.items():
             self._take(task, pace, now)
         step = self._median_step()
-        return [found for task in paces if (found := self._judge(task, step, now)) is not None]
+        return [straggler for task in paces if (straggler := self._judge(task, step, now)) is not None]
 
     def _take(self, task: str, pace: Pace, now: float) -> None:
         known = self._known.get(task)
@@ -91,7 +91,7 @@ STACKS = "SIGUSR1"
 """At this signal tfprov's runtime writes the stacks of all threads into the task's log."""
 
 
-class Lookout:
+class StragglerMonitor:
     """Reads in the background, `forks` tasks at a time; a host that is lost is not asked. Leave it with `close`.
 
     `every` is in seconds, as is `at_least`: how long a task stands still before it is called a straggler.
@@ -108,10 +108,10 @@ class Lookout:
         self._back: tuple[int | None, int | None] = None, None
         self._spoken: set[str] = set()
 
-    def look(self, seen: Observation) -> None:
+    def look(self, observation: Observation) -> None:
         """Take what has been read, tell what there is to tell, and read again when it is time. Never waits."""
         now = self._context.clock.now()
-        running = {one.task: one for one in observed_running(seen.containers()) if one.task in self._wanted}
+        running = {one.task: one for one in observed_running(observation.containers()) if one.task in self._wanted}
         paces = {task: pace for task, pace in self._answers().items() if task in running}
         self._spoken.update(paces)
         self._tell_step_back(paces)
@@ -150,16 +150,16 @@ class Lookout:
         try:
             taken = self._context.runtimes[observed.host].signal(observed.task, STACKS)
             where = f"its stacks are in `tfprov logs {observed.task}`"
-            told = where if taken else f"its program handles no {STACKS}, so its stacks cannot be had"
+            remark = where if taken else f"its program handles no {STACKS}, so its stacks cannot be had"
         except HostError as error:
-            told = f"its stacks cannot be had: {error.reason}"
-        self._context.report.note(f"{behind}; {told}")
+            remark = f"its stacks cannot be had: {error.reason}"
+        self._context.report.note(f"{behind}; {remark}")
 
     def close(self) -> None:
         """Ask nobody any more; does not wait for those who have not answered."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def __enter__(self) -> "Lookout":
+    def __enter__(self) -> "StragglerMonitor":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -58,17 +58,17 @@ class Slowest:
 def parse(data: bytes, task: str) -> Pace | None:
     """Return what `task` wrote; None for what is not its own: a program may have a file of this name for itself."""
     try:
-        said = json.loads(data)
-        if not isinstance(said, dict) or said.get("task") != task:
+        entry = json.loads(data)
+        if not isinstance(entry, dict) or entry.get("task") != task:
             return None
         return Pace(
-            step=_whole(said["step"]),
-            steps=_whole(said["steps"]),
-            rate=_number(said.get("rate")),
-            examples_rate=_number(said.get("examples_rate")),
-            at=_time(said["at"]),
-            resumed=None if said.get("resumed") is None else _whole(said["resumed"]),
-            lost=None if said.get("lost") is None else _whole(said["lost"]),
+            step=_whole(entry["step"]),
+            steps=_whole(entry["steps"]),
+            rate=_number(entry.get("rate")),
+            examples_rate=_number(entry.get("examples_rate")),
+            at=_time(entry["at"]),
+            resumed=None if entry.get("resumed") is None else _whole(entry["resumed"]),
+            lost=None if entry.get("lost") is None else _whole(entry["lost"]),
         )
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None
@@ -81,9 +81,9 @@ def _whole(value: Any) -> int:
 
 
 def _time(value: Any) -> float:
-    if (found := _number(value)) is None:
+    if (number := _number(value)) is None:
         raise ValueError(f"{value!r} is not a time")
-    return found
+    return number
 
 
 def _number(value: Any) -> float | None:
@@ -98,19 +98,19 @@ def says(observed: Observed) -> bool:
 def read_pace(runtime: Runtime, observed: Observed) -> Pace | None:
     """Return what a task last said; None when it has said nothing yet in its present life, or its host does not answer."""
     try:
-        found = parse(runtime.tail(observed.task, FILE, _MOST), observed.task)
+        pace = parse(runtime.tail(observed.task, FILE, _MOST), observed.task)
     except HostError:
         return None
-    before = found is not None and observed.started_at is not None and found.at < observed.started_at
-    return None if before else found
+    before = pace is not None and observed.started_at is not None and pace.at < observed.started_at
+    return None if before else pace
 
 
-def read_paces(context: Context, found: Iterable[Observed]) -> dict[str, Pace]:
-    """Return what the training tasks in `found` last said, asked at the same time; those that said nothing are left out."""
-    asked = [observed for observed in found if says(observed) and observed.started_at is not None]
-    with pool(min(context.forks, len(asked))) as asking:
-        answers = list(asking.map(lambda observed: read_pace(context.runtimes[observed.host], observed), asked))
-    return {observed.task: pace for observed, pace in zip(asked, answers, strict=False) if pace is not None}
+def read_paces(context: Context, containers: Iterable[Observed]) -> dict[str, Pace]:
+    """Return what the training tasks in `containers` last wrote, read at the same time; without those that wrote nothing."""
+    candidates = [observed for observed in containers if says(observed) and observed.started_at is not None]
+    with pool(min(context.forks, len(candidates))) as asking:
+        answers = list(asking.map(lambda observed: read_pace(context.runtimes[observed.host], observed), candidates))
+    return {observed.task: pace for observed, pace in zip(candidates, answers, strict=False) if pace is not None}
 
 
 def settled(pace: Pace, uptime: float | None) -> bool:
@@ -131,13 +131,13 @@ def slowest(paces: Mapping[str, Pace]) -> Slowest | None:
 
 def step_back(paces: Mapping[str, Pace], chief: str) -> tuple[str, Pace] | None:
     """Return who lost steps and what it said: the chief where it did, else the task that did so last."""
-    found = {task: pace for task, pace in paces.items() if pace.went_back}
-    if not found:
+    behind = {task: pace for task, pace in paces.items() if pace.went_back}
+    if not behind:
         return None
-    task = chief if chief in found else max(found, key=lambda name: found[name].at)
-    return task, found[task]
+    task = chief if chief in behind else max(behind, key=lambda name: behind[name].at)
+    return task, behind[task]
 
 
-def observed_running(found: Iterable[Observed]) -> list[Observed]:
+def observed_running(containers: Iterable[Observed]) -> list[Observed]:
     """Return the training tasks that run now, and are not between two lives."""
-    return [one for one in found if says(one) and one.state is State.RUNNING and not one.restarting]
+    return [one for one in containers if says(one) and one.state is State.RUNNING and not one.restarting]

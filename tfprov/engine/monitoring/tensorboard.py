@@ -52,34 +52,36 @@ def board(context: Context, port: int | None = None) -> Iterator[Board]:
     """
     container = _wanted(context)
     _check(context, container, observe(context, hosts={container.task.host}))
-    with _way(context, container, port) as found:
-        _wait(context, found)
-        yield found
+    with _way(context, container, port) as tensorboard:
+        _wait(context, tensorboard)
+        yield tensorboard
 
 
-def stay(context: Context, found: Board) -> None:
+def stay(context: Context, tensorboard: Board) -> None:
     """Return never; TaskFailed when the TensorBoard has ended. Tells when its host is lost, and when it is back."""
-    host = found.container.task.host
+    host = tensorboard.container.task.host
     with Watch(replace(context, runtimes={host: context.runtimes[host]})) as watch:
         while True:
-            seen = watch.look()
-            if host in seen.hosts:
-                _check(context, found.container, seen)
+            observation = watch.look()
+            if host in observation.hosts:
+                _check(context, tensorboard.container, observation)
             context.clock.sleep(_LOOK)
 
 
 def _wanted(context: Context) -> Container:
-    found = next((container for container in context.wanted if container.task.job == _JOB), None)
-    if found is None:
+    wanted = next((container for container in context.wanted if container.task.job == _JOB), None)
+    if wanted is None:
         fix = f"add the group `{_JOB}` with the chief's host to the inventory, and run `tfprov up`"
         raise Usage(f"cluster {context.cluster.name} has no {_JOB}", fix)
-    return found
+    return wanted
 
 
-def _check(context: Context, container: Container, seen: Observation) -> None:
+def _check(context: Context, container: Container, observation: Observation) -> None:
     """Raise when the TensorBoard is not there or does not run."""
     name = container.task.name
-    observed = next((one for one in seen.containers() if (one.task, one.host) == (name, container.task.host)), None)
+    observed = next(
+        (one for one in observation.containers() if (one.task, one.host) == (name, container.task.host)), None
+    )
     if observed is None:
         raise TaskFailed(name, f"is not there on {container.task.host}; start it with `tfprov up`")
     if observed.state is not State.RUNNING:
@@ -125,22 +127,22 @@ def _free(port: int) -> int:
         return 0
 
 
-def _wait(context: Context, found: Board) -> None:
+def _wait(context: Context, tensorboard: Board) -> None:
     """Return when the TensorBoard answers; TaskFailed when it ends before that, or takes longer than it has to start."""
-    task, limit = found.container.task, found.container.start_timeout
+    task, limit = tensorboard.container.task, tensorboard.container.start_timeout
     deadline = context.clock.now() + limit
-    while not _answers(found):
-        _check(context, found.container, observe(context, hosts={task.host}))
+    while not _answers(tensorboard):
+        _check(context, tensorboard.container, observe(context, hosts={task.host}))
         if context.clock.now() > deadline:
             what = f"does not answer at {task.endpoint} after {limit} s"
             raise TaskFailed(task.name, what, last_log(context, task.name, task.host))
         context.clock.sleep(_ASK)
 
 
-def _answers(found: Board) -> bool:
-    connection = http.client.HTTPConnection(found.address, found.port, timeout=_HTTP)
+def _answers(tensorboard: Board) -> bool:
+    connection = http.client.HTTPConnection(tensorboard.address, tensorboard.port, timeout=_HTTP)
     try:
-        headers = {"Cookie": found.gate.cookie(found.port)} if found.gate else {}
+        headers = {"Cookie": tensorboard.gate.cookie(tensorboard.port)} if tensorboard.gate else {}
         connection.request("GET", "/", headers=headers)
         return connection.getresponse().status < http.client.INTERNAL_SERVER_ERROR
     except (OSError, http.client.HTTPException, HostError):

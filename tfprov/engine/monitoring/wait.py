@@ -87,7 +87,7 @@ def needs_port(context: Context, container: Container) -> bool:
     return container.ready == "port" and container.task.serves and not (alone and in_cluster)
 
 
-def peers(context: Context, container: Container, seen: Observation) -> list[Probe]:
+def peers(context: Context, container: Container, observation: Observation) -> list[Probe]:
     """Return what a worker's host must reach: the ps, and with TF_CONFIG every member of the cluster.
 
     Only what is expected to listen: what `--limit` leaves out, or has finished, keeps nobody waiting.
@@ -96,7 +96,7 @@ def peers(context: Context, container: Container, seen: Observation) -> list[Pro
     if task.job not in _JOINING or not needs_port(context, container):
         return []
     all_members = container.spec.get("wiring", {}).get("style") == "tf_config"
-    finished = {(observed.task, observed.host) for observed in seen.containers() if observed.finished}
+    finished = {(observed.task, observed.host) for observed in observation.containers() if observed.finished}
     return [
         Probe(task.host, peer.task)
         for peer in context.wanted
@@ -123,8 +123,8 @@ def too_slow(task: Task, unjoined: Sequence[Probe], seconds: float, log: Iterabl
     """Say what a task lacks after `seconds`: peers that serve and cannot be reached from its host, or else its own port."""
     after = f"after {seconds:g} s"
     if unjoined:
-        found = ", ".join(f"{probe.task.name} at {probe.task.endpoint}" for probe in unjoined)
-        what = f"cannot reach {found} from {task.host} {after}; does a firewall stand between them?"
+        addresses = ", ".join(f"{probe.task.name} at {probe.task.endpoint}" for probe in unjoined)
+        what = f"cannot reach {addresses} from {task.host} {after}; does a firewall stand between them?"
     else:
         what = f"does not serve on {task.endpoint} {after}"
     if waits := awaited(log):
@@ -153,13 +153,13 @@ def wait_serving(context: Context, timeout: float | None = None, *, patience: fl
         start = _Start(context, probes)
         try:
             for pause in _pauses():
-                seen = watch.look()
+                observation = watch.look()
                 for host in start.hosts():
                     watch.check(host, patience)
-                if start.is_over(seen):
+                if start.is_over(observation):
                     return
-                start.check_time(seen, clock.now() - begin, timeout)
-                context.report.awaiting(start.awaited(seen))
+                start.check_time(observation, clock.now() - begin, timeout)
+                context.report.awaiting(start.awaited(observation))
                 clock.sleep(pause)
         finally:
             context.report.awaiting("")
@@ -185,24 +185,24 @@ class _Start:
         """Return the hosts of what is pending."""
         return list(dict.fromkeys(container.task.host for container in self.pending))
 
-    def is_over(self, seen: Observation) -> bool:
+    def is_over(self, observation: Observation) -> bool:
         """Return whether there is nothing left to wait for; TaskFailed when a task has ended badly."""
-        up = [container for container in self.pending if self.is_up(container, seen)]
+        up = [container for container in self.pending if self.is_up(container, observation)]
         self.pending = [container for container in self.pending if container not in up]
-        chief = self.context.chief(seen)
+        chief = self.context.chief(observation)
         if chief is not None and chief.finished:
             self.note_idle_end(chief)
             return True
         for container in self.allowed:  # what has come up may have gone since
-            self.check(container, seen)
+            self.check(container, observation)
         return not self.pending
 
-    def is_up(self, container: Container, seen: Observation) -> bool:
+    def is_up(self, container: Container, observation: Observation) -> bool:
         """Return whether a task serves and has joined, or needs to do neither."""
         task = container.task
-        if task.host not in seen.hosts:
+        if task.host not in observation.hosts:
             return False
-        observed = self.check(container, seen)
+        observed = self.check(container, observation)
         if observed is None:
             raise TaskFailed(task.name, f"is not there on {task.host}; start it with `tfprov up`")
         if observed.finished:
@@ -210,13 +210,13 @@ class _Start:
             return True
         if not needs_port(self.context, container):
             return True
-        return self.serves(container) and not self.unjoined(container, seen)
+        return self.serves(container) and not self.unjoined(container, observation)
 
-    def check(self, container: Container, seen: Observation) -> Observed | None:
+    def check(self, container: Container, observation: Observation) -> Observed | None:
         """Return what was seen of a task; TaskFailed when it has ended badly."""
-        observed = self.context.observed(container.task.name, seen)
+        observed = self.context.observed(container.task.name, observation)
         if observed is not None and has_failed(observed):
-            raise failure(self.context, fallen(self.context, seen) or [observed], seen)
+            raise failure(self.context, fallen(self.context, observation) or [observed], observation)
         return observed
 
     def note_idle_end(self, observed: Observed) -> None:
@@ -234,30 +234,30 @@ class _Start:
             self.context.report.note(f"{task.name} serves on {task.endpoint}")
         return True
 
-    def unjoined(self, container: Container, seen: Observation) -> list[Probe]:
+    def unjoined(self, container: Container, observation: Observation) -> list[Probe]:
         """Return the peers that a worker's host does not reach, asked only of those that serve on their own."""
-        wanted = peers(self.context, container, seen)
+        wanted = peers(self.context, container, observation)
         return [probe for probe in wanted if probe.task.name not in self.served or not self.probes.answered(probe)]
 
-    def awaited(self, seen: Observation) -> str:
+    def awaited(self, observation: Observation) -> str:
         """Return what is waited for: tasks that do not serve yet, or a worker that does not reach a peer."""
         if names := [c.task.name for c in self.pending if c.task.name not in self.served]:
             return f"waiting for {listed(names, _NAMED)} to import TensorFlow and serve"
         for container in self.pending:
-            if lacks := self.unjoined(container, seen):
+            if lacks := self.unjoined(container, observation):
                 unreached = listed([probe.task.name for probe in lacks], _NAMED)
                 return f"waiting for {container.task.name} to reach {unreached}"
         return ""
 
-    def check_time(self, seen: Observation, seconds: float, timeout: float | None) -> None:
+    def check_time(self, observation: Observation, seconds: float, timeout: float | None) -> None:
         """Raise TaskFailed for the first task that is not up after its time, and a ps before a worker that needs it."""
         late = [c for c in self.pending if seconds > (timeout or c.start_timeout)]
         for container in sorted(late, key=lambda c: c.task.name in self.served):
-            raise self.too_slow(container, seen, timeout or container.start_timeout)
+            raise self.too_slow(container, observation, timeout or container.start_timeout)
 
-    def too_slow(self, container: Container, seen: Observation, seconds: float) -> TaskFailed:
+    def too_slow(self, container: Container, observation: Observation, seconds: float) -> TaskFailed:
         """Return the error for a task that is not up after `seconds`; it names the peer when it lies with that."""
-        task, lacks = container.task, self.unjoined(container, seen)
+        task, lacks = container.task, self.unjoined(container, observation)
         log = last_log(self.context, task.name, task.host)
         if task.name not in self.served:
             return TaskFailed(task.name, too_slow(task, (), seconds, log), log)

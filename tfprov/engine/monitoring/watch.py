@@ -36,10 +36,10 @@ class Restarts:
         self._runs: dict[Place, Observed] = {}
         self._failed: dict[Place, Life] = {}
 
-    def update(self, found: Iterable[Observed]) -> list[str]:
+    def update(self, containers: Iterable[Observed]) -> list[str]:
         """Return what there is to tell of restarts since the first look; those of before are in `status`."""
         notes = []
-        for observed in found:
+        for observed in containers:
             place = observed.task, observed.host
             before, self._seen[place] = self._seen.get(place, observed.restarts), observed.restarts
             if observed.restarts > before and observed.state is State.RUNNING:
@@ -155,10 +155,10 @@ class Watch:
         self._states = {host: state for host, state in (self._states | answered).items() if host not in failed}
         silent = {host: silence.error for host, silence in self._reach.silent.items()}
         states = {host: state for host, state in self._states.items() if host not in silent}
-        seen = Observation(states, unreachable=silent)
-        for note in self._restarts.update(seen.containers()):
+        observation = Observation(states, unreachable=silent)
+        for note in self._restarts.update(observation.containers()):
             self._context.report.note(note)
-        return seen
+        return observation
 
     def _limit(self, task: str) -> int | None:
         wanted = self._context.container(task)

@@ -111,9 +111,9 @@ class Bundle:
 
 def bundle(codes: Iterable[Code]) -> Bundle:
     """Return the runtime and `codes`, packed."""
-    found = {_name(code): _packed(code) for code in (runtime(), *codes)}
-    key = "-".join(sorted(name.removesuffix(".tar.gz")[:8] for name in found))
-    return Bundle(_short(key), found)
+    packed = {_name(code): _packed(code) for code in (runtime(), *codes)}
+    key = "-".join(sorted(name.removesuffix(".tar.gz")[:8] for name in packed))
+    return Bundle(_short(key), packed)
 
 
 def size(codes: Iterable[Code]) -> int:

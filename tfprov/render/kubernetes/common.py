@@ -14,7 +14,7 @@ from tfprov.render.kubernetes.pod import Pod
 from tfprov.render.kubernetes.wiring import Wiring
 from tfprov.render.options import Values
 from tfprov.render.output import objects, text_of
-from tfprov.render.target import Asked, BaseTarget, Rendering
+from tfprov.render.target import BaseTarget, Rendering, RenderRequest
 
 _UNTIL = Path(__file__).parents[2] / "runtime" / "wait_for_job.py"
 _READERS = ("evaluator", "tensorboard")
@@ -35,9 +35,9 @@ class View:
     @cached_property
     def labels(self) -> dict[str, str]:
         """The labels of what belongs to the whole cluster."""
-        found = cluster_settings.labels(self.rendering.name, "cluster")
-        del found["app.kubernetes.io/component"]
-        return found
+        labels = cluster_settings.labels(self.rendering.name, "cluster")
+        del labels["app.kubernetes.io/component"]
+        return labels
 
     @property
     def instance(self) -> dict[str, str]:
@@ -47,8 +47,8 @@ class View:
     def metadata(self, name: str, component: str | None = None) -> dict[str, Any]:
         """Return the metadata of an object."""
         namespace = self.rendering.settings["namespace"]
-        found = self.labels if component is None else cluster_settings.labels(self.rendering.name, component)
-        return {"name": name, "namespace": namespace, "labels": found}
+        labels = self.labels if component is None else cluster_settings.labels(self.rendering.name, component)
+        return {"name": name, "namespace": namespace, "labels": labels}
 
     @property
     def volume(self) -> dict[str, Any] | None:
@@ -57,8 +57,8 @@ class View:
         if settings["claim"] or settings["storage"] == "none":
             return None
         kind = {"storageClassName": settings["storage_class"]} if settings["storage_class"] else {}
-        asked = {"requests": {"storage": settings["storage"]}}
-        return {"accessModes": [settings["access"]], **kind, "resources": asked}
+        requestrces = {"requests": {"storage": settings["storage"]}}
+        return {"accessModes": [settings["access"]], **kind, "resources": requestrces}
 
     @cached_property
     def until(self) -> str:
@@ -74,24 +74,25 @@ class KubeTarget(BaseTarget):
         """Return how many characters a member's name may have."""
         return LONGEST
 
-    def names(self, asked: Asked) -> Iterator[str]:
+    def names(self, request: RenderRequest) -> Iterator[str]:
         """Yield every name that is to be a DNS label."""
         return (
-            self.address(asked.cluster.name, task, asked.settings).partition(".")[0] for task in asked.cluster.tasks
+            self.address(request.cluster.name, task, request.settings).partition(".")[0]
+            for task in request.cluster.tasks
         )
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:
+    def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield what Kubernetes cannot do, or would refuse."""
-        yield from wrong_names(asked.first, self.names(asked), longest=self.longest(asked.settings))
-        yield from asked.refuse_all_gpus("Kubernetes counts GPUs")
-        yield from _here(asked)
-        yield from _lost(asked)
-        yield from _too_large(asked)
-        if not asked.settings["env_secret"]:
-            yield from asked.refuse_secrets(
+        yield from wrong_names(request.first, self.names(request), longest=self.longest(request.settings))
+        yield from request.refuse_all_gpus("Kubernetes counts GPUs")
+        yield from _here(request)
+        yield from _lost(request)
+        yield from _too_large(request)
+        if not request.settings["env_secret"]:
+            yield from request.refuse_secrets(
                 "put it into a Secret under the key `{name}`, and give `--set env_secret=NAME`"
             )
-        _check_options(asked.settings)
+        _check_options(request.settings)
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
         """Return `kube`, what is common to all objects, and `pods`, one for each member."""
@@ -108,33 +109,33 @@ class KubeTarget(BaseTarget):
     def check(self, files: Mapping[str, str]) -> None:
         """Read all documents, and see that each is an object of its own."""
         for name, text in files.items():
-            seen: set[tuple[str, str]] = set()
+            identities: set[tuple[str, str]] = set()
             for document, texts in objects(name, text):
-                found = identity(name, document, texts)
-                if found in seen:
-                    raise ValueError(f"{name}: two objects are {found[0]} {found[1]}")
-                seen.add(found)
+                identified = identity(name, document, texts)
+                if identified in identities:
+                    raise ValueError(f"{name}: two objects are {identified[0]} {identified[1]}")
+                identities.add(identified)
 
 
 def identity(file: str, document: object, texts: list[Any]) -> tuple[str, str]:
     """Return kind and name of an object; ValueError where it has none."""
     if isinstance(document, dict):
-        found = {str(text_of(key, texts)): value for key, value in document.items()}
-        metadata = found.get("metadata")
+        fields = {str(text_of(key, texts)): value for key, value in document.items()}
+        metadata = fields.get("metadata")
         named = (
             {str(text_of(key, texts)): value for key, value in metadata.items()} if isinstance(metadata, dict) else {}
         )
-        kind, name = text_of(found.get("kind"), texts), text_of(named.get("name"), texts)
-        if "apiVersion" in found and isinstance(kind, str) and isinstance(name, str):
+        kind, name = text_of(fields.get("kind"), texts), text_of(named.get("name"), texts)
+        if "apiVersion" in fields and isinstance(kind, str) and isinstance(name, str):
             return kind, name
     raise ValueError(f"{file}: a document that is no Kubernetes object")
 
 
-def _here(asked: Asked) -> Iterator[Problem]:
+def _here(request: RenderRequest) -> Iterator[Problem]:
     """Yield data that lies beside the inventory: no node has it."""
-    if asked.settings["data_claim"] or asked.settings["data_path"]:
+    if request.settings["data_claim"] or request.settings["data_path"]:
         return
-    for role in asked.roles.values():
+    for role in request.roles.values():
         if role.reads_data and role.values.data and not (role.values.data.path or "/").startswith("/"):
             fix = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
             yield Problem(
@@ -142,23 +143,23 @@ def _here(asked: Asked) -> Iterator[Problem]:
             )
 
 
-def _lost(asked: Asked) -> Iterator[Problem]:
+def _lost(request: RenderRequest) -> Iterator[Problem]:
     """Yield who wants to read checkpoints that nobody else sees."""
-    if asked.settings["claim"] or asked.settings["storage"] != "none":
+    if request.settings["claim"] or request.settings["storage"] != "none":
         return
-    for role in asked.roles.values():
+    for role in request.roles.values():
         if role.role in _READERS:
             what = f"the {role.role} cannot read the chief's checkpoints with `--set storage=none`"
             yield Problem(role.group, what, f"give a size, such as `--set storage=10Gi`, or remove the {role.role}")
 
 
-def _too_large(asked: Asked) -> Iterator[Problem]:
+def _too_large(request: RenderRequest) -> Iterator[Problem]:
     if (
-        asked.settings["code"] != "carried"
-        or (size := cluster_settings.size(asked.codes.values())) <= cluster_settings.MOST
+        request.settings["code"] != "carried"
+        or (size := cluster_settings.size(request.codes.values())) <= cluster_settings.MOST
     ):
         return
-    role = asked.roles[next(iter(asked.codes))]
+    role = request.roles[next(iter(request.codes))]
     what = f"`code` has {size} bytes when it is packed, and a ConfigMap takes {cluster_settings.MOST}"
     fix = "leave out what is no code with a .dockerignore, or put it into the image and say `--set code=image`"
     yield Problem(role.at("code"), what, fix)

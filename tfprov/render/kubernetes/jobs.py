@@ -29,12 +29,12 @@ class Kubernetes(KubeTarget):
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
         """Return also `watched`, those who are ended with the chief, and `watcher`, which does it."""
-        found = dict(super().values(rendering))
+        values = dict(super().values(rendering))
         in_jobs = rendering.settings["kind"] == "Job"
         path = f"/apis/batch/v1/namespaces/{{namespace}}/jobs/{rendering.chief.name}"
         return {
-            **found,
-            "watched": in_jobs and any(not pod.ends and pod.member.role != "tensorboard" for pod in _pods(found)),
+            **values,
+            "watched": in_jobs and any(not pod.ends and pod.member.role != "tensorboard" for pod in _pods(values)),
             "watcher": lambda pod: watcher(pod, path),
         }
 

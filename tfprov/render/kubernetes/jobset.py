@@ -9,7 +9,7 @@ from tfprov.render.kubernetes.cluster_settings import with_common
 from tfprov.render.kubernetes.common import KubeTarget
 from tfprov.render.kubernetes.pod import Pod
 from tfprov.render.options import Option, Values, switch, whole
-from tfprov.render.target import Asked, Rendering
+from tfprov.render.target import Rendering, RenderRequest
 
 JOBSET_OPTIONS = (
     Option("restarts", 3, "how often everything starts again when a task has failed for good", whole(0, 1000)),
@@ -32,20 +32,20 @@ class JobSet(KubeTarget):
             return long_name(cluster, task)
         return f"{long_name(cluster, task)}-0-0.{cluster}"
 
-    def names(self, asked: Asked) -> Iterator[str]:
+    def names(self, request: RenderRequest) -> Iterator[str]:
         """Yield the names of the pods: their Jobs' names, and five characters of chance."""
-        for task in asked.cluster.tasks:
-            host = self.address(asked.cluster.name, task, asked.settings).partition(".")[0]
+        for task in request.cluster.tasks:
+            host = self.address(request.cluster.name, task, request.settings).partition(".")[0]
             yield host if task.role == "tensorboard" else f"{host}-xxxxx"
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:
         """Return also `inside`, the pods of the JobSet, `beside`, the others, and `success`, whose end is the end."""
-        found = dict(super().values(rendering))
-        pods = found["pods"]
+        values = dict(super().values(rendering))
+        pods = values["pods"]
         assert isinstance(pods, list)
         waited = ("evaluator",) if rendering.settings["await_evaluator"] else ()
         return {
-            **found,
+            **values,
             "inside": [pod for pod in pods if pod.member.role != "tensorboard"],
             "beside": [pod for pod in pods if pod.member.role == "tensorboard"],
             "success": [replicated(pod) for pod in pods if pod.member.is_chief or pod.member.role in waited],

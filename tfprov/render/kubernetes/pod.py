@@ -82,18 +82,18 @@ class Pod:
     def environment(self) -> list[Json]:
         """Return all variables."""
         settings, member = self.setting.settings, self.member
-        found = self.setting.environment(member)
-        found += [
+        variables = self.setting.environment(member)
+        variables += [
             {"name": name, "valueFrom": {"secretKeyRef": {"name": settings["env_secret"], "key": name}}}
             for name in member.secrets
         ]
         if settings["credential_secret"]:
             path = f"{CREDENTIALS}/{settings['credential_key']}"
-            found.append({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": path})
+            variables.append({"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": path})
         if not self._carries:
-            return found
+            return variables
         paths = ":".join(filter(None, (RUNTIME_DIRECTORY, literal(member.env.get("PYTHONPATH", "")))))
-        return [*(one for one in found if one["name"] != "PYTHONPATH"), {"name": "PYTHONPATH", "value": paths}]
+        return [*(one for one in variables if one["name"] != "PYTHONPATH"), {"name": "PYTHONPATH", "value": paths}]
 
     @property
     def resources(self) -> Json:
@@ -134,11 +134,11 @@ class Pod:
     @property
     def volumes(self) -> list[Json]:
         """The volumes of the pod."""
-        found = {str(volume["name"]): volume for volume, _ in self._mounted}
+        volumes = {str(volume["name"]): volume for volume, _ in self._mounted}
         if self._carries and self.setting.bundle:
             name = f"{self.setting.rendering.name}-code-{self.setting.bundle.key}"
-            found["archives"] = {"name": "archives", "configMap": {"name": name}}
-        return list(found.values())
+            volumes["archives"] = {"name": "archives", "configMap": {"name": name}}
+        return list(volumes.values())
 
     @staticmethod
     def until_volumes(cluster: str) -> list[Json]:
@@ -171,7 +171,7 @@ class Pod:
     def pod(self) -> Json:
         """What is said of the pod besides its containers."""
         settings, user = self.setting.settings, self.setting.settings["user"]
-        found: Json = {
+        spec: Json = {
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": self.member.stop_grace,
             "securityContext": {
@@ -184,16 +184,16 @@ class Pod:
             },
         }
         if settings["pull_secrets"]:
-            found["imagePullSecrets"] = [{"name": name} for name in settings["pull_secrets"]]  # type: ignore[union-attr]
+            spec["imagePullSecrets"] = [{"name": name} for name in settings["pull_secrets"]]  # type: ignore[union-attr]
         if settings["node_selector"]:
-            found["nodeSelector"] = settings["node_selector"]
+            spec["nodeSelector"] = settings["node_selector"]
         if settings["tolerations"]:
-            found["tolerations"] = [_toleration(taint) for taint in settings["tolerations"]]  # type: ignore[union-attr]
+            spec["tolerations"] = [_toleration(taint) for taint in settings["tolerations"]]  # type: ignore[union-attr]
         if settings["priority_class"]:
-            found["priorityClassName"] = settings["priority_class"]
+            spec["priorityClassName"] = settings["priority_class"]
         if self.member.files_of is not None and self.setting.on_one_node:
-            found["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [self._chiefs]}}
-        return found
+            spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [self._chiefs]}}
+        return spec
 
     @property
     def _chiefs(self) -> Json:

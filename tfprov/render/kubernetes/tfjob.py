@@ -12,7 +12,7 @@ from tfprov.render.kubernetes.common import KubeTarget
 from tfprov.render.kubernetes.pod import Pod, watcher
 from tfprov.render.kubernetes.wiring import Wiring
 from tfprov.render.options import Option, Values, choice, whole
-from tfprov.render.target import Asked, Member, Rendering
+from tfprov.render.target import Member, Rendering, RenderRequest
 
 REPLICAS = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
 """What a TFJob calls the jobs that it can run."""
@@ -110,20 +110,20 @@ class TFJob(KubeTarget):
         name = long_name(cluster, task)
         return f"{name}.{settings['namespace']}.svc" if task.job in REPLICAS else name
 
-    def problems(self, asked: Asked) -> Iterator[Problem]:
+    def problems(self, request: RenderRequest) -> Iterator[Problem]:
         """Yield also a volume that not all workers can have."""
-        yield from super().problems(asked)
-        settings, chief = asked.settings, asked.cluster.chief
+        yield from super().problems(request)
+        settings, chief = request.settings, request.cluster.chief
         lasting = settings["claim"] or settings["storage"] != "none"
-        if _chief_has_others_beside_it(asked) and lasting and settings["access"] == ONE_NODE:
+        if _chief_has_others_beside_it(request) and lasting and settings["access"] == ONE_NODE:
             what = f"{chief.name} is a worker as the others, and workers on several nodes cannot share that volume"
-            yield Problem(asked.role(chief).group, what, "give `--set access=ReadWriteMany`, or `--set storage=none`")
+            yield Problem(request.role(chief).group, what, "give `--set access=ReadWriteMany`, or `--set storage=none`")
 
-    def settled(self, asked: Asked) -> Values:
+    def settled(self, request: RenderRequest) -> Values:
         """Return the values of the options, with a volume that all who have to can mount."""
-        if asked.settings["access"] != _AUTO:
-            return asked.settings
-        return {**asked.settings, "access": ANY_NODE if _chief_has_others_beside_it(asked) else ONE_NODE}
+        if request.settings["access"] != _AUTO:
+            return request.settings
+        return {**request.settings, "access": ANY_NODE if _chief_has_others_beside_it(request) else ONE_NODE}
 
     def setting(self, rendering: Rendering, bundle: Bundle | None) -> Setting:
         """Return what all pods have in common."""
@@ -133,13 +133,13 @@ class TFJob(KubeTarget):
         """Return also `replicas`, and the pods `beside` them, which the operator does not know."""
         if problems := list(_unlike(rendering)):
             raise InvalidInput(problems)
-        found = dict(super().values(rendering))
-        pods = found["pods"]
+        values = dict(super().values(rendering))
+        pods = values["pods"]
         assert isinstance(pods, list)
         path = f"/apis/kubeflow.org/v1/namespaces/{{namespace}}/tfjobs/{rendering.name}"
         beside = [pod for pod in pods if pod.member.job not in REPLICAS]
         return {
-            **found,
+            **values,
             "replicas": list(_replicas(pods)),
             "beside": beside,
             "watched": any(pod.member.role != "tensorboard" for pod in beside),
@@ -170,7 +170,7 @@ def _unlike(rendering: Rendering) -> Iterator[Problem]:
 
 
 def _differences(one: Member, other: Member) -> Iterator[str]:
-    yield from (said for name, said in _SAME.items() if getattr(one, name) != getattr(other, name))
+    yield from (setting for name, setting in _SAME.items() if getattr(one, name) != getattr(other, name))
     if _common(one) != _common(other):
         yield "env"
 
@@ -179,9 +179,9 @@ def _common(member: Member) -> dict[str, str]:
     return {name: value for name, value in member.env.items() if name not in _OWN}
 
 
-def _chief_has_others_beside_it(asked: Asked) -> bool:
+def _chief_has_others_beside_it(request: RenderRequest) -> bool:
     """Whether the chief shares its template, and with it its volume, with others."""
-    return sum(task.job == asked.cluster.chief.job for task in asked.cluster.tasks) > 1
+    return sum(task.job == request.cluster.chief.job for task in request.cluster.tasks) > 1
 
 
 TARGET = TFJob(

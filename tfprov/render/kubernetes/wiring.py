@@ -45,11 +45,11 @@ class Wiring:
 
     def _flags(self, member: Member) -> list[str]:
         names = {value: name for name, value in self.shared.items()}
-        found = []
+        words = []
         for flag in member.wiring_flags:
             name, _, value = flag.partition("=")
-            found.append(f"{literal(name)}=$({names[value]})" if value in names else literal(flag))
-        return found
+            words.append(f"{literal(name)}=$({names[value]})" if value in names else literal(flag))
+        return words
 
     def environment(self, member: Member) -> list[dict[str, Any]]:
         """Return the variables, in the order in which they refer to each other."""

@@ -72,8 +72,8 @@ def _follow(
             writer = v1.summary.FileWriter(str(Path(directory) / "eval"))
         result: dict[str, float] = {}
         for prefix, step in new_checkpoints(directory, train_steps):
-            if found := _unless_removed(measured, prefix):
-                result = found
+            if measures := _unless_removed(measured, prefix):
+                result = measures
                 _tell(writer, step, result)
                 if best:
                     keep_best(prefix, result[best], best)
@@ -86,7 +86,7 @@ def new_checkpoints(directory: str, train_steps: int, poll: float = POLL) -> Ite
 
     A training that went back saves a step a second time: that is a new checkpoint.
     """
-    seen: set[tuple[Path, int]] = set()
+    yielded: set[tuple[Path, int]] = set()
     while True:
         over = False
         for prefix, step in _whole(Path(directory)):
@@ -95,8 +95,8 @@ def new_checkpoints(directory: str, train_steps: int, poll: float = POLL) -> Ite
             except FileNotFoundError:  # the saver keeps the newest few and has just removed this one
                 continue
             over = over or step >= train_steps
-            if (prefix, written) not in seen:
-                seen.add((prefix, written))
+            if (prefix, written) not in yielded:
+                yielded.add((prefix, written))
                 yield prefix, step
         if over:
             return
@@ -108,8 +108,8 @@ def _whole(folder: Path) -> list[tuple[Path, int]]:
         names = [entry.name for entry in folder.iterdir()]
     except FileNotFoundError:  # the chief has not saved yet
         return []
-    found = [(folder / each.prefix, each.step) for each in checkpoints(names) if each.whole]
-    return sorted(found, key=lambda each: each[1])
+    whole = [(folder / each.prefix, each.step) for each in checkpoints(names) if each.whole]
+    return sorted(whole, key=lambda each: each[1])
 
 
 def _unless_removed(measured: Callable[[Path], Mapping[str, float]], prefix: Path) -> dict[str, float] | None:
@@ -117,7 +117,7 @@ def _unless_removed(measured: Callable[[Path], Mapping[str, float]], prefix: Pat
     try:
         return dict(measured(prefix))
     except (tensorflow().errors.OpError, ValueError, AssertionError):
-        if any(found == prefix for found, _ in _whole(prefix.parent)):
+        if any(whole == prefix for whole, _ in _whole(prefix.parent)):
             raise
         return None
 
@@ -159,8 +159,8 @@ def keep_best(prefix: Path, value: float, name: str = "value") -> bool:
 
 def _kept(folder: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads((folder / "best.json").read_text("utf-8"))
-        return found if isinstance(found["value"], float) else None
+        best = json.loads((folder / "best.json").read_text("utf-8"))
+        return best if isinstance(best["value"], float) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

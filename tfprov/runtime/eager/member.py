@@ -66,11 +66,11 @@ class Watch:
         self._over.set()
 
     def _look(self, name: str, address: str) -> None:
-        seen, failed = False, 0
+        any_seen, failed = False, 0
         while not self._over.wait(INTERVAL):
             answers = greets(address)
-            seen, failed = seen or answers, 0 if answers else failed + 1
-            if seen and failed >= REFUSALS and not self._over.is_set():
+            any_seen, failed = any_seen or answers, 0 if answers else failed + 1
+            if any_seen and failed >= REFUSALS and not self._over.is_set():
                 self.lost(f"{name} at {address}")
                 return
 
@@ -223,12 +223,12 @@ def read_wiring(check: Callable[[Wiring], None]) -> Wiring:
     faulthandler.register(signal.SIGUSR1, file=2)  # not sys.stderr: in a notebook it is no file
     try:
         flags = from_flags(sys.argv[1:], from_names(environ.get(FLAGS_VARIABLE, "")))
-        found = flags or from_tf_config(environ.get("TF_CONFIG", "")) or ALONE
-        _check(found)
-        check(found)
+        wiring = flags or from_tf_config(environ.get("TF_CONFIG", "")) or ALONE
+        _check(wiring)
+        check(wiring)
     except WiringError as error:
         die(str(error), 2)
-    return found
+    return wiring
 
 
 def checkpoint_dir() -> str:

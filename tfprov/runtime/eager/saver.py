@@ -71,7 +71,7 @@ def _removed(folder: Path) -> Iterator[Path]:
 
 def write_placement(directory: str, variables: Iterable[Any]) -> None:
     """Write which task holds which variable."""
-    told = [
+    entries = [
         {
             "name": str(variable.name).removesuffix(":0"),
             "device": task_of(variable.device),
@@ -81,7 +81,7 @@ def write_placement(directory: str, variables: Iterable[Any]) -> None:
         for variable in variables
     ]
     if "://" not in directory:
-        replace(Path(directory, FILE), f"{json.dumps({'variables': told}, indent=1)}\n".encode())
+        replace(Path(directory, FILE), f"{json.dumps({'variables': entries}, indent=1)}\n".encode())
 
 
 def task_of(device: str) -> str:

@@ -102,7 +102,7 @@ class Release(Hook):
     def begin(self) -> None:
         """Find the queue of the tokens, if there is one: the graph may not be added to later."""
         v1 = graph_api()
-        for queue in [found for found in v1.get_default_graph().get_operations() if _holds_tokens(found)]:
+        for queue in [operation for operation in v1.get_default_graph().get_operations() if _holds_tokens(operation)]:
             tokens = v1.zeros([self.replicas], queue.get_attr("component_types")[0])
             self._tokens.append(v1.raw_ops.QueueEnqueueManyV2(handle=queue.outputs[0], components=[tokens]))
 
@@ -134,8 +134,8 @@ class Progress(Hook):
     def after_run(self, _context: Any, values: Any, /) -> None:
         """Print them."""
         if values.results is not None:
-            told = " ".join(f"{name} {float(value):.4g}" for name, value in values.results.items())
-            say(f"step {self.ending.step} {told}")
+            figures = " ".join(f"{name} {float(value):.4g}" for name, value in values.results.items())
+            say(f"step {self.ending.step} {figures}")
             self._plan(self.ending.step)
 
     def _plan(self, step: int) -> None:

@@ -62,13 +62,13 @@ def training(place: Place, options: Options, signals: Signals) -> Iterator[Any]:
 def _scaffold(place: Place, options: Options) -> Any:
     """The saver's ops go to the chief: by default every variable is saved, and looked for, on the disk of its ps."""
     v1 = graph_api()
-    given = options.scaffold or v1.train.Scaffold()
-    if given.saver is not None:
-        return given
+    scaffold = options.scaffold or v1.train.Scaffold()
+    if scaffold.saver is not None:
+        return scaffold
     with v1.device(f"{place.device}/device:CPU:0" if place.device else None):
         # With relative paths the directory can be moved.
         saver = v1.train.Saver(sharded=False, max_to_keep=options.keep, save_relative_paths=True)
-    return v1.train.Scaffold(saver=saver, copy_from_scaffold=given)
+    return v1.train.Scaffold(saver=saver, copy_from_scaffold=scaffold)
 
 
 def _hooks(place: Place, options: Options, scaffold: Any, ending: Ending, reporter: Reporter) -> list[Any]:

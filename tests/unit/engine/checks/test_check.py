@@ -16,8 +16,8 @@ from tests.support.door import tell
 from tests.support.ports import free_ports
 from tfprov.cli.check import lines
 from tfprov.cli.output import Printer
-from tfprov.engine.checks.check import Checked, gone, in_order, lost
-from tfprov.engine.checks.collect import Asked
+from tfprov.engine.checks.check import CheckReport, gone, in_order, lost
+from tfprov.engine.checks.collect import Collected
 from tfprov.engine.checks.docker_host_rules import Part, architectures, judge
 from tfprov.engine.checks.host_rules import CHECKS, GIB, Finding, Verdict, clock, failed, local, note, ok, warning
 from tfprov.engine.checks.image_programs import as_root, is_root
@@ -275,7 +275,7 @@ def test_an_image_whose_name_was_moved_is_told_and_what_is_made_of_one_is_made_b
     assert (verdict, words.partition(";")[0]) == (Verdict.WARNING, "the image 1 is not the one that was delivered")
     context: Any = None  # nothing is asked
     facts = HostFacts("h1", "SSH", SYSTEM, Clock(0, 0.1), replace(ENGINE, image_ids={IMAGE: "sha256:aa"}), "")
-    by_id = Asked(context, {"h1": facts}, {}).by_id(container(PS, memory=5))
+    by_id = Collected(context, {"h1": facts}, {}).by_id(container(PS, memory=5))
     assert by_id == replace(container(PS), box=Box("sha256:aa", address="10.0.0.11", memory=5))
 
 
@@ -430,12 +430,12 @@ def test_a_host_that_cannot_be_reached_has_the_connections_own_words() -> None:
     ids=["warnings", "failed", "address", "untried", "unreachable"],
 )
 def test_the_exit_code(findings: list[Finding], cells: tuple[Cell, ...], unreachable: bool, code: int) -> None:
-    checked = Checked("linear", {"h1": tuple(findings)}, cells, frozenset({"h1"} if unreachable else ()))
+    checked = CheckReport("linear", {"h1": tuple(findings)}, cells, frozenset({"h1"} if unreachable else ()))
     assert checked.exit_code == code
 
 
 def test_what_programs_read() -> None:
-    checked = Checked("linear", {"h1": (warning("clock", "late", "set it"),)}, CELLS[1:2])
+    checked = CheckReport("linear", {"h1": (warning("clock", "late", "set it"),)}, CELLS[1:2])
     assert checked.to_dict() == {
         "cluster": "linear",
         "hosts": {"h1": [{"check": "clock", "verdict": "warning", "what": "late", "fix": "set it"}]},
@@ -454,7 +454,7 @@ def test_findings_are_told_in_one_order() -> None:
     assert [it.check for it in in_order(found)] == list(CHECKS)
 
 
-def shown(checked: Checked, *, colour: bool = False) -> list[str]:
+def shown(checked: CheckReport, *, colour: bool = False) -> list[str]:
     return list(lines(checked, "linear: 1 ps", Printer(live=False, colour=colour)))
 
 
@@ -462,7 +462,7 @@ def test_what_people_read() -> None:
     hosts: dict[str, tuple[Finding, ...]] = {f"h{n}": (ok("reach", "SSH as x"), ok("cpu", "good")) for n in range(1, 8)}
     hosts["h7"] = (failed("reach", "no answer", "look"),)
     own = "let its own containers (docker0) in at port 2222, or correct `address` of h2"
-    assert shown(Checked("linear", hosts, CELLS, frozenset({"h7"}))) == [
+    assert shown(CheckReport("linear", hosts, CELLS, frozenset({"h7"}))) == [
         "linear: 1 ps",
         "",
         "CHECK  VERDICT  HOSTS                      FOUND",
@@ -486,15 +486,15 @@ def test_what_people_read() -> None:
 
 
 def test_colours_change_no_word() -> None:
-    checked = Checked("linear", {"ok-host": (ok("reach", "SSH as ok"), warning("clock", "late"))}, CELLS)
+    checked = CheckReport("linear", {"ok-host": (ok("reach", "SSH as ok"), warning("clock", "late"))}, CELLS)
     coloured = shown(checked, colour=True)
     assert [click.unstyle(line) for line in coloured] == shown(checked)
     assert any("\x1b[33mwarning\x1b[0m" in line for line in coloured)
 
 
 def test_a_single_machine_is_called_by_its_name() -> None:
-    assert "cpu    ok       h1     good" in shown(Checked("linear", {"h1": (ok("cpu", "good"),)}))
-    assert shown(Checked("linear", {"h1": (ok("cpu", "good"),)}))[-1] == "1 host looked at: nothing is in the way"
+    assert "cpu    ok       h1     good" in shown(CheckReport("linear", {"h1": (ok("cpu", "good"),)}))
+    assert shown(CheckReport("linear", {"h1": (ok("cpu", "good"),)}))[-1] == "1 host looked at: nothing is in the way"
 
 
 def test_the_words_of_an_error_of_delivery_are_without_its_host() -> None:

@@ -13,7 +13,7 @@ from tests.support.followed import INVENTORY, MemoryLab
 from tfprov.cli.watch import status_lines
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.monitoring.status import placement, status
-from tfprov.engine.monitoring.straggler_monitor import Lookout, Straggler, Stragglers
+from tfprov.engine.monitoring.straggler_monitor import Straggler, StragglerMonitor, Stragglers
 from tfprov.engine.monitoring.task_progress import Pace, parse, settled, slowest
 from tfprov.engine.observe import observe
 from tfprov.errors import HostError, TaskFailed, Unreachable
@@ -210,7 +210,7 @@ def test_the_time_in_which_a_task_could_not_be_read_does_not_count() -> None:
 class Steps:
     """Moves the clock, and the workers on, reading by reading."""
 
-    def __init__(self, memory_lab: MemoryLab, lookout: Lookout) -> None:
+    def __init__(self, memory_lab: MemoryLab, lookout: StragglerMonitor) -> None:
         self.lab, self.lookout = memory_lab, lookout
         self.steps = 0
 
@@ -225,7 +225,7 @@ class Steps:
 
 def test_a_straggler_is_named_and_its_stacks_are_taken_once() -> None:
     memory_lab = MemoryLab()
-    with Lookout(memory_lab.context) as lookout:
+    with StragglerMonitor(memory_lab.context) as lookout:
         step = Steps(memory_lab, lookout)
         step(*HOST_OF)
         for _ in range(5):
@@ -246,7 +246,7 @@ def test_a_straggler_is_named_and_its_stacks_are_taken_once() -> None:
 def test_a_program_that_does_not_handle_the_signal_is_named_all_the_same() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h2"].handled.clear()
-    with Lookout(memory_lab.context) as lookout:
+    with StragglerMonitor(memory_lab.context) as lookout:
         step = Steps(memory_lab, lookout)
         step(*HOST_OF)
         for _ in range(4):
@@ -258,7 +258,7 @@ def test_a_program_that_does_not_handle_the_signal_is_named_all_the_same() -> No
 def test_a_straggler_whose_host_is_lost_is_named_all_the_same() -> None:
     memory_lab = MemoryLab()
     memory_lab.hosts["h2"].refuses["signal worker/1 SIGUSR1"] = "its engine does not answer"
-    with Lookout(memory_lab.context) as lookout:
+    with StragglerMonitor(memory_lab.context) as lookout:
         step = Steps(memory_lab, lookout)
         step(*HOST_OF)
         for _ in range(4):
@@ -268,7 +268,7 @@ def test_a_straggler_whose_host_is_lost_is_named_all_the_same() -> None:
 
 def test_lost_steps_are_told_once() -> None:
     memory_lab = MemoryLab()
-    with Lookout(memory_lab.context) as lookout:
+    with StragglerMonitor(memory_lab.context) as lookout:
         step = Steps(memory_lab, lookout)
         step("worker/0")
         memory_lab.hosts["h2"].saves("worker/0", "progress.json", said("worker/0", resumed=401, lost=448))
@@ -288,7 +288,7 @@ def test_a_host_that_does_not_answer_holds_nobody_up() -> None:
 
     memory_lab = MemoryLab()
     context = replace(memory_lab.context, runtimes={**memory_lab.hosts, "h3": Stuck("h3")}, clock=Clock())
-    with Lookout(context) as lookout:
+    with StragglerMonitor(context) as lookout:
         for _ in range(5):
             lookout.look(observe(memory_lab.context))
             assert asked.wait(60)

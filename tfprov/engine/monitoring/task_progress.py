@@ -106,7 +106,7 @@ def read_pace(runtime: Runtime, observed: Observed) -> Pace | None:
 
 
 def read_paces(context: Context, containers: Iterable[Observed]) -> dict[str, Pace]:
-    """Return what the training tasks in `containers` last wrote, read at the same time; without those that wrote nothing."""
+    """Return what the training tasks in `containers` last wrote; those that wrote nothing are left out."""
     candidates = [observed for observed in containers if says(observed) and observed.started_at is not None]
     with pool(min(context.forks, len(candidates))) as asking:
         answers = list(asking.map(lambda observed: read_pace(context.runtimes[observed.host], observed), candidates))

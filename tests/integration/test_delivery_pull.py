@@ -12,9 +12,9 @@ from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tfprov.errors import HostError
 from tfprov.hosts.machine import Remote
+from tfprov.images.engine_images import pull
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
-from tfprov.images.pull import pull
 from tfprov.images.registry_routes import Registry, Request, Response
 from tfprov.images.registry_server import Connection, serve
 

@@ -29,10 +29,9 @@ from tfprov.images.archive import load
 from tfprov.images.build import Recipe, build, export
 from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import compose
-from tfprov.images.engine_images import inspected, tag
+from tfprov.images.engine_images import inspected, pull, tag
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
-from tfprov.images.pull import pull
 from tfprov.images.push import forget, present, push
 from tfprov.paths import cache_home
 from tfprov.planning.plan_text import NOTHING

@@ -1,6 +1,6 @@
 """What a target is, and what its templates loop over: tasks that are ready, with nothing left to compute."""
 
-import importlib
+import pkgutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -17,16 +17,16 @@ from tfprov.render.options import Option, Values
 from tfprov.settings.role_settings import RoleSettings
 
 TARGETS = {
-    "kubernetes": "tfprov.render.kubernetes.jobs",
-    "kubeflow-tfjob": "tfprov.render.kubernetes.tfjob",
-    "kubeflow-trainer": "tfprov.render.kubernetes.trainjob",
-    "jobset": "tfprov.render.kubernetes.jobset",
-    "marathon": "tfprov.render.marathon",
-    "swarm": "tfprov.render.swarm",
-    "compose": "tfprov.render.compose",
-    "slurm": "tfprov.render.slurm",
+    "kubernetes": "tfprov.render.kubernetes.jobs:TARGET",
+    "kubeflow-tfjob": "tfprov.render.kubernetes.tfjob:TARGET",
+    "kubeflow-trainer": "tfprov.render.kubernetes.jobset:TRAINJOB",
+    "jobset": "tfprov.render.kubernetes.jobset:TARGET",
+    "marathon": "tfprov.render.marathon:TARGET",
+    "swarm": "tfprov.render.swarm:TARGET",
+    "compose": "tfprov.render.compose:TARGET",
+    "slurm": "tfprov.render.slurm:TARGET",
 }
-"""Every target by its name on the command line, and the module whose TARGET it is."""
+"""Every target by its name on the command line, and where it is: MODULE:NAME."""
 
 
 WITH_GPUS = ("chief", "worker")
@@ -238,5 +238,5 @@ def find_target(name: str) -> Target:
         close = get_close_matches(name, TARGETS, n=1)
         fix = f"did you mean `{close[0]}`?" if close else f"it is one of {', '.join(TARGETS)}"
         raise Usage(f"no target `{shown(name)}`", fix)
-    target: Target = importlib.import_module(TARGETS[name]).TARGET
+    target: Target = pkgutil.resolve_name(TARGETS[name])
     return target

@@ -39,8 +39,7 @@ How a task ends, as its exit code:
 A second signal ends the task at once. SIGUSR1 writes the stack of every thread to stderr.
 """
 
-from tfprov.runtime.eager.input_data import served
-from tfprov.runtime.eager.mirrored import multi_worker_mirrored
+from tfprov.runtime.eager.mirrored import multi_worker_mirrored, served
 from tfprov.runtime.eager.parameter_server import parameter_server
 from tfprov.runtime.graph.task import Task
 from tfprov.runtime.join_cluster import join

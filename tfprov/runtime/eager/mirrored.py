@@ -7,6 +7,7 @@ Keras 3 brings model and optimizer. Its `Model.fit` works in a task that is alon
 ValueError ("Attempt to convert a value (PerReplica…"), as it does under ParameterServerStrategy.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -156,3 +157,25 @@ def _check(wiring: Wiring) -> None:
         raise WiringError(f"all-reduce knows chief and worker, not {others[0]}: every task has all variables")
     if not wiring.cluster and not wiring.is_chief and wiring.job != "evaluator":
         raise WiringError(f"{wiring.job}/{wiring.index} has no cluster: give TF_CONFIG")
+
+
+DATA_SERVICE = "TFPROV_DATA_SERVICE"
+"""The variable with the dispatcher's address, such as `grpc://10.0.0.12:2222`; not set where there is none."""
+
+
+def served(make: Batches, *, job: str = "train") -> Batches:
+    """Return what `task.batches` takes: batches that the data workers make, or `make` itself where there are none.
+
+    Then nobody has a shard: every data worker goes through the whole dataset, which is to be endless, in an order of its
+    own, and each batch goes to one of those who read under the same `job`. What `make` uses must be on the data workers.
+    """
+    address = os.environ.get(DATA_SERVICE)
+    if not address:
+        return make
+
+    def from_service(_shard: Any, _shards: int) -> Any:
+        service = tensorflow().data.experimental.service
+        whole = service.distribute(service.ShardingPolicy.OFF, address, job_name=job)
+        return make(0, 1).apply(whole).prefetch(2)
+
+    return from_service

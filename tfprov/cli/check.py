@@ -1,4 +1,4 @@
-"""The verb for before anything else: whether every host can do its part."""
+"""The verb `check`: whether every host can run its tasks."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {Verdict.OK: "32", Verdict.NOTE: "36", Verdict.WARNING: "33", Verdict.FAILED: "31"}
 _NAMED = 4
-"""Hosts that a line names before it counts the rest."""
+"""How many hosts a line names; it counts the rest."""
 
 
 @click.command("check")
@@ -47,7 +47,7 @@ def check_command(deliver: bool, trust: bool, as_json: bool, **options: Any) -> 
 
 
 class _Aside(Printer):
-    """Says what happens on the standard error, as the standard output is for data."""
+    """Prints events to standard error: standard output is for the JSON."""
 
     def print(self, text: str) -> None:
         """Write one line."""
@@ -67,7 +67,7 @@ def _ask(unknown: "UnknownKey") -> bool:
 
 
 def lines(checked: CheckReport, title: str, printer: Printer) -> Iterator[str]:
-    """Yield what is told to people: a table of findings, the matrix, and the sum of both."""
+    """Yield the report: a table of findings, the reachability matrix, and a summary."""
     yield title
     yield ""
     yield from _painted([("CHECK", "VERDICT", "HOSTS", "FOUND"), *_rows(checked)], printer)
@@ -79,7 +79,7 @@ def lines(checked: CheckReport, title: str, printer: Printer) -> Iterator[str]:
 
 
 def _rows(checked: CheckReport) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each thing that was found; the hosts it was found on are told together."""
+    """Yield a row for each finding, with all hosts that have it."""
     for check in CHECKS:
         same: dict[Finding, list[str]] = {}
         for host, findings in checked.hosts.items():

@@ -22,7 +22,7 @@ def image_command() -> None:
 @image_command.command("build")
 @change_options
 def build_command(**options: Any) -> None:
-    """Build the image with the code on top, unless that was done already."""
+    """Build the image with the code on top, unless the controller has it."""
     with Printer() as printer:
         cluster_of(options, printer.handle).images.build()
 

@@ -1,4 +1,4 @@
-"""`tfprov init`: a place to start from."""
+"""`tfprov init`: writes a commented inventory and an example program."""
 
 import os
 import re
@@ -74,7 +74,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the inventory is to say; without `machines` it is for this one. `code` is where the program lies."""
+    """The contents of the new inventory. Without `machines` it is for this machine; `code` is the program's directory."""
 
     cluster: str
     machines: tuple[Machine, ...]
@@ -83,7 +83,7 @@ class Wanted:
 
 
 def read_machines(text: str) -> tuple[Machine, ...]:
-    """Return the machines in a list such as `trainer@node1, node2:2200`; Usage where one cannot be called so."""
+    """Return the machines in a list such as `trainer@node1, node2:2200`; Raises Usage for an invalid name."""
     machines: list[Machine] = []
     for word in re.split(r"[\s,]+", text.strip()):
         if word:
@@ -194,7 +194,7 @@ def init_command(  # noqa: PLR0913, PLR0917  an argument for every option
 
 
 def _given(text: str | None, asks: bool, question: str, default: str, read: "Callable[[str], T]") -> T:
-    """Return what an option says, or the answer to a question, or the default; a wrong answer is asked for again."""
+    """Return the option's value, the answer to the question, or the default; ask again after an invalid answer."""
     if text is not None or not asks:
         return read(default if text is None else text)
 
@@ -268,7 +268,7 @@ def _create(path: Path, text: str) -> None:
 
 
 def _validate(path: Path, written: list[Path]) -> None:
-    """Make sure that what was written is an inventory; a command that cannot be one leaves nothing behind."""
+    """Load the inventory that was written; if its command is invalid, remove the files again."""
     from tfprov.planning.tasks import place  # noqa: PLC0415
     from tfprov.settings.load import load  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The `tfprov` command: finds the verb, imports only what that verb needs, and ends with the right exit code."""
+"""The `tfprov` command: finds the verb, imports only what that verb needs, and exits with the right code."""
 
 import contextlib
 import difflib
@@ -21,13 +21,13 @@ from tfprov.cli.screening import Screened
 from tfprov.errors import HUNG_UP, INTERRUPTED, TERMINATED, UNREAD, HangUp, InvalidInput, Several, TfprovError, masked
 
 Table = Mapping[str, tuple[str, str]]
-"""Every command: the module of `tfprov.cli` it is in, and its line of help."""
+"""Every command with its module below `tfprov.cli`, and its line of help."""
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module when the command is used, and not before: `--help` imports none of them.
+    """Imports a command's module when the command is used: `--help` imports none of them.
 
-    The command `add-host` is `add_host_command` in its module. `noun` is what messages call a command.
+    The command `add-host` is `add_host_command` in its module. Messages call a command a `noun`.
     """
 
     def __init__(self, *args: Any, table: Table, noun: str, **kwargs: Any) -> None:
@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one was probably meant."""
+        """Return the command; for an unknown one, raise UsageError with the closest name."""
         name = args[0]
         if name not in self.table and not name.startswith("-"):
             close = difflib.get_close_matches(name, self.table, n=1, cutoff=0.5)
@@ -89,7 +89,7 @@ VERBS = {
     "import": ("import_", "Make an inventory of a Compose file, a TFJob, or Kubernetes objects."),
     "play": ("play", "Play a playbook, or show one that ships with tfprov."),
 }
-"""Every verb: the module it is in, and its line of help. Here, so that `tfprov --help` imports none of them."""
+"""Every verb with its module and its line of help. Here, so that `tfprov --help` imports none of the modules."""
 
 
 @click.group(cls=LazyGroup, table=VERBS, noun="verb", context_settings={"help_option_names": ["-h", "--help"]})
@@ -100,23 +100,23 @@ def tfprov() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    # Nothing that is imported is garbage, and to look for it again and again is a tenth of a short command's time.
+    # Imports create no garbage; collecting during them takes a tenth of a short command's time.
     gc.disable()
     _open_streams()
     sys.stdout, sys.stderr = Screened(sys.stdout), Screened(sys.stderr)
     terminated: list[int] = []
 
     def terminate(number: int, _frame: FrameType | None) -> NoReturn:
-        """Drain like a run that is interrupted at the keyboard."""
+        """Drain as after Ctrl-C."""
         terminated.append(number)
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, terminate)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup has said that nothing is to come of it
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
         signal.signal(signal.SIGHUP, _hang_up)
     try:
         code = _flushed(run(sys.argv[1:]))
-    except KeyboardInterrupt:  # the second one, while the first is told
+    except KeyboardInterrupt:  # a second Ctrl-C, while the first is being reported
         code = INTERRUPTED
     if code == INTERRUPTED and terminated:
         code = TERMINATED
@@ -124,24 +124,24 @@ def main() -> NoReturn:
         INTERRUPTED,
         TERMINATED,
         HUNG_UP,
-    ):  # threads that read logs, or wait for a host, must not hold the user up
+    ):  # do not join threads that read logs or wait for a host
         os._exit(code)
     sys.exit(code)
 
 
 def _open_streams() -> None:
-    """Have all three standard streams: where one was closed (`>&-`), a connection would get its number, and its output."""
+    """Open closed standard streams (`>&-`) on /dev/null: a socket would get their number, and receive the output."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # which is the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _flushed(code: int) -> int:
-    """Write out what is left to print, so that the interpreter has nothing to complain about; return the exit code."""
+    """Flush both output streams, so that the interpreter's exit cannot fail on them; return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -152,14 +152,14 @@ def _flushed(code: int) -> int:
 
 
 def _discard(stream: TextIO) -> None:
-    """Let go what `stream` still holds, which nobody can be given."""
+    """Drop what `stream` has buffered: its reader is gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1 if stream is sys.stdout else 2)
     os.close(nowhere)
 
 
 def _hang_up(number: int, frame: FrameType | None) -> NoReturn:
-    """Leave everything as it is; a second one would only get into the way of that."""
+    """Leave the cluster running; ignore further hang-ups."""
     signal.signal(number, signal.SIG_IGN)
     raise HangUp
 
@@ -184,7 +184,7 @@ def run(argv: list[str]) -> int:
     except (
         BrokenPipeError,
         SystemExit,
-    ):  # `tfprov logs | head`: click, which ends otherwise by an exception, ends this
+    ):  # `tfprov logs | head`: click raises SystemExit for a closed pipe
         _discard(sys.stdout)
         return UNREAD
     except Exception as error:
@@ -196,13 +196,13 @@ def _interrupted(error: BaseException) -> int:
     if isinstance(error, HangUp):
         what = "the terminal was closed: what runs goes on"
         return _fail(f"error: {what}; `tfprov status` shows it and `tfprov wait` follows it", HUNG_UP)
-    if isinstance(error, KeyboardInterrupt):  # click has ended its line otherwise
+    if isinstance(error, KeyboardInterrupt):  # click ends the line for Abort
         print("interrupted", file=sys.stderr)
     return INTERRUPTED
 
 
 def _unforeseen(error: Exception, *, whole: bool) -> int:
-    """Tell an error that is none of ours: in one line, or all of it."""
+    """Print an unexpected error: in one line, or with its traceback if `whole`."""
     if whole:
         return _fail(masked("error: " + "".join(traceback.format_exception(error)).rstrip()), 1)
     where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
@@ -221,12 +221,12 @@ def _one_line(error: click.ClickException) -> str:
 
 
 def _line(error: TfprovError) -> str:
-    """Return an error as it is printed: problems of files have their places in front."""
+    """Return the printed form of an error; problems of files begin with their position instead of `error:`."""
     return str(error) if isinstance(error, InvalidInput) else f"error: {error}"
 
 
 def _fail(message: str, code: int) -> int:
-    with contextlib.suppress(OSError):  # a terminal that was closed, or a pipe that nobody reads any more
+    with contextlib.suppress(OSError):  # the terminal or the pipe was closed
         sys.stdout.flush()
     with contextlib.suppress(OSError):
         print(message, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Options that several verbs share, with Ansible's letters, and the way from them to a Cluster."""
+"""Options that several verbs share, with Ansible's letters, and the Cluster that they describe."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ import click
 from tfprov.errors import OWN_CODES, Problem, TaskFailed
 from tfprov.paths import INVENTORY
 
-if TYPE_CHECKING:  # what only reads an inventory needs none of the machinery that acts on one
+if TYPE_CHECKING:  # verbs that only read an inventory import none of these
     from tfprov.api import Cluster
     from tfprov.engine.events import OnEvent
     from tfprov.model.inventory import Inventory
@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def source_options(command: F) -> F:
-    """Add what says where the inventory is and how to read it: `-i`, `-e`, `-v` and the passwords of ansible-vault."""
+    """Add the options of the inventory: `-i`, `-e`, `-v`, `--lookup-dir`, and ansible-vault's passwords."""
     for option in (
         click.option("-v", "--verbose", count=True, help="Say more; -vv shows where an internal error comes from."),
         click.option("--vault-id", "vault_ids", multiple=True, metavar="[ID@]SOURCE", help="A vault id's password."),
@@ -65,7 +65,7 @@ def source_options(command: F) -> F:
 
 
 def inventory_options(command: F) -> F:
-    """Add `-i` and its company, and `--accept-new`."""
+    """Add the options of the inventory, and `--accept-new`."""
     return source_options(
         click.option("--accept-new", is_flag=True, help="Trust the keys of hosts that known_hosts does not have yet.")(
             command
@@ -74,9 +74,9 @@ def inventory_options(command: F) -> F:
 
 
 def change_options(command: F) -> F:
-    """Add what verbs that touch hosts take besides: `-l` and `-f`."""
+    """Add the options of verbs that change hosts: those of the inventory, `-l` and `-f`."""
     command = click.option(
-        "-f", "--forks", type=click.IntRange(1, 1000), help="Hosts worked on at a time; 32 when nothing is said."
+        "-f", "--forks", type=click.IntRange(1, 1000), help="Hosts to work on at the same time; default: 32."
     )(command)
     command = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts.")(command)
     return inventory_options(command)
@@ -84,7 +84,7 @@ def change_options(command: F) -> F:
 
 @contextmanager
 def exit_code_of_training() -> Iterator[None]:
-    """End with the exit code of the training instead of tfprov's own 1, unless that would say something about tfprov."""
+    """Exit with the chief's exit code instead of 1, unless that code has a meaning of its own for tfprov (OWN_CODES)."""
     try:
         yield
     except TaskFailed as error:
@@ -103,7 +103,7 @@ partial_option = click.option("--partial", is_flag=True, help="Keep what did sta
 
 
 def sources_of(options: dict[str, Any]) -> Sequence[str]:
-    """Return the sources of the inventory that a verb's options name, or those that are meant without."""
+    """Return the inventory's sources: those of `-i`, else $TFPROV_INVENTORY, else ./inventory.yml."""
     sources: Sequence[str] = options["sources"] or (os.environ.get("TFPROV_INVENTORY") or INVENTORY,)
     if not all(source.strip() for source in sources):
         raise click.UsageError(f"`-i` names no file; for example `-i {INVENTORY}`")
@@ -111,7 +111,7 @@ def sources_of(options: dict[str, Any]) -> Sequence[str]:
 
 
 def vault_of(options: dict[str, Any]) -> "Vault":
-    """Return what opens the encrypted values of the inventory, with the passwords that a verb's options name."""
+    """Return the vault that decrypts the inventory's values with the passwords of the options."""
     from tfprov.vault.decrypt import Vault  # noqa: PLC0415
     from tfprov.vault.passwords import Passwords  # noqa: PLC0415  see below
 
@@ -126,21 +126,21 @@ def _ask(question: str) -> str:
 
 
 def warn(problem: Problem) -> None:
-    """Print what is odd about an inventory and ends nothing."""
+    """Print a warning about the inventory."""
     click.echo(problem.as_warning(), err=True)
 
 
 def inventory_of(options: dict[str, Any]) -> "Inventory":
-    """Return the inventory that a verb's options describe, with its settings unchecked."""
+    """Return the inventory of the options, its settings unchecked."""
     from tfprov.settings.load import load_inventory  # noqa: PLC0415  see below
 
     return load_inventory(sources_of(options), options["extra"], vault_of(options), warn, options["lookup_dirs"])
 
 
 def cluster_of(options: dict[str, Any], on_event: "OnEvent | None" = None, *, connect: bool = False) -> "Cluster":
-    """Return the cluster that a verb's options describe, ready for its verbs.
+    """Return the cluster of the options, ready for its verbs.
 
-    `connect` begins to connect to every host, for a verb that uses them all.
+    `connect` opens the connections to all hosts at once, for a verb that uses every host.
     """
     from tfprov.api import Cluster  # noqa: PLC0415  commands that only read an inventory need none of it
     from tfprov.engine.context import DEFAULT_FORKS  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""How tfprov looks: colour and a live line on a terminal, plain lines in a pipe."""
+"""Output: colours and a live line on a terminal, plain lines in a pipe, and JSON."""
 
 import contextlib
 import json
@@ -23,13 +23,13 @@ _INDENT = "    "
 def dumps(data: Any) -> str:
     """Return what `json.dumps(data, sort_keys=True, indent=4, ensure_ascii=False)` returns.
 
-    An object that occurs several times is put into words once.
+    An object that occurs several times is encoded once.
     """
     return _text(data, "\n", {})
 
 
 def _text(data: Any, line: str, known: dict[tuple[int, int], str]) -> str:
-    """Return the text of `data`; `line` begins a line at its depth, and `known` has texts by object and depth."""
+    """Return `data` as JSON. `line` is a line break with its indentation; `known` caches texts by id and depth."""
     if isinstance(data, dict | list | tuple) and data:
         place = id(data), len(line)
         if place not in known:
@@ -57,18 +57,18 @@ _CUT = "…"
 
 
 class LiveLine:
-    """The line on `stream`, a terminal that is `columns()` cells wide. Not safe to be used by two threads at once."""
+    """The last line of a terminal `stream` that is `columns()` cells wide. Not thread-safe."""
 
     def __init__(self, stream: TextIO, columns: Callable[[], int]) -> None:
         self._stream, self._columns = stream, columns
         self._text = ""
 
     def show(self, text: str) -> None:
-        """Show `text` in place of what the line has shown; empty for no line."""
-        # A terminal that was closed has no width and takes no text; that it was is told by a signal.
+        """Replace the line by `text`; an empty text removes it."""
+        # A closed terminal has no width and takes no text; SIGHUP reports it.
         with contextlib.suppress(OSError):
             if text := screened(on_one_line(text), colours=False):
-                # The last column stays free: a terminal that has written there may wrap all the same.
+                # The last column stays free: some terminals wrap after writing there, also with wrapping off.
                 self._write(f"\r{_NO_WRAP}{fitting(text, self._columns() - 1)}\x1b[K{_WRAP}")
             elif self._text:
                 self._write(_ERASE)
@@ -86,7 +86,7 @@ class LiveLine:
 
 
 def fitting(text: str, cells: int) -> str:
-    """Return as much of `text` as fits into so many cells of a terminal, with an ellipsis where something is cut."""
+    """Return as much of `text` as fits into `cells` of a terminal, with an ellipsis if it is cut."""
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415  only a live line needs it: 15 ms
 
     if cell_len(text) <= cells:
@@ -99,14 +99,13 @@ _COLOURS = ("36", "33", "35", "32", "34", "96", "93", "95")
 _PLAIN_PROGRESS = 5.0
 """Seconds between two lines of progress in a pipe."""
 _REDRAW = 0.5
-"""Seconds after which the live line is drawn anew: it shows how long something takes."""
+"""Seconds between two redraws of the live line, which shows elapsed times."""
 
 
 class Printer:
-    """A Reporter that writes to `out`, by default the standard output.
+    """Prints events to `out`, by default standard output.
 
-    `live` shows what is under way on a last line that changes: by default on a terminal. `now` returns seconds; only
-    differences count.
+    `live` shows progress on a last line that changes, by default on a terminal. `now` returns seconds since any moment.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class Printer:
             self.show()
 
     def show(self) -> None:
-        """Show what is under way on the live line."""
+        """Redraw the live line."""
         with self.lock:
             if self.line is not None:
                 self.line.show(self.under_way.text(self.now()))
@@ -222,7 +221,7 @@ class Printer:
                 self.print(progress_line(progress, steps))
 
     def transferred(self, name: str, sent: int, total: int) -> None:
-        """See Reporter; the line is drawn when it is time for that."""
+        """See Reporter; the live line shows it with its next redraw."""
         with self.lock:
             self.under_way.moved(name, sent, total, self.now())
 
@@ -238,14 +237,14 @@ class Printer:
         self.width = max(map(len, tasks), default=0)
 
     def prefix(self, task: str) -> str:
-        """Return what stands before a line that `task` printed."""
+        """Return the prefix of a line that `task` printed."""
         if task not in self.prefixes:
             colour = _COLOURS[len(self.prefixes) % len(_COLOURS)]
             self.prefixes[task] = self.paint(f"{task.ljust(self.width)} |", colour)
         return self.prefixes[task]
 
     def paint(self, text: str, colour: str) -> str:
-        """Return `text` in an ANSI colour where colours are wanted."""
+        """Return `text` in an ANSI colour, or as it is if output has no colours."""
         return f"\x1b[{colour}m{text}\x1b[0m" if self.colour else text
 
 

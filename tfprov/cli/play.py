@@ -79,7 +79,7 @@ def play_command(  # noqa: PLR0913, PLR0917  an argument for every option
         read_tagged(playbook, ())
         write_document(find_playbook(playbook).read_text(), sys.stdout)
         return
-    read_tagged(playbook, chosen)  # its errors come before those of the inventory
+    read_tagged(playbook, chosen)  # report errors of the playbook before those of the inventory
     with Printer() as printer:
         cluster = cluster_of(options, printer.handle)
         printer.align(cluster.tasks)

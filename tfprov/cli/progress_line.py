@@ -1,4 +1,4 @@
-"""What is under way, in one line: how many of how many, how fast, and how long it still takes."""
+"""The text of the live line: actions and bytes done of how many, their rate, and the time left."""
 
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -17,32 +17,32 @@ _DOING = {
     "remove": "removing",
 }
 MOVES = {"deliver": "sent", "fetch": "fetched"}
-"""Actions that move bytes, and what is said of the bytes."""
+"""Actions that move bytes, and the verb for the bytes."""
 _NAMED = 3
-"""Subjects that are named; of more than these the line says how many."""
+"""How many subjects the line names; it counts the rest."""
 _WINDOW = 5.0
-"""Seconds over which the rate of a transfer is taken: enough to be steady, and few enough to see a line that gets slow."""
+"""Seconds over which a transfer's rate is averaged: steady, and still shows a connection that slows down."""
 _SLOW = 1.0
-"""Seconds after which the line says how long it has taken so far."""
+"""Seconds after which the line shows the elapsed time."""
 
 
 @dataclass
 class Transfer:
-    """Bytes that are moved by several at once, each under a name of its own: a host, or a file."""
+    """Several transfers at the same time, by name: a host, or a file."""
 
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """What has come and what there is of each, in bytes; 0 where nobody knows how much there is."""
+    """Bytes transferred and total bytes of each; a total of 0 is unknown."""
     moved: int = 0
-    """Bytes of those that are done."""
+    """Bytes of finished transfers."""
     _samples: deque[tuple[float, int]] = field(default_factory=deque)
 
     def at(self, name: str, sent: int, total: int, now: float) -> None:
-        """Note how far one of them is."""
+        """Record the progress of one transfer."""
         self.sizes[name] = sent, total
         self._sample(now)
 
     def done(self, name: str) -> int:
-        """Forget one that is done, and return its bytes."""
+        """Finish one transfer, and return its bytes."""
         sent, _ = self.sizes.pop(name, (0, 0))
         self.moved += sent
         return sent
@@ -53,10 +53,9 @@ class Transfer:
             self._samples.popleft()
 
     def text(self, count: int, finished: int, now: float) -> str:
-        """Return the share, the rate and the time that is left, as far as they are known.
+        """Return the share, the rate and the time left, as far as they are known.
 
-        `count` are to be moved and `finished` of them are there: of those that have not begun the size is taken to be the
-        mean of the others.
+        `finished` of `count` transfers are done; those that have not begun are assumed to have the mean size.
         """
         sent = sum(sent for sent, _ in self.sizes.values())
         totals = [total for _, total in self.sizes.values() if total]
@@ -79,7 +78,7 @@ class Transfer:
 
 @dataclass
 class UnderWay:
-    """The actions of a plan while they are carried out, and what is waited for between them. `now` is in seconds."""
+    """The actions of a plan in progress, and what the run waits for between them. `now` is in seconds."""
 
     planned: Counter[str] = field(default_factory=Counter)
     finished: Counter[str] = field(default_factory=Counter)
@@ -89,7 +88,7 @@ class UnderWay:
     training: tuple[Progress, int | None] | None = None
 
     def plan(self, actions: Iterable[Action]) -> None:
-        """Begin to count anew: these are to be carried out."""
+        """Reset the counts for these actions."""
         self.planned, self.finished = Counter(action.kind for action in actions), Counter()
         self.transfers = {}
         self.awaited = None
@@ -99,7 +98,7 @@ class UnderWay:
         self.running[action.id] = action, now
 
     def end(self, action: Action) -> int:
-        """An action has ended; return the bytes that it moved."""
+        """An action ended; return the bytes that it moved."""
         self.running.pop(action.id, None)
         self.finished[action.kind] += 1
         if action.kind in MOVES:
@@ -109,7 +108,7 @@ class UnderWay:
         return 0
 
     def moved(self, name: str, sent: int, total: int, now: float) -> None:
-        """Of what is named, `sent` of `total` bytes have come: of what an action moves that runs, or of anything else."""
+        """Record that `sent` of `total` bytes of `name` were transferred, by a running action or by anything else."""
         kind = next((action.kind for action, _ in self.running.values() if _moves(action, name)), "")
         self._transfer(kind).at(name, sent, total, now)
 
@@ -117,13 +116,13 @@ class UnderWay:
         return self.transfers.setdefault(kind, Transfer())
 
     def await_(self, what: str, now: float) -> None:
-        """What is waited for from now on; empty for nothing."""
+        """Set what the run waits for; an empty text ends the wait."""
         if self.awaited is None or self.awaited[0] != what:
             self.awaited = (what, now) if what else None
-            self.transfers.pop("", None)  # those bytes were of what was waited for before
+            self.transfers.pop("", None)  # those bytes belonged to the previous wait
 
     def text(self, now: float) -> str:
-        """Return the line; empty where nothing is under way."""
+        """Return the line; empty if nothing is in progress."""
         kinds = dict.fromkeys(action.kind for action, _ in self.running.values())
         if kinds:
             return "; ".join(self._kind(kind, now) for kind in kinds)
@@ -141,19 +140,19 @@ class UnderWay:
         parts = [f"{_DOING.get(kind, kind)}{many}{_names(kind, [action for action, _ in running])}"]
         if kind in MOVES:
             parts.append(self._transfer(kind).text(count, finished, now))
-        elif kind in self.transfers:  # a few of these have something to move, and those are known once they do
+        elif kind in self.transfers:  # few of these move bytes, and those are known once they do
             parts.append(self.transfers[kind].text(0, 0, now))
         parts.append(_elapsed(min(begin for _, begin in running), now))
         return " · ".join(filter(None, parts))
 
 
 def _moves(action: Action, name: str) -> bool:
-    """Whether what is named is moved by an action: to its host, to the task it starts, or an image that is built."""
+    """Whether an action moves `name`: its host, the task it starts, or the image it builds."""
     return action.kind == "build" or (action.subject if action.kind == "start" else action.host) == name
 
 
 def _names(kind: str, actions: list[Action]) -> str:
-    """Return what the actions are about: the hosts of what moves, the tasks of the rest."""
+    """Return the names that the line shows: hosts of transfers, tasks of other actions."""
     names = list(dict.fromkeys(action.host if kind in MOVES else action.subject for action in actions))
     return f"{' to ' if kind in MOVES else ' '}{listed(names, _NAMED)}"
 
@@ -163,9 +162,9 @@ def _elapsed(begin: float, now: float) -> str:
 
 
 def progress_line(progress: Progress, steps: int | None = None, *, runs: bool = True) -> str:
-    """Return the chief's progress in one line; `steps` are those of the whole training, where they are known.
+    """Return the chief's progress in one line; `steps` is the training's number of steps, None if unknown.
 
-    Unless it `runs`, nobody can say how long the rest takes.
+    The time left is shown only while the chief `runs`.
     """
     rate = progress.steps_per_second
     known = steps is not None and steps > 0

@@ -1,4 +1,4 @@
-"""`tfprov render`: the same cluster, written for an engine that the user has already."""
+"""`tfprov render`: the same cluster, written for another engine such as Kubernetes."""
 
 import sys
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def render_command(
         return
     if target is None:
         raise Usage("`tfprov render` needs a target", f"it is one of {', '.join(TARGETS)}")
-    find_target(target)  # an unknown one is told before the inventory is read
+    find_target(target)  # raises for an unknown target before the inventory is read
     cluster = Cluster.load(
         *sources_of(options),
         extra=options["extra"],

@@ -1,4 +1,4 @@
-r"""What may reach a terminal: text, line ends, tabs, and colours; nothing that moves the cursor, sets a title or answers.
+r"""Filters output for a terminal: text, line ends, tabs and colours pass; other control sequences do not.
 
 Logs, errors and names come from programs and hosts. A control sequence in them could overwrite earlier lines, hide text,
 write to the clipboard or have the terminal type a command. All output of tfprov goes through a `Screened` stream, but for
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, TextIO
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-"""Stands for a control character that belongs to no whole sequence."""
+"""Replaces a control character that belongs to no complete sequence."""
 _RESET = "\x1b[0m"
 _ASCII_CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n")
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -37,7 +37,7 @@ class Screened:
         self._colours = colours
 
     def write(self, text: str) -> int:
-        """Write `text` without what it must not hold; return its length."""
+        """Write `text` without control sequences; return its length."""
         colours = self.raw.isatty() if self._colours is None else self._colours
         self.raw.write(screened(text, colours=colours))
         return len(text)
@@ -56,7 +56,7 @@ class Screened:
 def screened(text: str, *, colours: bool) -> str:
     """Return `text` without control sequences; colours stay when `colours`, and end where their line ends.
 
-    Whole sequences go. What is left of a broken one, and any other control character, shows as U+FFFD.
+    Complete sequences are removed. The rest of an incomplete one, and any other control character, becomes U+FFFD.
     """
     if _is_harmless(text):
         return text
@@ -84,19 +84,19 @@ def _is_harmless(text: str) -> bool:
 
 
 def on_one_line(text: str) -> str:
-    """Return `text` without line ends: a program or host must not write lines that look like those of tfprov."""
+    """Return `text` without line ends: a program or host must not forge lines of tfprov."""
     return text.replace("\r\n", "\n").replace("\n", REPLACEMENT)
 
 
 def json_screened(text: str) -> str:
-    """Return JSON that says the same, with what must not reach a terminal as escapes."""
+    """Return equivalent JSON with control characters as escapes."""
     if _is_harmless(text):
         return text
     return _JSON_ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def write_document(text: str, stream: TextIO | Screened) -> None:
-    """Write what is a file's content, such as YAML: as it is to a file or a pipe, screened to a terminal."""
+    """Write a document, such as YAML: unchanged to a file or a pipe, screened to a terminal."""
     out = stream.raw if isinstance(stream, Screened) and not stream.isatty() else stream
     out.write(text)
     stream.flush()

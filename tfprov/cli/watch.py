@@ -1,4 +1,4 @@
-"""Verbs for while it runs."""
+"""The verbs for a running cluster: `wait`, `logs`, `exec`, `tensorboard` and `status`."""
 
 import json
 import time

@@ -107,7 +107,7 @@ def _syncfs() -> Callable[[int], None] | None:
     return None if function is None else syncfs
 
 
-def bring(
+def copy_files(
     files: Mapping[str, Path], directory: Path, sent: Callable[[int, int], None] = lambda _sent, _whole: None
 ) -> None:
     """Copy each file beside the name it gets in `directory`, and rename it once it is on the disk.

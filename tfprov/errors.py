@@ -45,7 +45,7 @@ _SHORTEST = 8
 """Characters of a secret that is hidden wherever it stands: a shorter one may be a word that messages need, as `true`."""
 
 
-def hide(secret: str) -> None:
+def hide_secret(secret: str) -> None:
     """Never repeat `secret`, nor a long line of it, in the message of any error of this process.
 
     What is known to be a secret is left out where a message is made; this is for those that libraries make.
@@ -54,7 +54,7 @@ def hide(secret: str) -> None:
     _HIDDEN.update(text for text in (whole, *map(str.strip, whole.splitlines())) if len(text) >= _SHORTEST)
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return `text` with every secret in it replaced."""
     if not _HIDDEN or len(text) < _SHORTEST:
         return text
@@ -67,13 +67,13 @@ def shown(value: object) -> str:
     """Return what a user wrote as it stands in a message: on one line, short, and with nothing that steers a terminal."""
     if isinstance(value, bool):
         return str(value).lower()
-    text = masked(str(value))
+    text = mask_secrets(str(value))
     return _escaped(text if len(text) <= LONGEST else text[: LONGEST - 3] + "...")
 
 
 def one_line(text: str) -> str:
     """Return a library's own words without their line breaks and quotes."""
-    return _escaped(" ".join(masked(text).split()).replace("'", "`").rstrip("."))
+    return _escaped(" ".join(mask_secrets(text).split()).replace("'", "`").rstrip("."))
 
 
 def _escaped(text: str) -> str:
@@ -109,14 +109,14 @@ class Problem:
 
     def _as(self, kind: str) -> str:
         message = f"{self.at}: {kind}: {self.what}"
-        return masked(f"{message}; {self.fix}" if self.fix else message)
+        return mask_secrets(f"{message}; {self.fix}" if self.fix else message)
 
 
 Warn = Callable[[Problem], None]
 """Takes a problem that ends nothing, to print it as a warning."""
 
 
-def unheard(_: Problem) -> None:
+def ignore_warning(_: Problem) -> None:
     """Drop a warning: for those who read an inventory a second time."""
 
 
@@ -126,7 +126,7 @@ class TfprovError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, fix: str = "") -> None:
-        super().__init__(masked(f"{what}; {fix}" if fix else what))
+        super().__init__(mask_secrets(f"{what}; {fix}" if fix else what))
 
 
 class InvalidInput(TfprovError):
@@ -150,7 +150,7 @@ class HostError(TfprovError):
 
     def __init__(self, host: str, what: str, fix: str = "") -> None:
         self.host = host
-        self.reason = masked(f"{what}; {fix}" if fix else what)
+        self.reason = mask_secrets(f"{what}; {fix}" if fix else what)
         super().__init__(f"{host}: {what}", fix)
 
 

@@ -23,7 +23,7 @@ def _xdg(variable: str, default: str) -> Path:
     return (stated if stated.is_absolute() else Path.home() / default) / "tfprov"
 
 
-def shipped(name: str) -> Path:
+def shipped_directory(name: str) -> Path:
     """Return a directory that ships with tfprov, such as `playbooks`: in the wheel, or in a source checkout."""
     package = Path(__file__).parent
     in_checkout = {"programs": "images/train/programs", "train_image": "images/train"}.get(name, name)

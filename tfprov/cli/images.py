@@ -17,8 +17,8 @@ from tfprov.engine.observe import observe
 from tfprov.errors import Usage
 from tfprov.images.oci_layout import Layout
 from tfprov.paths import cache_home
-from tfprov.planning.plan_text import NOTHING, counted, readable
-from tfprov.planning.reconcile import noun, supplies
+from tfprov.planning.plan_text import NOTHING, format_count, format_size
+from tfprov.planning.reconcile import describe_artifact, plan_deliveries
 
 KEPT = 10
 """Images that `prune` keeps when nothing else is said: enough for some clusters with the versions before."""
@@ -37,11 +37,11 @@ def build_command(**options: Any) -> None:
         context = _docked(options, printer)
         for name, artifact in context.artifacts.items():
             if artifact.ready:
-                printer.note(f"{noun(name)} is there")
+                printer.note(f"{describe_artifact(name)} is there")
             else:
                 begin = time.monotonic()
                 artifact.build()
-                printer.note(f"{noun(name)} built in {time.monotonic() - begin:.1f} s")
+                printer.note(f"{describe_artifact(name)} built in {time.monotonic() - begin:.1f} s")
 
 
 @image_command.command("deliver")
@@ -50,7 +50,7 @@ def deliver_command(**options: Any) -> None:
     """Bring the image to every host that lacks it; nothing is started."""
     with Printer() as printer:
         context = _docked(options, printer)
-        plan = supplies(context.cluster.name, context.wanted, observe(context))
+        plan = plan_deliveries(context.cluster.name, context.wanted, observe(context))
         part = plan.only(lambda a: a.kind == "build" or (a.kind == "deliver" and context.allows(a.host)))
         if not any(action.kind == "deliver" for action in part.actions):
             printer.note(f"{NOTHING}: the image is on every host")
@@ -99,7 +99,7 @@ def _on_hosts(context: Context) -> list[dict[str, Any]]:
 
 
 def _size(row: Mapping[str, Any]) -> str:
-    return "-" if row["size"] is None else readable(row["size"])
+    return "-" if row["size"] is None else format_size(row["size"])
 
 
 @image_command.command("prune")
@@ -114,7 +114,7 @@ def _size(row: Mapping[str, Any]) -> str:
 def prune_command(keep: int, with_hosts: bool, **options: Any) -> None:
     """Nothing is lost that cannot be made, or fetched, again; what another run is using right now stays."""
     freed = _layout().prune(keep)
-    click.echo(f"controller: {readable(freed)} freed")
+    click.echo(f"controller: {format_size(freed)} freed")
     if with_hosts:
         from tfprov.images.push import forget, present  # noqa: PLC0415  it brings the docker SDK
 
@@ -126,7 +126,7 @@ def prune_command(keep: int, with_hosts: bool, **options: Any) -> None:
                 forget(machine.engine, repository, 0)
                 after = len(present(machine.engine, repository))
                 sets = context.runtimes[host].tidy(()) if host in context.runtimes else 0
-                data = f", and {counted(sets, 'data set')}" if sets else ""
+                data = f", and {format_count(sets, 'data set')}" if sets else ""
                 click.echo(f"{host}: {before - after} images removed{data}")
 
 

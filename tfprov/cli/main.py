@@ -15,7 +15,17 @@ import click
 from tfprov import __version__
 from tfprov.cli.lazy import LazyGroup
 from tfprov.cli.screening import Screened
-from tfprov.errors import HUNG_UP, INTERRUPTED, TERMINATED, UNREAD, HangUp, InvalidInput, Several, TfprovError, masked
+from tfprov.errors import (
+    HUNG_UP,
+    INTERRUPTED,
+    TERMINATED,
+    UNREAD,
+    HangUp,
+    InvalidInput,
+    Several,
+    TfprovError,
+    mask_secrets,
+)
 
 VERBS = {
     "init": ("init", "Write a commented inventory and a program to start from."),
@@ -151,10 +161,10 @@ def _interrupted(error: BaseException) -> int:
 def _unforeseen(error: Exception, *, whole: bool) -> int:
     """Tell an error that is none of ours: in one line, or all of it."""
     if whole:
-        return _fail(masked("error: " + "".join(traceback.format_exception(error)).rstrip()), 1)
+        return _fail(mask_secrets("error: " + "".join(traceback.format_exception(error)).rstrip()), 1)
     where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
-    return _fail(masked(f"error: {reason}{where}; run again with -vv for the details"), 1)
+    return _fail(mask_secrets(f"error: {reason}{where}; run again with -vv for the details"), 1)
 
 
 def _one_line(error: click.ClickException) -> str:

@@ -15,7 +15,7 @@ from tfprov.engine.observe import observe, plan
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation
 from tfprov.planning.plan_text import NOTHING, summary
-from tfprov.planning.reconcile import unknown_secrets
+from tfprov.planning.reconcile import incomparable_secrets
 
 
 @click.command("plan")
@@ -64,7 +64,7 @@ def _tell_taken(context: Context, printer: Printer, todo: Plan, seen: Observatio
 def _todo(context: Context, printer: Printer) -> tuple[Plan, Observation] | None:
     """Return the plan and what it was made from; None, and a line that says so, when there is nothing to do."""
     seen = observe(context)
-    if unknown := unknown_secrets(context.wanted, seen):
+    if unknown := incomparable_secrets(context.wanted, seen):
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         what = (
             f"{unknown[0]}{more} cannot be compared: another controller started these tasks, or this one lost its key"

@@ -28,8 +28,8 @@ from tfprov.engine.programs import refuse_start
 from tfprov.errors import Usage, together
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation
-from tfprov.paths import shipped
-from tfprov.planning.plan_text import NOTHING, lines, summary
+from tfprov.paths import shipped_directory
+from tfprov.planning.plan_text import NOTHING, plan_lines, summary
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.run import Options, play
 from tfprov.playbook.steps import clean, tell, tell_brought, tell_lost
@@ -140,10 +140,10 @@ def play_command(playbook: str, show: bool, check: bool, tags: Sequence[str], pa
 
 
 def _playbook(name: str) -> Path:
-    ours = shipped("playbooks") / f"{name}.yml"
+    ours = shipped_directory("playbooks") / f"{name}.yml"
     if Path(name).is_file() or not ours.is_file():
         if not Path(name).exists():
-            known = ", ".join(sorted(path.stem for path in shipped("playbooks").glob("*.yml")))
+            known = ", ".join(sorted(path.stem for path in shipped_directory("playbooks").glob("*.yml")))
             raise Usage(f"no playbook `{name}`", f"give a file, or one of {known}")
         return Path(name)
     return ours
@@ -163,7 +163,7 @@ def tell_plan(context: Context, printer: Printer, found: Plan, seen: Observation
         printer.note(f"{summary(context.cluster)}: {NOTHING}")
         return
     printer.note(summary(context.cluster))
-    for line in lines(found, context.wanted):
+    for line in plan_lines(found, context.wanted):
         printer.note(f"  {line}")
     if (consequence := forecast(context, found, seen)) is not None:
         printer.note(consequence)
@@ -172,4 +172,4 @@ def tell_plan(context: Context, printer: Printer, found: Plan, seen: Observation
 def play_ours(context: Context, printer: Printer, options: Options) -> None:
     """Play the playbook that is called as the verb."""
     printer.align([container.task.name for container in context.wanted])
-    play(context, read_playbook(shipped("playbooks") / f"{options.verb}.yml"), options)
+    play(context, read_playbook(shipped_directory("playbooks") / f"{options.verb}.yml"), options)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tfprov.formats.event_file import Progress
 from tfprov.model.plan import Action
-from tfprov.planning.plan_text import listed, readable
+from tfprov.planning.plan_text import format_size, join_names
 
 _DOING = {
     "build": "building",
@@ -61,13 +61,13 @@ class Transfer:
         sent = sum(sent for sent, _ in self.sizes.values())
         totals = [total for _, total in self.sizes.values() if total]
         if not totals:
-            return readable(sent) if sent else ""
+            return format_size(sent) if sent else ""
         left = max(0, count - finished - len(totals)) * sum(totals) / len(totals) + sum(totals) - sent
         whole = self.moved + sent + left
-        parts = [f"{100 * (self.moved + sent) / whole:.0f}% of {readable(whole)}"]
+        parts = [f"{100 * (self.moved + sent) / whole:.0f}% of {format_size(whole)}"]
         rate = self._rate(now)
         if rate:
-            parts += [f"{readable(rate)}/s", f"ETA {duration(left / rate)}"]
+            parts += [f"{format_size(rate)}/s", f"ETA {duration(left / rate)}"]
         return " · ".join(parts)
 
     def _rate(self, now: float) -> float:
@@ -155,7 +155,7 @@ def _moves(action: Action, name: str) -> bool:
 def _names(kind: str, actions: list[Action]) -> str:
     """Return what the actions are about: the hosts of what moves, the tasks of the rest."""
     names = list(dict.fromkeys(action.host if kind in MOVES else action.subject for action in actions))
-    return f"{' to ' if kind in MOVES else ' '}{listed(names, _NAMED)}"
+    return f"{' to ' if kind in MOVES else ' '}{join_names(names, _NAMED)}"
 
 
 def _elapsed(begin: float, now: float) -> str:

@@ -25,7 +25,7 @@ from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.engine.observe import locate, needs, observe
 from tfprov.errors import Usage, together
 from tfprov.model.state import Observation, Observed
-from tfprov.planning.plan_text import counted, readable
+from tfprov.planning.plan_text import format_count, format_size
 
 
 @click.command("wait")
@@ -203,12 +203,12 @@ def _show_placement(context: Context, *, as_json: bool) -> None:
 
 def _placement_lines(found: Placement) -> Iterator[str]:
     rows = [
-        (variable.name, variable.task or variable.device or "-", _shape(variable.shape), readable(variable.bytes))
+        (variable.name, variable.task or variable.device or "-", _shape(variable.shape), format_size(variable.bytes))
         for variable in found.variables
     ]
     yield from table([("VARIABLE", "TASK", "SHAPE", "SIZE"), *rows])
     for task, share in found.shares.items():
-        yield f"{task or 'elsewhere'}: {counted(share.variables, 'variable')}, {readable(share.bytes)}"
+        yield f"{task or 'elsewhere'}: {format_count(share.variables, 'variable')}, {format_size(share.bytes)}"
 
 
 def _shape(shape: tuple[int | None, ...]) -> str:

@@ -14,7 +14,7 @@ from tfprov.engine.context import DEFAULT_FORKS, Context
 from tfprov.engine.events import Reporter
 from tfprov.engine.host_registry import Delivered, Record, keyed_hash
 from tfprov.engine.image_sources import Supplier, made
-from tfprov.errors import HostError, InvalidInput, Usage, Warn, hide, unheard
+from tfprov.errors import HostError, InvalidInput, Usage, Warn, hide_secret, ignore_warning
 from tfprov.hosts.process.runtime import ProcessRuntime
 from tfprov.images.code import Code, CodeStore
 from tfprov.inventory.host_patterns import match
@@ -22,12 +22,12 @@ from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container
 from tfprov.paths import cache_home, state_home
-from tfprov.planning.datasets import data_sets
-from tfprov.planning.desired import desired
-from tfprov.planning.tasks import place
+from tfprov.planning.datasets import datasets_of
+from tfprov.planning.desired import desired_containers
+from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import SourceList, load
 from tfprov.settings.resolve import RoleSettings
-from tfprov.settings.role_settings import beside_file
+from tfprov.settings.role_settings import resolve_path
 from tfprov.vault.decrypt import Vault
 
 
@@ -44,7 +44,7 @@ class Wishes:
     accept_new: bool = False
     resume: bool = False
     everywhere: bool = False
-    warn: Warn = unheard
+    warn: Warn = ignore_warning
     lookup_dirs: Sequence[str] = ()
 
 
@@ -107,7 +107,7 @@ def _in_docker(given: Given) -> Context:
 def _is_possible(roles: tuple[RoleSettings, ...]) -> bool:
     """Whether there is such a cluster; what is wrong with it is told later, with all else, and no host is bothered."""
     try:
-        place(roles)
+        assign_tasks(roles)
     except InvalidInput:
         return False
     return True
@@ -116,7 +116,7 @@ def _is_possible(roles: tuple[RoleSettings, ...]) -> bool:
 def _as_processes(given: Given) -> Context:
     roles, home = given.roles, given.home
     cluster, codes, *_ = all_problems(
-        lambda: place(roles),
+        lambda: assign_tasks(roles),
         lambda: pack_all(roles, given.never),
         lambda: check_data(roles),
         lambda: check_python(roles),
@@ -124,7 +124,7 @@ def _as_processes(given: Given) -> Context:
     runtimes = _processes(roles, home)
     store = CodeStore(cache_home() / "code")
     checkpoints = runtimes[cluster.chief.host].checkpoint_dir(cluster.chief.name)
-    wanted = desired(
+    wanted = desired_containers(
         cluster,
         roles,
         {place: code.digest for place, code in codes.items()},
@@ -139,7 +139,7 @@ def _as_processes(given: Given) -> Context:
         cluster=cluster,
         wanted=wanted,
         runtimes=runtimes,
-        data=fetched(data_sets(roles), wanted, runtimes),
+        data=fetched(datasets_of(roles), wanted, runtimes),
         artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},
         codes={code.digest: code for code in codes.values()},
         home=home,
@@ -160,12 +160,12 @@ def hide_secrets(wanted: Sequence[Container]) -> None:
     """Have no message of this process repeat the secrets of containers."""
     for container in wanted:
         for name in container.secret:
-            hide(container.env[name])
+            hide_secret(container.env[name])
 
 
 def target_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> Path:
     """Return where gathered checkpoints go: as the chief's settings say."""
-    return beside_file(chief_of(cluster, roles), "checkpoints", "to") / cluster.name
+    return resolve_path(chief_of(cluster, roles), "checkpoints", "to") / cluster.name
 
 
 def chief_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> RoleSettings:
@@ -211,7 +211,7 @@ def docked(given: Given, reach: Reach) -> Context:
         _check_without_hosts(given, supplier)
         raise
     cluster, codes, addresses, source, _ = all_problems(
-        lambda: place(roles),
+        lambda: assign_tasks(roles),
         lambda: pack_all(roles, given.never),
         lambda: connect.published(roles),
         lambda: supplier.source(roles[0]),
@@ -221,10 +221,10 @@ def docked(given: Given, reach: Reach) -> Context:
     settings = {(role.role, role.host): role.values for role in roles}
     digests = {place: code.digest for place, code in codes.items()}
     hosts = {host: machine for host, machine in found.items() if host not in reach.builder}
-    sets = data_sets(roles)
+    sets = datasets_of(roles)
     put = put_into(store, {c.digest: c for c in codes.values()})
     runtimes = connect.runtimes(hosts, cluster.name, put, delivered, fetches=bool(sets))
-    wanted = desired(
+    wanted = desired_containers(
         cluster,
         roles,
         digests,
@@ -262,7 +262,7 @@ def _check_without_hosts(given: Given, supplier: Supplier) -> None:
     """Raise InvalidInput for what is wrong whatever the hosts say: it comes before that one of them does not answer."""
     roles = given.roles
     all_problems(
-        lambda: place(connect.elsewhere(roles)),
+        lambda: assign_tasks(connect.elsewhere(roles)),
         lambda: pack_all(roles),
         lambda: connect.published(roles),
         lambda: supplier.source(roles[0]),

@@ -16,8 +16,8 @@ from tfprov.hosts.machine import Here, Machine, Remote
 from tfprov.hosts.ssh.client_config import Target
 from tfprov.hosts.ssh.host import SSH
 from tfprov.model.inventory import Inventory
-from tfprov.planning.desired import Place
-from tfprov.settings.connection import Connection, connection_of
+from tfprov.planning.desired import RoleHost
+from tfprov.settings.connection import Connection, resolve_connection
 from tfprov.settings.resolve import RoleSettings
 
 _USER_CONFIG = Path("~/.ssh/config")
@@ -56,7 +56,7 @@ class Reach:
 
 def reach(inventory: Inventory, roles: tuple[RoleSettings, ...], home: Path, *, accept_new: bool) -> Reach:
     """Return the way to every host of a cluster; nothing is connected yet."""
-    present = {role.host: role.way for role in roles}
+    present = {role.host: role.connection for role in roles}
     recorded = {host: way for host, way in Record(home).read().items() if host not in present}
     builder = _builder(inventory, roles, present)
     ways = {**present, **recorded, **builder}
@@ -70,7 +70,7 @@ def _builder(
     """Return the way to the host that builds, where it has no role of its own."""
     image = roles[0].values.image
     host = image.build_on if image else None
-    return {host: connection_of(inventory, host)} if host and host not in present else {}
+    return {host: resolve_connection(inventory, host)} if host and host not in present else {}
 
 
 def _target(way: Connection, *, accept_new: bool) -> Target:
@@ -162,9 +162,9 @@ def _gateway(engine: Engine) -> str:
     return str(gateway)
 
 
-def published(roles: Sequence[RoleSettings]) -> dict[Place, str]:
+def published(roles: Sequence[RoleSettings]) -> dict[RoleHost, str]:
     """Return the address on which each role's ports are published on its host; InvalidInput for a name that has none."""
-    names = {role.host: role for role in roles if role.serves_at is None}
+    names = {role.host: role for role in roles if role.bind_address is None}
     resolved: dict[str, str] = {}
     problems = []
     for host, role in names.items():
@@ -174,7 +174,7 @@ def published(roles: Sequence[RoleSettings]) -> dict[Place, str]:
             problems.append(_nameless(role))
     if problems:
         raise InvalidInput(problems)
-    return {(role.role, role.host): role.serves_at or resolved[role.host] for role in roles}
+    return {(role.role, role.host): role.bind_address or resolved[role.host] for role in roles}
 
 
 def _nameless(role: RoleSettings) -> Problem:

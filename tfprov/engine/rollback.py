@@ -11,7 +11,7 @@ from tfprov.errors import HostError
 from tfprov.formats.checkpoint import checkpoints
 from tfprov.model.plan import Action, Plan
 from tfprov.model.state import Observation, Observed, State
-from tfprov.planning.order import ordered
+from tfprov.planning.order import order_actions
 
 Place = tuple[str, str]
 """A task's name and a host."""
@@ -33,7 +33,7 @@ def undo(cluster: str, before: Observation, after: Observation, started: Collect
             actions.append(Action("stop", now.host, now.task, cause))
         if place not in was:
             actions.append(Action("remove", now.host, now.task, cause))
-    return Plan(cluster, ordered(actions, {}))
+    return Plan(cluster, order_actions(actions, {}))
 
 
 def _runs_anew(was: Observed | None, now: Observed) -> bool:

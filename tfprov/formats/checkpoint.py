@@ -71,7 +71,7 @@ def step_of(prefix: str) -> int:
     return int(match[1]) if match else NO_STEP
 
 
-def relative(path: str) -> str:
+def last_component(path: str) -> str:
     """Return the last component of `path`: what is true of a prefix wherever its directory is moved to."""
     return path.rpartition("/")[2]
 
@@ -146,8 +146,8 @@ def checkpoint_state(newest: str, all_prefixes: Sequence[str]) -> str:
     newest stands last among all, where TensorFlow's own writer puts it. Bytes outside ASCII are written `\ooo`, which
     readers of every age understand.
     """
-    last = relative(newest)
-    others = [name for name in dict.fromkeys(map(relative, all_prefixes)) if name not in ("", last)]
+    last = last_component(newest)
+    others = [name for name in dict.fromkeys(map(last_component, all_prefixes)) if name not in ("", last)]
     lines = [(_NEWEST, last), *((_ALL, name) for name in [*others, last])]
     return "".join(f'{name}: "{_escape(value)}"\n' for name, value in lines)
 
@@ -207,16 +207,16 @@ def model_files(paths: Iterable[str]) -> list[str]:
     return sorted(path for path in chosen if not path.endswith(".index") or path.removesuffix(".index") in shards)
 
 
-def models(paths: Iterable[str]) -> list[str]:
+def model_roots(paths: Iterable[str]) -> list[str]:
     """Return what to bring of `paths`, which `model_files` chose: a SavedModel and checkpoints by their directory.
 
     A directory is `.` where the paths are relative and it is theirs; what lies in a chosen directory is not listed.
     """
     roots = {_root(path) for path in paths}
-    return sorted(root for root in roots if not any(lies_in(root, other) for other in roots if other != root))
+    return sorted(root for root in roots if not any(is_within(root, other) for other in roots if other != root))
 
 
-def lies_in(path: str, directory: str) -> bool:
+def is_within(path: str, directory: str) -> bool:
     """Whether `path` is `directory` or lies below it; both are normal, and `.` holds every relative path."""
     whole = directory == "." and not path.startswith("/")
     return whole or path == directory or path.startswith(directory.rstrip("/") + "/")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import BinaryIO
 
-from tfprov.formats.tfrecord import checked, last_records, read_records
+from tfprov.formats.tfrecord import last_records, read_records, verify_body
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def progress(stream: BinaryIO, most: int = _TAILS[-1]) -> Progress | None:
     return found
 
 
-def last_fall(stream: BinaryIO, since: float, most: int = _TAILS[0]) -> tuple[int, int] | None:
+def last_step_drop(stream: BinaryIO, since: float, most: int = _TAILS[0]) -> tuple[int, int] | None:
     """Return the last step that came before a lower one, and that one, where it was written later than `since`; else None.
 
     `since` is in seconds since 1970, and `stream` as for `progress`. TensorFlow writes its events in blocks: who only looks
@@ -117,7 +117,7 @@ def _complete(found: Progress) -> bool:
 
 
 def _readable_event(body: bytes) -> _Event | None:
-    data = checked(body)
+    data = verify_body(body)
     try:
         return None if data is None else _event(data)
     except ValueError:

@@ -73,7 +73,7 @@ def last_records(tail: bytes, most: int, *, aligned: bool) -> Sequence[slice]:
     return found
 
 
-def checked(body: bytes) -> bytes | None:
+def verify_body(body: bytes) -> bytes | None:
     """Return the data of a record's body, the data and its checksum, or None if they disagree."""
     data = body[:-_FOOTER_SIZE]
     return data if body[-_FOOTER_SIZE:] == _FOOTER.pack(masked_crc(data)) else None
@@ -100,7 +100,7 @@ def _read_record(stream: BinaryIO, offset: int) -> bytes | None:
     body = _read(stream, length + _FOOTER_SIZE)
     if len(body) < length + _FOOTER_SIZE:
         raise TruncatedError("the file ends in the data", offset)
-    data = checked(body)
+    data = verify_body(body)
     if data is None:
         raise RecordError("the data does not match its checksum", offset)
     return data
@@ -134,7 +134,7 @@ def _first_record(tail: bytes) -> int:
     for zeros in islice(_ZEROS.finditer(tail), _RUNS):
         for start in range(max(0, zeros.start() - 3), zeros.start()):
             body = _body(tail, start)
-            if body and checked(tail[body]) is not None:
+            if body and verify_body(tail[body]) is not None:
                 return start
     return len(tail)
 

@@ -7,6 +7,11 @@ from functools import cached_property
 from tfprov.wiring import FEEDERS, OUTSIDE, READERS, Wiring
 
 
+def is_loopback(address: str) -> bool:
+    """Whether `address` is a loopback address, which no other host can reach."""
+    return address == "localhost" or address.startswith("127.")
+
+
 @dataclass(frozen=True)
 class Task:
     """One TensorFlow task. `role` is the inventory group it comes from, `job` and `index` its name in the ClusterSpec."""

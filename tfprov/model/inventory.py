@@ -13,7 +13,7 @@ NAMESPACE = "tfprov"
 ROLES = ("ps", "chief", "worker", "evaluator", "tensorboard", "dispatcher", "data_worker")
 """The groups tfprov gives a meaning, in the order in which their tasks take ports."""
 
-EXTRA = "-e"
+EXTRA_VARS_ORIGIN = "-e"
 """The origin of the variables that the command line gives."""
 
 
@@ -52,7 +52,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Beside:
+class VarsFiles:
     """What lies beside one source: the files of `group_vars/` and `host_vars/`, in the order in which they apply."""
 
     groups: dict[str, tuple[Mapping, ...]] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Inventory:
     groups: dict[str, Group]
     hosts: dict[str, Host]
     extra: Mapping = field(default_factory=Mapping)
-    beside: tuple[Beside, ...] = ()
+    vars_files: tuple[VarsFiles, ...] = ()
     _members: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _shared: dict[tuple[object, ...], Mapping] = field(default_factory=dict, init=False, repr=False, compare=False)
     seen: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -103,8 +103,8 @@ class Inventory:
         if key not in self._shared:
             # What `-e` says comes last, and so belongs to what is shared only where the host has nothing of its own.
             last = () if own else self._last()
-            self._shared[key] = fold([*self._of_groups(self.hosts[host].groups, role), *last])
-        return fold([*own, *self._last()], self._shared[key]) if own else self._shared[key]
+            self._shared[key] = merge_layers([*self._of_groups(self.hosts[host].groups, role), *last])
+        return merge_layers([*own, *self._last()], self._shared[key]) if own else self._shared[key]
 
     def layers(self, host: str, *, role: str | None = None) -> Iterator[Layer]:
         """Yield what each place gives `host`, lowest precedence first, as Ansible orders them.
@@ -125,7 +125,7 @@ class Inventory:
             if self.groups[name].vars.entries:
                 yield Layer(f"group `{name}`", seen(name, self.groups[name].vars))
         for stage in (("all",), [name for name in groups if name != "all"]):
-            for beside in self.beside:
+            for beside in self.vars_files:
                 for name in stage:
                     for values in beside.groups.get(name, ()):
                         yield Layer(f"group_vars of `{name}`", seen(name, values))
@@ -133,16 +133,16 @@ class Inventory:
     def _own(self, host: str) -> Iterator[Layer]:
         if self.hosts[host].vars.entries:
             yield Layer("host", self.hosts[host].vars)
-        for beside in self.beside:
+        for beside in self.vars_files:
             for values in beside.hosts.get(host, ()):
                 yield Layer("host_vars", values)
 
     def _last(self) -> Iterator[Layer]:
         if self.extra.entries:
-            yield Layer(EXTRA, self.extra)
+            yield Layer(EXTRA_VARS_ORIGIN, self.extra)
 
 
-def fold(layers: Iterable[Layer], lowest: Mapping | None = None) -> Mapping:
+def merge_layers(layers: Iterable[Layer], lowest: Mapping | None = None) -> Mapping:
     """Return the variables of `layers` as one, above `lowest`."""
     merged = lowest or Mapping()
     for layer in layers:

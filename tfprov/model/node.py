@@ -12,7 +12,7 @@ HIDDEN = "******"
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class EncryptedValue:
     """The `data` of a value that ansible-vault encrypted; `opener` returns what it is, or raises InvalidInput."""
 
     ciphertext: str
@@ -75,13 +75,13 @@ def plain(node: Node) -> Any:
     return node.data
 
 
-def visible(node: Node) -> Any:
+def plain_masked(node: Node) -> Any:
     """Return the bare Python value for others to see: an encrypted value as Ansible shows it, any other secret hidden."""
     if isinstance(node, Mapping):
-        return {key: visible(value) for key, value in node.entries.items()}
+        return {key: plain_masked(value) for key, value in node.entries.items()}
     if isinstance(node, Items):
-        return [visible(item) for item in node.items]
-    if isinstance(node.data, Sealed):
+        return [plain_masked(item) for item in node.items]
+    if isinstance(node.data, EncryptedValue):
         return {"__ansible_vault": node.data.ciphertext}
     return HIDDEN if node.secret else node.data
 
@@ -95,22 +95,22 @@ def scalars(node: Node) -> Iterator[Scalar]:
         yield from scalars(below)
 
 
-def secretly(node: Node) -> Node:
+def mark_secret(node: Node) -> Node:
     """Return `node` with everything in it marked as secret."""
     if isinstance(node, Mapping):
-        return Mapping({key: secretly(value) for key, value in node.entries.items()}, node.at, node.keys)
+        return Mapping({key: mark_secret(value) for key, value in node.entries.items()}, node.at, node.keys)
     if isinstance(node, Items):
-        return Items(tuple(map(secretly, node.items)), node.at)
-    return node if isinstance(node.data, Sealed) else replace(node, text="", quoted=True, secret=True)
+        return Items(tuple(map(mark_secret, node.items)), node.at)
+    return node if isinstance(node.data, EncryptedValue) else replace(node, text="", quoted=True, secret=True)
 
 
-def unsealed(node: Node) -> Node:
+def decrypt_values(node: Node) -> Node:
     """Return `node` with every encrypted value in it opened; InvalidInput where one cannot be."""
     if isinstance(node, Mapping):
-        return Mapping({key: unsealed(value) for key, value in node.entries.items()}, node.at, node.keys)
+        return Mapping({key: decrypt_values(value) for key, value in node.entries.items()}, node.at, node.keys)
     if isinstance(node, Items):
-        return Items(tuple(map(unsealed, node.items)), node.at)
-    if not isinstance(node.data, Sealed):
+        return Items(tuple(map(decrypt_values, node.items)), node.at)
+    if not isinstance(node.data, EncryptedValue):
         return node
     opened = node.data.opener(node.data.ciphertext, node.at)
     return Scalar(opened, node.at, quoted=True, literal=True, secret=True)

@@ -8,20 +8,20 @@ from pydantic import Field
 from tfprov.errors import Position
 from tfprov.model import field_types
 from tfprov.model.inventory import ROLES
-from tfprov.model.sections import Line, Strict
+from tfprov.model.sections import Line, StrictModel
 
-_TASKS = field_types.matching(
+_TASKS = field_types.pattern_format(
     rf"all|(?:{'|'.join(ROLES)})(?:/[0-9]{{1,9}})?",
     "`all`, a job or a task",
     "for example `tasks: chief` or `tasks: worker/1`",
 )
 
 
-class Nothing(Strict):
+class NoArguments(StrictModel):
     """`build`, `deliver` and `start` take no arguments: the inventory says what they need."""
 
 
-class WaitFor(Strict):
+class WaitFor(StrictModel):
     """`serving`: every task answers on its port. `done`: the chief has ended, with logs and progress until then."""
 
     condition: Literal["serving", "done"] = Field(
@@ -37,7 +37,7 @@ class WaitFor(Strict):
     )
 
 
-class Stop(Strict):
+class Stop(StrictModel):
     """Stop tasks in draining order: the chief, then workers, then ps."""
 
     tasks: Annotated[Line, _TASKS] = Field(
@@ -52,7 +52,7 @@ class Stop(Strict):
     )
 
 
-class Command(Strict):
+class Command(StrictModel):
     """Run a command on every host of the play; a failure fails the step."""
 
     argv: Annotated[list[Line], Field(min_length=1)] = Field(
@@ -60,21 +60,21 @@ class Command(Strict):
     )
 
 
-Arguments = Nothing | WaitFor | Stop | Command
+Arguments = NoArguments | WaitFor | Stop | Command
 
-MODULES: dict[str, type[Strict]] = {
-    "build": Nothing,
-    "deliver": Nothing,
-    "start": Nothing,
+MODULES: dict[str, type[StrictModel]] = {
+    "build": NoArguments,
+    "deliver": NoArguments,
+    "start": NoArguments,
     "wait": WaitFor,
-    "gather": Nothing,
+    "gather": NoArguments,
     "stop": Stop,
     "command": Command,
 }
 
 
 @dataclass(frozen=True)
-class Key:
+class KeyDoc:
     """A key of a play or a step: what it says, and an example of its value."""
 
     sentence: str
@@ -83,32 +83,32 @@ class Key:
 
 IMPORT = "import_playbook"
 PLAY_KEYS = {
-    "name": Key("What the play is for, for people.", "train"),
-    "hosts": Key("A host pattern; the steps touch these hosts only.", "all"),
-    "tasks": Key("The steps, in order.", [{"start": None}]),
-    "when": Key("Roles that the inventory must have, or the play is left out.", ["evaluator"]),
-    "tags": Key("Names by which `tfprov play -t` picks the play.", ["train"]),
-    "always": Key("Play it also after a failure or Ctrl-C, and try each of its steps. Default: false.", True),
+    "name": KeyDoc("What the play is for, for people.", "train"),
+    "hosts": KeyDoc("A host pattern; the steps touch these hosts only.", "all"),
+    "tasks": KeyDoc("The steps, in order.", [{"start": None}]),
+    "when": KeyDoc("Roles that the inventory must have, or the play is left out.", ["evaluator"]),
+    "tags": KeyDoc("Names by which `tfprov play -t` picks the play.", ["train"]),
+    "always": KeyDoc("Play it also after a failure or Ctrl-C, and try each of its steps. Default: false.", True),
 }
 IMPORT_KEYS = {
-    IMPORT: Key("Another playbook, whose plays stand here; a path from this file.", "up.yml"),
+    IMPORT: KeyDoc("Another playbook, whose plays stand here; a path from this file.", "up.yml"),
     "name": PLAY_KEYS["name"],
 }
 STEP_KEYS = {
-    "name": Key("What the step is for, for people.", "logs and progress until the chief is done"),
-    "when": Key("Roles that the inventory must have, or the step is left out.", ["ps"]),
-    "tags": Key("Names by which `tfprov play -t` picks the step.", ["slow"]),
+    "name": KeyDoc("What the step is for, for people.", "logs and progress until the chief is done"),
+    "when": KeyDoc("Roles that the inventory must have, or the step is left out.", ["ps"]),
+    "tags": KeyDoc("Names by which `tfprov play -t` picks the step.", ["slow"]),
 }
 MODULE_KEYS = {
-    "build": Key("Build the image and put the code on top; without an image, pack the code.", None),
-    "deliver": Key("Bring images, or packed code, to the hosts that lack them, which then fetch their data.", None),
-    "start": Key("Start what is missing, restart what has changed, stop what left the inventory.", None),
-    "wait": Key(
+    "build": KeyDoc("Build the image and put the code on top; without an image, pack the code.", None),
+    "deliver": KeyDoc("Bring images, or packed code, to the hosts that lack them, which then fetch their data.", None),
+    "start": KeyDoc("Start what is missing, restart what has changed, stop what left the inventory.", None),
+    "wait": KeyDoc(
         "Wait until every task answers on its port, or until the chief has ended.", {"for": "done", "timeout": 3600}
     ),
-    "gather": Key("Bring back the checkpoints and event files that the chief has saved since.", None),
-    "stop": Key("Stop tasks: the chief first, then workers, then ps.", {"tasks": "worker/1", "remove": True}),
-    "command": Key("Run a program on every host of the play, without a shell.", "nvidia-smi -L"),
+    "gather": KeyDoc("Bring back the checkpoints and event files that the chief has saved since.", None),
+    "stop": KeyDoc("Stop tasks: the chief first, then workers, then ps.", {"tasks": "worker/1", "remove": True}),
+    "command": KeyDoc("Run a program on every host of the play, without a shell.", "nvidia-smi -L"),
 }
 """Every module of MODULES; the example is one of its arguments."""
 

@@ -14,7 +14,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ANSIBLE_PASSWORD = re.compile(r"ansible_\w*pass\w*", re.IGNORECASE)
 
 
-def names_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether `name`, such as that of an environment variable, has a word that stands for a secret."""
     words = [word.upper() for word in _WORD.findall(name)]
     return any(word in _WORDS for word in words) and words[-1] not in _PLACES
@@ -43,7 +43,7 @@ class KeyedHash:
         return f"{_SCHEME}:{identity}:{hmac.new(key, message, hashlib.sha256).hexdigest()}"
 
 
-def of_other_keys(one: object, other: object) -> bool:
+def hashed_with_other_key(one: object, other: object) -> bool:
     """Whether both are hashes of `KeyedHash` under different keys, which says nothing about their values."""
     if not isinstance(one, str) or not isinstance(other, str):
         return False

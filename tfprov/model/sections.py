@@ -8,34 +8,34 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from tfprov.model import field_types, validators
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """A mapping with no unknown keys and no silent conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 Line = Annotated[str, field_types.LINE]
-Count = Annotated[int, BeforeValidator(validators.whole_number)]
+Count = Annotated[int, BeforeValidator(validators.refuse_fraction)]
 Value = Line | int | float | bool
 ClusterName = Annotated[
     str,
-    field_types.matching(
+    field_types.pattern_format(
         r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "lower-case letters, digits and `-`, at most 40 of them"
     ),
 ]
 FlagName = Annotated[
     str,
-    field_types.named(
+    field_types.key_format(
         "a flag",
         r"[A-Za-z][A-Za-z0-9_.-]*",
         "use letters, digits, `_`, `.` and `-`, beginning with a letter",
         r"(?!)",
     ),
 ]
-FlagWord = Annotated[str, field_types.matching(r"--[A-Za-z][A-Za-z0-9_.-]*", "a flag with its two dashes")]
+FlagWord = Annotated[str, field_types.pattern_format(r"--[A-Za-z][A-Za-z0-9_.-]*", "a flag with its two dashes")]
 EnvName = Annotated[
     str,
-    field_types.named(
+    field_types.key_format(
         "an environment variable",
         r"[A-Za-z_][A-Za-z0-9_]*",
         "use letters, digits and `_`, beginning with a letter",
@@ -44,7 +44,7 @@ EnvName = Annotated[
 ]
 ArgName = Annotated[
     str,
-    field_types.named(
+    field_types.key_format(
         "a build argument",
         r"[A-Za-z_][A-Za-z0-9_]*",
         "use letters, digits and `_`, beginning with a letter",
@@ -55,7 +55,7 @@ Address = Annotated[str, field_types.ADDRESS]
 PathText = Annotated[Line, field_types.PATH]
 
 
-class Checkpoints(Strict):
+class Checkpoints(StrictModel):
     """Where the chief saves, and where `gather` puts what it brings back."""
 
     dir: Annotated[Line, field_types.DIRECTORY] = Field(
@@ -80,7 +80,7 @@ class Checkpoints(Strict):
     )
 
 
-class End(Strict):
+class End(StrictModel):
     """What happens when the chief is done."""
 
     wait: Annotated[Count, Field(ge=0, le=86400)] = Field(
@@ -95,7 +95,7 @@ class NoCheckpoints(Checkpoints):
     """`checkpoints: none`: the program saves nothing that has to be brought back."""
 
 
-class Image(Strict):
+class Image(StrictModel):
     """What containers are made from: exactly one of `build`, `name` and `archive`, which config checks with its line."""
 
     build: PathText | None = Field(
@@ -153,7 +153,7 @@ class Image(Strict):
         return "build" if self.build is not None else "name" if self.name is not None else "archive"
 
 
-class MountSetting(Strict):
+class MountSetting(StrictModel):
     """A directory or file of the host inside the containers on it."""
 
     source: Annotated[Line, field_types.HOST_PATH] = Field(
@@ -166,7 +166,7 @@ class MountSetting(Strict):
     read_only: bool = Field(True, description="Whether tasks may only read it.", examples=[False])
 
 
-class FlagNames(Strict):
+class FlagNames(StrictModel):
     """What the program calls the four flags; null for one that it does not know."""
 
     job_name: FlagWord | None = Field(
@@ -185,7 +185,7 @@ class FlagNames(Strict):
     )
 
 
-class Renamed(Strict):
+class RenamedFlags(StrictModel):
     """The wiring by flags, under other names than the usual ones."""
 
     flags: FlagNames = Field(
@@ -199,10 +199,10 @@ class Renamed(Strict):
 _SUM = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
-class DataSource(Strict):
+class DataSource(StrictModel):
     """A file that hosts fetch from the web."""
 
-    url: Annotated[Line, field_types.WEB_ADDRESS] = Field(
+    url: Annotated[Line, field_types.URL] = Field(
         description="Where the file is: http or https, as the hosts reach it, and without a password. Another address for "
         "the same file restarts nothing.",
         examples=["https://example.com/mnist/train.tfrecords"],
@@ -223,7 +223,7 @@ class DataSource(Strict):
         return self.name or unquote(urlsplit(self.url).path.rpartition("/")[2])
 
 
-class Data(Strict):
+class Data(StrictModel):
     """What tasks train on: exactly one of `path` and `fetch`, which config checks with its line."""
 
     path: Annotated[PathText, field_types.DATA] | None = Field(
@@ -234,9 +234,9 @@ class Data(Strict):
     )
     fetch: (
         Annotated[
-            list[Annotated[DataSource, BeforeValidator(validators.no_short_source)]],
+            list[Annotated[DataSource, BeforeValidator(validators.refuse_short_source)]],
             Field(min_length=1),
-            BeforeValidator(validators.no_short_list),
+            BeforeValidator(validators.refuse_single_source),
         ]
         | None
     ) = Field(

@@ -20,8 +20,8 @@ from tfprov.model.sections import (
     MountSetting,
     NoCheckpoints,
     PathText,
-    Renamed,
-    Strict,
+    RenamedFlags,
+    StrictModel,
     Value,
 )
 from tfprov.wiring import FLAGS
@@ -29,13 +29,13 @@ from tfprov.wiring import FLAGS
 
 def _checkpoints(value: Any) -> Any:
     """Return the mapping that stands for the word `none`, and all else as it is."""
-    return NoCheckpoints() if validators.no_checkpoints(value) else value
+    return NoCheckpoints() if validators.is_none_word(value) else value
 
 
 Wiring = Annotated[
-    Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[Renamed, Tag("mapping")],
-    Discriminator(lambda value: "mapping" if isinstance(value, dict | Renamed) else "word"),
-    BeforeValidator(validators.wiring),
+    Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[RenamedFlags, Tag("mapping")],
+    Discriminator(lambda value: "mapping" if isinstance(value, dict | RenamedFlags) else "word"),
+    BeforeValidator(validators.check_wiring),
 ]
 CheckpointSetting = Annotated[
     Checkpoints, BeforeValidator(_checkpoints, json_schema_input_type=Literal["none"] | Checkpoints)
@@ -55,7 +55,7 @@ def implied_wiring(strategy: object) -> str:
     return "tf_config" if strategy in BY_TF_CONFIG else "flags"
 
 
-class Settings(Strict):
+class Settings(StrictModel):
     """What one task's host and groups say about it."""
 
     cluster: ClusterName = Field(
@@ -63,7 +63,7 @@ class Settings(Strict):
         "the same cluster.",
         examples=["linear"],
     )
-    image: Annotated[Image | None, BeforeValidator(validators.no_short_image)] = Field(
+    image: Annotated[Image | None, BeforeValidator(validators.refuse_short_image)] = Field(
         None,
         description="The image that containers are made from, the same for all. With one, tasks run in containers. "
         "Default: none.",
@@ -82,7 +82,7 @@ class Settings(Strict):
         "relative path counts from the file it is written in. Default: none.",
         examples=["../images/train/programs"],
     )
-    command: Annotated[list[Line], Field(min_length=1), AfterValidator(validators.program)] | None = Field(
+    command: Annotated[list[Line], Field(min_length=1), AfterValidator(validators.check_command)] | None = Field(
         None,
         description="The program and its arguments; tfprov appends the wiring (`wiring: flags`) and `flags`. "
         "A role for which tfprov brings one takes both from its own group only; a tensorboard `env`, `code` and `bind` as "
@@ -137,7 +137,7 @@ class Settings(Strict):
         "defaults of `dir` and `to`.",
         examples=[{"to": "./checkpoints"}],
     )
-    data: Annotated[Data | None, BeforeValidator(validators.no_short_data)] = Field(
+    data: Annotated[Data | None, BeforeValidator(validators.refuse_short_data)] = Field(
         None,
         description="What tasks train on, for all but a ps and a tensorboard, which read none: what lies on the hosts "
         "already, or what they fetch. Default: none.",
@@ -171,7 +171,7 @@ class Settings(Strict):
     tasks_per_host: Annotated[Count, Field(ge=1, le=1000)] = Field(
         1, description="How many tasks of the role run on each of its hosts.", examples=[2]
     )
-    memory: Annotated[str, BeforeValidator(validators.with_unit), field_types.MEMORY] | None = Field(
+    memory: Annotated[str, BeforeValidator(validators.require_unit), field_types.MEMORY] | None = Field(
         None,
         description="How much memory a container may use, in Docker's units b, k, m and g (powers of 1024), at least 6m. "
         "Default: no limit.",
@@ -181,7 +181,7 @@ class Settings(Strict):
         None, description="How many CPUs a container may use, in cores. Default: no limit.", examples=[2.5]
     )
     gpus: Annotated[
-        Annotated[int, Field(ge=0, le=validators.MOST_GPUS)] | Literal["all"], BeforeValidator(validators.gpus)
+        Annotated[int, Field(ge=0, le=validators.MAX_GPUS)] | Literal["all"], BeforeValidator(validators.check_gpus)
     ] = Field(
         0,
         description="How many GPUs a container gets, or `all`. A ps, a tensorboard and the tasks of tf.data's "
@@ -192,8 +192,8 @@ class Settings(Strict):
         4096, description="How many processes and threads a container may have.", examples=[4096]
     )
     user: Annotated[
-        Annotated[int, Field(ge=0, le=field_types.MOST)] | Annotated[str, field_types.USER] | None,
-        BeforeValidator(field_types.user),
+        Annotated[int, Field(ge=0, le=field_types.MAX_UID)] | Annotated[str, field_types.USER] | None,
+        BeforeValidator(field_types.check_user),
     ] = Field(
         None,
         description="The user that containers run as: a number, or a name that the image has, with a group after a colon "
@@ -207,7 +207,7 @@ class Settings(Strict):
         "tmpfs at /tmp, which is HOME unless `env` says otherwise, and the working directory with the code.",
         examples=[True],
     )
-    mounts: list[Annotated[MountSetting, BeforeValidator(validators.no_short_mount)]] = Field(
+    mounts: list[Annotated[MountSetting, BeforeValidator(validators.refuse_short_mount)]] = Field(
         default_factory=list,
         description="Directories of the host inside its containers.",
         examples=[[{"source": "/data/mnist", "target": "/data"}]],

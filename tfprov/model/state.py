@@ -159,7 +159,7 @@ class Observed:
         return describe_exit(self.exit_code)
 
 
-def not_delivered(image: str) -> str:
+def undelivered_image(image: str) -> str:
     """Say that the image with a name of ours is another one than was delivered under it."""
     return f"the image {image.rpartition(':')[2][:12]} is not the one that was delivered"
 
@@ -209,7 +209,7 @@ def describe_exit(code: int | None) -> str:
     return f"exited with code {code}"
 
 
-KIND = "data:"
+DATA_PREFIX = "data:"
 """Begins the name of a data set as an artifact."""
 _DIGITS = 32
 """Hex digits of a key, as many as an image has."""
@@ -239,16 +239,16 @@ class DataSet:
     @property
     def artifact(self) -> str:
         """Its name among what is brought to hosts: `data:3f2a9c01d2e4…`."""
-        return KIND + self.key
+        return DATA_PREFIX + self.key
 
 
-def read_by(spec: Mapping[str, Any]) -> str | None:
+def dataset_artifact(spec: Mapping[str, Any]) -> str | None:
     """Return the data set, as an artifact, that a task with this spec reads; None for none."""
     data = spec.get("data")
     key = data.get("fetch") if isinstance(data, Mapping) else None
-    return f"{KIND}{key}" if key else None
+    return f"{DATA_PREFIX}{key}" if key else None
 
 
-def key_of(artifact: str) -> str:
+def dataset_key(artifact: str) -> str:
     """Return the key of the data set that is called `artifact`."""
-    return artifact.removeprefix(KIND)
+    return artifact.removeprefix(DATA_PREFIX)

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable
 from tfprov.model.sections import Data
 from tfprov.model.state import DataFile, DataSet, Mount
 from tfprov.settings.resolve import RoleSettings
-from tfprov.settings.role_settings import beside_file
+from tfprov.settings.role_settings import resolve_path
 
-Fetched = Callable[[str, str], str]
+DatasetPath = Callable[[str, str], str]
 """Returns where processes of a host find the data set with a key."""
 
 
-def data_set(role: RoleSettings) -> DataSet | None:
+def dataset_of(role: RoleSettings) -> DataSet | None:
     """Return what the host of `role` fetches for it; None where its data lies there, or where it reads none."""
     return _files(role.values.data) if role.reads_data else None
 
 
-def data_sets(roles: Iterable[RoleSettings]) -> dict[str, DataSet]:
+def datasets_of(roles: Iterable[RoleSettings]) -> dict[str, DataSet]:
     """Return all that hosts fetch for `roles`, by its name as an artifact."""
-    found = (data_set(role) for role in roles)
+    found = (dataset_of(role) for role in roles)
     return {data.artifact: data for data in found if data is not None}
 
 
@@ -28,7 +28,7 @@ def _files(data: Data | None) -> DataSet | None:
     return DataSet(tuple(DataFile(one.file, one.url, one.sha256) for one in sources)) if sources else None
 
 
-def data_dir(role: RoleSettings, fetched: Fetched | None = None) -> str | None:
+def data_dir(role: RoleSettings, fetched: DatasetPath | None = None) -> str | None:
     """Return where a task finds the data; `fetched` is given where tasks are processes of the host."""
     data = role.values.data
     if data is None or fetched is None:
@@ -47,7 +47,7 @@ def data_path(role: RoleSettings) -> str | None:
 
 def data_spec(role: RoleSettings, *, in_container: bool) -> dict[str, str | None]:
     """Return what of the data is part of a task, so that a change of it restarts the task."""
-    found = data_set(role)
+    found = dataset_of(role)
     what: dict[str, str | None] = {"fetch": found.key} if found else {"path": _path(role)}
     return {**what, "to": data_dir(role)} if in_container else what
 
@@ -60,4 +60,4 @@ def data_mounts(role: RoleSettings) -> tuple[Mount, ...]:
 
 def _path(role: RoleSettings) -> str:
     """Return the directory of the host with the data; a relative path counts from the file it is written in."""
-    return os.path.abspath(beside_file(role, "data", "path"))  # noqa: PTH100  it need not be there
+    return os.path.abspath(resolve_path(role, "data", "path"))  # noqa: PTH100  it need not be there

@@ -8,25 +8,25 @@ from typing import Any
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.node import Node, Scalar, find, plain
-from tfprov.model.secrets import KeyedHash, names_secret
+from tfprov.model.secrets import KeyedHash, is_secret_name
 from tfprov.model.state import Box, Container, Mount
-from tfprov.model.validators import bytes_of
+from tfprov.model.validators import parse_size
 from tfprov.planning import task_args
-from tfprov.planning.datasets import Fetched, data_dir, data_mounts, data_set, data_spec
+from tfprov.planning.datasets import DatasetPath, data_dir, data_mounts, data_spec, dataset_of
 from tfprov.settings.resolve import RoleSettings
-from tfprov.settings.role_settings import python_of
-from tfprov.settings.task_templates import for_task, render_late
+from tfprov.settings.role_settings import python_path
+from tfprov.settings.task_templates import add_task_variables, render_task_settings
 from tfprov.templating.host_values import Faults
 
 _SHORTEST = 8
 """Characters of a secret for which command lines are searched: shorter ones may be ordinary words."""
 
-Place = tuple[str, str]
+RoleHost = tuple[str, str]
 """A role and a host."""
 
 
 @dataclass(frozen=True)
-class Boxed:
+class RoleImage:
     """The image of a role on a host. `reference` is its name there, `label` what it is made from, in a few words.
 
     `address` is the host's address on which ports are published; `code` is code that is not in the image.
@@ -42,15 +42,15 @@ def _nowhere(_host: str, key: str) -> str:
     return f"/data/{key}"
 
 
-def desired(  # noqa: PLR0913  what is known of a cluster, from everywhere
+def desired_containers(  # noqa: PLR0913  what is known of a cluster, from everywhere
     cluster: Cluster,
     roles: Sequence[RoleSettings],
-    code: Mapping[Place, str],
+    code: Mapping[RoleHost, str],
     checkpoint_dir: Callable[[Task], str],
-    boxes: Mapping[Place, Boxed] | None = None,
+    boxes: Mapping[RoleHost, RoleImage] | None = None,
     *,
     hashed: KeyedHash,
-    fetched: Fetched = _nowhere,
+    fetched: DatasetPath = _nowhere,
 ) -> tuple[Container, ...]:
     """Return the container of every task.
 
@@ -98,18 +98,18 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
     directory: str,
     linked: str,
     data: str | None,
-    boxed: Boxed | None,
+    boxed: RoleImage | None,
     hashed: KeyedHash,
 ) -> Container:
-    values, fetches = role.values, data_set(role)
+    values, fetches = role.values, dataset_of(role)
     link = values.checkpoints.link and posixpath.normpath(values.checkpoints.link.strip())
-    python = None if boxed else python_of(role)
+    python = None if boxed else python_path(role)
     late = _late(cluster, task, role, directory, data)
     listens = "0.0.0.0" if boxed else task.address  # noqa: S104  in a container; the host publishes on one address
     stated = [str(word) for word in late["command"] or ()]
     command = stated or task_args.default_command(cluster, task, directory, listens)
     flags, env = _flags(role, late["flags"]), {name: _text(value) for name, value in late["env"].items()}
-    secret = late["secret"] | {name for name in env if names_secret(name) and name not in values.public_env}
+    secret = late["secret"] | {name for name in env if is_secret_name(name) and name not in values.public_env}
     if problems := list(_repeated(role, stated, flags, {name: env[name] for name in sorted(secret)})):
         raise InvalidInput(problems)
     return Container(
@@ -123,7 +123,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
             "env": {
                 name: hashed.of(cluster.name, name, value) if name in secret else value for name, value in env.items()
             },
-            "wiring": task_args.wiring(cluster, task, role),
+            "wiring": task_args.wiring_spec(cluster, task, role),
             "endpoint": task.endpoint,
             **({"python": python} if python else {}),
             **({"link": link} if link else {}),
@@ -133,7 +133,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
         },
         argv=(
             *command,
-            *task_args.flags(cluster, task, role),
+            *task_args.wiring_flags(cluster, task, role),
             *(f"--{name}" if value is None else f"--{name}={value}" for name, value in flags.items()),
         ),
         env={
@@ -156,7 +156,7 @@ def _container(  # noqa: PLR0913  one task, seen from all sides
     )
 
 
-def _around(role: RoleSettings, boxed: Boxed) -> dict[str, Any]:
+def _around(role: RoleSettings, boxed: RoleImage) -> dict[str, Any]:
     """Return what a container has besides its program; what is not set is left out, so a new default restarts nothing."""
     values = role.values
     stated = {
@@ -172,7 +172,7 @@ def _around(role: RoleSettings, boxed: Boxed) -> dict[str, Any]:
     return {"image": boxed.label, **{key: value for key, value in stated.items() if value is not None}}
 
 
-def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: Boxed) -> Box:
+def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: RoleImage) -> Box:
     values = role.values
     return Box(
         image=boxed.reference,
@@ -182,13 +182,13 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: Boxed) -> Box:
         files_of=cluster.chief.name if task.reads else None,
         only_reads=task.role == "tensorboard",
         address=boxed.address,
-        memory=bytes_of(values.memory) if values.memory else None,
+        memory=parse_size(values.memory) if values.memory else None,
         cpus=float(values.cpus) if values.cpus else None,
         gpus=-1 if values.gpus == "all" else values.gpus,
         pids=values.pids,
         user=None if values.user is None else str(values.user),
         read_only=values.read_only,
-        data_at=values.data.to if values.data and data_set(role) else None,
+        data_at=values.data.to if values.data and dataset_of(role) else None,
         mounts=(*data_mounts(role), *(Mount(mount.source, mount.target, mount.read_only) for mount in values.mounts)),
     )
 
@@ -196,9 +196,9 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: Boxed) -> Box:
 def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str, data: str | None) -> dict[str, Any]:
     """Return `command`, `flags` and `env`, rendered with what only the task knows, and which names in `env` are secret."""
     faults = Faults()
-    known_of = task_args.of_cluster(cluster, task)
-    variables = for_task(role.variables, cluster.name, task.name, directory, data, known_of=known_of)
-    rendered = render_late(role.node, variables, faults)
+    known_of = task_args.cluster_variables(cluster, task)
+    variables = add_task_variables(role.variables, cluster.name, task.name, directory, data, known_of=known_of)
+    rendered = render_task_settings(role.node, variables, faults)
     if faults.problems:
         raise InvalidInput(faults.problems)
     values: dict[str, Any] = plain(rendered)

@@ -14,7 +14,7 @@ _REMOVE_ORDER = ("evaluator", "tensorboard", "chief", "worker", "data_worker", "
 """An evaluator and a tensorboard have the chief's files open, which go with the chief."""
 
 
-def ordered(actions: Sequence[Action], endpoints: Mapping[str, str]) -> tuple[Action, ...]:
+def order_actions(actions: Sequence[Action], endpoints: Mapping[str, str]) -> tuple[Action, ...]:
     """Sort the actions so that they can be done in turn, and say which of them each one waits for.
 
     `endpoints` says, by action id, which `address:port` a stop frees and a start takes.

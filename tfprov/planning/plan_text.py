@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from tfprov.model.cluster import Cluster, job_counts
 from tfprov.model.plan import Action, Plan
 from tfprov.model.state import Container
-from tfprov.planning.reconcile import noun
+from tfprov.planning.reconcile import describe_artifact
 
 NOTHING = "nothing to do"
 
@@ -20,7 +20,7 @@ def summary(cluster: Cluster) -> str:
     return f"{cluster.name}: {counts} on {hosts} host{'s' if hosts > 1 else ''}"
 
 
-def lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
+def plan_lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
     """Return the plan, a line per task and host: a stop is told as the restart or the removal it is the first half of."""
     if not plan:
         return [NOTHING]
@@ -44,7 +44,7 @@ def lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
 def _row(action: Action, verb: str, endpoints: Mapping[str, str]) -> tuple[str, str, str, str]:
     if action.kind in ("build", "deliver", "fetch"):
         where = "" if action.kind == "build" else f"to {action.host}"
-        return verb, noun(action.subject), where, _because(action)
+        return verb, describe_artifact(action.subject), where, _because(action)
     endpoint = endpoints.get(action.subject, "") if action.kind == "start" else ""
     return verb, action.subject, f"on {action.host} {endpoint}".rstrip(), _because(action)
 
@@ -53,7 +53,7 @@ def _because(action: Action) -> str:
     return f"({', '.join(action.causes)})"
 
 
-def readable(size: float) -> str:
+def format_size(size: float) -> str:
     """Return a number of bytes in the unit that leaves one to three digits before the point."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
@@ -62,7 +62,7 @@ def readable(size: float) -> str:
     return f"{size:.1f} TB"
 
 
-def rough(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time that need not be exact: `40 s`, `14 min`, `3 h`, `2 d`."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
@@ -70,12 +70,12 @@ def rough(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def join_names(names: Sequence[str], most: int) -> str:
     """Return at most so many names, and how many there are besides: `ps/0, worker/0 and 3 more`."""
     left = len(names) - most
     return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a number with its noun: `1 tensor`, `3 tensors`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

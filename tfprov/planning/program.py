@@ -29,7 +29,7 @@ class Program:
         return _PYTHON.fullmatch(PurePosixPath(self.command).name) is not None
 
 
-def program_of(words: Sequence[str]) -> Program:
+def parse_command(words: Sequence[str]) -> Program:
     """Return what the `words` of a command run; options that are not known leave the script unknown."""
     command, rest = words[0], list(words[1:])
     name = PurePosixPath(command).name
@@ -68,7 +68,7 @@ def _of_shell(command: str, rest: Sequence[str]) -> Program:
     return Program(command)
 
 
-def started_by(first_line: bytes) -> str:
+def parse_shebang(first_line: bytes) -> str:
     """Return the program that a script's first line names, `python3` for `#!/usr/bin/env python3`; empty for none."""
     words = first_line.removeprefix(b"#!").decode("utf-8", errors="replace").split()
     if not first_line.startswith(b"#!") or not words:
@@ -78,7 +78,7 @@ def started_by(first_line: bytes) -> str:
     return next((word for word in words[1:] if not word.startswith("-") and "=" not in word), words[0])
 
 
-def files_of_module(module: str) -> Iterator[str]:
+def module_files(module: str) -> Iterator[str]:
     """Yield the files any of which `python -m` would run."""
     path = module.replace(".", "/")
     yield from (f"{path}.py", f"{path}/__main__.py")

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfprov.model.plan import CONTROLLER, Action, Plan
-from tfprov.model.secrets import of_other_keys
-from tfprov.model.state import KIND as DATA
+from tfprov.model.secrets import hashed_with_other_key
+from tfprov.model.state import DATA_PREFIX as DATA
 from tfprov.model.state import Container, Observation, Observed, State
-from tfprov.planning.order import ordered
+from tfprov.planning.order import order_actions
 
 _Place = tuple[str, str]
 """A task's name and a host."""
@@ -29,10 +29,10 @@ def reconcile(cluster: str, wanted: Sequence[Container], seen: Observation) -> P
     actions = [*_removals(wanted, seen), *_starts(wanted, seen)]
     starting = {action.subject for action in actions if action.kind == "start"}
     deliveries = list(_deliveries([c for c in wanted if c.task.name in starting], seen))
-    return Plan(cluster, ordered([*deliveries, *actions], _endpoints(actions, wanted, seen)))
+    return Plan(cluster, order_actions([*deliveries, *actions], _endpoints(actions, wanted, seen)))
 
 
-def teardown(cluster: str, seen: Observation, chosen: Callable[[Observed], bool], *, remove: bool) -> Plan:
+def plan_teardown(cluster: str, seen: Observation, chosen: Callable[[Observed], bool], *, remove: bool) -> Plan:
     """Return the plan that stops the `chosen` containers in draining order and, with `remove`, removes them."""
     cause = ("taking the cluster down",)
     actions = []
@@ -41,12 +41,12 @@ def teardown(cluster: str, seen: Observation, chosen: Callable[[Observed], bool]
             actions.append(Action("stop", container.host, container.task, cause))
         if remove:
             actions.append(Action("remove", container.host, container.task, cause))
-    return Plan(cluster, ordered(actions, {}))
+    return Plan(cluster, order_actions(actions, {}))
 
 
-def supplies(cluster: str, wanted: Sequence[Container], seen: Observation) -> Plan:
+def plan_deliveries(cluster: str, wanted: Sequence[Container], seen: Observation) -> Plan:
     """Return the plan that brings every host what its tasks need, whether they are to start now or not."""
-    return Plan(cluster, ordered(list(_deliveries(wanted, seen)), {}))
+    return Plan(cluster, order_actions(list(_deliveries(wanted, seen)), {}))
 
 
 def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -56,12 +56,12 @@ def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: s
         name, before, after = f"{prefix}{key}", running.get(key, _NOT_SET), wanted.get(key, _NOT_SET)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             found.extend(differences(before, after, f"{name}."))
-        elif before != after and not of_other_keys(before, after):
+        elif before != after and not hashed_with_other_key(before, after):
             found.append(name + _change(name, before, after))
     return found
 
 
-def unknown_secrets(wanted: Sequence[Container], seen: Observation) -> list[str]:
+def incomparable_secrets(wanted: Sequence[Container], seen: Observation) -> list[str]:
     """Return the secret variables, as `env.NAME of TASK`, that cannot be compared: another controller has hashed them."""
     observed = {(one.task, one.host): one for one in seen.containers()}
     return [
@@ -69,7 +69,7 @@ def unknown_secrets(wanted: Sequence[Container], seen: Observation) -> list[str]
         for container in wanted
         if (current := observed.get((container.task.name, container.task.host))) is not None
         for name, value in container.spec.get("env", {}).items()
-        if of_other_keys((current.spec.get("env") or {}).get(name), value)
+        if hashed_with_other_key((current.spec.get("env") or {}).get(name), value)
     ]
 
 
@@ -77,7 +77,7 @@ def _change(name: str, before: Any, after: Any) -> str:
     if name.startswith("env.") or any(isinstance(value, list | Mapping) for value in (before, after)):
         return ""  # an environment often holds secrets, and a list of hosts says less than its name
     if name in ("code", "data.fetch"):
-        return f": {short(before)} -> {short(after)}"
+        return f": {short_digest(before)} -> {short_digest(after)}"
     return f": {_shown(before)} -> {_shown(after)}"
 
 
@@ -85,7 +85,7 @@ def _shown(value: Any) -> str:
     return "(no value)" if value is None else str(value)
 
 
-def short(digest: str | None) -> str:
+def short_digest(digest: str | None) -> str:
     """Return the first 12 hex digits of a digest, or of an image's tag, as Docker shows them."""
     return digest.rpartition(":")[2][:12] if isinstance(digest, str) else "none"
 
@@ -94,10 +94,10 @@ _CODE = "sha256:"
 """Begins the name of code; an image's begins with its repository."""
 
 
-def noun(artifact: str) -> str:
+def describe_artifact(artifact: str) -> str:
     """Return what an artifact is, in words: `code 3f2a9c01d2e4`, `data …` or `image …`."""
     kind = "code" if artifact.startswith(_CODE) else "data" if artifact.startswith(DATA) else "image"
-    return f"{kind} {short(artifact)}"
+    return f"{kind} {short_digest(artifact)}"
 
 
 def _removals(wanted: Sequence[Container], seen: Observation) -> Iterator[Action]:

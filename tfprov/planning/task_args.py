@@ -33,7 +33,7 @@ def default_command(cluster: Cluster, task: Task, directory: str, listens: str) 
     return [word.format(**values) for word in _COMMANDS[task.role]]
 
 
-def of_cluster(cluster: Cluster, task: Task) -> dict[str, str | int]:
+def cluster_variables(cluster: Cluster, task: Task) -> dict[str, str | int]:
     """Return what `command`, `flags` and `env` may say of the cluster, by the names in OF_CLUSTER.
 
     Ranks are those of the tasks that train: the chief's is 0, and neither a ps nor a task beside the cluster has one.
@@ -50,7 +50,7 @@ def of_cluster(cluster: Cluster, task: Task) -> dict[str, str | int]:
     }
 
 
-def flags(cluster: Cluster, task: Task, role: RoleSettings) -> list[str]:
+def wiring_flags(cluster: Cluster, task: Task, role: RoleSettings) -> list[str]:
     """Return the flags that tell a task who it is."""
     told = role.values.by_flags and _is_told(task)
     return to_flags(cluster.wiring(task), role.values.flag_names) if told else []
@@ -77,7 +77,7 @@ def environment(cluster: Cluster, task: Task, role: RoleSettings, data: str | No
     return {name: value for name, value in found.items() if value}
 
 
-def wiring(cluster: Cluster, task: Task, role: RoleSettings) -> dict[str, Any]:
+def wiring_spec(cluster: Cluster, task: Task, role: RoleSettings) -> dict[str, Any]:
     """Return what of this counts as a change. What is as it always was is left out, so that nobody restarts for it.
 
     A tensorboard is told nothing about the cluster, and a task of tf.data's service only where its dispatcher is: a

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from tfprov.errors import InvalidInput, Problem
-from tfprov.model.cluster import Cluster, Task
+from tfprov.model.cluster import Cluster, Task, is_loopback
 from tfprov.settings.resolve import RoleSettings
 
 _TRAINING = ("chief", "worker")
@@ -11,7 +11,7 @@ _NEEDS_ALL = ("in_graph", "parameter_server")
 """Strategies in which a chief tells workers what to do, with variables on the ps."""
 
 
-def names_chief(role: RoleSettings) -> bool:
+def has_chief_task(role: RoleSettings) -> bool:
     """Whether the group `chief` runs the task chief/0; else it runs worker/0, which is the chief.
 
     The flags know no chief, and in an all-reduce every task is a worker.
@@ -19,7 +19,7 @@ def names_chief(role: RoleSettings) -> bool:
     return role.values.wiring == "tf_config" and role.values.strategy != "multi_worker_mirrored"
 
 
-def against_strategy(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+def check_strategy(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield what keeps `roles` from training as their strategy does, each at the line that is to be changed."""
     strategy = roles[0].values.strategy
     at = roles[0].at("strategy")
@@ -55,14 +55,14 @@ def _without_ps(role: RoleSettings, trainers: Sequence[RoleSettings], count: int
     return Problem(role.at("strategy") if stated else trainers[-1].group, what, fix)
 
 
-def idle_gpus(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+def check_gpus(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for every ps with a GPU: TensorFlow would take all of its memory, and compute nothing there."""
     for role in roles:
         if role.role == "ps" and role.values.gpus:
             yield Problem(role.at("gpus"), "a ps does not use a GPU", "give it to workers; remove it here")
 
 
-def incomplete_service(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+def check_data_service(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield what tf.data's service lacks: neither of its two roles does anything without the other."""
     found = {role.role: role for role in roles}
     for name, other in (("dispatcher", "data_worker"), ("data_worker", "dispatcher")):
@@ -70,7 +70,7 @@ def incomplete_service(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
             yield Problem(found[name].group, f"`{name}` without a {other}", f"put a host into the group `{other}`")
 
 
-def far_data(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+def check_data_paths(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for every relative path of data that is to be on another machine."""
     for role in roles:
         path = role.values.data.path if role.values.data and role.reads_data else None
@@ -86,7 +86,7 @@ TENSORBOARD_PORT = 6006
 _AT_MOST_ONE = ("chief", "evaluator", "tensorboard", "dispatcher")
 
 
-def place(roles: Sequence[RoleSettings]) -> Cluster:
+def assign_tasks(roles: Sequence[RoleSettings]) -> Cluster:
     """Return the cluster that `roles` describe; InvalidInput when they describe none that TensorFlow could run."""
     problems = list(_impossible(roles))
     if problems:
@@ -95,12 +95,12 @@ def place(roles: Sequence[RoleSettings]) -> Cluster:
     counts: dict[str, int] = {}
     tasks = []
     for role in roles:
-        job = "worker" if role.role == "chief" and not names_chief(role) else role.role
+        job = "worker" if role.role == "chief" and not has_chief_task(role) else role.role
         for _ in range(role.values.tasks_per_host):
             index = counts.get(job, 0)
             counts[job] = index + 1
             # Nobody in the cluster speaks to a tensorboard, so its address is where it serves.
-            address = (role.serves_at or role.address) if role.role == "tensorboard" else role.address
+            address = (role.bind_address or role.address) if role.role == "tensorboard" else role.address
             tasks.append(Task(job, index, role.role, role.host, address, ports.take(role)))
     return Cluster(roles[0].values.cluster, tuple(tasks))
 
@@ -116,10 +116,10 @@ def _impossible(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
         if sum(role.values.tasks_per_host for role in of_role) > 1:
             at = of_role[-1].at("tasks_per_host") if len(of_role) == 1 else of_role[-1].group
             yield Problem(at, f"more than one {name} task", f"keep one host with one task in the group `{name}`")
-    yield from against_strategy(roles)
-    yield from incomplete_service(roles)
-    yield from far_data(roles)
-    yield from idle_gpus(roles)
+    yield from check_strategy(roles)
+    yield from check_data_service(roles)
+    yield from check_data_paths(roles)
+    yield from check_gpus(roles)
     yield from _away_from_chief(roles)
     yield from _out_of_reach(roles)
 
@@ -130,7 +130,7 @@ def _out_of_reach(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     if len(hosts) < 2 or all(role.local for role in roles):
         return
     for role in hosts.values():
-        if role.address == "localhost" or role.address.startswith("127."):
+        if is_loopback(role.address):
             what = f"the other hosts cannot reach {role.host} at {role.address}"
             at = role.at("address") if role.values.address else role.where
             yield Problem(at, what, "set `address` to the one it has on the network")

@@ -12,7 +12,7 @@ from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage,
 from tfprov.inventory.host_patterns import match
 from tfprov.model.playbook import Play, Step, WaitFor
 from tfprov.model.state import Observation
-from tfprov.planning.plan_text import listed
+from tfprov.planning.plan_text import join_names
 from tfprov.playbook.steps import RUN, check
 
 _NAMED = 5
@@ -59,7 +59,7 @@ def play(context: Context, plays: Iterable[Play], options: Options) -> None:
 def _left(context: Context) -> str:
     """Say what goes on when nobody waits for it; nobody asks the hosts any more, so it is what may run there."""
     names = [container.task.name for container in context.wanted]
-    what = f"left at once: {listed(names, _NAMED)} may still run"
+    what = f"left at once: {join_names(names, _NAMED)} may still run"
     return f"{what}; `tfprov status` shows them, `tfprov down` gathers and ends them"
 
 

@@ -19,8 +19,8 @@ from tfprov.errors import GatherError, HostError, TfprovError, together
 from tfprov.model.plan import Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor
 from tfprov.model.state import Observation, Observed, State
-from tfprov.planning.plan_text import counted, lines, readable
-from tfprov.planning.reconcile import teardown
+from tfprov.planning.plan_text import format_count, format_size, plan_lines
+from tfprov.planning.reconcile import plan_teardown
 
 _KINDS = {"build": ("build",), "deliver": ("deliver", "fetch"), "start": ("stop", "remove", "start")}
 
@@ -132,11 +132,11 @@ def _gather(context: Context, _arguments: Any, discard: bool) -> None:
 def tell(context: Context, gathered: Gathered) -> None:
     """Say what a gather brought."""
     if gathered.files:
-        what = f"{counted(gathered.files, 'file')}, {readable(gathered.size)}"
+        what = f"{format_count(gathered.files, 'file')}, {format_size(gathered.size)}"
         if gathered.new:
             newest = gathered.new[-1]
             read = "TensorFlow is not installed here, so its tensors were not read"
-            tensors = f"{counted(newest.tensors, 'tensor')} read" if newest.tensors is not None else read
+            tensors = f"{format_count(newest.tensors, 'tensor')} read" if newest.tensors is not None else read
             what = f"{newest.prefix} ({tensors}); {what}"
         context.report.note(f"gathered into {gathered.directory}: {what}")
     elif gathered.newest:
@@ -158,12 +158,12 @@ def tell_lost(context: Context, source: Observed, seen: Observation) -> None:
         return
     did = "did not save when it was stopped" if source.stopped else "did not save at its end"
     what = f"{source.task} was at step {reached.step:,} and {did}"
-    context.report.note(f"{what}: {counted(lost, 'step')} since {newest.prefix} are lost")
+    context.report.note(f"{what}: {format_count(lost, 'step')} since {newest.prefix} are lost")
 
 
 def tell_brought(context: Context, brought: Brought) -> None:
     """Say what was brought from elsewhere than the checkpoint directory."""
-    what = f"{counted(brought.files, 'file')}, {readable(brought.size)}"
+    what = f"{format_count(brought.files, 'file')}, {format_size(brought.size)}"
     context.report.note(f"brought to {brought.at}: {what}, as it is: nothing was verified")
 
 
@@ -191,7 +191,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     except HostError as error:
         return [error], None
     kept = {*held, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
-    whole = teardown(context.cluster.name, seen, chosen, remove=arguments.remove)
+    whole = plan_teardown(context.cluster.name, seen, chosen, remove=arguments.remove)
     part = whole.only(lambda action: action.kind != "remove" or (action.subject, action.host) not in kept)
     logs = KeptLogs(context, seen)
     errors = [*execute(replace(context, before_remove=logs.keep), part, "").failed.values()]
@@ -269,13 +269,13 @@ def check(context: Context, step: Step) -> None:
     """Say what a step would do, without doing it."""
     if step.module in _KINDS:
         part = _part(context, observe(context), step.module)
-        for line in lines(part, context.wanted):
+        for line in plan_lines(part, context.wanted):
             context.report.note(f"{step.module}: would {line}" if part else f"{step.module}: {line}")
     elif isinstance(step.arguments, Stop):
-        part = teardown(
+        part = plan_teardown(
             context.cluster.name, observe(context), _chosen(context, step.arguments), remove=step.arguments.remove
         )
-        for line in lines(part):
+        for line in plan_lines(part):
             context.report.note(f"stop: would {line}" if part else f"stop: {line}")
     elif isinstance(step.arguments, Command):
         context.report.note(f"command: would run {' '.join(step.arguments.argv)}")

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as AbstractMapping
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.model.cluster import is_loopback
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Mapping, Node, find
 from tfprov.model.settings import SHARED
-from tfprov.model.validators import is_loopback
-from tfprov.settings.connection import SSH_PORT, Connection, connection_of
+from tfprov.settings.connection import SSH_PORT, Connection, resolve_connection
 from tfprov.settings.role_settings import RoleSettings
 from tfprov.wiring import READERS
 
@@ -17,7 +17,7 @@ _FOLLOW = ("runtime", "wiring")
 """Settings that follow from others where they are not stated: of those, what differs is told."""
 
 
-def shared(inventory: Inventory, found: Sequence[RoleSettings]) -> Iterator[Problem]:
+def check_shared_settings(inventory: Inventory, found: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for every setting that differs between two roles, and must not."""
     fix = "one inventory is one cluster: state it once, for `all`"
     for name in SHARED:
@@ -41,7 +41,7 @@ def _usual(inventory: Inventory, found: Sequence[RoleSettings], name: str) -> Ro
     """Return a role whose setting is what all should have: what is stated for `all`, else the first one's."""
     for_all = [
         inventory.groups["all"].vars,
-        *(one for beside in inventory.beside for one in beside.groups.get("all", ())),
+        *(one for beside in inventory.vars_files for one in beside.groups.get("all", ())),
     ]
     stated = {find(variables, [NAMESPACE, name])[1] for variables in for_all if _has(variables, name)}
     return next((role for role in found if role.at(name) in stated), found[0])
@@ -52,7 +52,7 @@ def _has(variables: Node, name: str) -> bool:
     return isinstance(settings, Mapping) and name in settings.entries
 
 
-def twice(ways: AbstractMapping[str, Connection]) -> Iterator[Problem]:
+def check_duplicate_hosts(ways: AbstractMapping[str, Connection]) -> Iterator[Problem]:
     """Yield a problem for every host that is another host under a second name."""
     seen: dict[tuple[str | int | None, ...], Connection] = {}
     for way in ways.values():
@@ -64,7 +64,7 @@ def twice(ways: AbstractMapping[str, Connection]) -> Iterator[Problem]:
             yield Problem(way.at, what, "put one host into both groups, or set `tasks_per_host`")
 
 
-def builders(inventory: Inventory, found: Sequence[RoleSettings]) -> Iterator[Problem]:
+def check_build_hosts(inventory: Inventory, found: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield what is wrong with the hosts that `build_on` names."""
     asked: dict[Position, str] = {}
     for role in found:
@@ -75,7 +75,7 @@ def builders(inventory: Inventory, found: Sequence[RoleSettings]) -> Iterator[Pr
             yield Problem(at, f"`image.build_on`: no host `{shown(host)}` in the inventory", _meant(inventory, host))
             continue
         try:
-            connection_of(inventory, host)
+            resolve_connection(inventory, host)
         except InvalidInput as error:
             yield from error.problems
 
@@ -87,7 +87,7 @@ def _meant(inventory: Inventory, name: str) -> str:
     return f"did you mean `{shown(close[0])}`?" if close else "name one of its hosts, or remove it"
 
 
-def in_reach(found: Sequence[RoleSettings]) -> Iterator[Problem]:
+def check_loopback(found: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for every loopback address of tasks in containers, where it is the container's own."""
     members = [role for role in found if role.role not in READERS and role.values.runtime == "docker"]
     if sum(role.values.tasks_per_host for role in members) < 2:
@@ -104,7 +104,7 @@ def in_reach(found: Sequence[RoleSettings]) -> Iterator[Problem]:
             yield Problem(role.at("bind"), what, "leave `bind` out, or give an address of the host")
 
 
-def processes_here(found: Sequence[RoleSettings]) -> Iterator[Problem]:
+def check_processes(found: Sequence[RoleSettings]) -> Iterator[Problem]:
     """Yield a problem for every other machine on which tasks would be processes."""
     what = "is reached over SSH, and `runtime: process` runs tasks on this machine only"
     fix = "give an `image`, or set `ansible_connection: local`"
@@ -117,7 +117,7 @@ _ALIKE = 0.82
 """`wroker` is as near to `worker` as 0.83, and the group `work` as near as 0.8."""
 
 
-def strays(inventory: Inventory) -> Iterator[Problem]:
+def check_misspelt_roles(inventory: Inventory) -> Iterator[Problem]:
     """Yield a problem for every group that is called almost like a role and seems to stand in its place.
 
     A group `workers` above the group `worker` is fine.
@@ -127,7 +127,7 @@ def strays(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(inventory.groups[name].at, f"the group `{name}` is not a role", f"did you mean `{role}`?")
 
 
-def beside_roles(inventory: Inventory) -> Iterator[Problem]:
+def check_similar_groups(inventory: Inventory) -> Iterator[Problem]:
     """Yield a warning for every group such as `workers`, beside a `worker` that has hosts, of which hosts have no role."""
     for name, role, idle in _alike(inventory):
         if _is_of_another(inventory, name, role):
@@ -152,7 +152,7 @@ def _is_of_another(inventory: Inventory, name: str, role: str) -> bool:
     return name.lower() != role and name.lower().startswith(role) and bool(inventory.members(role))
 
 
-def empty_roles(inventory: Inventory) -> Iterator[Problem]:
+def check_empty_roles(inventory: Inventory) -> Iterator[Problem]:
     """Yield a problem for every role that is there without a host."""
     for role in ROLES:
         if role in inventory.groups and not inventory.members(role):
@@ -160,7 +160,7 @@ def empty_roles(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(at, f"the group `{role}` has no hosts", "add one, or remove the group")
 
 
-def no_roles(inventory: Inventory) -> Problem:
+def no_roles_problem(inventory: Inventory) -> Problem:
     """Say that there is nothing to run."""
     hosts = "no host has a role" if inventory.hosts else "no hosts"
     return Problem(inventory.groups["all"].at, hosts, "put hosts into the groups `ps` and `worker`")

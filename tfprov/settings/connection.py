@@ -10,21 +10,21 @@ from typing import Any
 from tfprov.errors import InvalidInput, Position, shown
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import Mapping, Node, plain
-from tfprov.model.validators import Wrong
+from tfprov.model.validators import InvalidValue
 from tfprov.settings.connection_vars import (
     ADDRESSES,
     ARGS,
     KEY_FILES,
+    PARSERS,
     PORTS,
-    READERS,
     TIMEOUTS,
     USERS,
     check_key_file,
-    expanded,
+    expand_path,
 )
 from tfprov.settings.ssh_args import SshArgs
 from tfprov.templating.host_values import Faults, Variables, is_secret, render
-from tfprov.templating.magic_vars import variables
+from tfprov.templating.magic_vars import host_variables
 from tfprov.vault.redaction import SECRETS
 from tfprov.yamltext.yaml11 import surprises
 
@@ -78,16 +78,16 @@ class Connection:
     address_family: str | None = None
 
 
-def connection_of(inventory: Inventory, host: str) -> Connection:
+def resolve_connection(inventory: Inventory, host: str) -> Connection:
     """Return the way to `host`, which needs no role; InvalidInput carries all that is wrong with it."""
     nodes, faults = inventory.variables(host), Faults()
-    way = connection(inventory, host, nodes, variables(inventory, host, nodes), faults)
+    way = build_connection(inventory, host, nodes, host_variables(inventory, host, nodes), faults)
     if faults.problems:
         raise InvalidInput(faults.problems)
     return way
 
 
-def connection(inventory: Inventory, host: str, nodes: Mapping, context: Variables, faults: Faults) -> Connection:
+def build_connection(inventory: Inventory, host: str, nodes: Mapping, context: Variables, faults: Faults) -> Connection:
     """Return the connection that `nodes`, the variables of `host`, describe; what is wrong goes into `faults`."""
     check_names(nodes, faults)
     values = dict(_values(nodes, context, faults))
@@ -100,7 +100,7 @@ def connection(inventory: Inventory, host: str, nodes: Mapping, context: Variabl
         for name in (name for name in _NOT_HERE if name in nodes.entries):
             faults.add(nodes.key_at(name), f"`{name}` is not supported", _NOT_HERE[name])
     at = inventory.hosts[host].at
-    named = [expanded(values[name]) for name in KEY_FILES if name in values][-1:]
+    named = [expand_path(values[name]) for name in KEY_FILES if name in values][-1:]
     return Connection(
         host,
         _last({name: nodes.entries[name].at for name in ADDRESSES if name in nodes.entries}, ADDRESSES, at),
@@ -131,20 +131,20 @@ def _last(values: dict[str, Any], names: tuple[str, ...], default: Any) -> Any:
 
 def _values(nodes: Mapping, context: Variables, faults: Faults) -> Iterator[tuple[str, Any]]:
     """Yield the variables that are good, as what they mean."""
-    for name, read in READERS.items():
+    for name, read in PARSERS.items():
         if name not in nodes.entries:
             continue
         node = nodes.entries[name]
         try:
             yield name, read(name, _value(name, node, context, faults))
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             secret = is_secret(node, context)
             faults.add(node.at, f"`{name}` is secret, and not what it must be" if secret else str(wrong), wrong.fix)
-        except _Told:
+        except _Reported:
             pass
 
 
-class _Told(Exception):
+class _Reported(Exception):
     """A value that is none, and the faults say why."""
 
 
@@ -156,7 +156,7 @@ def _value(name: str, node: Node, context: Variables, faults: Faults) -> Any:
     faults.problems.extend(found)
     value = plain(render(node, context, faults))
     if found or node.at in faults.at:
-        raise _Told
+        raise _Reported
     return value
 
 
@@ -166,7 +166,7 @@ def _secret(name: str, node: Node, context: Variables, faults: Faults) -> Any:
         return context[name]
     except InvalidInput as error:
         faults.include(error, node.at)
-        raise _Told from None
+        raise _Reported from None
 
 
 def _check_become(nodes: Mapping, values: dict[str, Any], faults: Faults) -> None:
@@ -183,7 +183,7 @@ def _check_keys(nodes: Mapping, values: dict[str, Any], faults: Faults) -> None:
     for name in [name for name in KEY_FILES if name in values][-1:]:
         try:
             check_key_file(name, values[name])
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             faults.add(nodes.entries[name].at, str(wrong), wrong.fix)
 
 
@@ -207,8 +207,8 @@ def check_names(nodes: Mapping, faults: Faults) -> None:
 
 @lru_cache
 def _meant(name: str) -> str | None:
-    if name in READERS or name in _NOT_HERE or name in _ALSO_ANSIBLES or not name.startswith("ansible_"):
+    if name in PARSERS or name in _NOT_HERE or name in _ALSO_ANSIBLES or not name.startswith("ansible_"):
         return None
     # 0.9 lets `ansible_hostname` pass, which is a fact, and finds `ansible_prot`.
-    close = difflib.get_close_matches(name, READERS, n=1, cutoff=0.9)
+    close = difflib.get_close_matches(name, PARSERS, n=1, cutoff=0.9)
     return close[0] if close else None

@@ -6,12 +6,12 @@ from tfprov.errors import Problem, shown
 from tfprov.model.node import Mapping, find
 from tfprov.model.sections import Data, DataSource, Image
 from tfprov.model.settings import CONTAINER_ONLY, Settings
-from tfprov.model.validators import Wrong, file_name
+from tfprov.model.validators import InvalidValue, check_file_name
 
 _DATA_KINDS = ("path", "fetch")
 
 
-def data_at_odds(node: Mapping, data: Data, *, whole: bool) -> Iterator[Problem]:
+def check_data(node: Mapping, data: Data, *, whole: bool) -> Iterator[Problem]:
     """Yield what is wrong with `data`, which was read from `node`; unless `whole`, nothing that could be elsewhere."""
     given = [name for name in _DATA_KINDS if getattr(data, name) is not None]
     if not given and whole:
@@ -41,8 +41,8 @@ def _names(node: Mapping, sources: "list[DataSource] | tuple[()]") -> Iterator[P
 def _unnamed(source: DataSource) -> str | None:
     """Say why a file cannot be called what its address ends in."""
     try:
-        file_name(source.file)
-    except Wrong:
+        check_file_name(source.file)
+    except InvalidValue:
         ending = f"in `{shown(source.file)}`" if source.file else "without a name"
         return f"`data.fetch` has an address that ends {ending}, which cannot be the name of a file"
     return None
@@ -56,7 +56,7 @@ _KINDS = ("build", "name", "archive")
 _FOR_BUILD = ("dockerfile", "build_args", "build_on", "ca_bundle", "pip_conf")
 
 
-def at_odds(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
+def check_container_settings(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
     """Yield what does not go together in `values`, which were read from `node`.
 
     Unless `whole`, nothing is said that could follow from what was left out.
@@ -64,7 +64,7 @@ def at_odds(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
     if values.image is not None:
         yield from _image(node, values.image, whole=whole)
     if values.data is not None:
-        yield from data_at_odds(node, values.data, whole=whole)
+        yield from check_data(node, values.data, whole=whole)
     if values.runtime == "docker":
         yield from _docker(node, values, whole=whole)
         if values.python is not None and whole:

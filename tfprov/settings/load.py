@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfprov.errors import InvalidInput, Problem, Warn, unheard
+from tfprov.errors import InvalidInput, Problem, Warn, ignore_warning
 from tfprov.inventory.ansible_cfg import read_ansible_cfg
 from tfprov.inventory.builder import Builder
 from tfprov.inventory.extra_vars import extra_vars
 from tfprov.inventory.sources import Sources, home_of
 from tfprov.inventory.vars_files import DIRECTORIES, read_beside
-from tfprov.model.inventory import Beside, Inventory
+from tfprov.model.inventory import Inventory, VarsFiles
 from tfprov.model.node import Mapping
 from tfprov.vault.decrypt import Vault
 
@@ -27,7 +27,7 @@ def load_inventory(
     sources: SourceList,
     extra: Sequence[str] = (),
     vault: Vault | None = None,
-    warn: Warn = unheard,
+    warn: Warn = ignore_warning,
     lookup_dirs: Sequence[str] = (),
 ) -> Inventory:
     """Read the inventory in `sources`, with the `-e` options in `extra`; InvalidInput carries all problems of both.
@@ -45,18 +45,18 @@ def load(
     sources: SourceList,
     extra: Sequence[str] = (),
     vault: Vault | None = None,
-    warn: Warn = unheard,
+    warn: Warn = ignore_warning,
     lookup_dirs: Sequence[str] = (),
 ) -> "tuple[Inventory, tuple[RoleSettings, ...]]":
     """Read the inventory in `sources` and check what it says under `tfprov:`. See load_inventory for the arguments."""
     # Here, because the schema takes a while to import, and whoever only shows an inventory does not check it.
-    from tfprov.settings.cluster_rules import beside_roles, processes_here  # noqa: PLC0415
+    from tfprov.settings.cluster_rules import check_processes, check_similar_groups  # noqa: PLC0415
     from tfprov.settings.resolve import resolve  # noqa: PLC0415
 
     inventory, problems = _load(sources, extra, vault, warn, lookup_dirs)
-    for problem in () if problems else beside_roles(inventory):
+    for problem in () if problems else check_similar_groups(inventory):
         warn(problem)
-    return inventory, resolve(inventory, problems, [processes_here])
+    return inventory, resolve(inventory, problems, [check_processes])
 
 
 def _load(
@@ -84,7 +84,7 @@ def _load(
     return inventory, builder.problems
 
 
-def _beside(sources: Sequence[str], builder: Builder, vault: Vault) -> tuple[Beside, ...]:
+def _beside(sources: Sequence[str], builder: Builder, vault: Vault) -> tuple[VarsFiles, ...]:
     """Return what lies beside the sources; a directory with several of them counts where the last one stands."""
     homes = [home for home in map(home_of, sources) if home is not None]
     last = dict.fromkeys(reversed(homes))

@@ -10,21 +10,21 @@ from functools import partial
 from typing import Any
 
 from tfprov.errors import InvalidInput, Position, Usage, shown
-from tfprov.model.inventory import EXTRA, NAMESPACE, ROLES, Inventory
-from tfprov.model.node import HIDDEN, Mapping, Node, Scalar, scalars, visible
-from tfprov.model.sections import Strict
+from tfprov.model.inventory import EXTRA_VARS_ORIGIN, NAMESPACE, ROLES, Inventory
+from tfprov.model.node import HIDDEN, Mapping, Node, Scalar, plain_masked, scalars
+from tfprov.model.sections import StrictModel
 from tfprov.model.settings import Settings, implied_runtime, implied_wiring
-from tfprov.settings.pydantic_errors import model_in
-from tfprov.settings.role_settings import meant_for_others
-from tfprov.settings.task_templates import LATE, OF_CLUSTER, for_task
+from tfprov.settings.pydantic_errors import model_of
+from tfprov.settings.role_settings import settings_for_other_roles
+from tfprov.settings.task_templates import CLUSTER_VARIABLES, TASK_SETTINGS, add_task_variables
 from tfprov.templating.host_values import Variables, is_template, render
-from tfprov.templating.magic_vars import variables
+from tfprov.templating.magic_vars import host_variables
 from tfprov.vault.decrypt import Unopened
 from tfprov.vault.redaction import Path, Shows, clear, masked_value, public_names, unless_public
 
 
 @dataclass(frozen=True)
-class Given:
+class SourceValue:
     """What one place says. `origin` is the place in words, and `at` where it is; None for a default of the schema.
 
     `name` is what it is called there, where that is not what it is compared with: a whole mapping, or a part of it.
@@ -46,9 +46,9 @@ class Origin:
 
     path: Path
     value: Any
-    given: Given
-    lost: tuple[Given, ...] = ()
-    elsewhere: tuple[Given, ...] = ()
+    given: SourceValue
+    lost: tuple[SourceValue, ...] = ()
+    elsewhere: tuple[SourceValue, ...] = ()
     note: str = ""
     failed: bool = False
     template: bool = False
@@ -65,7 +65,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Explained:
+class HostExplanation:
     """Everything about one host: its variables, and its settings in each role."""
 
     host: str
@@ -80,7 +80,7 @@ class Explained:
         paths = dict.fromkeys(".".join(one.path[:end]) for one in every for end in range(1, len(one.path) + 1))
         return list(paths)
 
-    def only(self, key: str) -> "Explained":
+    def only(self, key: str) -> "HostExplanation":
         """Return what is called `key`, or stands below it; Usage when nothing is."""
 
         def chosen(origins: Iterable[Origin]) -> tuple[Origin, ...]:
@@ -93,7 +93,7 @@ class Explained:
         raise Usage(f"{self.host} has no `{shown(key)}`", _meant(key, self.names()))
 
 
-def explain(inventory: Inventory, host: str, role: str | None = None, *, show_secrets: bool = False) -> Explained:
+def explain(inventory: Inventory, host: str, role: str | None = None, *, show_secrets: bool = False) -> HostExplanation:
     """Return the origin of every value of `host`, in one `role` or in all it has; Usage for an unknown host or role.
 
     Secrets are masked, unless `show_secrets` is set.
@@ -106,12 +106,12 @@ def explain(inventory: Inventory, host: str, role: str | None = None, *, show_se
         raise Usage(f"{host} does not have the role `{shown(role)}`", its)
     found = inventory.hosts[host]
     nodes = inventory.variables(host)
-    context = variables(inventory, host, nodes)
+    context = host_variables(inventory, host, nodes)
     shows = clear if show_secrets else masked_value
     stacks = _stacked(inventory, host, None, shows)
     own = [_origin(path, given, context, shows) for path, given in sorted(stacks.items()) if path[0] != NAMESPACE]
     settings = {name: tuple(_settings(inventory, host, name, shows)) for name in ([role] if role else roles)}
-    return Explained(host, found.at, found.groups, tuple(own), settings)
+    return HostExplanation(host, found.at, found.groups, tuple(own), settings)
 
 
 def _known_host(inventory: Inventory, name: str) -> str:
@@ -128,7 +128,7 @@ def _meant(name: str, known: list[str], otherwise: str = "leave the key out to s
     return f"did you mean `{shown(close[0])}`?" if close else otherwise
 
 
-_Stack = list[tuple[Node, Given]]
+_Stack = list[tuple[Node, SourceValue]]
 
 
 def _stacked(inventory: Inventory, host: str, role: str | None, shows: Shows) -> dict[Path, _Stack]:
@@ -141,7 +141,7 @@ def _stacked(inventory: Inventory, host: str, role: str | None, shows: Shows) ->
             for path, leaf, place in parts:
                 if not (isinstance(leaf, Mapping) and any(_is_below(one, path) for one in found)):
                     below = _lost(found, path)
-                    found[path] = [*below, (leaf, Given(shows(path, leaf), layer.origin, place))]
+                    found[path] = [*below, (leaf, SourceValue(shows(path, leaf), layer.origin, place))]
     return found
 
 
@@ -174,7 +174,7 @@ def _origin(path: Path, stack: _Stack, context: Variables, shows: Shows) -> Orig
     template = any(not value.literal and is_template(value.data) for value in scalars(node))
     lost = tuple(one for _, one in reversed(stack[:-1]))
     found = Origin(path, None, given, lost, template=template)
-    if template and path[0] == NAMESPACE and path[1:2] and path[1] in LATE and _tells_tasks_apart(node):
+    if template and path[0] == NAMESPACE and path[1:2] and path[1] in TASK_SETTINGS and _tells_tasks_apart(node):
         return replace(found, note="differs from task to task")
     try:
         return replace(found, value=shows(path, render(node, context)))
@@ -195,17 +195,19 @@ def _settings(inventory: Inventory, host: str, role: str, shows: Shows) -> Itera
         shows = partial(unless_public, public, shows)
     stacks = {path: stack for path, stack in _stacked(inventory, host, role, shows).items() if path[0] == NAMESPACE}
     if isinstance(written, Mapping):
-        foreign = set(meant_for_others(inventory, host, role, written))
+        foreign = set(settings_for_other_roles(inventory, host, role, written))
         stacks = {path: stack for path, stack in stacks.items() if not foreign & {path[1:2], path[1:3]}}
     others = _of_other_roles(inventory, host, role, shows)
-    context = variables(inventory, host, nodes)
+    context = host_variables(inventory, host, nodes)
     cluster = written.get("cluster") if isinstance(written, Mapping) else None
     data = written.get("data") if isinstance(written, Mapping) else None
     where = "/data" if isinstance(data, Mapping) else None  # what it says differs from task to task
-    task = for_task(context, str(visible(cluster)) if cluster else "", f"{role}/0", "/checkpoints", where)
+    task = add_task_variables(
+        context, str(plain_masked(cluster)) if cluster else "", f"{role}/0", "/checkpoints", where
+    )
     order = list(Settings.model_fields)
     for path in sorted(stacks, key=lambda path: (order.index(path[1]) if path[1:2] and path[1] in order else -1, path)):
-        late = path[1:2] and path[1] in LATE
+        late = path[1:2] and path[1] in TASK_SETTINGS
         yield replace(_origin(path, stacks[path], task if late else context, shows), elsewhere=others.get(path, ()))
     for default in _defaults(Settings, (NAMESPACE,), frozenset(stacks)):
         value = default.value
@@ -219,27 +221,27 @@ def _settings(inventory: Inventory, host: str, role: str, shows: Shows) -> Itera
 
 
 def _tells_tasks_apart(node: Node) -> bool:
-    names = ("task", "checkpoint_dir", "data_dir", *OF_CLUSTER)
+    names = ("task", "checkpoint_dir", "data_dir", *CLUSTER_VARIABLES)
     return any(name in str(value.data) for value in scalars(node) for name in names)
 
 
-def _of_other_roles(inventory: Inventory, host: str, role: str, shows: Shows) -> dict[Path, tuple[Given, ...]]:
-    found: dict[Path, tuple[Given, ...]] = {}
+def _of_other_roles(inventory: Inventory, host: str, role: str, shows: Shows) -> dict[Path, tuple[SourceValue, ...]]:
+    found: dict[Path, tuple[SourceValue, ...]] = {}
     for whole, ours in zip(inventory.layers(host), inventory.layers(host, role=role), strict=True):
         settings = whole.vars.get(NAMESPACE)
         if settings is not None and NAMESPACE not in ours.vars.entries:
             for path, leaf, at in _leaves((NAMESPACE,), settings, settings.at):
-                found[path] = (*found.get(path, ()), Given(shows(path, leaf), whole.origin, at))
+                found[path] = (*found.get(path, ()), SourceValue(shows(path, leaf), whole.origin, at))
     return found
 
 
-def _defaults(model: type[Strict], path: Path, given: frozenset[Path]) -> Iterator[Origin]:
+def _defaults(model: type[StrictModel], path: Path, given: frozenset[Path]) -> Iterator[Origin]:
     for name, about in model.model_fields.items():
         here = (*path, name)
-        inner, below = model_in(about.annotation), any(one[: len(here)] == here and one != here for one in given)
+        inner, below = model_of(about.annotation), any(one[: len(here)] == here and one != here for one in given)
         if (
             inner is not None
-            and issubclass(inner, Strict)
+            and issubclass(inner, StrictModel)
             and (below or inner is about.annotation)
             and here not in given
         ):
@@ -247,16 +249,16 @@ def _defaults(model: type[Strict], path: Path, given: frozenset[Path]) -> Iterat
         elif below or here in given:
             continue
         elif about.is_required():
-            yield Origin(here, None, Given(None, "no default"), note="missing", failed=True)
+            yield Origin(here, None, SourceValue(None, "no default"), note="missing", failed=True)
         else:
             default = about.get_default(call_default_factory=True)
             words = (about.description or "").partition("Default: ")[2].partition(";")[0].rstrip(".")
             said = f"default: {words}" if words and words != "none" else "default"
-            yield Origin(here, default, Given(default, said), note="none" if default is None else "")
+            yield Origin(here, default, SourceValue(default, said), note="none" if default is None else "")
 
 
-def place(given: Given) -> str:
+def describe_place(given: SourceValue) -> str:
     """Return where a value is written, in words."""
     if given.at is None:
         return given.origin
-    return str(given.at) if given.origin == EXTRA else f"{given.at} ({given.origin})"
+    return str(given.at) if given.origin == EXTRA_VARS_ORIGIN else f"{given.at} ({given.origin})"

@@ -21,7 +21,7 @@ _LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less tha
 
 
 @dataclass(frozen=True)
-class Explainer:
+class ErrorExplainer:
     """Speaks of `model`, whose values the user writes under `name`.
 
     `inside` says whether messages repeat that name, as they do of a playbook, which has no templates; `whole` is the fix
@@ -73,7 +73,7 @@ class Explainer:
             expected = limits["expected"].replace("'", "`")
             close = _close(value, re.findall("`([^`]+)`", expected), {}) if isinstance(value, str) else []
             fix = f"did you mean `{close[0]}`?" if close else self.example(path)
-            return f"`{name}` must be {expected}, not {said(value)}", fix
+            return f"`{name}` must be {expected}, not {describe_value(value)}", fix
         for limit in limits.keys() & _LIMITS.keys():
             return f"`{name}` must be {_LIMITS[limit]} {limits[limit]:.10g}, not {shown(value)}", self.example(path)
         if kind == "too_short":
@@ -91,13 +91,13 @@ class Explainer:
             fix = f"write {shown(value)} without quotes{'' if self.inside else ', or end a template in `| int`'}"
             return f"`{name}` must be a number, not text", fix
         if wanted in ("a whole number", "a number") and isinstance(value, str) and (number := _number_of(value)):
-            return f"`{name}` must be {wanted}, not {said(value)}", f"write {number}"
-        return f"`{name}` must be {wanted}, not {said(value)}", self.example(path)
+            return f"`{name}` must be {wanted}, not {describe_value(value)}", f"write {number}"
+        return f"`{name}` must be {wanted}, not {describe_value(value)}", self.example(path)
 
     def no_single(self, error: ErrorDetails, path: Path) -> tuple[str, str]:
         """Speak of a value that fits none of several single types."""
         fix = 'write "" for an empty text' if error["input"] is None else self.example(path)
-        return f"`{self.called(path)}` must be a single value, not {said(error['input'])}", fix
+        return f"`{self.called(path)}` must be a single value, not {describe_value(error['input'])}", fix
 
     def called(self, path: Path) -> str:
         """Return the dotted name of the value at `path`; an item of a list has the list's."""
@@ -124,7 +124,7 @@ class Explainer:
         for step in path:
             if isinstance(step, str):
                 field = _names(model).get(step)
-                model = model_in(field.annotation) if field else None
+                model = model_of(field.annotation) if field else None
         return model
 
     def example(self, path: Path) -> str:
@@ -133,7 +133,7 @@ class Explainer:
             key = str(path[end - 1])
             field = _names(self.at(path[: end - 1])).get(key)
             if field is not None and field.examples:
-                return f"for example `{key}: {written(field.examples[0])}`"
+                return f"for example `{key}: {to_flow_yaml(field.examples[0])}`"
         return self.whole
 
 
@@ -146,11 +146,11 @@ def _close(key: str, names: Collection[str], others: AbstractMapping[str, str]) 
     return difflib.get_close_matches(key, list(names), n=1, cutoff=0.7)  # at 0.6, `colour` would mean `cluster`
 
 
-def model_in(annotation: Any) -> type[BaseModel] | None:
+def model_of(annotation: Any) -> type[BaseModel] | None:
     """Return the model that `annotation` speaks of: itself, the items of a list, or one that may be left out."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    found = (model_in(inner) for inner in get_args(annotation)) if get_origin(annotation) is not dict else ()
+    found = (model_of(inner) for inner in get_args(annotation)) if get_origin(annotation) is not dict else ()
     return next((model for model in found if model is not None), None)
 
 
@@ -160,12 +160,12 @@ def _names(model: type[BaseModel] | None) -> dict[str, Any]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def written(example: Any) -> str:
+def to_flow_yaml(example: Any) -> str:
     """Return `example` as it would stand in the file, in YAML's flow style."""
     if isinstance(example, list):
-        return f"[{', '.join(map(written, example))}]"
+        return f"[{', '.join(map(to_flow_yaml, example))}]"
     if isinstance(example, dict):
-        return f"{{{', '.join(f'{key}: {written(value)}' for key, value in example.items())}}}"
+        return f"{{{', '.join(f'{key}: {to_flow_yaml(value)}' for key, value in example.items())}}}"
     if isinstance(example, str) and not example.replace(".", "", 1).isdigit():
         return example
     return json.dumps(example)
@@ -213,7 +213,7 @@ def _wanted(kind: str) -> str | None:
     return next((form for word, form in forms.items() if kind.startswith(word)), None)
 
 
-def said(value: object) -> str:
+def describe_value(value: object) -> str:
     """Return what stands instead of what should."""
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "a mapping"

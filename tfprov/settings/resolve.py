@@ -11,23 +11,31 @@ from tfprov.errors import InvalidInput, Problem, shown
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain, scalars
 from tfprov.model.settings import Settings, implied_wiring
-from tfprov.model.validators import wrong_address
-from tfprov.settings.cluster_rules import builders, empty_roles, in_reach, no_roles, shared, strays, twice
-from tfprov.settings.connection import Connection, connection, connection_of
+from tfprov.model.validators import address_error
+from tfprov.settings.cluster_rules import (
+    check_build_hosts,
+    check_duplicate_hosts,
+    check_empty_roles,
+    check_loopback,
+    check_misspelt_roles,
+    check_shared_settings,
+    no_roles_problem,
+)
+from tfprov.settings.connection import Connection, build_connection, resolve_connection
 from tfprov.settings.connection_vars import ADDRESSES
-from tfprov.settings.container_rules import at_odds
-from tfprov.settings.pydantic_errors import Explainer
-from tfprov.settings.role_settings import DEFAULT_COMMANDS, RoleSettings, meant_for
-from tfprov.settings.settings_cache import Checked, Sharing
-from tfprov.settings.task_templates import LATE, OF_CLUSTER, for_task, render_late
+from tfprov.settings.container_rules import check_container_settings
+from tfprov.settings.pydantic_errors import ErrorExplainer
+from tfprov.settings.role_settings import DEFAULT_COMMANDS, RoleSettings, settings_for_role
+from tfprov.settings.settings_cache import CheckedSettings, SettingsCache
+from tfprov.settings.task_templates import CLUSTER_VARIABLES, TASK_SETTINGS, add_task_variables, render_task_settings
 from tfprov.templating.errors import UNDEFINED
-from tfprov.templating.host_values import Faults, Variables, is_secret, opened, render
-from tfprov.templating.magic_vars import variables
+from tfprov.templating.host_values import Faults, Variables, decrypt_node, is_secret, render
+from tfprov.templating.magic_vars import host_variables
 from tfprov.vault.decrypt import stays_closed
 from tfprov.wiring import FLAGS
 from tfprov.yamltext.yaml11 import odd_names, surprises
 
-__all__ = ["RoleSettings", "Rule", "connection_of", "resolve"]
+__all__ = ["RoleSettings", "Rule", "resolve", "resolve_connection"]
 
 _ELSEWHERE = {
     "args": "command",
@@ -45,7 +53,7 @@ _ELSEWHERE = {
     "workers": "tasks_per_host",
 }
 """What other tools call some of these settings."""
-_explainer = Explainer(Settings, NAMESPACE, "see what `tfprov init` writes", inside=False, others=_ELSEWHERE)
+_explainer = ErrorExplainer(Settings, NAMESPACE, "see what `tfprov init` writes", inside=False, others=_ELSEWHERE)
 
 
 Rule = Callable[[Sequence[RoleSettings]], Iterator[Problem]]
@@ -66,7 +74,7 @@ def resolve(
         faults.problems.extend(_amiss(inventory, found, reached))
         faults.problems.extend(problem for rule in rules for problem in rule(found))
         if not found and not faults.problems:
-            faults.problems.append(no_roles(inventory))
+            faults.problems.append(no_roles_problem(inventory))
     if faults.problems:
         # A variable may be in a file that stays encrypted, about which enough is said.
         unknown = any(map(stays_closed, broken))
@@ -76,18 +84,18 @@ def resolve(
 
 def _amiss(inventory: Inventory, found: list[RoleSettings], reached: dict[str, Connection]) -> Iterator[Problem]:
     """What is wrong with the hosts as a whole."""
-    yield from strays(inventory)
-    yield from empty_roles(inventory)
-    yield from shared(inventory, found)
-    yield from twice(reached)
-    yield from builders(inventory, found)
-    yield from in_reach(found)
+    yield from check_misspelt_roles(inventory)
+    yield from check_empty_roles(inventory)
+    yield from check_shared_settings(inventory, found)
+    yield from check_duplicate_hosts(reached)
+    yield from check_build_hosts(inventory, found)
+    yield from check_loopback(found)
 
 
 def _all(
     inventory: Inventory, faults: Faults, reached: dict[str, Connection], *, whole: bool
 ) -> Iterator[RoleSettings]:
-    sharing = Sharing()
+    sharing = SettingsCache()
     for role in ROLES:
         for host in inventory.members(role):
             try:
@@ -97,13 +105,13 @@ def _all(
 
 
 def _one(
-    inventory: Inventory, place: tuple[str, str], reached: dict[str, Connection], sharing: Sharing, *, whole: bool
+    inventory: Inventory, place: tuple[str, str], reached: dict[str, Connection], sharing: SettingsCache, *, whole: bool
 ) -> RoleSettings:
     role, host = place
     nodes = inventory.variables(host, role=role)
-    context = variables(inventory, host, nodes)
+    context = host_variables(inventory, host, nodes)
     faults = Faults()
-    way = reached[host] = connection(inventory, host, nodes, context, faults)
+    way = reached[host] = build_connection(inventory, host, nodes, context, faults)
     written = nodes.get(NAMESPACE)
     if written is None:
         at, what = inventory.groups["all"].at, f"no settings: nothing is called `{NAMESPACE}`"
@@ -113,7 +121,7 @@ def _one(
         fix = "write it as YAML, such as into group_vars/all.yml" if in_braces else "write one setting per line"
         faults.add(written.at, f"`{NAMESPACE}` must be a mapping", fix)
         raise InvalidInput(faults.problems)
-    written = meant_for(inventory, host, role, written)
+    written = settings_for_role(inventory, host, role, written)
     found = sharing.checked(role, written, context, partial(_checked, role, written, context, whole=whole))
     faults.problems.extend(_misplaced(nodes, problem) for problem in found.problems)
     values = found.values
@@ -122,7 +130,7 @@ def _one(
     if values is not None and not told and any(_is_secret(nodes.get(name), context) for name in ADDRESSES):
         what = "`ansible_host` is secret, and all tasks are told it on their command lines"
         faults.add(way.at, what, "set `address` under `tfprov:`, or write it in plain")
-    elif values is not None and (reason := wrong_address(address)):
+    elif values is not None and (reason := address_error(address)):
         fix = "set `address` under `tfprov:`" if address.isascii() else "give its address as `ansible_host`"
         faults.add(way.at, f"the address of {shown(host)} {reason}", fix)
     if values is None or faults.problems:
@@ -139,7 +147,7 @@ def _misplaced(nodes: Mapping, problem: Problem) -> Problem:
     return Problem(nodes.key_at(name[1]), what, f"put it under `{NAMESPACE}:`")
 
 
-def _checked(role: str, written: Mapping, context: Variables, *, whole: bool) -> Checked:
+def _checked(role: str, written: Mapping, context: Variables, *, whole: bool) -> CheckedSettings:
     """Render and check settings, with no regard to how their host is reached."""
     faults = Faults()
     rendered = _rendered(written, context, faults)
@@ -148,7 +156,7 @@ def _checked(role: str, written: Mapping, context: Variables, *, whole: bool) ->
     if whole and role not in DEFAULT_COMMANDS and _lacks_command(rendered):
         at, fix = find(rendered, ["command"])[1], "for example `command: [python, linear.py]`"
         faults.add(at, f"`command` is missing for the role `{role}`", fix)
-    return Checked(rendered, values, tuple(faults.problems))
+    return CheckedSettings(rendered, values, tuple(faults.problems))
 
 
 def _is_secret(node: Node | None, context: Variables) -> bool:
@@ -157,10 +165,10 @@ def _is_secret(node: Node | None, context: Variables) -> bool:
 
 def _rendered(written: Mapping, context: Variables, faults: Faults) -> Mapping:
     entries = {
-        key: opened(node, faults) if key in LATE else render(node, context, faults)
+        key: decrypt_node(node, faults) if key in TASK_SETTINGS else render(node, context, faults)
         for key, node in written.entries.items()
     }
-    for key in entries.keys() & Settings.model_fields.keys() - set(LATE):
+    for key in entries.keys() & Settings.model_fields.keys() - set(TASK_SETTINGS):
         for value in scalars(entries[key]):
             if value.secret and value.at not in faults.at:
                 what = f"`{key}` is secret, and tfprov shows it in plans and labels"
@@ -172,9 +180,11 @@ def _try_late(role: str, node: Mapping, context: Variables, faults: Faults) -> N
     """Render what is rendered for each task once already, so that its problems are told with all the others."""
     cluster = node.get("cluster")
     name = cluster.text if isinstance(cluster, Scalar) else ""
-    fixed = {key: _without_index(node.entries[key]) for key in LATE if key in node.entries}
+    fixed = {key: _without_index(node.entries[key]) for key in TASK_SETTINGS if key in node.entries}
     data = "/data" if isinstance(node.get("data"), Mapping) else None
-    render_late(Mapping(fixed), for_task(context, name, f"{_job(role, node)}/0", "/checkpoints", data), faults)
+    render_task_settings(
+        Mapping(fixed), add_task_variables(context, name, f"{_job(role, node)}/0", "/checkpoints", data), faults
+    )
 
 
 def _job(role: str, node: Mapping) -> str:
@@ -194,7 +204,9 @@ def _without_index(node: Node) -> Node:
         return Mapping({key: _without_index(value) for key, value in node.entries.items()}, node.at, node.keys)
     if isinstance(node, Items):
         return Items(tuple(map(_without_index, node.items)), node.at)
-    return replace(node, literal=True) if any(name in str(node.data) for name in ("index", *OF_CLUSTER)) else node
+    return (
+        replace(node, literal=True) if any(name in str(node.data) for name in ("index", *CLUSTER_VARIABLES)) else node
+    )
 
 
 def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None:
@@ -208,7 +220,9 @@ def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None
         faults.problems.extend(() if missing else _explainer.problems(node, error, faults.at))
         faults.problems.extend(_usual_flags(node))
         return None
-    faults.problems.extend([*_reserved(node, values), *_unsaid(node, values), *at_odds(node, values, whole=whole)])
+    faults.problems.extend(
+        [*_reserved(node, values), *_unsaid(node, values), *check_container_settings(node, values, whole=whole)]
+    )
     return values
 
 

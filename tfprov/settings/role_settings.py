@@ -30,21 +30,21 @@ class RoleSettings:
     node: Mapping
     variables: Variables
     address: str
-    way: Connection
+    connection: Connection
     group: Position = NOWHERE
 
     @property
     def local(self) -> bool:
         """Whether the host is this machine."""
-        return self.way.local
+        return self.connection.local
 
     @property
     def where(self) -> Position:
         """Where the host's address comes from: `ansible_host`, or its name."""
-        return self.way.at
+        return self.connection.at
 
     @property
-    def serves_at(self) -> str | None:
+    def bind_address(self) -> str | None:
         """The address of its host on which its ports are, where that is another one than the cluster's.
 
         A tensorboard asks nobody for a password either, and is for people, who reach it through the connection to its host.
@@ -83,13 +83,13 @@ SettingPath = tuple[str, ...]
 """The names under which a setting stands below `tfprov`: ("gpus",), or ("flags", "train_steps")."""
 
 
-def meant_for(inventory: Inventory, host: str, role: str, written: Mapping) -> Mapping:
+def settings_for_role(inventory: Inventory, host: str, role: str, written: Mapping) -> Mapping:
     """Return the settings of `role` on `host` without those that are meant for others."""
-    others = set(meant_for_others(inventory, host, role, written))
+    others = set(settings_for_other_roles(inventory, host, role, written))
     return _without(written, others) if others else written
 
 
-def meant_for_others(inventory: Inventory, host: str, role: str, written: Mapping) -> Iterator[SettingPath]:
+def settings_for_other_roles(inventory: Inventory, host: str, role: str, written: Mapping) -> Iterator[SettingPath]:
     """Yield those of the settings in `written` that `role` on `host` does not take."""
     asked = [name for name in _OF_OTHERS.get(role, ()) if name in written.entries]
     if not asked:
@@ -127,7 +127,7 @@ def _without(node: Mapping, others: set[SettingPath]) -> Mapping:
     return Mapping(kept, node.at, node.keys)
 
 
-def beside_file(role: RoleSettings, *path: str) -> Path:
+def resolve_path(role: RoleSettings, *path: str) -> Path:
     """Return a path setting as a path: a relative one counts from the file it is written in, `~` is the home directory.
 
     One in a file of `group_vars/` or `host_vars/` counts from where that directory lies.
@@ -144,21 +144,21 @@ INTERPRETER = "ansible_python_interpreter"
 """Ansible's variable for the Python of a host; only an absolute path in it says which one that is."""
 
 
-def python_of(role: RoleSettings) -> str | None:
+def python_path(role: RoleSettings) -> str | None:
     """Return the path of the Python that runs tasks as processes; None for the one that runs tfprov.
 
     It is what `python` says, else what Ansible's variable says.
     """
     if role.values.python is not None:
-        return os.path.abspath(beside_file(role, "python"))  # noqa: PTH100  links are kept: a venv is one
-    stated = role.variables.meaning(INTERPRETER)
+        return os.path.abspath(resolve_path(role, "python"))  # noqa: PTH100  links are kept: a venv is one
+    stated = role.variables.raw_value(INTERPRETER)
     if not isinstance(stated, Scalar) or "ansible_playbook_python" in str(stated.data):  # which is the one of tfprov
         return None
     found = str(role.variables[INTERPRETER])
     return found if found.startswith("/") else None
 
 
-def python_at(role: RoleSettings) -> Position:
+def python_position(role: RoleSettings) -> Position:
     """Return where `python_of` is written."""
-    stated = role.variables.meaning(INTERPRETER)
+    stated = role.variables.raw_value(INTERPRETER)
     return stated.at if role.values.python is None and isinstance(stated, Scalar) else role.at("python")

@@ -13,7 +13,7 @@ _MOST = 8
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedSettings:
     """What became of settings as they are written: rendered, then checked; `values` are None where they are no settings."""
 
     rendered: Mapping
@@ -22,30 +22,32 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _CacheEntry:
     """An answer, and what it depends on: the settings themselves, and all that their templates asked for."""
 
     written: Mapping
     context: Variables
     asked: frozenset[str]
-    checked: Checked
+    checked: CheckedSettings
 
 
 @dataclass
-class Sharing:
+class SettingsCache:
     """Remembers the answers for one inventory."""
 
-    known: dict[tuple[str, int], list[_Known]] = field(default_factory=dict)
+    known: dict[tuple[str, int], list[_CacheEntry]] = field(default_factory=dict)
 
-    def checked(self, role: str, written: Mapping, context: Variables, check: Callable[[], Checked]) -> Checked:
+    def checked(
+        self, role: str, written: Mapping, context: Variables, check: Callable[[], CheckedSettings]
+    ) -> CheckedSettings:
         """Return what `check` makes of `written` in `context`; an earlier answer where it would be the same."""
         key = (role, id(written))  # which is not used for anything else, since it is kept here
         answers = self.known.setdefault(key, [])
         for one in answers:
-            if context.agrees(one.context, one.asked):
+            if context.agrees_with(one.context, one.asked):
                 return one.checked
         with context.recorded() as asked:
             checked = check()
         if len(answers) < _MOST:
-            answers.append(_Known(written, context, frozenset(asked), checked))
+            answers.append(_CacheEntry(written, context, frozenset(asked), checked))
         return checked

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from tfprov.errors import shown
-from tfprov.model.validators import Wrong
-from tfprov.settings.connection_vars import check_key_file, expanded
+from tfprov.model.validators import InvalidValue
+from tfprov.settings.connection_vars import check_key_file, expand_path
 
 _KEYWORDS = {"J": "ProxyJump", "i": "IdentityFile", "p": "Port", "l": "User", "F": "-F"}
 """Letters that are short for an option of ssh_config(5); there is none for the file itself."""
@@ -28,7 +28,7 @@ _JUMP = re.compile(r"(ssh://)?([^@\s,/]+@)?(\[[0-9A-Fa-f:.]+\]|[^\s:,@/\[\]-][^\
 _ELSEWHERE = "put it into ~/.ssh/config"
 
 
-class Refused(ValueError):
+class RefusedArgument(ValueError):
     """An argument that cannot be used, and what to do instead."""
 
     def __init__(self, what: str, fix: str = _ELSEWHERE) -> None:
@@ -56,26 +56,28 @@ class SshArgs:
     authentications: tuple[str, ...] = ()
     host_key_algorithms: str | None = None
     address_family: str | None = None
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedArgument] = field(default_factory=list)
 
     def add(self, text: str) -> None:
         """Read further arguments, as they would stand on a command line."""
         try:
             words = _words(text)
         except ValueError:
-            self.refused.append(Refused("holds a quote that is never closed", "close it"))
+            self.refused.append(RefusedArgument("holds a quote that is never closed", "close it"))
             return
         for keyword, value in self._options(iter(words)):
             try:
                 self._set(keyword, value)
-            except Refused as refused:
+            except RefusedArgument as refused:
                 self.refused.append(refused)
 
     def _options(self, words: Iterator[str]) -> Iterator[tuple[str, str]]:
         """Yield each option by its name in ssh_config, with its value."""
         for word in words:
             if not word.startswith("-") or word in ("-", "--"):
-                self.refused.append(Refused("holds a word that belongs to no option", "quote what has blanks in it"))
+                self.refused.append(
+                    RefusedArgument("holds a word that belongs to no option", "quote what has blanks in it")
+                )
                 continue
             letters = word[1:]
             while letters and letters[0] in (*_WITHOUT_MEANING, *_FAMILIES):
@@ -97,7 +99,7 @@ class SshArgs:
         if name not in _SETTERS:
             raise _unsupported(keyword)
         if not value.strip():
-            raise Refused(f"gives no value for `{shown(keyword)}`", "add one, or remove it")
+            raise RefusedArgument(f"gives no value for `{shown(keyword)}`", "add one, or remove it")
         _SETTERS[name](self, value)
 
 
@@ -108,7 +110,7 @@ def _words(text: str) -> list[str]:
 
 def _port(args: SshArgs, value: str) -> None:
     if not re.fullmatch("[0-9]{1,5}", value) or not 1 <= int(value) <= 65535:
-        raise Refused(f"has the port `{shown(value)}`", "give one from 1 to 65535")
+        raise RefusedArgument(f"has the port `{shown(value)}`", "give one from 1 to 65535")
     args.port = args.port or int(value)
 
 
@@ -119,14 +121,14 @@ def _user(args: SshArgs, value: str) -> None:
 def _key_file(args: SshArgs, value: str) -> None:
     try:
         check_key_file("-i", _unquoted(value)[0])
-    except Wrong as wrong:
-        raise Refused(f"has {wrong}", wrong.fix) from None
-    args.key_files.append(expanded(_unquoted(value)[0]))
+    except InvalidValue as wrong:
+        raise RefusedArgument(f"has {wrong}", wrong.fix) from None
+    args.key_files.append(expand_path(_unquoted(value)[0]))
 
 
 def _jump(args: SshArgs, value: str) -> None:
     if value.lower() != "none" and not all(map(_JUMP.fullmatch, value.split(","))):
-        raise Refused(f"has the gateway `{shown(value)}`", "write `[user@]host[:port]`")
+        raise RefusedArgument(f"has the gateway `{shown(value)}`", "write `[user@]host[:port]`")
     if args.proxy_command is None:
         args.proxy_jump = args.proxy_jump or value
 
@@ -138,36 +140,38 @@ def _command(args: SshArgs, value: str) -> None:
 
 def _config(args: SshArgs, value: str) -> None:
     # `none` is OpenSSH's own word for no file at all, and an empty file says the same.
-    path = expanded("/dev/null" if value.lower() == "none" else value)
+    path = expand_path("/dev/null" if value.lower() == "none" else value)
     if not path.exists():
-        raise Refused(f"names the file `{shown(value)}`, which does not exist", "correct the path behind `-F`")
+        raise RefusedArgument(f"names the file `{shown(value)}`, which does not exist", "correct the path behind `-F`")
     args.ssh_config = args.ssh_config or path
 
 
 def _known_hosts(args: SshArgs, value: str) -> None:
     if any(name.lower() in ("/dev/null", "none") for name in _unquoted(value)):
-        raise Refused(f"has UserKnownHostsFile={shown(value)}, which remembers nobody", "remove it, or name a file")
-    args.known_hosts = args.known_hosts or tuple(expanded(name) for name in _unquoted(value))
+        raise RefusedArgument(
+            f"has UserKnownHostsFile={shown(value)}, which remembers nobody", "remove it, or name a file"
+        )
+    args.known_hosts = args.known_hosts or tuple(expand_path(name) for name in _unquoted(value))
 
 
 def _strictness(args: SshArgs, value: str) -> None:
     if value.lower() in ("no", "off"):
         what = f"has StrictHostKeyChecking={shown(value)}, which trusts whoever answers"
-        raise Refused(what, "use `StrictHostKeyChecking=accept-new`")
+        raise RefusedArgument(what, "use `StrictHostKeyChecking=accept-new`")
     if value.lower() not in ("yes", "ask", "accept-new"):
-        raise Refused(f"has StrictHostKeyChecking={shown(value)}", "use `StrictHostKeyChecking=accept-new`")
+        raise RefusedArgument(f"has StrictHostKeyChecking={shown(value)}", "use `StrictHostKeyChecking=accept-new`")
     args.accept_new = value.lower() == "accept-new" if args.accept_new is None else args.accept_new
 
 
 def _timeout(args: SshArgs, value: str) -> None:
     if not re.fullmatch("[0-9]{1,4}", value) or not 1 <= int(value) <= 3600:
-        raise Refused(f"has ConnectTimeout={shown(value)}", "give a number of seconds from 1 to 3600")
+        raise RefusedArgument(f"has ConnectTimeout={shown(value)}", "give a number of seconds from 1 to 3600")
     args.timeout = args.timeout or float(value)
 
 
 def _identities_only(args: SshArgs, value: str) -> None:
     if value.lower() not in ("yes", "no", "true", "false"):
-        raise Refused(f"has IdentitiesOnly={shown(value)}", "use `yes` or `no`")
+        raise RefusedArgument(f"has IdentitiesOnly={shown(value)}", "use `yes` or `no`")
     only = value.lower() in ("yes", "true")
     args.identities_only = only if args.identities_only is None else args.identities_only
 
@@ -176,19 +180,19 @@ def _authentications(args: SshArgs, value: str) -> None:
     methods = tuple(word.strip().lower() for word in value.split(","))
     if not any(method in _METHODS for method in methods):
         what = f"has PreferredAuthentications={shown(value)}, of which tfprov knows none"
-        raise Refused(what, f"name one of {', '.join(_METHODS)}")
+        raise RefusedArgument(what, f"name one of {', '.join(_METHODS)}")
     args.authentications = args.authentications or methods
 
 
 def _host_key_algorithms(args: SshArgs, value: str) -> None:
     if not re.fullmatch(r"[+^-]?[\w@.*?-]+(,[\w@.*?-]+)*", value, re.ASCII):
-        raise Refused(f"has HostKeyAlgorithms={shown(value)}", "for example `HostKeyAlgorithms=ssh-ed25519`")
+        raise RefusedArgument(f"has HostKeyAlgorithms={shown(value)}", "for example `HostKeyAlgorithms=ssh-ed25519`")
     args.host_key_algorithms = args.host_key_algorithms or value
 
 
 def _address_family(args: SshArgs, value: str) -> None:
     if value.lower() not in ("any", "inet", "inet6"):
-        raise Refused(f"has AddressFamily={shown(value)}", "use `inet`, `inet6` or `any`")
+        raise RefusedArgument(f"has AddressFamily={shown(value)}", "use `inet`, `inet6` or `any`")
     args.address_family = args.address_family or value.lower()
 
 
@@ -224,5 +228,5 @@ def _unquoted(value: str) -> list[str]:
         return [value]
 
 
-def _unsupported(option: str) -> Refused:
-    return Refused(f"has the option `{shown(option)}`, which is not supported here")
+def _unsupported(option: str) -> RefusedArgument:
+    return RefusedArgument(f"has the option `{shown(option)}`, which is not supported here")

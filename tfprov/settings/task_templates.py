@@ -7,16 +7,16 @@ from types import MappingProxyType
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.templating.host_values import Faults, Variables, render
 
-LATE = ("command", "flags", "env")
+TASK_SETTINGS = ("command", "flags", "env")
 """Settings that may use `task.job`, `task.index`, `checkpoint_dir` and `data_dir`, and OF_CLUSTER."""
 
-OF_CLUSTER = ("ps_hosts", "worker_hosts", "chief_address", "rank", "world_size")
+CLUSTER_VARIABLES = ("ps_hosts", "worker_hosts", "chief_address", "rank", "world_size")
 """What those settings know once all tasks are placed. A variable of the inventory with such a name keeps its meaning."""
 
 _ELSEWHERE = "put it into `env`, or into a file on the host that `mounts` brings"
 
 
-def for_task(  # noqa: PLR0913  one task, seen from all sides
+def add_task_variables(  # noqa: PLR0913  one task, seen from all sides
     variables: Variables,
     cluster: str,
     task: str,
@@ -33,12 +33,12 @@ def for_task(  # noqa: PLR0913  one task, seen from all sides
     known = {"job": job, "index": int(index), "name": task}
     read = {"data_dir": data} if data else {}
     others = {name: value for name, value in known_of.items() if name not in variables}
-    return variables.with_special(cluster=cluster, checkpoint_dir=directory, task=known, **read, **others)
+    return variables.with_variables(cluster=cluster, checkpoint_dir=directory, task=known, **read, **others)
 
 
-def render_late(node: Mapping, variables: Variables, faults: Faults) -> Mapping:
+def render_task_settings(node: Mapping, variables: Variables, faults: Faults) -> Mapping:
     """Return the late settings in `node` for one task; what cannot stand on a command line goes into `faults`."""
-    written = {key: node.entries[key] for key in LATE if key in node.entries}
+    written = {key: node.entries[key] for key in TASK_SETTINGS if key in node.entries}
     rendered = {key: render(value, variables, faults) for key, value in written.items()}
     for key, value in rendered.items():
         if type(value) is not type(written[key]):  # a whole setting in one template, which is told elsewhere

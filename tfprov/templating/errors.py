@@ -8,9 +8,9 @@ UNDEFINED = "undefined variable"
 """How every error about an undefined variable begins."""
 
 
-class Missing(InvalidInput):
+class UndefinedVariable(InvalidInput):
     """A template uses an undefined variable; `| default(…)` in the template, or where its value is used, helps."""
 
 
-class Omitted(InvalidInput):
+class OmittedValue(InvalidInput):
     """A template renders to `omit`: its entry is left out of the mapping or list it stands in."""

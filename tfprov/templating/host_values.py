@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
-from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed, plain, scalars, secretly, unsealed
+from tfprov.model.node import EncryptedValue, Items, Mapping, Node, Scalar, decrypt_values, mark_secret, plain, scalars
 from tfprov.model.secrets import is_ansible_password
-from tfprov.templating.errors import DEFINE, Missing, Omitted
-from tfprov.templating.lazy_values import SeenItems, SeenMapping
+from tfprov.templating.errors import DEFINE, OmittedValue, UndefinedVariable
+from tfprov.templating.lazy_values import LazyList, LazyMapping
 from tfprov.vault.decrypt import Unopened
 from tfprov.vault.redaction import Reads, mentions_secret
 from tfprov.yamltext.load import MAX_DEPTH
@@ -71,10 +71,10 @@ class Variables(AbstractMapping[str, Any]):
 
     def _seen(self, node: Node, way: str) -> Any:
         if isinstance(node, Mapping):
-            return SeenMapping(node, self._seen, way)
+            return LazyMapping(node, self._seen, way)
         if isinstance(node, Items):
-            return SeenItems(node, self._seen, way)
-        if not isinstance(node.data, Sealed) and (node.literal or not is_template(node.data)):
+            return LazyList(node, self._seen, way)
+        if not isinstance(node.data, EncryptedValue) and (node.literal or not is_template(node.data)):
             value, secret = node.data, node.secret
         else:
             if id(node) not in self._done:
@@ -92,7 +92,7 @@ class Variables(AbstractMapping[str, Any]):
         self._trail.append(step)
         try:
             rendered = render(node, self)
-        except Missing as error:
+        except UndefinedVariable as error:
             return _missing(error if not mentions_secret(way) else self._secretly(way, node, error)), False
         except InvalidInput as error:
             if isinstance(error, Unopened) or not mentions_secret(way):
@@ -132,7 +132,7 @@ class Variables(AbstractMapping[str, Any]):
         self._asked[-1].add(str(name))
         return name in self._special or name in self._nodes.entries
 
-    def with_special(self, **values: Any) -> "Variables":
+    def with_variables(self, **values: Any) -> "Variables":
         """Return these variables and `values`."""
         found = Variables(self._nodes, {**self._special, **values}, self._trail, self.readable)
         found._asked = self._asked  # what is asked of it is asked of these
@@ -148,11 +148,11 @@ class Variables(AbstractMapping[str, Any]):
             names = self._asked.pop()
             self._asked[-1] |= names
 
-    def agrees(self, other: "Variables", names: Iterable[str]) -> bool:
+    def agrees_with(self, other: "Variables", names: Iterable[str]) -> bool:
         """Whether each of `names` means here what it means to `other`, as it is written."""
-        return all(name != _ALL and _is_same(self.meaning(name), other.meaning(name)) for name in names)
+        return all(name != _ALL and _is_same(self.raw_value(name), other.raw_value(name)) for name in names)
 
-    def meaning(self, name: str) -> object:
+    def raw_value(self, name: str) -> object:
         """Return what `name` stands for, unrendered; None for nothing."""
         return self._special[name] if name in self._special else self._nodes.entries.get(name)
 
@@ -192,20 +192,20 @@ def _render(node: Node, variables: AbstractMapping[str, Any], faults: Faults | N
     if isinstance(node, Mapping):
         entries: dict[str, Node] = {}
         for key, value in node.entries.items():
-            with suppress(Omitted):
+            with suppress(OmittedValue):
                 entries[key] = _render(value, variables, faults)
         return Mapping(entries, node.at, node.keys)
     if isinstance(node, Items):
         items: list[Node] = []
         for value in node.items:
-            with suppress(Omitted):
+            with suppress(OmittedValue):
                 items.append(_render(value, variables, faults))
         return Items(tuple(items), node.at)
-    if not isinstance(node.data, Sealed) and (node.literal or not is_template(node.data)):
+    if not isinstance(node.data, EncryptedValue) and (node.literal or not is_template(node.data)):
         return node
     try:
-        return unsealed(node) if isinstance(node.data, Sealed) else _computed(node, variables)
-    except Omitted:
+        return decrypt_values(node) if isinstance(node.data, EncryptedValue) else _computed(node, variables)
+    except OmittedValue:
         raise
     except InvalidInput as error:
         if faults is None:
@@ -219,14 +219,14 @@ def is_secret(node: Node, variables: AbstractMapping[str, Any]) -> bool:
     return any(value.secret for value in scalars(render(node, variables, Faults())))
 
 
-def opened(node: Node, faults: Faults) -> Node:
+def decrypt_node(node: Node, faults: Faults) -> Node:
     """Return `node` with every encrypted value in it opened, and no template rendered; what stays closed is in `faults`."""
     if isinstance(node, Mapping):
-        return Mapping({key: opened(value, faults) for key, value in node.entries.items()}, node.at, node.keys)
+        return Mapping({key: decrypt_node(value, faults) for key, value in node.entries.items()}, node.at, node.keys)
     if isinstance(node, Items):
-        return Items(tuple(opened(item, faults) for item in node.items), node.at)
+        return Items(tuple(decrypt_node(item, faults) for item in node.items), node.at)
     try:
-        return unsealed(node)
+        return decrypt_values(node)
     except InvalidInput as error:
         faults.include(error, node.at)
         return node
@@ -234,12 +234,12 @@ def opened(node: Node, faults: Faults) -> Node:
 
 def _computed(node: Scalar, variables: AbstractMapping[str, Any]) -> Node:
     # Here, because most inventories have few templates or none, and Jinja2 takes a while to import.
-    from tfprov.templating.render import computed  # noqa: PLC0415
+    from tfprov.templating.render import render_node  # noqa: PLC0415
 
     before = Reads.count
     try:
-        found = computed(node.data, variables, node.at)
-    except (Unopened, Omitted):
+        found = render_node(node.data, variables, node.at)
+    except (Unopened, OmittedValue):
         raise
     except InvalidInput as error:
         if not node.secret and Reads.count == before:
@@ -248,4 +248,4 @@ def _computed(node: Scalar, variables: AbstractMapping[str, Any]) -> Node:
         fix = "correct the expression; the reason could repeat the secret"
         own = Problem(node.at, "a template that uses a secret fails", fix)
         raise type(error)(own if problem.at == node.at else problem for problem in error.problems) from None
-    return secretly(found) if node.secret or Reads.count != before else found
+    return mark_secret(found) if node.secret or Reads.count != before else found

@@ -14,7 +14,7 @@ Look = Callable[[Node, str], Any]
 """Returns what a template sees of a node; the text is the way to it, such as `paths.data`, for messages."""
 
 
-class SeenMapping(AbstractMapping[Any, Any]):
+class LazyMapping(AbstractMapping[Any, Any]):
     """A mapping of the inventory; keys are what YAML reads, so `1:` is a number."""
 
     __slots__ = ("_look", "_names", "_node", "_way")
@@ -37,7 +37,7 @@ class SeenMapping(AbstractMapping[Any, Any]):
         return len(self._names)
 
     def __repr__(self) -> str:
-        return repr(whole(self))
+        return repr(to_plain(self))
 
 
 def _key(node: Mapping, name: str) -> Any:
@@ -45,7 +45,7 @@ def _key(node: Mapping, name: str) -> Any:
     return name if written is None or written.quoted else written.data
 
 
-class SeenItems(Sequence[Any]):
+class LazyList(Sequence[Any]):
     """A list of the inventory; two of them, or one and a list of a template, are added with `+`."""
 
     __slots__ = ("_look", "_node", "_way")
@@ -62,26 +62,26 @@ class SeenItems(Sequence[Any]):
         return len(self._node.items)
 
     def __eq__(self, other: object) -> bool:
-        return list(self) == (list(other) if isinstance(other, SeenItems) else other)
+        return list(self) == (list(other) if isinstance(other, LazyList) else other)
 
     __hash__ = None  # type: ignore[assignment]  # as a list has none
 
     def __add__(self, other: Any) -> list[Any]:
-        return [*self, *other] if isinstance(other, list | SeenItems) else NotImplemented
+        return [*self, *other] if isinstance(other, list | LazyList) else NotImplemented
 
     def __radd__(self, other: Any) -> list[Any]:
         return [*other, *self] if isinstance(other, list) else NotImplemented
 
     def __repr__(self) -> str:
-        return repr(whole(self))
+        return repr(to_plain(self))
 
 
-def whole(value: Any, most: int | None = None) -> Any:
+def to_plain(value: Any, most: int | None = None) -> Any:
     """Return `value` with everything in it rendered, as plain dicts and lists; of a series, the first `most`."""
     if isinstance(value, AbstractMapping):
-        return {key: whole(below) for key, below in value.items()}
-    if isinstance(value, list | tuple | set | frozenset | SeenItems):
-        return [whole(below) for below in value]
+        return {key: to_plain(below) for key, below in value.items()}
+    if isinstance(value, list | tuple | set | frozenset | LazyList):
+        return [to_plain(below) for below in value]
     if isinstance(value, Iterator):
-        return [whole(below) for below in islice(value, most)]
+        return [to_plain(below) for below in islice(value, most)]
     return value

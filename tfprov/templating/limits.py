@@ -23,7 +23,7 @@ from jinja2 import Environment, pass_environment, pass_eval_context
 from jinja2.exceptions import SecurityError
 from jinja2.filters import make_attrgetter
 
-from tfprov.templating.lazy_values import SeenItems, whole
+from tfprov.templating.lazy_values import LazyList, to_plain
 
 T = TypeVar("T")
 SECONDS = 10.0
@@ -34,7 +34,7 @@ _TICK = 0.1
 _PAGE = resource.getpagesize()
 
 
-class Expired(BaseException):
+class LimitExceeded(BaseException):
     """A rendering has taken too much; says of what. No Exception: a template's own parts handle some of those."""
 
 
@@ -88,9 +88,9 @@ class Limits:
         if self._ticks == 1:
             self._resident = resident
         if self._ticks * self._tick > self.seconds:
-            raise Expired(f"takes more than {self.seconds:g} seconds")
+            raise LimitExceeded(f"takes more than {self.seconds:g} seconds")
         if resident - self._resident > self.memory:
-            raise Expired(self.too_much_memory())
+            raise LimitExceeded(self.too_much_memory())
 
     def too_much_memory(self) -> str:
         """Say that a rendering takes too much memory."""
@@ -209,7 +209,7 @@ def dumped(value: Any, **options: Any) -> str:
     indent = options.get("indent")
     if (isinstance(indent, int) and indent > _MAX_INDENT) or (isinstance(indent, str) and len(indent) > _MAX_INDENT):
         raise SecurityError(TOO_LARGE)
-    return json.dumps(whole(value), **options)
+    return json.dumps(to_plain(value), **options)
 
 
 def _check_format(template: Any, *values: Any) -> None:
@@ -229,7 +229,7 @@ def bounded(function: Callable[..., Any], check: Callable[..., None]) -> Callabl
 
 
 def _is_sized(value: Any) -> bool:
-    return isinstance(value, str | bytes | list | tuple | SeenItems)
+    return isinstance(value, str | bytes | list | tuple | LazyList)
 
 
 def _multiplied(left: Any, right: Any) -> bool:

@@ -13,7 +13,7 @@ from tfprov.templating.host_values import Variables
 _LIKE_AN_ADDRESS = re.compile(r"[0-9a-fA-F]*[.:][0-9a-fA-F.:]*")
 
 
-def variables(inventory: Inventory, host: str, nodes: Mapping) -> Variables:
+def host_variables(inventory: Inventory, host: str, nodes: Mapping) -> Variables:
     """Return what templates can use for `host`, whose variables are `nodes`."""
     all_hosts = inventory.seen.setdefault("hostvars", _Hosts(inventory))
     source = os.path.abspath(inventory.hosts[host].at.file)  # noqa: PTH100  a path of Ansible's has no `..` left in it
@@ -76,7 +76,7 @@ class _Hosts(AbstractMapping[str, Variables]):
         if host not in self._made:
             if host not in self._inventory.hosts:
                 raise KeyError(host)
-            self._made[host] = variables(self._inventory, host, self._inventory.variables(host))
+            self._made[host] = host_variables(self._inventory, host, self._inventory.variables(host))
         return self._made[host]
 
     def __contains__(self, host: object) -> bool:

@@ -14,9 +14,9 @@ from jinja2.exceptions import SecurityError
 
 from tfprov.errors import InvalidInput, Position, Problem, one_line, shown
 from tfprov.model.node import Items, Mapping, Node, Scalar
-from tfprov.templating.errors import DEFINE, Missing, Omitted
-from tfprov.templating.lazy_values import SeenItems
-from tfprov.templating.limits import TOO_LARGE, Expired, Limits
+from tfprov.templating.errors import DEFINE, OmittedValue, UndefinedVariable
+from tfprov.templating.lazy_values import LazyList
+from tfprov.templating.limits import TOO_LARGE, LimitExceeded, Limits
 from tfprov.templating.lookups import OMIT
 from tfprov.templating.sandbox import Sandbox
 from tfprov.yamltext.load import MAX_DEPTH
@@ -31,18 +31,18 @@ _ANSIBLE_NAMES = (
 _FACT = re.compile(r"ansible_(?:default_ipv[46]|distribution|processor|mem|hostname|fqdn|nodename|os_family|kernel)\w*")
 _KINDS = {
     "dict object": "the mapping",
-    "tfprov.templating.lazy_values.SeenMapping object": "the mapping",
+    "tfprov.templating.lazy_values.LazyMapping object": "the mapping",
     "tfprov.templating.magic_vars._Groups object": "the groups",
     "tfprov.templating.magic_vars._Hosts object": "the hosts of the inventory",
     "tfprov.templating.host_values.Variables object": "the variables of that host",
     "list object": "the list",
-    "tfprov.templating.lazy_values.SeenItems object": "the list",
+    "tfprov.templating.lazy_values.LazyList object": "the list",
     "str object": "the text",
     "int object": "the number",
 }
 
 
-def about_undefined(error: UndefinedError, variables: AbstractMapping[str, Any]) -> tuple[str, str]:
+def describe_undefined(error: UndefinedError, variables: AbstractMapping[str, Any]) -> tuple[str, str]:
     """Return what is undefined, and what to do about it."""
     message = error.message or ""
     if name := re.fullmatch(r"'(.*)' is undefined", message, re.DOTALL):
@@ -64,7 +64,7 @@ def _undefined(name: str, variables: AbstractMapping[str, Any]) -> tuple[str, st
     return f"undefined variable `{shown(name)}`", f"did you mean `{shown(close[0])}`?" if close else DEFINE
 
 
-def about_template(error: TemplateError, environment: Environment) -> tuple[str, str]:
+def describe_template_error(error: TemplateError, environment: Environment) -> tuple[str, str]:
     """Return why a template cannot be read or rendered, and what to do about it."""
     message = one_line(error.message or "")
     if isinstance(error, SecurityError):
@@ -99,21 +99,21 @@ _LIMITS = Limits()
 _MAX_ELEMENTS = 100_001
 """Of all lists and mappings in a value: as many as the longest range has."""
 _SINGLE = (str, int, float, date)
-_SERIES = (list, tuple, set, frozenset, SeenItems)
+_SERIES = (list, tuple, set, frozenset, LazyList)
 
 
-def computed(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits = _LIMITS) -> Node:
+def render_node(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits = _LIMITS) -> Node:
     """Return what `text` renders to, as nodes that stand at `at`; InvalidInput for anything that goes wrong in it."""
     try:
         return limits.within(_computed, text, variables, at, limits)
-    except Expired as error:
+    except LimitExceeded as error:
         raise _beyond(at, str(error)) from None
 
 
 def _computed(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits) -> Node:
     found = render_text(text, variables, at, limits)
     if found is OMIT:
-        raise Omitted([Problem(at, "the template renders to `omit`, which is no value", "write `default('')`")])
+        raise OmittedValue([Problem(at, "the template renders to `omit`, which is no value", "write `default('')`")])
     return _Computed(at, variables).node(found)
 
 
@@ -122,7 +122,7 @@ def render_text(text: str, variables: AbstractMapping[str, Any], at: Position, l
     outer, environment.variables = environment.variables, variables
     try:
         return limits.within(_rendered, text, variables, at)
-    except Expired as error:
+    except LimitExceeded as error:
         raise _beyond(at, str(error)) from None
     except MemoryError:
         raise _beyond(at, limits.too_much_memory()) from None
@@ -143,9 +143,9 @@ def _rendered(text: str, variables: AbstractMapping[str, Any], at: Position) -> 
     except InvalidInput:
         raise
     except UndefinedError as error:
-        raise Missing([Problem(at, *about_undefined(error, variables))]) from None
+        raise UndefinedVariable([Problem(at, *describe_undefined(error, variables))]) from None
     except TemplateError as error:
-        raise InvalidInput([Problem(at, *about_template(error, environment))]) from None
+        raise InvalidInput([Problem(at, *describe_template_error(error, environment))]) from None
     except MemoryError:
         raise
     except Exception as error:  # a template can raise anything its expressions can
@@ -222,7 +222,7 @@ class _Computed:
         try:
             str(data)
         except UndefinedError as error:
-            return Missing([Problem(self.at, *about_undefined(error, self.variables))])
+            return UndefinedVariable([Problem(self.at, *describe_undefined(error, self.variables))])
         except InvalidInput as error:  # of a variable whose own template fails
             return error
         raise AssertionError("a StrictUndefined raises whenever it is used")

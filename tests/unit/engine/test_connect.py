@@ -31,7 +31,7 @@ from tfprov.errors import (
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Play, Stop
 from tfprov.model.state import HostState, Observed, State
-from tfprov.paths import shipped
+from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.run import Options, play
 from tfprov.playbook.steps import RUN
@@ -76,7 +76,7 @@ class MemoryLab:
 
     def verb(self, name: str, context: Context | None = None) -> None:
         context = replace(context or self.context, missed={})  # every command begins anew
-        play(context, read_playbook(shipped("playbooks") / f"{name}.yml"), Options(name))
+        play(context, read_playbook(shipped_directory("playbooks") / f"{name}.yml"), Options(name))
 
     def calls(self) -> list[str]:
         return [call for host in self.hosts.values() for call in host.calls]
@@ -306,12 +306,16 @@ def test_how_the_training_ended_comes_before_what_goes_wrong_behind_it(memory_la
     memory_lab.hosts["h2"].exits("worker/0", 7)
     memory_lab.hosts["h3"].refuses["stop worker/1"] = "will not"
     with pytest.raises(TaskFailed, match="worker/0: exited with code 7"):
-        play(memory_lab.context, [*_wait_done(), *read_playbook(shipped("playbooks") / "down.yml")], Options("run"))
+        play(
+            memory_lab.context,
+            [*_wait_done(), *read_playbook(shipped_directory("playbooks") / "down.yml")],
+            Options("run"),
+        )
     assert "h3: will not" in memory_lab.report.notes
 
 
 def _wait_done() -> list[Play]:
-    return [one for one in read_playbook(shipped("playbooks") / "run.yml") if one.name == "train"]
+    return [one for one in read_playbook(shipped_directory("playbooks") / "run.yml") if one.name == "train"]
 
 
 # --- silence, over time ----------------------------------------------------------------------------------------------

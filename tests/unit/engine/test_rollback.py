@@ -24,7 +24,7 @@ from tfprov.formats.checkpoint import checkpoints
 from tfprov.hosts.base import File
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.state import Observed, State
-from tfprov.paths import shipped
+from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.run import Options, play
 
@@ -56,7 +56,7 @@ class MemoryLab:
         return replace(made, home=self.directory, target=self.directory / "lab", report=self.report)
 
     def up(self, context: Context | None = None, **options: object) -> None:
-        plays = read_playbook(shipped("playbooks") / "up.yml")
+        plays = read_playbook(shipped_directory("playbooks") / "up.yml")
         play(context or self.context, plays, Options("up", **options))  # type: ignore[arg-type]
 
     def give_up_soon(self, task: str) -> None:

@@ -12,9 +12,9 @@ from tfprov.formats.checkpoint import (
     Checkpoint,
     checkpoint_state,
     checkpoints,
+    last_component,
     newest_whole,
     parse_state,
-    relative,
     step_of,
 )
 
@@ -165,7 +165,7 @@ def test_no_directory_listing_is_an_error(names: list[str]) -> None:
     [("/x/y/model.ckpt-3", "model.ckpt-3"), ("ckpt-3", "ckpt-3"), ("a/b", "b"), ("gs://bucket/run/ckpt-3", "ckpt-3")],
 )
 def test_a_relative_path_is_the_last_component(path: str, last: str) -> None:
-    assert relative(path) == last
+    assert last_component(path) == last
 
 
 @given(newest=FILE_NAMES, others=st.lists(FILE_NAMES))

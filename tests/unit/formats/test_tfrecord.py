@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tfprov.formats.tfrecord import (
     RecordError,
     TruncatedError,
-    checked,
     crc32c,
     last_records,
     masked_crc,
     read_records,
+    verify_body,
     write_record,
 )
 
@@ -162,7 +162,7 @@ def test_the_last_records_are_found_from_any_place_in_the_file() -> None:
     starts = [len(written(records[:count])) for count in range(len(records))]
     for start in range(len(content)):
         tail = content[start:]
-        found = [checked(tail[body]) for body in last_records(tail, 1024, aligned=False)]
+        found = [verify_body(tail[body]) for body in last_records(tail, 1024, aligned=False)]
         assert found == records[sum(begin < start for begin in starts) :]
 
 
@@ -177,7 +177,7 @@ def test_a_damaged_length_ends_the_last_records_and_damaged_data_does_not() -> N
     content = first + second[:-1] + b"\0" + third + b"\xff" + first[1:]
     bodies = last_records(content, 1024, aligned=True)
 
-    assert [checked(content[body]) for body in bodies] == [b"first", None, b"third"]
+    assert [verify_body(content[body]) for body in bodies] == [b"first", None, b"third"]
 
 
 @given(st.binary() | st.lists(st.sampled_from([bytes(5), bytes(9), b"\1", b"\2\0\0\0\0\0\0\0"])).map(b"".join))

@@ -13,9 +13,9 @@ from tfprov.errors import HostError
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.node import plain
 from tfprov.model.plan import Action
-from tfprov.model.state import DataFile, DataSet, read_by
+from tfprov.model.state import DataFile, DataSet, dataset_artifact
 from tfprov.planning.datasets import data_dir, data_path
-from tfprov.planning.reconcile import supplies
+from tfprov.planning.reconcile import plan_deliveries
 from tfprov.playbook.steps import RUN
 from tfprov.settings.resolve import resolve
 from tfprov.yamltext.load import parse
@@ -146,7 +146,7 @@ def test_data_comes_with_the_delivery_and_nothing_is_stopped_before_it_is_there(
         RUN[module](context, None, False)
     assert calls(hosts, "fetch")["h2"]
     assert not calls(hosts, "start")["h2"]
-    kinds = {action.kind for action in supplies("lab", context.wanted, observe(context)).actions}
+    kinds = {action.kind for action in plan_deliveries("lab", context.wanted, observe(context)).actions}
     assert kinds == set()
 
 
@@ -181,9 +181,9 @@ def test_only_a_directory_that_lies_there_is_a_path_of_its_host(text: str, path:
 
 
 def test_a_spec_says_which_data_its_task_reads() -> None:
-    assert read_by({"data": {"fetch": "1", "to": "/x"}}) == "data:1"
+    assert dataset_artifact({"data": {"fetch": "1", "to": "/x"}}) == "data:1"
     for spec in ({}, {"data": None}, {"data": "x"}, {"data": {"path": "/x"}}, {"data": {"fetch": None}}):
-        assert read_by(spec) is None
+        assert dataset_artifact(spec) is None
 
 
 def test_processes_find_what_their_host_has_fetched_and_nothing_where_nothing_is_said() -> None:

@@ -9,10 +9,10 @@ import pytest
 from tests.support.world import packed, world
 from tfprov.errors import InvalidInput
 from tfprov.hosts.docker.labels import creation
-from tfprov.model.secrets import KeyedHash, names_secret
+from tfprov.model.secrets import KeyedHash, is_secret_name
 from tfprov.model.state import Box, Container, HostState, Observation, Observed, State
 from tfprov.planning.plan_text import summary
-from tfprov.planning.reconcile import differences, unknown_secrets
+from tfprov.planning.reconcile import differences, incomparable_secrets
 
 FULL = """
 all:
@@ -218,7 +218,7 @@ NAMES = {
 
 
 def test_a_name_is_a_secrets_by_its_words() -> None:
-    assert {name: names_secret(name) for name in NAMES} == NAMES
+    assert {name: is_secret_name(name) for name in NAMES} == NAMES
 
 
 REFUSED = {
@@ -256,5 +256,5 @@ def test_hashes_under_another_controllers_key_are_no_change() -> None:
     theirs = {**wanted.spec, "env": {**wanted.spec["env"], "HF_TOKEN": other.of("linear", "HF_TOKEN", "x")}}
     for spec, unknown in ((theirs, ["env.HF_TOKEN of worker/0"]), (wanted.spec, []), ({}, [])):
         seen = Observation({"h2": HostState("h2", (Observed("worker/0", "h2", State.RUNNING, spec),))})
-        assert unknown_secrets([wanted], seen) == unknown
+        assert incomparable_secrets([wanted], seen) == unknown
     assert one.of("linear", "KEY", "a") not in (one.of("lab", "KEY", "a"), one.of("linear", "OTHER", "a"))

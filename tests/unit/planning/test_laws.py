@@ -19,7 +19,7 @@ from tfprov.engine.observe import observe, plan
 from tfprov.errors import HostError
 from tfprov.model.plan import KINDS, Plan
 from tfprov.model.state import State
-from tfprov.planning.reconcile import differences, teardown
+from tfprov.planning.reconcile import differences, plan_teardown
 from tfprov.wiring import FEEDERS, from_flags, from_names, from_tf_config
 
 laws = examples(60)
@@ -50,7 +50,7 @@ class Seen:
     def of(cls, situation: tuple[str, Left]) -> "Seen":
         context, _ = build(*situation)
         seen = observe(context)
-        down, kept_down = (teardown("law", seen, lambda _: True, remove=remove) for remove in (True, False))
+        down, kept_down = (plan_teardown("law", seen, lambda _: True, remove=remove) for remove in (True, False))
         return cls(context, plan(context, seen), down, kept_down)
 
 
@@ -174,7 +174,7 @@ def any_order_that_the_needs_allow_leads_there(situation: tuple[str, Left], data
 def a_teardown_leaves_nothing(situation: tuple[str, Left], _data: st.DataObject) -> None:
     context, hosts = build(*situation)
     seen = observe(context)
-    found = teardown("law", seen, lambda _: True, remove=True)
+    found = plan_teardown("law", seen, lambda _: True, remove=True)
     execute(context, found, "run").check()
     assert observe(context).containers() == []
     assert not any(call.startswith("start") for call in calls(hosts))

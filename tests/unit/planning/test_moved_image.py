@@ -6,8 +6,8 @@ from tests.support.clusters import Left
 from tests.support.leftovers import build
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
-from tfprov.model.state import Observation, not_delivered
-from tfprov.planning.plan_text import lines
+from tfprov.model.state import Observation, undelivered_image
+from tfprov.planning.plan_text import plan_lines
 
 INVENTORY = """
 all:
@@ -20,7 +20,7 @@ all:
 
 
 def planned(context: Context, seen: Observation) -> list[str]:
-    return [" ".join(line.split()) for line in lines(plan(context, seen), context.wanted)]
+    return [" ".join(line.split()) for line in plan_lines(plan(context, seen), context.wanted)]
 
 
 def test_an_image_that_is_not_the_delivered_one_is_brought_before_anything_starts_from_it() -> None:
@@ -47,6 +47,6 @@ def test_a_container_of_another_image_is_started_again() -> None:
     assert planned(context, seen) == ["nothing to do"]
     state = seen.hosts["h2"]
     (worker,) = state.containers
-    state = replace(state, containers=(replace(worker, other_image=not_delivered("tfprov/law:0123456789abcdef")),))
+    state = replace(state, containers=(replace(worker, other_image=undelivered_image("tfprov/law:0123456789abcdef")),))
     rows = planned(context, replace(seen, hosts={**seen.hosts, "h2": state}))
     assert rows == ["restart worker/0 on h2 10.0.0.12:2222 (the image 0123456789ab is not the one that was delivered)"]

@@ -2,7 +2,7 @@
 
 import shlex
 
-from tfprov.planning.program import Program, program_of, started_by
+from tfprov.planning.program import Program, parse_command, parse_shebang
 
 COMMANDS = {
     "python train.py --fast": Program("python", script="train.py"),
@@ -31,7 +31,7 @@ COMMANDS = {
 
 
 def test_what_a_command_runs() -> None:
-    found = {line: program_of(shlex.split(line)) for line in COMMANDS}
+    found = {line: parse_command(shlex.split(line)) for line in COMMANDS}
     assert {line: it for line, it in found.items() if it != COMMANDS[line]} == {}
 
 
@@ -46,4 +46,4 @@ def test_the_program_that_a_first_line_names() -> None:
         b"import x": "",
         b"\x7fELF": "",
     }
-    assert {line: started_by(line) for line in lines} == lines
+    assert {line: parse_shebang(line) for line in lines} == lines

@@ -11,9 +11,9 @@ from tests.support.paths import ROOT
 from tests.support.world import HASHES, world
 from tfprov.errors import InvalidInput
 from tfprov.model.state import Box, Container, Mount
-from tfprov.planning.desired import desired
+from tfprov.planning.desired import desired_containers
 from tfprov.planning.plan_text import summary
-from tfprov.planning.tasks import place
+from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
 from tfprov.settings.provenance import explain
 from tfprov.wiring import from_flags, from_names, from_tf_config
@@ -196,9 +196,9 @@ EXAMPLES = {
 @pytest.mark.parametrize("path", sorted((ROOT / "inventories").glob("*.yml")), ids=lambda path: path.stem)
 def test_every_example_is_a_cluster_with_a_program_that_is_there(path: Path) -> None:
     _, found = load(path)
-    cluster = place(found)
+    cluster = assign_tasks(found)
     assert [task.name for task in cluster.tasks] == EXAMPLES[path.stem]
-    for container in desired(cluster, found, {}, lambda task: f"/checkpoints/{task.name}", hashed=HASHES):
+    for container in desired_containers(cluster, found, {}, lambda task: f"/checkpoints/{task.name}", hashed=HASHES):
         assert container.task.feeds or (ROOT / "images" / "train" / "programs" / container.argv[1]).is_file()
         assert cluster.name in (path.stem, "linear")
     assert path.stem in ("lab", "local") or {role.values.data is not None for role in found} == {True}
@@ -238,7 +238,7 @@ TWO = "all: {vars: {tfprov: {cluster: lab, command: [python, x.py]}}}\n"
 def complaints(text: str) -> list[str]:
     """Return what is wrong with an inventory, with line and column."""
     try:
-        place(roles(text))
+        assign_tasks(roles(text))
     except InvalidInput as error:
         return [str(problem).removeprefix("i.yml:") for problem in error.problems]
     return []

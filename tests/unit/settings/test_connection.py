@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import read_groups
-from tfprov.settings.connection import Connection, connection_of
+from tfprov.settings.connection import Connection, resolve_connection
 from tfprov.settings.load import extra_vars, load, load_inventory
 from tfprov.settings.resolve import resolve
 from tfprov.yamltext.load import parse
@@ -59,7 +59,7 @@ def test_all_that_an_inventory_says_about_the_way_to_a_host(home: Path) -> None:
     _, roles = load(written(FULL, home))
     keys = (home / "keys" / "cluster", home / "keys" / "more")
     path = str(home / "inventory.yml")
-    first, second, third = (role.way for role in roles)
+    first, second, third = (role.connection for role in roles)
     assert first == Connection(
         "node1", Position(path, 14, 40), "10.0.0.1", None, "trainer", local=False, key_files=keys, become=True,
         proxy_jump="gate@bastion:2200", accept_new=True,
@@ -77,21 +77,21 @@ def test_all_that_an_inventory_says_about_the_way_to_a_host(home: Path) -> None:
 
 
 def test_a_host_needs_no_role(home: Path) -> None:
-    way = connection_of(load_inventory(written(FULL, home)), "builder")
+    way = resolve_connection(load_inventory(written(FULL, home)), "builder")
     assert (way.host, way.key_files, way.ssh_config) == ("builder", (home / "keys" / "more",), Path("/dev/null"))
 
 
 def test_what_is_wrong_with_a_host_without_a_role_is_told(home: Path) -> None:
     inventory = load_inventory(written(FULL, home), ["ansible_port=0", "ansible_become_method=su"])
     with pytest.raises(InvalidInput) as caught:
-        connection_of(inventory, "builder")
+        resolve_connection(inventory, "builder")
     assert [str(problem.at) for problem in caught.value.problems] == ["-e ansible_become_method", "-e ansible_port"]
 
 
 def only(variables: str, *extra: str) -> Connection:
     """Return the way to a host with `variables`."""
     inventory = read_groups(parse(f"all: {{hosts: {{node1: {{{variables}}}}}}}", "i.yml"), "i.yml")
-    return connection_of(replace(inventory, extra=extra_vars(extra)), "node1")
+    return resolve_connection(replace(inventory, extra=extra_vars(extra)), "node1")
 
 
 def test_what_is_not_said_is_left_to_ssh() -> None:

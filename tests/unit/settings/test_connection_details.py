@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.inventories import roles
 from tfprov.errors import InvalidInput
-from tfprov.model.validators import Wrong
-from tfprov.settings.connection_vars import READERS, check_key_file, expanded
+from tfprov.model.validators import InvalidValue
+from tfprov.settings.connection_vars import PARSERS, check_key_file, expand_path
 from tfprov.settings.ssh_args import SshArgs
 
 VALUES = [
@@ -27,7 +27,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("name", "value", "read"), VALUES, ids=range(len(VALUES)))
 def test_a_variable_may_be(name: str, value: Any, read: Any) -> None:
-    found = READERS[name](name, value)
+    found = PARSERS[name](name, value)
     assert (found, type(found)) == (read, type(read))
 
 
@@ -74,8 +74,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("name", "value", "what", "fix"), WRONG, ids=range(len(WRONG)))
 def test_a_variable_may_not_be(name: str, value: Any, what: str, fix: str) -> None:
-    with pytest.raises(Wrong) as raised:
-        READERS[name](name, value)
+    with pytest.raises(InvalidValue) as raised:
+        PARSERS[name](name, value)
     assert (str(raised.value), raised.value.fix) == (what, fix)
 
 
@@ -84,22 +84,22 @@ def test_a_key_is_a_file_that_can_be_read_and_is_no_public_one(tmp_path: Path, m
     (tmp_path / "key").write_text("")
     (tmp_path / "key.pub").write_text("")
     check_key_file("-i", "~/key")
-    assert expanded("~/key") == tmp_path / "key"
-    assert expanded("~nobody-is-called-so/key") == Path("~nobody-is-called-so/key")
+    assert expand_path("~/key") == tmp_path / "key"
+    assert expand_path("~nobody-is-called-so/key") == Path("~nobody-is-called-so/key")
     for written, what, fix in (
         ("~/none", "does not exist", "correct the path"),
         ("~", "is not a file", "name the file with the private key"),
         ("~/key.pub", "is a public key", "name the private key beside it, without `.pub`"),
         ("x" * 300, "cannot be read", "allow it with chmod, or name another key"),
     ):
-        with pytest.raises(Wrong) as raised:
+        with pytest.raises(InvalidValue) as raised:
             check_key_file("-i", written)
         assert str(raised.value).startswith("`-i`: `")
         assert str(raised.value).endswith(f"` {what}")
         assert raised.value.fix == fix
     if os.geteuid():  # nothing is kept from root
         (tmp_path / "key").chmod(0)
-        with pytest.raises(Wrong, match="cannot be read"):
+        with pytest.raises(InvalidValue, match="cannot be read"):
             check_key_file("-i", "~/key")
 
 

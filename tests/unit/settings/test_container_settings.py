@@ -9,13 +9,13 @@ from pydantic import ValidationError
 from tests.support.inventories import inventory, roles
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model import validators
-from tfprov.model.field_types import reference
+from tfprov.model.field_types import check_image_name
 from tfprov.model.node import Items
 from tfprov.model.sections import Image, MountSetting
 from tfprov.model.settings import Settings
-from tfprov.model.validators import Wrong, bytes_of, one_line
-from tfprov.planning.tasks import place
-from tfprov.settings.pydantic_errors import written
+from tfprov.model.validators import InvalidValue, check_one_line, parse_size
+from tfprov.planning.tasks import assign_tasks
+from tfprov.settings.pydantic_errors import to_flow_yaml
 from tfprov.settings.resolve import resolve
 
 FULL = """\
@@ -141,13 +141,13 @@ def test_a_ps_has_gpus_only_where_they_are_meant_for_it(
     ],
 )  # fmt: skip
 def test_a_size_in_dockers_units(text: str, amount: int) -> None:
-    assert bytes_of(text) == amount
+    assert parse_size(text) == amount
 
 
 @pytest.mark.parametrize("text", ["", "4", "4gb", "g", " 4g", "4 g", "-4g", "+4g", "1e3m", "٤g", "4.g", ".5g", "4g\n"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match="is no size"):
-        bytes_of(text)
+    with pytest.raises(ValueError, match="is not a size"):
+        parse_size(text)
 
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -163,7 +163,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
     ],
 )  # fmt: skip
 def test_a_name_that_docker_takes(name: str) -> None:
-    assert reference(name) == name
+    assert check_image_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_a_name_that_docker_takes(name: str) -> None:
     ],
 )  # fmt: skip
 def test_a_name_that_docker_refuses(name: str) -> None:
-    with pytest.raises(Wrong):
-        reference(name)
+    with pytest.raises(InvalidValue):
+        check_image_name(name)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ worker:
     node1: {ansible_ssh_common_args: -J site1, tfprov: {address: node1.site1}}
     node2: {ansible_ssh_common_args: -J site2, tfprov: {address: node2.site2}}
 """
-    assert [role.way.proxy_jump for role in roles(text)] == ["site1", "site2"]
+    assert [role.connection.proxy_jump for role in roles(text)] == ["site1", "site2"]
 
 
 def test_where_an_image_is_written_is_known() -> None:
@@ -252,9 +252,11 @@ def test_the_models_themselves_take_nothing_for_something_else() -> None:
 
 @pytest.mark.parametrize("half", [0xD800, 0xDABC, 0xDFFF])
 def test_half_of_a_character_is_no_word_of_a_command_line(half: int) -> None:
-    with pytest.raises(Wrong, match="must be text that UTF-8 can hold"):
-        one_line(f"a{chr(half)}b")
-    assert one_line("\ud7ff\ue000") == "\ud7ff\ue000", "the characters before the first and behind the last of them"
+    with pytest.raises(InvalidValue, match="must be text that UTF-8 can hold"):
+        check_one_line(f"a{chr(half)}b")
+    assert check_one_line("\ud7ff\ue000") == "\ud7ff\ue000", (
+        "the characters before the first and behind the last of them"
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,7 +285,7 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
     for said, runtime in (("  restart: never\n", "process"), ("  image: {name: x}\n", "docker")):
         roles = resolve(inventory(text.format(said)))
         assert {role.values.runtime for role in roles} == {runtime}
-        assert {task.name: task.port for task in place(roles).tasks} == {"worker/0": 2222, "tensorboard/0": 6006}
+        assert {task.name: task.port for task in assign_tasks(roles).tasks} == {"worker/0": 2222, "tensorboard/0": 6006}
 
 
 @pytest.mark.parametrize(
@@ -294,7 +296,7 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
     ],
 )  # fmt: skip
 def test_an_example_stands_as_it_would_in_the_file(example: Any, text: str) -> None:
-    assert written(example) == text
+    assert to_flow_yaml(example) == text
 
 
 def test_templates_that_are_rendered_for_each_task_are_tried_with_all_the_rest() -> None:
@@ -323,27 +325,29 @@ OF_ALL = ("home", "media", "mnt", "opt", "root", "run", "srv", "tmp", "usr", "va
     ],
 )  # fmt: skip
 def test_nothing_goes_into_a_directory_that_is_the_systems_own(name: str) -> None:
-    with pytest.raises(Wrong) as raised:
-        validators.absolute_apart(name)
+    with pytest.raises(InvalidValue) as raised:
+        validators.check_directory(name)
     assert str(raised.value) == f"must not be the system's own directory `{name}`"
 
 
 @pytest.mark.parametrize("name", [*(f"/{name}/x" for name in OF_ALL), "/x", "/binary", "/x/etc"])
 def test_a_directory_of_its_own_may_be_below_one_that_all_share(name: str) -> None:
-    assert validators.absolute_apart(name) == name
+    assert validators.check_directory(name) == name
 
 
 @pytest.mark.parametrize(
     ("check", "value"),
     [
-        (validators.memory, "6m"), (validators.memory, "6291456b"), (validators.memory, "1048576g"), (validators.gpus, 0),
-        (validators.gpus, 1024), (validators.gpus, "all"), (validators.wrong_address, "a" * 253),
-        (validators.file_name, "é" * 100), (validators.file_name, "a" * 200), (validators.path, "~"),
-        (validators.path, "~/x"), (validators.path, "x~"),
-        (validators.data, "x/../y"), (validators.data, "/x"), (validators.web_address, "https://h:65535/a%20b?c#d"),
-        (validators.web_address, "http://[::1]:1"), (validators.sha256, "ab" * 32), (validators.ip_v4, "0.0.0.0"),
-        (validators.ip_v4, "127.0.0.1"), (validators.dockerfile, "a/b"), (validators.host_directory, "/a/..b"),
-        (validators.whole_number, 2.0), (validators.with_unit, "4"), (validators.wiring, "flags"), (validators.wiring, {}),
+        (validators.check_memory, "6m"), (validators.check_memory, "6291456b"),
+        (validators.check_memory, "1048576g"), (validators.check_gpus, 0),
+        (validators.check_gpus, 1024), (validators.check_gpus, "all"), (validators.address_error, "a" * 253),
+        (validators.check_file_name, "é" * 100), (validators.check_file_name, "a" * 200), (validators.check_path, "~"),
+        (validators.check_path, "~/x"), (validators.check_path, "x~"),
+        (validators.check_data_path, "x/../y"), (validators.check_data_path, "/x"), (validators.check_url, "https://h:65535/a%20b?c#d"),
+        (validators.check_url, "http://[::1]:1"), (validators.check_sha256, "ab" * 32), (validators.check_ipv4, "0.0.0.0"),
+        (validators.check_ipv4, "127.0.0.1"), (validators.check_dockerfile, "a/b"), (validators.check_host_path, "/a/..b"),
+        (validators.refuse_fraction, 2.0), (validators.require_unit, "4"), (validators.check_wiring, "flags"),
+        (validators.check_wiring, {}),
     ],
 )  # fmt: skip
 def test_a_value_at_the_limit_of_its_setting_is_taken(check: Callable[[Any], object], value: object) -> None:
@@ -356,84 +360,85 @@ SUM = "take what `sha256sum FILE` prints"
 @pytest.mark.parametrize(
     ("check", "value", "said"),
     [
-        (validators.memory, "6291455b", "must be at least 6m, not `6291455b`; "),
-        (validators.memory, "1048577g", "must be at most 1048576g, not `1048577g`; "),
-        (validators.memory, "4", "must be a number and one of the units b, k, m and g, not `4`; "),
-        (validators.with_unit, 4, "must be a number and one of the units b, k, m and g, not `4`; "),
-        (validators.gpus, 1025, "must be `all` or a number from 0 to 1024, not `1025`; "),
-        (validators.gpus, -1, "must be `all` or a number from 0 to 1024, not `-1`; "),
-        (validators.gpus, True, "must be `all` or a number from 0 to 1024, not `true`; "),
-        (validators.gpus, "1", 'must be `all` or a number from 0 to 1024, not the text "1"; '),
-        (validators.gpus, [], "must be `all` or a number from 0 to 1024, not a list; "),
-        (validators.gpus, {}, "must be `all` or a number from 0 to 1024, not a mapping; "),
-        (validators.gpus, None, "must be `all` or a number from 0 to 1024, not nothing; "),
-        (validators.gpus, "", "must be `all` or a number from 0 to 1024, not an empty text; "),
-        (validators.address, "a" * 254, f"must be a host name or an IPv4 address, not `{'a' * 57}...`; "),
-        (validators.address, "300.1.1.1", "must be a host name or an IPv4 address, not `300.1.1.1`; "),
-        (validators.address, "0.0.0.0", "must be an address that other hosts can reach, not `0.0.0.0`; "),
-        (validators.address, "224.0.0.1", "must be an address that other hosts can reach, not `224.0.0.1`; "),
-        (validators.address, "240.0.0.1", "must be an address that other hosts can reach, not `240.0.0.1`; "),
-        (validators.ip_v4, "h1", "must be an IPv4 address of the host, not `h1`; "),
-        (validators.ip_v4, "224.0.0.1", "must be an address that a host can have, not `224.0.0.1`; "),
-        (validators.ip_v4, "240.0.0.1", "must be an address that a host can have, not `240.0.0.1`; "),
-        (validators.file_name, "é" * 100 + "a", "must not be longer than 200 bytes; "),
-        (validators.file_name, ".a", "must be a name that does not begin with a dot, not `.a`; "),
-        (validators.file_name, " ", "must be a name that does not begin with a dot, not ` `; "),
-        (validators.file_name, "a/b", "must be a name without `/`, not `a/b`; "),
-        (validators.file_name, "a\tb", "must be printable; "),
-        (validators.path, "~x/y", "must not begin with another user's home directory, as in `~x/y`; "),
-        (validators.path, " ", "must not be empty; "),
-        (validators.data, "/.", "must not be the whole file system; "),
-        (validators.data, "/a/../b", "must not contain `..`; "),
-        (validators.absolute_apart, "/a/../b", "must not contain `..`; "),
-        (validators.absolute_apart, "a", "must be an absolute path, not `a`; "),
-        (validators.host_directory, "a", "must be an absolute path, not `a`; "),
-        (validators.host_directory, "/a/..", "must not contain `..`; "),
-        (validators.dockerfile, "/a", "must be a path inside the directory that `build` names, not `/a`; "),
-        (validators.dockerfile, "~/a", "must be a path inside the directory that `build` names, not `~/a`; "),
-        (validators.dockerfile, "a/../b", "must be a path inside the directory that `build` names, not `a/../b`; "),
-        (validators.dockerfile, " ", "must not be empty; "),
-        (validators.sha256, "sha256: " + "AB" * 32,
+        (validators.check_memory, "6291455b", "must be at least 6m, not `6291455b`; "),
+        (validators.check_memory, "1048577g", "must be at most 1048576g, not `1048577g`; "),
+        (validators.check_memory, "4", "must be a number and one of the units b, k, m and g, not `4`; "),
+        (validators.require_unit, 4, "must be a number and one of the units b, k, m and g, not `4`; "),
+        (validators.check_gpus, 1025, "must be `all` or a number from 0 to 1024, not `1025`; "),
+        (validators.check_gpus, -1, "must be `all` or a number from 0 to 1024, not `-1`; "),
+        (validators.check_gpus, True, "must be `all` or a number from 0 to 1024, not `true`; "),
+        (validators.check_gpus, "1", 'must be `all` or a number from 0 to 1024, not the text "1"; '),
+        (validators.check_gpus, [], "must be `all` or a number from 0 to 1024, not a list; "),
+        (validators.check_gpus, {}, "must be `all` or a number from 0 to 1024, not a mapping; "),
+        (validators.check_gpus, None, "must be `all` or a number from 0 to 1024, not nothing; "),
+        (validators.check_gpus, "", "must be `all` or a number from 0 to 1024, not an empty text; "),
+        (validators.check_address, "a" * 254, f"must be a host name or an IPv4 address, not `{'a' * 57}...`; "),
+        (validators.check_address, "300.1.1.1", "must be a host name or an IPv4 address, not `300.1.1.1`; "),
+        (validators.check_address, "0.0.0.0", "must be an address that other hosts can reach, not `0.0.0.0`; "),
+        (validators.check_address, "224.0.0.1", "must be an address that other hosts can reach, not `224.0.0.1`; "),
+        (validators.check_address, "240.0.0.1", "must be an address that other hosts can reach, not `240.0.0.1`; "),
+        (validators.check_ipv4, "h1", "must be an IPv4 address of the host, not `h1`; "),
+        (validators.check_ipv4, "224.0.0.1", "must be an address that a host can have, not `224.0.0.1`; "),
+        (validators.check_ipv4, "240.0.0.1", "must be an address that a host can have, not `240.0.0.1`; "),
+        (validators.check_file_name, "é" * 100 + "a", "must not be longer than 200 bytes; "),
+        (validators.check_file_name, ".a", "must be a name that does not begin with a dot, not `.a`; "),
+        (validators.check_file_name, " ", "must be a name that does not begin with a dot, not ` `; "),
+        (validators.check_file_name, "a/b", "must be a name without `/`, not `a/b`; "),
+        (validators.check_file_name, "a\tb", "must be printable; "),
+        (validators.check_path, "~x/y", "must not begin with another user's home directory, as in `~x/y`; "),
+        (validators.check_path, " ", "must not be empty; "),
+        (validators.check_data_path, "/.", "must not be the whole file system; "),
+        (validators.check_data_path, "/a/../b", "must not contain `..`; "),
+        (validators.check_directory, "/a/../b", "must not contain `..`; "),
+        (validators.check_directory, "a", "must be an absolute path, not `a`; "),
+        (validators.check_host_path, "a", "must be an absolute path, not `a`; "),
+        (validators.check_host_path, "/a/..", "must not contain `..`; "),
+        (validators.check_dockerfile, "/a", "must be a path inside the directory that `build` names, not `/a`; "),
+        (validators.check_dockerfile, "~/a", "must be a path inside the directory that `build` names, not `~/a`; "),
+        (validators.check_dockerfile, "a/../b", "must be a path inside the directory that `build` names, not `a/../b`; "),
+        (validators.check_dockerfile, " ", "must not be empty; "),
+        (validators.check_sha256, "sha256: " + "AB" * 32,
          f"must be the 64 hex digits alone; write `sha256: {'ab' * 32}`"),
-        *((validators.sha256, "a" * digits,
+        *((validators.check_sha256, "a" * digits,
            f"must be 64 hex digits, not `{shown('a' * digits)}`, which looks like {what}; {SUM}")
           for digits, what in ((32, "an MD5 sum"), (40, "a SHA-1 sum"), (56, "a SHA-224 sum"), (96, "a SHA-384 sum"),
                                (128, "a SHA-512 sum"))),
-        (validators.sha256, "a" * 33, f"must be 64 hex digits, not `{'a' * 33}`; {SUM}"),
-        (validators.sha256, "x" * 32, f"must be 64 hex digits, not `{'x' * 32}`; {SUM}"),
-        (validators.web_address, "http://me:pw@h/x",
+        (validators.check_sha256, "a" * 33, f"must be 64 hex digits, not `{'a' * 33}`; {SUM}"),
+        (validators.check_sha256, "x" * 32, f"must be 64 hex digits, not `{'x' * 32}`; {SUM}"),
+        (validators.check_url, "http://me:pw@h/x",
          "must not hold a user or a password; give a `url` that needs none: an inventory is no safe"),
-        (validators.web_address, "ftp://h", "must begin with http:// or https://, not `ftp://h`; "),
-        (validators.web_address, "http://h/a b",
+        (validators.check_url, "ftp://h", "must begin with http:// or https://, not `ftp://h`; "),
+        (validators.check_url, "http://h/a b",
          "must be plain ASCII without blanks; write other characters as %XX, such as %20 for a blank"),
-        (validators.web_address, "http://h/é",
+        (validators.check_url, "http://h/é",
          "must be plain ASCII without blanks; write other characters as %XX, such as %20 for a blank"),
-        (validators.web_address, "http://", "must name a host, and a port that can be, not `http://`; "),
-        (validators.web_address, "http://h:0", "must name a host, and a port that can be, not `http://h:0`; "),
-        (validators.web_address, "http://h:65536", "must name a host, and a port that can be, not `http://h:65536`; "),
-        (validators.no_short_data, "https://h/x",
+        (validators.check_url, "http://", "must name a host, and a port that can be, not `http://`; "),
+        (validators.check_url, "http://h:0", "must name a host, and a port that can be, not `http://h:0`; "),
+        (validators.check_url, "http://h:65536", "must name a host, and a port that can be, not `http://h:65536`; "),
+        (validators.refuse_short_data, "https://h/x",
          "must be a mapping, not `https://h/x`; write `data: {fetch: [{url: …, sha256: …}]}`"),
-        (validators.no_short_data, "/x", "must be a mapping, not `/x`; write `data: {path: /x}`"),
-        (validators.no_short_source, "http://h", "must be a mapping, not `http://h`; write `{url: http://h, sha256: …}`"),
-        (validators.no_short_list, "x", "must be a list, not `x`; write `fetch: [{url: …, sha256: …}]`"),
-        (validators.no_short_list, {}, "must be a list, not a mapping; write `fetch: [{url: …, sha256: …}]`"),
-        (validators.no_short_image, "x:1", "must be a mapping, not `x:1`; write `image: {name: x:1}`"),
-        (validators.no_short_image, "./x", "must be a mapping, not `./x`; write `image: {build: ./x}`"),
-        (validators.no_short_mount, "/a:/b", ("must be a mapping, not `/a:/b`; "
+        (validators.refuse_short_data, "/x", "must be a mapping, not `/x`; write `data: {path: /x}`"),
+        (validators.refuse_short_source, "http://h",
+         "must be a mapping, not `http://h`; write `{url: http://h, sha256: …}`"),
+        (validators.refuse_single_source, "x", "must be a list, not `x`; write `fetch: [{url: …, sha256: …}]`"),
+        (validators.refuse_single_source, {}, "must be a list, not a mapping; write `fetch: [{url: …, sha256: …}]`"),
+        (validators.refuse_short_image, "x:1", "must be a mapping, not `x:1`; write `image: {name: x:1}`"),
+        (validators.refuse_short_image, "./x", "must be a mapping, not `./x`; write `image: {build: ./x}`"),
+        (validators.refuse_short_mount, "/a:/b", ("must be a mapping, not `/a:/b`; "
          "write `{source: /a, target: /b, read_only: false}`")),
-        (validators.no_short_mount, "/a:/b:ro", "must be a mapping, not `/a:/b:ro`; write `{source: /a, target: /b}`"),
-        (validators.wiring, "both", "must be `flags`, `tf_config` or a mapping, not `both`; "),
-        (validators.wiring, None, "must be `flags`, `tf_config` or a mapping, not nothing; "),
-        (validators.whole_number, 2.5, "must be a whole number, not 2.5; "),
-        (validators.program, [" "], "must begin with a program; "),
-        (validators.one_line, "a\0", "must not hold a null byte; remove it"),
-        (validators.one_line, "a\rb", "must be one line; remove the line break"),
-        (validators.one_line, "\ud800", "must be text that UTF-8 can hold; "),
+        (validators.refuse_short_mount, "/a:/b:ro", "must be a mapping, not `/a:/b:ro`; write `{source: /a, target: /b}`"),
+        (validators.check_wiring, "both", "must be `flags`, `tf_config` or a mapping, not `both`; "),
+        (validators.check_wiring, None, "must be `flags`, `tf_config` or a mapping, not nothing; "),
+        (validators.refuse_fraction, 2.5, "must be a whole number, not 2.5; "),
+        (validators.check_command, [" "], "must begin with a program; "),
+        (validators.check_one_line, "a\0", "must not hold a null byte; remove it"),
+        (validators.check_one_line, "a\rb", "must be one line; remove the line break"),
+        (validators.check_one_line, "\ud800", "must be text that UTF-8 can hold; "),
     ],
 )  # fmt: skip
 def test_a_value_that_a_setting_cannot_have_is_told_in_full(
     check: Callable[[Any], object], value: object, said: str
 ) -> None:
-    with pytest.raises(Wrong) as raised:
+    with pytest.raises(InvalidValue) as raised:
         check(value)
     assert f"{raised.value}; {raised.value.fix}" == said

@@ -6,7 +6,7 @@ from tests.support.world import world
 from tfprov.errors import InvalidInput
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.settings.resolve import RoleSettings, resolve
-from tfprov.settings.settings_cache import Sharing
+from tfprov.settings.settings_cache import SettingsCache
 from tfprov.yamltext.load import parse
 
 INVENTORY = """\
@@ -73,7 +73,7 @@ def test_what_fails_for_one_host_fails_for_it_alone() -> None:
 
 def test_hosts_that_are_alike_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
-    original = Sharing.checked
+    original = SettingsCache.checked
 
     def counting(self, role, written, context, check):  # type: ignore[no-untyped-def]
         def noted():  # type: ignore[no-untyped-def]
@@ -82,7 +82,7 @@ def test_hosts_that_are_alike_are_checked_once(monkeypatch: pytest.MonkeyPatch) 
 
         return original(self, role, written, context, noted)
 
-    monkeypatch.setattr(Sharing, "checked", counting)
+    monkeypatch.setattr(SettingsCache, "checked", counting)
     assert len(resolved("{{ own }}")) == 24
     assert checked.count("worker") == 3
     checked.clear()

@@ -10,8 +10,8 @@ from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.node import Mapping, plain
 from tfprov.settings.resolve import resolve
 from tfprov.templating.host_values import Variables
-from tfprov.templating.magic_vars import variables as known
-from tfprov.templating.render import computed
+from tfprov.templating.magic_vars import host_variables as known
+from tfprov.templating.render import render_node
 from tfprov.yamltext.load import parse
 
 AT = Position("i.yml", 3, 5)
@@ -21,7 +21,7 @@ NAMES = "{l: [b, a, B], m: {x: 1, y: [1, 2]}, pairs: [{key: a, value: 1}, {key: 
 def rendered(text: str, names: str = NAMES, **special: Any) -> Any:
     nodes = parse(names, "v.yml")
     assert isinstance(nodes, Mapping)
-    return plain(computed(text, Variables(nodes, special), AT))
+    return plain(render_node(text, Variables(nodes, special), AT))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_filter_that_is_not_here_although_ansible_has_it_is_told_as_such(name:
         ("{# l", "a template that is never closed; close `{{` with `}}`, and `{%` with `%}`"),
         ("{{ l + }}", "not a valid template: unexpected `end of print statement`; check the braces and quotes"),
         ("{{ 9 | bool }}", "the template failed: `9` is neither true nor false; correct the expression"),
-        ("{{ l.__class__ }}", ("the template sandbox forbids this: access to attribute `__class__` of `SeenItems` object "
+        ("{{ l.__class__ }}", ("the template sandbox forbids this: access to attribute `__class__` of `LazyList` object "
          "is unsafe; use plain variables and filters")),
         ("{{ range(1000001) }}", ("the template renders to a value of more than 1,000,000 characters or elements; "
          "make it smaller")),
@@ -219,9 +219,9 @@ def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(
     inventory = read_groups(parse(INVENTORY, "i.yml"), "i.yml")
     resolve(inventory)
     names = known(inventory, host, inventory.variables(host))
-    assert plain(computed("{{ inventory_hostname_short }}", names, AT)) == short
-    assert plain(computed("{{ 'gpu1.example.com' in hostvars, 'gpu2' in hostvars }}", names, AT)) == [True, False]
-    assert plain(computed("{{ groups.keys() | sort, hostvars | length }}", names, AT)) == [
+    assert plain(render_node("{{ inventory_hostname_short }}", names, AT)) == short
+    assert plain(render_node("{{ 'gpu1.example.com' in hostvars, 'gpu2' in hostvars }}", names, AT)) == [True, False]
+    assert plain(render_node("{{ groups.keys() | sort, hostvars | length }}", names, AT)) == [
         ["all", "ps", "ungrouped", "worker"],
         3,
     ]

@@ -12,11 +12,11 @@ from tests.support.door import SMALLEST, tell
 from tfprov.errors import InvalidInput, Position
 from tfprov.model.node import Mapping, plain
 from tfprov.settings.load import load_inventory
-from tfprov.settings.task_templates import render_late
+from tfprov.settings.task_templates import render_task_settings
 from tfprov.templating.host_values import Faults, Variables, render
 from tfprov.templating.limits import Limits
-from tfprov.templating.magic_vars import variables as known
-from tfprov.templating.render import computed, render_text
+from tfprov.templating.magic_vars import host_variables as known
+from tfprov.templating.render import render_node, render_text
 from tfprov.yamltext.load import parse
 
 AT = Position("inventory.yml", 7, 3)
@@ -29,7 +29,7 @@ def variables(text: str = "{}", **special: Any) -> Variables:
 
 
 def rendered(text: str, names: str = "{}", **special: Any) -> Any:
-    return plain(computed(text, variables(names, **special), AT))
+    return plain(render_node(text, variables(names, **special), AT))
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_a_result_is_not_rendered_again() -> None:
 
 def test_further_special_values_leave_the_others_as_they_are() -> None:
     base = variables("{a: '{{ task }}'}")
-    assert render_text("{{ a }}", base.with_special(task="ps/0"), AT) == "ps/0"
-    assert render_text("{{ a }}", base.with_special(task="ps/1"), AT) == "ps/1"
+    assert render_text("{{ a }}", base.with_variables(task="ps/0"), AT) == "ps/0"
+    assert render_text("{{ a }}", base.with_variables(task="ps/1"), AT) == "ps/1"
 
 
 def problem(text: str, names: str = "{}") -> str:
@@ -159,7 +159,7 @@ def test_a_late_setting_may_leave_entries_out() -> None:
     )
     assert isinstance(node, Mapping)
     faults = Faults()
-    found = plain(render_late(node, variables(), faults))
+    found = plain(render_task_settings(node, variables(), faults))
     assert found == {"command": ["python", "x", []], "env": {"B": None}}
     assert [problem.what for problem in faults.problems] == [
         "`command` renders to a list or a mapping",
@@ -215,7 +215,7 @@ def test_a_file_outside_of_the_inventorys_directory_is_not_looked_up(tmp_path: P
     wrong = {}
     for text, expected in cases.items():
         try:
-            seen = plain(computed(text, names, AT))
+            seen = plain(render_node(text, names, AT))
         except InvalidInput as error:
             seen = str(error)
         if expected not in seen or (expected != "s3cret" and "s3cret" in seen):
@@ -274,7 +274,7 @@ def test_every_rendering_ends_within_its_limits() -> None:
     for text, expected in cases.items():
         began = time.process_time()
         with pytest.raises(InvalidInput) as caught:
-            computed(text, {}, AT, limits)
+            render_node(text, {}, AT, limits)
         took = time.process_time() - began
         if expected not in str(caught.value) or took > 1 or not str(caught.value).startswith(str(AT)):
             wrong[text] = (took, str(caught.value))

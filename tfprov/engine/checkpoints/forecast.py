@@ -12,7 +12,7 @@ from tfprov.formats.checkpoint import NO_STEP, step_of
 from tfprov.hosts.base import File
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation, Observed, State
-from tfprov.planning.plan_text import rough
+from tfprov.planning.plan_text import format_duration
 
 
 def forecast(context: Context, plan: Plan, seen: Observation) -> str | None:
@@ -108,7 +108,7 @@ def _was(context: Context, seen: Observation, files: Mapping[str, File] | None =
         return ""
     age = context.clock.wall() - progress.wall_time
     if chief.state is State.RUNNING and age > _OLD:
-        return f" (it was at {progress.step} {rough(age)} ago, and has written no event since)"
+        return f" (it was at {progress.step} {format_duration(age)} ago, and has written no event since)"
     return f" (it is at {progress.step})"
 
 

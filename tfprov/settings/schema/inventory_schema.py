@@ -7,7 +7,7 @@ tfprov itself can tell.
 from typing import Any
 
 from tfprov.model.inventory import NAMESPACE, ROLES
-from tfprov.model.playbook import IMPORT, IMPORT_KEYS, MODULE_KEYS, MODULES, PLAY_KEYS, STEP_KEYS, Key
+from tfprov.model.playbook import IMPORT, IMPORT_KEYS, MODULE_KEYS, MODULES, PLAY_KEYS, STEP_KEYS, KeyDoc
 from tfprov.settings.schema.ansible_variables import VARIABLES
 from tfprov.settings.schema.settings_schema import Schema, arguments_schema, computed, described, plain, settings_schema
 
@@ -155,6 +155,6 @@ def _arguments(module: str) -> Schema:
     return {**found, "type": ["object", "string"], **{k: v for k, v in _TEXT.items() if k != "type"}}
 
 
-def _with_text(schemas: Schema, keys: dict[str, Key]) -> Schema:
+def _with_text(schemas: Schema, keys: dict[str, KeyDoc]) -> Schema:
     examples = {name: [] if key.example is None else [key.example] for name, key in keys.items()}
     return {name: described(keys[name].sentence, schemas[name], examples=examples[name]) for name in keys}

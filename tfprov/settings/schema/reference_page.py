@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tfprov.settings.pydantic_errors import written
+from tfprov.settings.pydantic_errors import to_flow_yaml
 from tfprov.settings.schema.ansible_variables import VARIABLES
 from tfprov.settings.schema.inventory_schema import ROLE_SENTENCES, SECTION_SENTENCES
 from tfprov.settings.schema.settings_schema import COMPUTED, Schema, settings_schema
@@ -46,12 +46,14 @@ def _settings() -> Iterator[str]:
         yield f"{_sentence(schema)}\n"
         kind = _type(schema)
         yield f"{kind[0].upper()}{kind[1:]}. Default: {_default(schema)}.\n"
-        yield f"```yaml\n{name.rpartition('.')[2]}: {written(schema['examples'][0])}\n```\n"
+        yield f"```yaml\n{name.rpartition('.')[2]}: {to_flow_yaml(schema['examples'][0])}\n```\n"
 
 
 def _connections() -> Iterator[str]:
     yield "## Ansible's variables: how a host is reached\n"
-    rows = [(f"`{name}`", one.sentence, one.default, f"`{written(one.example)}`") for name, one in VARIABLES.items()]
+    rows = [
+        (f"`{name}`", one.sentence, one.default, f"`{to_flow_yaml(one.example)}`") for name, one in VARIABLES.items()
+    ]
     yield from _table(("variable", "what it says", "default", "example"), rows)
 
 

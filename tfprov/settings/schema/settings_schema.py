@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tfprov.model.settings import Settings
-from tfprov.settings.task_templates import LATE
+from tfprov.settings.task_templates import TASK_SETTINGS
 
 Schema = dict[str, Any]
 
@@ -28,7 +28,7 @@ _KINDS = {
 def settings_schema() -> Schema:
     """Return the schema of `tfprov:`. Nothing is required, because groups and hosts add to each other."""
     found = _Adapted(Settings.model_json_schema(), computed=True).whole()
-    for name in LATE:  # of these, single values are rendered, and the setting itself must be written out
+    for name in TASK_SETTINGS:  # of these, single values are rendered, and the setting itself must be written out
         found["properties"][name] = _without_text(found["properties"][name])
     return found
 

@@ -12,11 +12,11 @@ from typing import Any
 from jinja2 import Environment, TemplateRuntimeError, pass_environment
 from jinja2.filters import do_unique
 
-from tfprov.templating.lazy_values import SeenItems
+from tfprov.templating.lazy_values import LazyList
 
 
 def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple | SeenItems)
+    return isinstance(value, list | tuple | LazyList)
 
 
 def flatten(values: Iterable[Any], levels: int | None = None, skip_nulls: bool = True) -> list[Any]:

@@ -11,7 +11,7 @@ from jinja2 import TemplateRuntimeError
 from jinja2.exceptions import SecurityError
 
 from tfprov.model.node import plain
-from tfprov.templating.lazy_values import whole
+from tfprov.templating.lazy_values import to_plain
 from tfprov.templating.limits import MAX_OUTPUT, TOO_LARGE
 from tfprov.yamltext.load import parse
 
@@ -82,7 +82,7 @@ TABLE: dict[str, Callable[..., Any]] = {
 def to_json(value: Any, **options: Any) -> str:
     """Return `value` as JSON, with the options of Python's json.dumps."""
     _check_indent(options)
-    return json.dumps(whole(value, MAX_OUTPUT), default=str, **options)
+    return json.dumps(to_plain(value, MAX_OUTPUT), default=str, **options)
 
 
 def to_nice_json(value: Any, indent: int = 4, sort_keys: bool = True, **options: Any) -> str:
@@ -111,7 +111,7 @@ def to_nice_yaml(value: Any, indent: int = 4, *_: Any, default_flow_style: bool 
 
 def _dump(value: Any, flow: bool | None, options: dict[str, Any]) -> str:
     found: str = yaml.dump(
-        whole(value, MAX_OUTPUT), Dumper=yaml.SafeDumper, allow_unicode=True, default_flow_style=flow, **options
+        to_plain(value, MAX_OUTPUT), Dumper=yaml.SafeDumper, allow_unicode=True, default_flow_style=flow, **options
     )
     return found.removesuffix("...\n")  # the end of a document that is a single value
 

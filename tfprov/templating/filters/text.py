@@ -20,7 +20,7 @@ from jinja2.exceptions import SecurityError
 
 from tfprov.templating.filters import lists as filters_lists
 from tfprov.templating.filters import numbers as filters_numbers
-from tfprov.templating.lazy_values import whole
+from tfprov.templating.lazy_values import to_plain
 from tfprov.templating.limits import MAX_OUTPUT, TOO_LARGE
 
 _NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")
@@ -61,7 +61,7 @@ def ternary(value: Any, true_val: Any, false_val: Any, none_val: Any = None) -> 
 
 def type_debug(value: Any) -> str:
     """Return the name of the type of `value`."""
-    return type(whole(value)).__name__
+    return type(to_plain(value)).__name__
 
 
 @pass_environment

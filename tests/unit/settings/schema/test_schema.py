@@ -21,7 +21,7 @@ from tests.support.door import tell
 from tests.support.paths import CASES, ROOT
 from tfprov.errors import InvalidInput, Position
 from tfprov.model import field_types
-from tfprov.model.field_types import Form
+from tfprov.model.field_types import TextFormat
 from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain
 from tfprov.model.playbook import MODULE_KEYS, MODULES, Command, Stop, WaitFor
 from tfprov.model.sections import (
@@ -35,13 +35,13 @@ from tfprov.model.sections import (
     FlagNames,
     Image,
     MountSetting,
-    Renamed,
+    RenamedFlags,
 )
 from tfprov.model.settings import Settings
-from tfprov.model.validators import Wrong
-from tfprov.paths import shipped
-from tfprov.settings.connection_vars import READERS
-from tfprov.settings.pydantic_errors import written
+from tfprov.model.validators import InvalidValue
+from tfprov.paths import shipped_directory
+from tfprov.settings.connection_vars import PARSERS
+from tfprov.settings.pydantic_errors import to_flow_yaml
 from tfprov.settings.role_settings import INTERPRETER
 from tfprov.settings.schema.ansible_variables import VARIABLES
 from tfprov.settings.schema.inventory_schema import inventory_schema, playbook_schema, variables_schema
@@ -50,7 +50,7 @@ from tfprov.templating.host_values import is_template
 from tfprov.yamltext.load import parse, read
 
 MODELS: Sequence[type[BaseModel]] = (
-    *(Settings, Image, Checkpoints, MountSetting, Renamed, FlagNames, Data, DataSource),
+    *(Settings, Image, Checkpoints, MountSetting, RenamedFlags, FlagNames, Data, DataSource),
     *(WaitFor, Stop, Command),
 )
 FIELDS = [(model, name) for model in MODELS for name in model.model_fields]
@@ -59,7 +59,7 @@ INSIDE: AbstractMapping[str, type[BaseModel]] = {
     ".image": Image,
     ".checkpoints": Checkpoints,
     ".mounts": MountSetting,
-    ".wiring": Renamed,
+    ".wiring": RenamedFlags,
     ".wiring.flags": FlagNames,
     ".data": Data,
     ".data.fetch": DataSource,
@@ -122,19 +122,19 @@ def test_there_are_numbers() -> None:
 
 
 def test_every_connection_variable_is_documented() -> None:
-    for name in (*READERS, "ansible_group_priority", INTERPRETER):
+    for name in (*PARSERS, "ansible_group_priority", INTERPRETER):
         one = VARIABLES[name]
         assert one.sentence.endswith("."), name
         assert one.default, name
         assert not list(Draft7Validator(one.schema).iter_errors(one.example)), name
-        if name in READERS:
-            READERS[name](name, one.example)
+        if name in PARSERS:
+            PARSERS[name](name, one.example)
         if "maximum" in one.schema and "boolean" not in one.schema["type"]:
             assert any(unit in one.sentence for unit in UNITS), name
 
 
 def test_no_variable_is_documented_that_is_not_read() -> None:
-    assert VARIABLES.keys() == {*READERS, "ansible_group_priority", INTERPRETER}
+    assert VARIABLES.keys() == {*PARSERS, "ansible_group_priority", INTERPRETER}
     assert MODULE_KEYS.keys() == MODULES.keys()
 
 
@@ -187,7 +187,7 @@ def test_the_committed_copies_are_up_to_date(path: Path, text: str) -> None:
 
 
 def test_the_schemas_ship_with_tfprov() -> None:
-    names = {path.name for path in shipped("schemas").glob("*.json")}
+    names = {path.name for path in shipped_directory("schemas").glob("*.json")}
     assert names == {"inventory.schema.json", "vars.schema.json", "playbook.schema.json"}
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert included["force-include"]["schemas"] == "tfprov/schemas"
@@ -199,8 +199,8 @@ def test_the_page_speaks_of_every_setting_and_its_examples_are_yaml() -> None:
     for model in INSIDE.values():
         for name, field in model.model_fields.items():
             assert field.examples
-            assert f"{name}: {written(field.examples[0])}\n" in page
-            assert yaml.safe_load(f"{name}: {written(field.examples[0])}") == {name: field.examples[0]}
+            assert f"{name}: {to_flow_yaml(field.examples[0])}\n" in page
+            assert yaml.safe_load(f"{name}: {to_flow_yaml(field.examples[0])}") == {name: field.examples[0]}
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ def test_most_of_what_is_wrong_does_not_pass(wrong: AbstractMapping[str, Abstrac
 
 # The patterns of the schema and the checks behind them.
 
-FORMS = {name: one for name, one in vars(field_types).items() if isinstance(one, Form)}
+FORMS = {name: one for name, one in vars(field_types).items() if isinstance(one, TextFormat)}
 NAMES = {"cluster": ClusterName, "flag": FlagName, "env": EnvName, "argument": ArgName}
 FORMS |= {name: get_args(one)[1] for name, one in NAMES.items()}
 PARTS = [
@@ -466,7 +466,7 @@ def test_whatever_passes_a_check_matches_its_pattern(name: str, text: str) -> No
     form = FORMS[name]
     try:
         form.check(field_types.LINE.check(text))
-    except Wrong:
+    except InvalidValue:
         return
     assert re.search(form.pattern, text)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from tfprov.errors import Position
 from tfprov.model.node import Mapping, merge
@@ -61,9 +60,10 @@ class VarsFiles:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Everything the sources of an inventory say; `path` is the first of them.
+    """The merged sources of an inventory; `path` is the first of them.
 
-    `beside` is what lies beside each, and `extra` are the variables of `-e`, which win over all others.
+    `extra` are the variables of `-e`, which win over all others, and `vars_files` the group_vars and host_vars of each
+    source. Templates may look up files below `lookup_dirs`.
     """
 
     path: str
@@ -71,10 +71,9 @@ class Inventory:
     hosts: dict[str, Host]
     extra: Mapping = field(default_factory=Mapping)
     vars_files: tuple[VarsFiles, ...] = ()
+    lookup_dirs: tuple[str, ...] = ()
     _members: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _shared: dict[tuple[object, ...], Mapping] = field(default_factory=dict, init=False, repr=False, compare=False)
-    seen: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What templates see of all hosts (`config.templates.known`); kept here because it lives as long as the inventory."""
 
     def members(self, group: str) -> tuple[str, ...]:
         """Return the hosts of `group` and of its descendants, in Ansible's order; empty for an unknown group.

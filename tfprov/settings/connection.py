@@ -24,7 +24,7 @@ from tfprov.settings.connection_vars import (
 )
 from tfprov.settings.ssh_args import SshArgs
 from tfprov.templating.host_values import Faults, Variables, is_secret, render
-from tfprov.templating.magic_vars import host_variables
+from tfprov.templating.magic_vars import HostVars
 from tfprov.vault.redaction import SECRETS
 from tfprov.yamltext.yaml11 import surprises
 
@@ -81,7 +81,7 @@ class Connection:
 def resolve_connection(inventory: Inventory, host: str) -> Connection:
     """Return the way to `host`, which needs no role; InvalidInput carries all that is wrong with it."""
     nodes, faults = inventory.variables(host), Faults()
-    way = build_connection(inventory, host, nodes, host_variables(inventory, host, nodes), faults)
+    way = build_connection(inventory, host, nodes, HostVars(inventory).bind(host, nodes), faults)
     if faults.problems:
         raise InvalidInput(faults.problems)
     return way

@@ -1,6 +1,7 @@
 """Files and options to an inventory and its settings: the one door of this package."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,10 +79,10 @@ def _load(
     beside = _beside(sources, builder, vault)
     for problem in (*configured.warnings, *builder.warnings, *vault.warnings):
         warn(problem)
-    inventory = builder.inventory(sources[0], beside, variables)
     homes = (home_of(source) for source in sources)
-    inventory.seen["readable"] = (*(str(home) for home in homes if home is not None), *lookup_dirs)
-    return inventory, builder.problems
+    readable = (*(str(home) for home in homes if home is not None), *lookup_dirs)
+    inventory = builder.inventory(sources[0], beside, variables)
+    return replace(inventory, lookup_dirs=readable), builder.problems
 
 
 def _beside(sources: Sequence[str], builder: Builder, vault: Vault) -> tuple[VarsFiles, ...]:

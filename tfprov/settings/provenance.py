@@ -18,7 +18,7 @@ from tfprov.settings.pydantic_errors import model_of
 from tfprov.settings.role_settings import settings_for_other_roles
 from tfprov.settings.task_templates import CLUSTER_VARIABLES, TASK_SETTINGS, add_task_variables
 from tfprov.templating.host_values import Variables, is_template, render
-from tfprov.templating.magic_vars import host_variables
+from tfprov.templating.magic_vars import HostVars
 from tfprov.vault.decrypt import Unopened
 from tfprov.vault.redaction import Path, Shows, clear, masked_value, public_names, unless_public
 
@@ -106,11 +106,12 @@ def explain(inventory: Inventory, host: str, role: str | None = None, *, show_se
         raise Usage(f"{host} does not have the role `{shown(role)}`", its)
     found = inventory.hosts[host]
     nodes = inventory.variables(host)
-    context = host_variables(inventory, host, nodes)
+    hostvars = HostVars(inventory)
+    context = hostvars.bind(host, nodes)
     shows = clear if show_secrets else masked_value
     stacks = _stacked(inventory, host, None, shows)
     own = [_origin(path, given, context, shows) for path, given in sorted(stacks.items()) if path[0] != NAMESPACE]
-    settings = {name: tuple(_settings(inventory, host, name, shows)) for name in ([role] if role else roles)}
+    settings = {name: tuple(_settings(hostvars, host, name, shows)) for name in ([role] if role else roles)}
     return HostExplanation(host, found.at, found.groups, tuple(own), settings)
 
 
@@ -187,8 +188,9 @@ def _origin(path: Path, stack: _Stack, context: Variables, shows: Shows) -> Orig
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-def _settings(inventory: Inventory, host: str, role: str, shows: Shows) -> Iterator[Origin]:
+def _settings(hostvars: HostVars, host: str, role: str, shows: Shows) -> Iterator[Origin]:
     """Yield the settings of `host` in one role: those that are set, then the defaults of the others."""
+    inventory = hostvars.inventory
     nodes = inventory.variables(host, role=role)
     written = nodes.get(NAMESPACE)
     if isinstance(written, Mapping) and (public := public_names(written)):
@@ -198,7 +200,7 @@ def _settings(inventory: Inventory, host: str, role: str, shows: Shows) -> Itera
         foreign = set(settings_for_other_roles(inventory, host, role, written))
         stacks = {path: stack for path, stack in stacks.items() if not foreign & {path[1:2], path[1:3]}}
     others = _of_other_roles(inventory, host, role, shows)
-    context = host_variables(inventory, host, nodes)
+    context = hostvars.bind(host, nodes)
     cluster = written.get("cluster") if isinstance(written, Mapping) else None
     data = written.get("data") if isinstance(written, Mapping) else None
     where = "/data" if isinstance(data, Mapping) else None  # what it says differs from task to task

@@ -45,7 +45,7 @@ class ErrorExplainer:
             by_path.setdefault(tuple(_steps(node, item["loc"])), []).append(item)
         for path, items in by_path.items():
             if find(node, path)[0].at in told or (
-                items[0]["type"] == "missing" and path[-1] in self.meant(node, path[:-1])
+                items[0]["type"] == "missing" and path[-1] in self.misspelt_keys(node, path[:-1])
             ):
                 continue
             own = next((item for item in items if item["type"] == "value_error"), items[0])
@@ -112,7 +112,7 @@ class ErrorExplainer:
             return f"did you mean `{close[0]}`?"
         return f"known keys: {', '.join(names)}" if names else self.whole
 
-    def meant(self, node: Mapping, path: Path = ()) -> set[str]:
+    def misspelt_keys(self, node: Mapping, path: Path = ()) -> set[str]:
         """Return the keys that were probably meant by unknown ones in what stands at `path` in `node`."""
         names, here = _names(self.at(path)), find(node, path)[0]
         keys = here.entries if isinstance(here, Mapping) else {}

@@ -67,7 +67,7 @@ def _file(context: Context, terms: list[str], options: dict[str, Any]) -> Iterat
     # A template can set a variable of its own called `inventory_dir`, which must not widen what it may read.
     variables = getattr(context.environment, "variables")  # noqa: B009  of our Sandbox, which this is imported by
     home = str(variables["inventory_dir"])
-    roots = [home, *getattr(variables, "readable", ())]
+    roots = [home, *getattr(variables, "lookup_dirs", ())]
     for term in terms:
         path = _below(roots, Path(home, Path(term).expanduser()), term)
         try:

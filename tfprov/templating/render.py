@@ -32,8 +32,8 @@ _FACT = re.compile(r"ansible_(?:default_ipv[46]|distribution|processor|mem|hostn
 _KINDS = {
     "dict object": "the mapping",
     "tfprov.templating.lazy_values.LazyMapping object": "the mapping",
-    "tfprov.templating.magic_vars._Groups object": "the groups",
-    "tfprov.templating.magic_vars._Hosts object": "the hosts of the inventory",
+    "tfprov.templating.magic_vars.Groups object": "the groups",
+    "tfprov.templating.magic_vars.HostVars object": "the hosts of the inventory",
     "tfprov.templating.host_values.Variables object": "the variables of that host",
     "list object": "the list",
     "tfprov.templating.lazy_values.LazyList object": "the list",

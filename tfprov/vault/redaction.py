@@ -52,17 +52,6 @@ def discreet(text: str) -> str:
     return f"{text[: found.end()]}…" if found and found.end() < len(text) else text
 
 
-class Reads:
-    """Counts how often a template has asked for a secret: what it computed in between is a secret as well."""
-
-    count = 0
-
-    @classmethod
-    def note(cls) -> None:
-        """Say that a secret is being used."""
-        cls.count += 1
-
-
 _STRUCTURE = ("hosts", "children")
 
 

@@ -17,7 +17,7 @@ from tfprov.settings.connection import build_connection, check_names
 from tfprov.settings.connection_vars import PARSERS
 from tfprov.settings.load import load_inventory
 from tfprov.templating.host_values import Faults
-from tfprov.templating.magic_vars import host_variables as known
+from tfprov.templating.magic_vars import HostVars
 
 pytestmark = pytest.mark.xdist_group("parity")
 
@@ -240,7 +240,7 @@ def test_a_host_is_reached_in_the_same_way(answers: dict[str, Any], files: dict[
     for host, expected in answers["inventories"]["connection variables"]["ways"].items():
         variables = inventory.variables(host)
         faults = Faults()
-        way = build_connection(inventory, host, variables, known(inventory, host, variables), faults)
+        way = build_connection(inventory, host, variables, HostVars(inventory).bind(host, variables), faults)
         assert {problem.what.split("`: ")[-1] for problem in faults.problems} <= {
             "`~/keys/all` does not exist",
             "`/keys/own` does not exist",

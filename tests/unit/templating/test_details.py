@@ -10,7 +10,7 @@ from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.node import Mapping, plain
 from tfprov.settings.resolve import resolve
 from tfprov.templating.host_values import Variables
-from tfprov.templating.magic_vars import host_variables as known
+from tfprov.templating.magic_vars import HostVars
 from tfprov.templating.render import render_node
 from tfprov.yamltext.load import parse
 
@@ -218,7 +218,7 @@ worker: {hosts: {10.0.0.7: , 10.0.0.x: }}
 def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(host: str, short: str) -> None:
     inventory = read_groups(parse(INVENTORY, "i.yml"), "i.yml")
     resolve(inventory)
-    names = known(inventory, host, inventory.variables(host))
+    names = HostVars(inventory)[host]
     assert plain(render_node("{{ inventory_hostname_short }}", names, AT)) == short
     assert plain(render_node("{{ 'gpu1.example.com' in hostvars, 'gpu2' in hostvars }}", names, AT)) == [True, False]
     assert plain(render_node("{{ groups.keys() | sort, hostvars | length }}", names, AT)) == [

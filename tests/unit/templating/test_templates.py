@@ -10,12 +10,12 @@ import pytest
 
 from tests.support.door import SMALLEST, tell
 from tfprov.errors import InvalidInput, Position
-from tfprov.model.node import Mapping, plain
+from tfprov.model.node import EncryptedValue, Mapping, Scalar, plain
 from tfprov.settings.load import load_inventory
 from tfprov.settings.task_templates import render_task_settings
-from tfprov.templating.host_values import Faults, Variables, render
+from tfprov.templating.host_values import Faults, Variables, is_secret, render
 from tfprov.templating.limits import Limits
-from tfprov.templating.magic_vars import host_variables as known
+from tfprov.templating.magic_vars import HostVars
 from tfprov.templating.render import render_node, render_text
 from tfprov.yamltext.load import parse
 
@@ -211,7 +211,7 @@ def test_a_file_outside_of_the_inventorys_directory_is_not_looked_up(tmp_path: P
         "{{ lookup('file', 'folder') }}": outside,
         "{{ lookup('file', '.') }}": "is a directory",
     }
-    names = Variables(Mapping(), {"inventory_dir": str(home)}, readable=(str(allowed),))
+    names = Variables(Mapping(), {"inventory_dir": str(home)}, lookup_dirs=(str(allowed),))
     wrong = {}
     for text, expected in cases.items():
         try:
@@ -300,10 +300,33 @@ def test_hosts_share_what_they_see_of_each_other(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yml"
     path.write_text("all: {vars: {port: '{{ 8000 + index }}', index: 1}, children: {g: {hosts: {'h[1:50]': }}}}")
     inventory = load_inventory(path)
-    seen = [known(inventory, host, inventory.variables(host)) for host in inventory.hosts]
+    hostvars = HostVars(inventory)
+    seen = [hostvars.bind(host, inventory.variables(host)) for host in inventory.hosts]
     assert len({id(one["groups"]["g"]) for one in seen}) == 1
     assert len({id(one["hostvars"]["h1"]) for one in seen}) == 1
     assert render_text("{{ groups.g | map('extract', hostvars, 'port') | sum }}", seen[7], AT) == 50 * 8001
+
+
+def test_a_value_computed_from_a_secret_is_secret_across_hosts_and_nested_variables(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text(
+        "all: {vars: {open: plain, named: '{{ hidden }}'}, hosts: {a: {}, b: {hidden: s, deep: [{x: '{{ named }}'}]}}}"
+    )
+    inventory = load_inventory(path)
+    encrypted = EncryptedValue("$ANSIBLE_VAULT;", lambda _text, _at: "s3cret")
+    inventory.hosts["b"].vars.entries["hidden"] = Scalar(encrypted, AT)
+    hostvars = HostVars(inventory)
+    cases = {
+        "{{ hostvars.b.hidden }}": True,
+        "{{ hostvars.b.named | upper }}": True,
+        "{{ [hostvars['b'].deep[0].x, open] }}": True,
+        "{% if hostvars.b.hidden %}yes{% endif %}": True,
+        "{{ open }} {{ hostvars.b.open }}": False,
+        "{{ hostvars.b.deep | length }}": False,
+    }
+    for _ in range(2):  # the second time from what was rendered the first time
+        computed = {text: is_secret(Scalar(text, AT, text), hostvars["a"]) for text in cases}
+        assert {text for text in cases if computed[text] != cases[text]} == set()
 
 
 TOO_LARGE = "the template renders to a value of more than 1,000,000 characters or elements"

@@ -16,6 +16,7 @@ from tfprov.engine.lock.lock import Lock
 from tfprov.engine.observe import observe
 from tfprov.errors import Usage
 from tfprov.images.oci_layout import Layout
+from tfprov.model.plan import ActionKind
 from tfprov.paths import cache_home
 from tfprov.planning.plan_text import NOTHING, format_count, format_size
 from tfprov.planning.reconcile import describe_artifact, plan_deliveries
@@ -51,8 +52,10 @@ def deliver_command(**options: Any) -> None:
     with Printer() as printer:
         context = _docked(options, printer)
         plan = plan_deliveries(context.cluster.name, context.wanted, observe(context))
-        part = plan.only(lambda a: a.kind == "build" or (a.kind == "deliver" and context.allows(a.host)))
-        if not any(action.kind == "deliver" for action in part.actions):
+        part = plan.only(
+            lambda a: a.kind == ActionKind.BUILD or (a.kind == ActionKind.DELIVER and context.allows(a.host))
+        )
+        if not any(action.kind == ActionKind.DELIVER for action in part.actions):
             printer.note(f"{NOTHING}: the image is on every host")
             return
         with Lock(context, "image deliver"):

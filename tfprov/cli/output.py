@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.cli.screening import Screened, on_one_line, screened
 from tfprov.formats.event_file import Progress
-from tfprov.model.plan import Action
+from tfprov.model.plan import Action, ActionKind
 from tfprov.planning.plan_text import format_size
 from tfprov.planning.reconcile import describe_artifact
 
@@ -250,7 +250,7 @@ class Printer:
 
 def describe(action: Action) -> str:
     """Return an action in words: `start ps/0 on localhost`."""
-    if action.kind == "build":
+    if action.kind == ActionKind.BUILD:
         return f"build {describe_artifact(action.subject)}"
     if action.kind in MOVES:
         return f"{action.kind} {describe_artifact(action.subject)} to {action.host}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tfprov.formats.event_file import Progress
-from tfprov.model.plan import Action
+from tfprov.model.plan import Action, ActionKind
 from tfprov.planning.plan_text import format_size, join_names
 
 _DOING = {
@@ -16,7 +16,7 @@ _DOING = {
     "stop": "stopping",
     "remove": "removing",
 }
-MOVES = {"deliver": "sent", "fetch": "fetched"}
+MOVES = {ActionKind.DELIVER: "sent", ActionKind.FETCH: "fetched"}
 """Actions that move bytes, and what is said of the bytes."""
 _NAMED = 3
 """Subjects that are named; of more than these the line says how many."""
@@ -149,7 +149,9 @@ class UnderWay:
 
 def _moves(action: Action, name: str) -> bool:
     """Whether what is named is moved by an action: to its host, to the task it starts, or an image that is built."""
-    return action.kind == "build" or (action.subject if action.kind == "start" else action.host) == name
+    return (
+        action.kind == ActionKind.BUILD or (action.subject if action.kind == ActionKind.START else action.host) == name
+    )
 
 
 def _names(kind: str, actions: list[Action]) -> str:

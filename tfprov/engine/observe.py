@@ -6,7 +6,7 @@ from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, Unreachable, together
 from tfprov.hosts.base import Runtime
-from tfprov.model.plan import CONTROLLER, Plan
+from tfprov.model.plan import CONTROLLER, ActionKind, Plan
 from tfprov.model.state import Container, HostState, Observation, Observed, State
 from tfprov.planning.reconcile import reconcile
 
@@ -99,7 +99,7 @@ def taken(context: Context, part: Plan, seen: Observation, *, tolerant: bool = F
     """
     starting: dict[str, list[Container]] = {}
     for action in part.actions:
-        if action.kind == "start" and (container := context.container(action.subject)) is not None:
+        if action.kind == ActionKind.START and (container := context.container(action.subject)) is not None:
             starting.setdefault(action.host, []).append(container)
     held = {str(one.spec.get("endpoint")) for one in seen.containers() if one.state is State.RUNNING}
 

@@ -17,7 +17,7 @@ from tfprov.errors import InvalidInput, Problem, shown
 from tfprov.hosts.process.spec import PYTHON, environment
 from tfprov.hosts.program_checks import USUAL
 from tfprov.images.code_contents import Inside, names_tensorflow
-from tfprov.model.plan import Plan
+from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import Container
 from tfprov.planning.program import Program, module_files, parse_command, parse_shebang
 
@@ -145,7 +145,7 @@ def refuse_start(context: Context, found: Plan) -> tuple[Programs, list[Containe
 
     Return the programs, and the containers that are to be started.
     """
-    names = {action.subject for action in found.actions if action.kind == "start"}
+    names = {action.subject for action in found.actions if action.kind == ActionKind.START}
     starting = [container for container in context.wanted if container.task.name in names]
     programs = Programs.of(context)
     refuse(context, starting, programs.fault)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tfprov.model.cluster import Cluster, job_counts
-from tfprov.model.plan import Action, Plan
+from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Container
 from tfprov.planning.reconcile import describe_artifact
 
@@ -21,19 +21,20 @@ def summary(cluster: Cluster) -> str:
 
 
 def plan_lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
-    """Return the plan, a line per task and host: a stop is told as the restart or the removal it is the first half of."""
+    """Return the plan, a line per task and host: a stop that belongs to a restart or a removal has none."""
     if not plan:
         return [NOTHING]
     endpoints = {container.task.name: container.task.endpoint for container in wanted if container.task.serves}
     of_kind = {
-        kind: {(a.subject, a.host) for a in plan.actions if a.kind == kind} for kind in ("stop", "remove", "start")
+        kind: {(a.subject, a.host) for a in plan.actions if a.kind == kind}
+        for kind in (ActionKind.STOP, ActionKind.REMOVE, ActionKind.START)
     }
     rows = []
     for action in plan.actions:
         place = action.subject, action.host
-        if action.kind == "stop" and place in of_kind["start"] | of_kind["remove"]:
+        if action.kind == ActionKind.STOP and place in of_kind[ActionKind.START] | of_kind[ActionKind.REMOVE]:
             continue
-        restarted = action.kind == "start" and place in of_kind["stop"]
+        restarted = action.kind == ActionKind.START and place in of_kind[ActionKind.STOP]
         rows.append(_row(action, "restart" if restarted else action.kind, endpoints))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
@@ -42,10 +43,10 @@ def plan_lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
 
 
 def _row(action: Action, verb: str, endpoints: Mapping[str, str]) -> tuple[str, str, str, str]:
-    if action.kind in ("build", "deliver", "fetch"):
-        where = "" if action.kind == "build" else f"to {action.host}"
+    if action.kind in (ActionKind.BUILD, ActionKind.DELIVER, ActionKind.FETCH):
+        where = "" if action.kind == ActionKind.BUILD else f"to {action.host}"
         return verb, describe_artifact(action.subject), where, _because(action)
-    endpoint = endpoints.get(action.subject, "") if action.kind == "start" else ""
+    endpoint = endpoints.get(action.subject, "") if action.kind == ActionKind.START else ""
     return verb, action.subject, f"on {action.host} {endpoint}".rstrip(), _because(action)
 
 

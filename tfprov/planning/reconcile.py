@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfprov.model.plan import CONTROLLER, Action, Plan
+from tfprov.model.plan import CONTROLLER, Action, ActionKind, Plan
 from tfprov.model.secrets import hashed_with_other_key
 from tfprov.model.state import DATA_PREFIX as DATA
 from tfprov.model.state import Container, Observation, Observed, State
@@ -27,7 +27,7 @@ _NOT_SET = _NotSet()
 def reconcile(cluster: str, wanted: Sequence[Container], seen: Observation) -> Plan:
     """Return the plan after which `seen` is what is `wanted`; an empty one when it already is."""
     actions = [*_removals(wanted, seen), *_starts(wanted, seen)]
-    starting = {action.subject for action in actions if action.kind == "start"}
+    starting = {action.subject for action in actions if action.kind == ActionKind.START}
     deliveries = list(_deliveries([c for c in wanted if c.task.name in starting], seen))
     return Plan(cluster, order_actions([*deliveries, *actions], _endpoints(actions, wanted, seen)))
 
@@ -38,9 +38,9 @@ def plan_teardown(cluster: str, seen: Observation, chosen: Callable[[Observed], 
     actions = []
     for container in filter(chosen, seen.containers()):
         if container.state is State.RUNNING:
-            actions.append(Action("stop", container.host, container.task, cause))
+            actions.append(Action(ActionKind.STOP, container.host, container.task, cause))
         if remove:
-            actions.append(Action("remove", container.host, container.task, cause))
+            actions.append(Action(ActionKind.REMOVE, container.host, container.task, cause))
     return Plan(cluster, order_actions(actions, {}))
 
 
@@ -109,8 +109,8 @@ def _removals(wanted: Sequence[Container], seen: Observation) -> Iterator[Action
             continue
         cause = f"moved to {host}" if host else "not in the inventory"
         if container.state is State.RUNNING:
-            yield Action("stop", container.host, container.task, (cause,))
-        yield Action("remove", container.host, container.task, (cause,))
+            yield Action(ActionKind.STOP, container.host, container.task, (cause,))
+        yield Action(ActionKind.REMOVE, container.host, container.task, (cause,))
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,9 @@ def _starts(wanted: Sequence[Container], seen: Observation) -> Iterator[Action]:
         else:
             causes = _causes(container, current, training)
         if causes and current is not None and current.state is State.RUNNING:
-            yield Action("stop", task.host, task.name, causes)
+            yield Action(ActionKind.STOP, task.host, task.name, causes)
         if causes:
-            yield Action("start", task.host, task.name, causes)
+            yield Action(ActionKind.START, task.host, task.name, causes)
 
 
 def _absence(container: Container, elsewhere: str | None, training: _Training) -> tuple[str, ...]:
@@ -189,14 +189,13 @@ def _deliveries(starting: Sequence[Container], seen: Observation) -> Iterator[Ac
         hosts = dict.fromkeys(container.task.host for container in starting if container.artifact == artifact)
         lacking = [host for host in hosts if not _has(seen, host, artifact)]
         if lacking and artifact not in seen.built:
-            yield Action(
-                "build", CONTROLLER, artifact, ("not packed yet" if artifact.startswith(_CODE) else "not built yet",)
-            )
-        yield from (Action("deliver", host, artifact, (_lack(seen, host, artifact),)) for host in lacking)
+            cause = "not packed yet" if artifact.startswith(_CODE) else "not built yet"
+            yield Action(ActionKind.BUILD, CONTROLLER, artifact, (cause,))
+        yield from (Action(ActionKind.DELIVER, host, artifact, (_lack(seen, host, artifact),)) for host in lacking)
     reading = dict.fromkeys((container.task.host, container.data) for container in starting if container.data)
     for host, data in reading:
         if not _has(seen, host, data):
-            yield Action("fetch", host, data, ("not there",))
+            yield Action(ActionKind.FETCH, host, data, ("not there",))
 
 
 def _lack(seen: Observation, host: str, artifact: str) -> str:
@@ -217,7 +216,7 @@ def _endpoints(actions: Sequence[Action], wanted: Sequence[Container], seen: Obs
     frees = {
         (container.task, container.host): str(container.spec.get("endpoint", "")) for container in seen.containers()
     }
-    of_kind = {"stop": frees, "start": takes}
+    of_kind = {ActionKind.STOP: frees, ActionKind.START: takes}
     return {
         action.id: of_kind[action.kind][action.subject, action.host] for action in actions if action.kind in of_kind
     }

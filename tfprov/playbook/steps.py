@@ -16,13 +16,17 @@ from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.engine.observe import observe, plan, refuse_taken
 from tfprov.engine.programs import refuse_start
 from tfprov.errors import GatherError, HostError, TfprovError, together
-from tfprov.model.plan import Plan
+from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor
 from tfprov.model.state import Observation, Observed, State
 from tfprov.planning.plan_text import format_count, format_size, plan_lines
 from tfprov.planning.reconcile import plan_teardown
 
-_KINDS = {"build": ("build",), "deliver": ("deliver", "fetch"), "start": ("stop", "remove", "start")}
+_KINDS = {
+    "build": (ActionKind.BUILD,),
+    "deliver": (ActionKind.DELIVER, ActionKind.FETCH),
+    "start": (ActionKind.STOP, ActionKind.REMOVE, ActionKind.START),
+}
 
 _BY_STEP = "model.ckpt-"
 """Begins the names of TensorFlow 1's checkpoints; TensorFlow 2 counts how often it saved, as in `ckpt-3`."""
@@ -45,7 +49,7 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
             part = _part(context, seen, module)
         if part and module != "build":
             context.remember()
-        starts = any(action.kind == "start" for action in part.actions)
+        starts = any(action.kind == ActionKind.START for action in part.actions)
         execute(context, part, current_run(context, seen) if starts else "").check()
         if module == "start":
             context.forget_empty(_afterwards(context, part, seen))
@@ -75,7 +79,7 @@ def _check_chief(context: Context, part: Plan, seen: Observation) -> None:
 
 def _afterwards(context: Context, part: Plan, seen: Observation) -> Observation:
     """Return the hosts as far as they can be empty after `part`: they are asked again only where something was removed."""
-    if any(action.kind == "remove" for action in part.actions):
+    if any(action.kind == ActionKind.REMOVE for action in part.actions):
         return observe(context)
     started = {action.host for action in part.actions}
     return replace(seen, hosts={name: state for name, state in seen.hosts.items() if name not in started})
@@ -91,7 +95,7 @@ def _of_module(whole: Plan, module: str) -> Plan:
 
 def _save_what_goes(context: Context, part: Plan, seen: Observation) -> bool:
     """Gather what the plan would remove with a former chief, or with a ps; return whether anything was stopped for that."""
-    gone = {(action.subject, action.host) for action in part.actions if action.kind == "remove"}
+    gone = {(action.subject, action.host) for action in part.actions if action.kind == ActionKind.REMOVE}
     if not gone:  # to ask who holds what takes a look into every chief's directory
         return False
     held = unsaved_among(context, seen, lambda holder: (holder.task, holder.host) in gone)
@@ -100,7 +104,7 @@ def _save_what_goes(context: Context, part: Plan, seen: Observation) -> bool:
     chiefs = savers(context, seen, held)
     ends = {*held, *((chief.task, chief.host) for chief in chiefs)}  # a chief that is to end may save once more
     execute(
-        context, part.only(lambda action: action.kind == "stop" and (action.subject, action.host) in ends), ""
+        context, part.only(lambda action: action.kind == ActionKind.STOP and (action.subject, action.host) in ends), ""
     ).check()
     for chief in chiefs:
         tell(context, gather(context, context.verify, source=chief))
@@ -192,7 +196,7 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
         return [error], None
     kept = {*held, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
     whole = plan_teardown(context.cluster.name, seen, chosen, remove=arguments.remove)
-    part = whole.only(lambda action: action.kind != "remove" or (action.subject, action.host) not in kept)
+    part = whole.only(lambda action: action.kind != ActionKind.REMOVE or (action.subject, action.host) not in kept)
     logs = KeptLogs(context, seen)
     errors = [*execute(replace(context, before_remove=logs.keep), part, "").failed.values()]
     if arguments.remove:

@@ -27,6 +27,7 @@ from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreachable, Usage
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.node import Items, Mapping, Scalar, mark_secret, plain, plain_masked, wrap
+from tfprov.model.plan import ActionKind
 from tfprov.model.playbook import Command, Stop
 from tfprov.model.state import Observation, Observed, State, describe_exit
 from tfprov.playbook.parse import read_playbook
@@ -237,7 +238,7 @@ def test_the_forecast_of_a_chief_that_is_stopped_and_saves_once_more(split: Spli
     )
     ps = plan(context, seen).only(lambda action: action.subject.startswith("ps/"))
     assert forecast(context, ps, seen) == "the training goes on from step 400"
-    assert forecast(context, ps.only(lambda action: action.kind == "stop"), seen) is None
+    assert forecast(context, ps.only(lambda action: action.kind == ActionKind.STOP), seen) is None
 
 
 def test_a_gathered_checkpoint_that_cannot_be_read_is_in_the_way_of_a_resume_only(split: Split) -> None:

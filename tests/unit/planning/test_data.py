@@ -12,7 +12,7 @@ from tfprov.engine.observe import observe
 from tfprov.errors import HostError
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.node import plain
-from tfprov.model.plan import Action
+from tfprov.model.plan import Action, ActionKind
 from tfprov.model.state import DataFile, DataSet, dataset_artifact
 from tfprov.planning.datasets import data_dir, data_path
 from tfprov.planning.reconcile import plan_deliveries
@@ -92,12 +92,12 @@ def test_a_host_fetches_once_and_never_again() -> None:
 
 def test_a_start_waits_for_the_data_and_the_data_for_the_image() -> None:
     plan, _ = up(world(inventory(source("train"))))
-    fetches = [action for action in plan.actions if action.kind == "fetch"]
+    fetches = [action for action in plan.actions if action.kind == ActionKind.FETCH]
     for fetch in fetches:
         assert [need for need in fetch.needs if need.endswith(f"on {fetch.host}")] == list(fetch.needs)
         assert all(need.startswith("deliver ") for need in fetch.needs)
         assert fetch.needs
-    starts = {(action.subject, action.host): action.needs for action in plan.actions if action.kind == "start"}
+    starts = {(action.subject, action.host): action.needs for action in plan.actions if action.kind == ActionKind.START}
     for (_, host), needs in starts.items():
         assert {fetch.id for fetch in fetches if fetch.host == host} <= set(needs)
 
@@ -107,7 +107,7 @@ def test_other_data_restarts_those_who_read_it_and_the_old_data_goes_with_the_ne
     up(world(inventory(source("train")), runtimes=hosts))
     first, second, third = (data(("train", ONE)), data(("train", TWO)), data(("test", TWO)))
     plan, _ = up(world(inventory(source("train", TWO)), runtimes=hosts))
-    assert {(a.kind, a.subject) for a in plan.actions if a.kind in ("stop", "start")} == {
+    assert {(a.kind, a.subject) for a in plan.actions if a.kind in (ActionKind.STOP, ActionKind.START)} == {
         (kind, task) for kind in ("stop", "start") for task in ("worker/0", "worker/1")
     }
     assert hosts["h2"].data == {first.artifact, second.artifact}
@@ -166,7 +166,10 @@ def test_a_teardown_keeps_the_data_that_is_still_wanted() -> None:
 
 
 def test_an_action_in_words() -> None:
-    assert describe(Action("fetch", "node2", f"data:{'3f2a9c01d2e4' * 2}", ())) == "fetch data 3f2a9c01d2e4 to node2"
+    assert (
+        describe(Action(ActionKind.FETCH, "node2", f"data:{'3f2a9c01d2e4' * 2}", ()))
+        == "fetch data 3f2a9c01d2e4 to node2"
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import HostError
-from tfprov.model.plan import KINDS, Plan
+from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import State
 from tfprov.planning.reconcile import differences, plan_teardown
 from tfprov.wiring import FEEDERS, from_flags, from_names, from_tf_config
@@ -60,7 +60,7 @@ def every_action_comes_after_all_it_needs(seen: Seen) -> None:
         assert done.issuperset(action.needs)
         assert action.id not in done
         done.add(action.id)
-    kinds = [KINDS.index(action.kind) for action in seen.found.actions]
+    kinds = [list(ActionKind).index(action.kind) for action in seen.found.actions]
     assert kinds == sorted(kinds)
 
 
@@ -74,20 +74,20 @@ def a_teardown_stops_no_ps_before_all_others(seen: Seen) -> None:
 
 
 def nobody_trains_while_its_ps_is_away(seen: Seen) -> None:
-    ids = {kind: {a.id for a in seen.found.actions if a.kind == kind} for kind in KINDS}
-    of_ps = {kind: {i for i in ids[kind] if i.startswith(f"{kind} ps/")} for kind in KINDS}
-    for stop in ids["stop"] - of_ps["stop"]:
-        assert dependents(seen.found, stop) >= of_ps["stop"]
-    for stop in of_ps["stop"]:
-        assert dependents(seen.found, stop) >= ids["start"]
+    ids = {kind: {a.id for a in seen.found.actions if a.kind == kind} for kind in ActionKind}
+    of_ps = {kind: {i for i in ids[kind] if i.startswith(f"{kind} ps/")} for kind in ActionKind}
+    for stop in ids[ActionKind.STOP] - of_ps[ActionKind.STOP]:
+        assert dependents(seen.found, stop) >= of_ps[ActionKind.STOP]
+    for stop in of_ps[ActionKind.STOP]:
+        assert dependents(seen.found, stop) >= ids[ActionKind.START]
 
 
 def nobody_waits_for_data_that_never_comes(seen: Seen) -> None:
-    for stop in of(seen.down, "stop", ("worker", "chief")):
-        assert dependents(seen.down, stop) >= of(seen.down, "stop", FEEDERS)
+    for stop in of(seen.down, ActionKind.STOP, ("worker", "chief")):
+        assert dependents(seen.down, stop) >= of(seen.down, ActionKind.STOP, FEEDERS)
 
 
-def of(found: Plan, kind: str, jobs: Sequence[str]) -> set[str]:
+def of(found: Plan, kind: ActionKind, jobs: Sequence[str]) -> set[str]:
     return {action.id for action in found.actions if action.kind == kind and action.subject.partition("/")[0] in jobs}
 
 
@@ -183,7 +183,7 @@ def a_teardown_leaves_nothing(situation: tuple[str, Left], _data: st.DataObject)
 def a_failure_skips_exactly_what_depends_on_it(situation: tuple[str, Left], data: st.DataObject) -> None:
     context, hosts = build(*situation)
     found = plan(context, observe(context))
-    if not (on_hosts := [action for action in found.actions if action.kind != "build"]):
+    if not (on_hosts := [action for action in found.actions if action.kind != ActionKind.BUILD]):
         return
     broken = data.draw(st.sampled_from(on_hosts))
     hosts[broken.host].refuses[f"{broken.kind} {broken.subject}"] = "the disk is full"

@@ -16,6 +16,7 @@ from tfprov.errors import HostError, InvalidInput, Position, Problem, hide_secre
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import Mapping, decrypt_values, plain, plain_masked
+from tfprov.model.plan import ActionKind
 from tfprov.settings.connection import resolve_connection
 from tfprov.settings.resolve import resolve
 from tfprov.vault.decrypt import Broken, Vault, WrongPassword, decrypt, stays_closed, vault_id
@@ -353,7 +354,9 @@ def test_another_secret_is_another_spec_and_the_plan_names_the_variable_only(vau
     for text, causes in ((one, {"not there"}), (one, set()), (other, {f"env.{name}" for name in ENV})):
         document = parse(CLUSTER.replace("SETTINGS", with_env(text)), "inventory.yml", vault=vault)
         found, _ = up(world(document, runtimes=runtimes))
-        assert {cause for action in found.actions if action.kind == "start" for cause in action.causes} == causes
+        assert {
+            cause for action in found.actions if action.kind == ActionKind.START for cause in action.causes
+        } == causes
         assert SECRET not in repr(found)
         assert "another-secret" not in repr(found)
 

@@ -20,6 +20,7 @@ from tfprov.errors import GatherError, Usage
 from tfprov.formats.checkpoint import NO_STEP, STATE, checkpoint_state, checkpoints, step_of
 from tfprov.hosts.base import NOTHING
 from tfprov.model.cluster import Task
+from tfprov.model.plan import ActionKind
 from tfprov.model.state import Observation, Observed, State
 
 _CHUNK = 1024 * 1024
@@ -132,7 +133,7 @@ def _chief(context: Context, seen: Observation) -> Observed | None:
 
 def _check_ps(context: Context, resume: Resume, seen: Observation) -> None:
     """A ps that goes on running gets no files: it must have them."""
-    starting = {action.subject for action in plan(context, seen).actions if action.kind == "start"}
+    starting = {action.subject for action in plan(context, seen).actions if action.kind == ActionKind.START}
     for task in context.cluster.tasks:
         if task.job == "ps" and task.name not in starting:
             has = context.runtimes[task.host].files(task.name)
@@ -199,7 +200,9 @@ def known_run(context: Context, seen: Observation) -> str:
 
 def _run_of_ps(context: Context, seen: Observation) -> str:
     """Return the one run of all ps that go on running, if nobody else saves in it."""
-    starting = {(action.subject, action.host) for action in plan(context, seen).actions if action.kind == "start"}
+    starting = {
+        (action.subject, action.host) for action in plan(context, seen).actions if action.kind == ActionKind.START
+    }
     wanted = {(task.name, task.host) for task in context.cluster.tasks if task.job == "ps"} - starting
     staying = [one for one in seen.containers() if (one.task, one.host) in wanted and one.state is State.RUNNING]
     runs = {one.run for one in staying}

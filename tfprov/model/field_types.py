@@ -1,4 +1,4 @@
-"""What a text under `tfprov:` must be, said three times in one place: in words, as a pattern, and as a check."""
+"""Types of texts under `tfprov:`, each with a description, a pattern for editors and a check."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tfprov.model import validators
 from tfprov.model.validators import InvalidValue, quote_value
 
 MAX_IMAGE_NAME = 255
-"""Characters of registry and repository together."""
+"""Maximum characters of registry and repository together."""
 
 _DNS_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _REGISTRY = re.compile(rf"(\[[0-9a-fA-F:]+\]|{_DNS_LABEL}(\.{_DNS_LABEL})*)(:[0-9]{{1,5}})?")
@@ -25,83 +25,84 @@ IMAGE_NAME_PATTERN = (
     rf"^(?!{_IMAGE_ID.pattern}$)(?:{_REGISTRY.pattern}/)?{_PART.pattern}(?:/{_PART.pattern})*"
     rf"(?::{_TAG.pattern})?(?:@(?:{_DIGEST.pattern}))?$"
 )
-"""What every name of an image matches, for editors; `reference` knows more."""
+"""Matches every image name, for editors; `check_image_name` is stricter."""
 
 
 def check_image_name(value: str) -> str:
     """Check the name of an image in a registry. Raises InvalidValue."""
     if not value.strip():
         raise InvalidValue("must not be empty")
-    given = f"`{shown(value)}`"
+    name_text = f"`{shown(value)}`"
     if "://" in value:
-        raise InvalidValue(f"must be the name of an image, not the URL {given}", "leave out what ends in `://`")
+        raise InvalidValue(f"must be the name of an image, not the URL {name_text}", "leave out what ends in `://`")
     if value.startswith((".", "/", "~")):
         raise InvalidValue(
-            f"must be the name of an image, not the path {given}", "use `build` for a directory, `archive` for a file"
+            f"must be the name of an image, not the path {name_text}",
+            "use `build` for a directory, `archive` for a file",
         )
     if _IMAGE_ID.fullmatch(value):
         raise InvalidValue("must be the name of an image in a registry, not the id of an image")
     rest, at, digest = value.partition("@")
     if at and not _DIGEST.fullmatch(digest):
-        raise InvalidValue(f"{given} has a digest that is not `sha256:` and 64 hexadecimal digits in lower case")
+        raise InvalidValue(f"{name_text} has a digest that is not `sha256:` and 64 hexadecimal digits in lower case")
     name, colon, tag = rest.rpartition(":")
     if not colon or "/" in tag:  # that colon belongs to the registry's port
         name, tag = rest, "latest"
     if not _TAG.fullmatch(tag):
         fix = "use letters, digits, `_`, `.` and `-`, at most 128 of them"
-        raise InvalidValue(f"{given} has {f'the tag `{shown(tag)}`' if tag else 'no tag behind its `:`'}", fix)
-    if reason := _wrong_repository(name):
-        raise InvalidValue(reason.format(given=given))
+        raise InvalidValue(f"{name_text} has {f'the tag `{shown(tag)}`' if tag else 'no tag behind its `:`'}", fix)
+    if reason := _repository_error(name):
+        raise InvalidValue(reason.format(name=name_text))
     return value
 
 
-def _wrong_repository(name: str) -> str | None:
+def _repository_error(name: str) -> str | None:
     first, slash, path = name.partition("/")
     in_registry = bool(slash) and ("." in first or ":" in first or first == "localhost")
     if in_registry and not _REGISTRY.fullmatch(first):
-        return "{given} has a registry that is not `host` or `host:port`"
+        return "{name} has a registry that is not `host` or `host:port`"
     path = path if in_registry else name
     if path != path.lower():
-        return "must be in lower case up to the tag, not {given}"
+        return "must be in lower case up to the tag, not {name}"
     if not all(map(_PART.fullmatch, path.split("/"))):
-        return "must be the name of an image in a registry, not {given}"
+        return "must be the name of an image in a registry, not {name}"
     return f"must be at most {MAX_IMAGE_NAME} characters long" if len(name) > MAX_IMAGE_NAME else None
 
 
 _ID = "(?:[0-9]{1,10}|[A-Za-z_][A-Za-z0-9_.-]{0,31})"
 USER_PATTERN = f"^{_ID}(?::{_ID})?$"
 MAX_UID = 65534
-"""The largest number of a user that Linux has by default without user namespaces."""
+"""The largest user id without user namespaces."""
 
 
 def check_user(value: Any) -> Any:
-    """Check the user of a container."""
+    """Check the user that a container runs as."""
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value <= MAX_UID:
             raise InvalidValue(f"must be from 0 to {MAX_UID}, not {value}")
     elif value is not None and not (isinstance(value, str) and re.search(USER_PATTERN, value)):
-        raise InvalidValue(f"must be a number or a name, with a group after a colon or without, not {_given(value)}")
+        raise InvalidValue(f"must be a number or a name, with a group after a colon or without, not {_describe(value)}")
     return value
 
 
-def _given(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return quote_value(value) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
 def parse_uid(user: str | None) -> int | None:
-    """Return the number of a user, without the group; None for a name, and for the user of the image."""
+    """Return the uid in a `user:` setting; None for a name, and for the image's own user."""
     first = (user or "").partition(":")[0]
     return int(first) if first.isdigit() else None
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """What a text must be: in `words`, as a `pattern` for editors, and as the `check` that has the last word.
+    """A type of text: its description in `words`, a `pattern` for editors, and the `check` that decides.
 
-    The pattern is a regular expression that Python and JavaScript read alike and search for. Whatever passes the check
-    matches it; what matches it may still fail the check.
+    The pattern is a regular expression for `search`, in the syntax that Python and JavaScript share. Every text that
+    passes the check matches it; a text that matches may still fail the check.
     """
 
     words: str
@@ -109,16 +110,16 @@ class TextFormat:
     check: Callable[[str], str]
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Let pydantic check it, behind whatever stands before it."""
+        """Run the check after the validators before it."""
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Let a JSON Schema say it; the YAML language server shows the words for what does not match."""
+        """Add the pattern, and the message that the YAML language server shows for a mismatch."""
         return {**handler(schema), "pattern": self.pattern, "patternErrorMessage": f"must be {self.words}"}
 
 
 def pattern_format(pattern: str, words: str, fix: str = "") -> TextFormat:
-    """Return the form that `pattern` describes, and `words` too; without a `fix`, the setting's example is shown."""
+    """Return the type of texts that match `pattern` as a whole; without a `fix`, errors show the setting's example."""
     compiled = re.compile(pattern)
 
     def check(value: str) -> str:
@@ -130,24 +131,24 @@ def pattern_format(pattern: str, words: str, fix: str = "") -> TextFormat:
 
 
 def key_format(kind: str, pattern: str, fix: str, reserved: str) -> TextFormat:
-    """Return the form of a mapping's keys; what matches `reserved` is tfprov's own."""
+    """Return the type of a mapping's keys; names that match `reserved` are tfprov's own."""
 
     def check(name: str) -> str:
         if re.fullmatch(reserved, name):
             raise InvalidValue("is set by tfprov for every task", "remove it")
         if not re.fullmatch(pattern, name):
             bare = name.lstrip("-")
-            dashes = bare != name and re.fullmatch(pattern, bare)
+            has_dashes = bare != name and re.fullmatch(pattern, bare)
             raise InvalidValue(
-                f"is not the name of {kind}", f"write `{shown(bare)}`, without dashes" if dashes else fix
+                f"is not the name of {kind}", f"write `{shown(bare)}`, without dashes" if has_dashes else fix
             )
         return name
 
     return TextFormat(f"the name of {kind}", f"^(?!(?:{reserved})$)(?:{pattern})$", check)
 
 
-def _link(value: str) -> str:
-    """Check a name below the working directory of a task."""
+def _check_link(value: str) -> str:
+    """Check a path below the working directory of a task."""
     parts = value.strip().split("/")
     if value.startswith(("/", "~")) or ".." in parts:
         raise InvalidValue(f"must be a path below the working directory, not {quote_value(value)}")
@@ -194,7 +195,7 @@ DOCKERFILE = TextFormat(
     validators.check_dockerfile,
 )
 LINK = TextFormat(
-    "a path below the working directory", rf"{_ONE_LINE}{_NOTHING_ABOVE}(?![/~])(?=[\s\S]*[^./\s])", _link
+    "a path below the working directory", rf"{_ONE_LINE}{_NOTHING_ABOVE}(?![/~])(?=[\s\S]*[^./\s])", _check_link
 )
 IMAGE_NAME = TextFormat("the name of an image in a registry", IMAGE_NAME_PATTERN, check_image_name)
 ADDRESS = TextFormat(

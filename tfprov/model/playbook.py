@@ -1,4 +1,4 @@
-"""Plays and steps: what a playbook says, and the one place that documents each of its keys."""
+"""Plays and steps of a playbook, with the documentation of every key."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -18,11 +18,11 @@ _TASKS = field_types.pattern_format(
 
 
 class NoArguments(StrictModel):
-    """`build`, `deliver` and `start` take no arguments: the inventory says what they need."""
+    """No arguments: `build`, `deliver` and `start` take all they need from the inventory."""
 
 
 class WaitFor(StrictModel):
-    """`serving`: every task answers on its port. `done`: the chief has ended, with logs and progress until then."""
+    """Arguments of `wait`: until every task answers on its port (`serving`), or until the chief ends (`done`)."""
 
     condition: Literal["serving", "done"] = Field(
         default="serving",
@@ -38,7 +38,7 @@ class WaitFor(StrictModel):
 
 
 class Stop(StrictModel):
-    """Stop tasks in draining order: the chief, then workers, then ps."""
+    """Arguments of `stop`, which stops the chief, then workers, then ps."""
 
     tasks: Annotated[Line, _TASKS] = Field(
         "all",
@@ -53,7 +53,7 @@ class Stop(StrictModel):
 
 
 class Command(StrictModel):
-    """Run a command on every host of the play; a failure fails the step."""
+    """Arguments of `command`, which runs on every host of the play; a failure fails the step."""
 
     argv: Annotated[list[Line], Field(min_length=1)] = Field(
         description="The program and its arguments; no shell.", examples=[["nvidia-smi", "-L"]]
@@ -75,7 +75,7 @@ MODULES: dict[str, type[StrictModel]] = {
 
 @dataclass(frozen=True)
 class KeyDoc:
-    """A key of a play or a step: what it says, and an example of its value."""
+    """The documentation of a key of a play or a step, with an example of its value."""
 
     sentence: str
     example: Any
@@ -110,12 +110,12 @@ MODULE_KEYS = {
     "stop": KeyDoc("Stop tasks: the chief first, then workers, then ps.", {"tasks": "worker/1", "remove": True}),
     "command": KeyDoc("Run a program on every host of the play, without a shell.", "nvidia-smi -L"),
 }
-"""Every module of MODULES; the example is one of its arguments."""
+"""The documentation of every module in MODULES, with an example of its arguments."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An entry of a play's `tasks:`; `when` names roles that must be present."""
+    """An entry of a play's `tasks:`. `when` has the roles that the inventory must have."""
 
     module: str
     arguments: Arguments
@@ -127,7 +127,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Play:
-    """Steps for the hosts that the pattern `hosts` selects. With `always`, it runs even after a failure, step by step."""
+    """Steps for the hosts that match the pattern `hosts`. With `always`, it runs also after a failure."""
 
     name: str
     hosts: str

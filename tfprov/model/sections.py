@@ -1,4 +1,4 @@
-"""The mappings within the `tfprov:` namespace, and the types that its settings are made of."""
+"""pydantic models of the mappings under `tfprov:`, and the types of its settings."""
 
 from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
@@ -9,7 +9,7 @@ from tfprov.model import field_types, validators
 
 
 class StrictModel(BaseModel):
-    """A mapping with no unknown keys and no silent conversions."""
+    """A frozen mapping without unknown keys or type conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -56,7 +56,7 @@ PathText = Annotated[Line, field_types.PATH]
 
 
 class Checkpoints(StrictModel):
-    """Where the chief saves, and where `gather` puts what it brings back."""
+    """Where the chief saves, and where `gather` copies its checkpoints to."""
 
     dir: Annotated[Line, field_types.DIRECTORY] = Field(
         "/checkpoints",
@@ -92,11 +92,11 @@ class End(StrictModel):
 
 
 class NoCheckpoints(Checkpoints):
-    """`checkpoints: none`: the program saves nothing that has to be brought back."""
+    """`checkpoints: none`: the program saves no checkpoints."""
 
 
 class Image(StrictModel):
-    """What containers are made from: exactly one of `build`, `name` and `archive`, which config checks with its line."""
+    """The image of containers: exactly one of `build`, `name` and `archive`, which `container_rules` checks."""
 
     build: PathText | None = Field(
         None,
@@ -149,7 +149,7 @@ class Image(StrictModel):
 
     @property
     def kind(self) -> Literal["build", "name", "archive"]:
-        """Which of the three it is made from."""
+        """Which of the three is set."""
         return "build" if self.build is not None else "name" if self.name is not None else "archive"
 
 
@@ -167,7 +167,7 @@ class MountSetting(StrictModel):
 
 
 class FlagNames(StrictModel):
-    """What the program calls the four flags; null for one that it does not know."""
+    """The program's names of the four wiring flags; null for a flag that it does not have."""
 
     job_name: FlagWord | None = Field(
         "--job_name", description="The flag that gets the task's job; null leaves it out.", examples=["--job"]
@@ -186,7 +186,7 @@ class FlagNames(StrictModel):
 
 
 class RenamedFlags(StrictModel):
-    """The wiring by flags, under other names than the usual ones."""
+    """The wiring by flags with other names."""
 
     flags: FlagNames = Field(
         default_factory=FlagNames,
@@ -219,12 +219,12 @@ class DataSource(StrictModel):
 
     @property
     def file(self) -> str:
-        """What the file is called; an empty text where `url` does not say it."""
+        """The name of the file; empty if `url` does not end in one."""
         return self.name or unquote(urlsplit(self.url).path.rpartition("/")[2])
 
 
 class Data(StrictModel):
-    """What tasks train on: exactly one of `path` and `fetch`, which config checks with its line."""
+    """Training data: exactly one of `path` and `fetch`, which `container_rules` checks."""
 
     path: Annotated[PathText, field_types.DATA] | None = Field(
         None,

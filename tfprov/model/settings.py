@@ -1,4 +1,4 @@
-"""The `tfprov:` namespace: every setting with its type, default, unit and an example, in this one place."""
+"""The settings under `tfprov:`: the single source of their types, defaults, units and examples."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -28,7 +28,7 @@ from tfprov.wiring import FLAGS
 
 
 def _checkpoints(value: Any) -> Any:
-    """Return the mapping that stands for the word `none`, and all else as it is."""
+    """Return NoCheckpoints for the word `none`, anything else unchanged."""
     return NoCheckpoints() if validators.is_none_word(value) else value
 
 
@@ -46,17 +46,17 @@ BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_wor
 
 
 def implied_runtime(image: object) -> str:
-    """Return the runtime where none is stated: an image says that tasks run in containers."""
+    """Return the default runtime: with an image, tasks run in containers."""
     return "process" if image is None else "docker"
 
 
 def implied_wiring(strategy: object) -> str:
-    """Return the wiring where none is stated: what the programs of that strategy read."""
+    """Return the default wiring: the one that programs of `strategy` read."""
     return "tf_config" if strategy in BY_TF_CONFIG else "flags"
 
 
 class Settings(StrictModel):
-    """What one task's host and groups say about it."""
+    """The settings of one role on one host."""
 
     cluster: ClusterName = Field(
         description="The name of the cluster. It labels everything tfprov creates: two inventories with one name are "
@@ -246,7 +246,7 @@ class Settings(StrictModel):
 
     @property
     def by_flags(self) -> bool:
-        """Whether the command line tells a task who it is."""
+        """Whether tasks get their wiring as flags."""
         return self.wiring != "tf_config" and self.strategy != "single"
 
     @property
@@ -256,19 +256,16 @@ class Settings(StrictModel):
 
     @property
     def flag_names(self) -> Mapping[str, str]:
-        """What the program calls the four flags, without dashes, and an empty text for one that is left out.
-
-        Those that have their usual names are not in it.
-        """
+        """The renamed flags without dashes, by their usual names; an empty text for a flag that is left out."""
         if isinstance(self.wiring, str):
             return {}
         names = {name: (getattr(self.wiring.flags, name) or "").removeprefix("--") for name in FLAGS}
-        return {name: other for name, other in names.items() if other != name}
+        return {name: renamed for name, renamed in names.items() if renamed != name}
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, values: Any) -> Any:
-        """Choose what follows from other settings: the runtime from the image, and the wiring from the strategy."""
+    def _fill_defaults(cls, values: Any) -> Any:
+        """Fill in defaults that depend on other settings: the runtime on the image, the wiring on the strategy."""
         if not isinstance(values, dict):
             return values
         implied = {
@@ -282,4 +279,4 @@ SHARED = ("cluster", "image", "runtime", "strategy", "wiring")
 """Settings that must be the same for every task of an inventory."""
 
 CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind", "allow_insecure_network")
-"""Settings that mean something under `runtime: docker` only."""
+"""Settings for `runtime: docker` only."""

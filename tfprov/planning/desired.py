@@ -196,8 +196,10 @@ def _box(cluster: Cluster, task: Task, role: RoleSettings, boxed: RoleImage) -> 
 def _late(cluster: Cluster, task: Task, role: RoleSettings, directory: str, data: str | None) -> dict[str, Any]:
     """Return `command`, `flags` and `env`, rendered with what only the task knows, and which names in `env` are secret."""
     faults = Faults()
-    known_of = task_args.cluster_variables(cluster, task)
-    variables = add_task_variables(role.variables, cluster.name, task.name, directory, data, known_of=known_of)
+    cluster_values = task_args.cluster_variables(cluster, task)
+    variables = add_task_variables(
+        role.variables, cluster.name, task.name, directory, data, cluster_values=cluster_values
+    )
     rendered = render_task_settings(role.node, variables, faults)
     if faults.problems:
         raise InvalidInput(faults.problems)

@@ -156,9 +156,9 @@ def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...
     named = {name for name in written.entries if is_secret_name(name) and name not in role.values.public_env}
     closed = [name for name, node in written.entries.items() if not _is_open(node)]
     data = data_dir(role)
-    known_of = task_args.cluster_variables(cluster, task)
+    cluster_values = task_args.cluster_variables(cluster, task)
     variables = add_task_variables(
-        role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, known_of=known_of
+        role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, cluster_values=cluster_values
     )
     computed = {name for name in closed if is_secret(written.entries[name], variables)}
     return tuple(name for name in written.entries if name in named | computed)

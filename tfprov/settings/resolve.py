@@ -269,9 +269,7 @@ def _reserved(node: Mapping, values: Settings) -> Iterator[Problem]:
     for flag, name in values.flag_names.items():
         if names.count(name) > 1:
             at = find(node, ["wiring", "flags", flag])[1]
-            yield Problem(
-                at, f"`wiring.flags.{flag}` is `--{name}` as another one is", "give each flag a name of its own"
-            )
+            yield Problem(at, f"`wiring.flags.{flag}` repeats the name `--{name}`", "give each flag a name of its own")
 
 
 def _default_flags(node: Mapping) -> Iterator[Problem]:

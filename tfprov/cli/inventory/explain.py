@@ -79,10 +79,10 @@ def _rows(origins: Iterable[Origin]) -> Iterator[Row]:
     for one in ordered:
         colour = _BAD if one.failed else _DIM if one.is_default else ""
         value = f"({one.note})" if one.note and one.value is None else _text(one.value)
-        yield (one.name, _short(value), describe_place(one.given)), colour
-        if one.template and one.given.written != one.value:
-            yield ("", _short(f"  = {_text(one.given.written)}"), ""), _DIM
-        for lost in one.lost:
+        yield (one.name, _short(value), describe_place(one.source)), colour
+        if one.template and one.source.written != one.value:
+            yield ("", _short(f"  = {_text(one.source.written)}"), ""), _DIM
+        for lost in one.overridden:
             called = f"{lost.name}: " if lost.name else ""
             yield ("", _short(f"  over {called}{_text(lost.written)}"), describe_place(lost)), _DIM
         for other in one.elsewhere:
@@ -112,9 +112,9 @@ def _data(found: HostExplanation) -> dict[str, Any]:
 
 
 def _origin(one: Origin) -> dict[str, Any]:
-    told = {"value": one.value, "from": _given(one.given), "overrides": [_given(lost) for lost in one.lost]}
+    told = {"value": one.value, "from": _given(one.source), "overrides": [_given(lost) for lost in one.overridden]}
     told |= {"default": True} if one.is_default else {}
-    told |= {"template": one.given.written} if one.template else {}
+    told |= {"template": one.source.written} if one.template else {}
     told |= {"of_other_roles": [_given(other) for other in one.elsewhere]} if one.elsewhere else {}
     return told | ({"problem" if one.failed else "note": one.note} if one.note else {})
 

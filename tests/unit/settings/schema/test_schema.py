@@ -288,7 +288,7 @@ def test_templates_and_encrypted_values_pass() -> None:
 BEYOND: AbstractMapping[str, Sequence[str]] = {
     "an editor reads YAML 1.2, in which it is text": [r"is read by YAML as"],
     "what other settings say": [
-        r"^`(image|wiring)` is another one for ",
+        r"^`(image|wiring)` differs between ",
         r"^`(cluster|runtime|strategy|wiring)` is `\w+` for ",
         r"^`\w+` is for `runtime: docker`",
         r"^`checkpoints.link` needs a working directory",
@@ -307,7 +307,7 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"has more worker tasks than ports above `port`",
         r"^`--(task_index|job_name|job|index)` is set by tfprov",
         r"^`flags.\w+` is set by tfprov",
-        r"^`wiring.flags.\w+` is `--hosts` as another one is",
+        r"^`wiring.flags.\w+` repeats the name `--hosts`",
         r"^`wiring: flags` cannot name the chief",
         r"^(the default )?`strategy: \w+` (needs|has no|trains in|with)",
     ],

@@ -86,7 +86,7 @@ class End(StrictModel):
     wait: Annotated[Count, Field(ge=0, le=86400)] = Field(
         0,
         description="How many seconds `run` and `wait` give a worker that still trains, or an evaluator that has not "
-        "evaluated the last checkpoint, once the chief is done. Whoever runs on behind that is named.",
+        "evaluated the last checkpoint, once the chief is done. Tasks that still run after that are reported.",
         examples=[60],
     )
 
@@ -106,8 +106,8 @@ class Image(StrictModel):
     )
     name: Annotated[Line, field_types.IMAGE_NAME] | None = Field(
         None,
-        description="An image in a registry, which the hosts' engines pull: `repository[:tag][@sha256:…]`. Only one with "
-        "a digest is the same image tomorrow. Default: none.",
+        description="An image in a registry, which the hosts' engines pull: `repository[:tag][@sha256:…]`. Only a digest "
+        "pins the image. Default: none.",
         examples=["registry.example.com/train:1.0"],
     )
     archive: PathText | None = Field(

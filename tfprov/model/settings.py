@@ -78,7 +78,7 @@ class Settings(StrictModel):
     code: PathText | None = Field(
         None,
         description="The directory with the training program, delivered to every host as it is; `.dockerignore` in it is "
-        "respected, and the inventory's own files and what was gathered are no code. Tasks start in a copy of it. A "
+        "respected, and the inventory's own files and gathered checkpoints are left out. Tasks start in a copy of it. A "
         "relative path counts from the file it is written in. Default: none.",
         examples=["../images/train/programs"],
     )
@@ -139,8 +139,8 @@ class Settings(StrictModel):
     )
     data: Annotated[Data | None, BeforeValidator(validators.refuse_short_data)] = Field(
         None,
-        description="What tasks train on, for all but a ps and a tensorboard, which read none: what lies on the hosts "
-        "already, or what they fetch. Default: none.",
+        description="The training data: a directory on the hosts, or files that they fetch. A ps and a tensorboard do not "
+        "read it. Default: none.",
         examples=[{"path": "/data/mnist"}],
     )
     address: Address | None = Field(
@@ -198,13 +198,13 @@ class Settings(StrictModel):
         None,
         description="The user that containers run as: a number, or a name that the image has, with a group after a colon "
         "or without. The checkpoint directory and secrets are made for that user. With a number, HOME is /tmp unless "
-        "`env` says otherwise. `tfprov check` mentions a root. Default: the user of the image.",
+        "`env` says otherwise. `tfprov check` warns about root. Default: the user of the image.",
         examples=["1000:1000"],
     )
     read_only: bool = Field(
         False,
-        description="Whether containers have a file system that nothing can write to, but for the checkpoint directory, a "
-        "tmpfs at /tmp, which is HOME unless `env` says otherwise, and the working directory with the code.",
+        description="Whether the file system of containers is read-only, except for the checkpoint directory, a tmpfs at "
+        "/tmp, which is HOME unless `env` says otherwise, and the working directory with the code.",
         examples=[True],
     )
     mounts: list[Annotated[MountSetting, BeforeValidator(validators.refuse_short_mount)]] = Field(

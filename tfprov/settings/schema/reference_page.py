@@ -1,4 +1,4 @@
-"""The reference of all that an inventory can say to tfprov, in Markdown, from the same place as the checks."""
+"""The reference page of settings and variables, in Markdown, generated from the models that check them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _ANY_TEXT = "must be one line"
 
 
 def reference_page() -> str:
-    """Return the page, without its head."""
+    """Return the page without its heading."""
     return "\n".join([*_groups(), *_overview(), *_settings(), *_connections()])
 
 
@@ -59,8 +59,8 @@ def _connections() -> Iterator[str]:
 
 def _all(schema: Schema, prefix: str = "") -> Iterator[tuple[str, Schema]]:
     """Yield every setting with its dotted name, each before those within it."""
-    for one in (schema, *schema.get("anyOf", ())):
-        for name, below in one.get("properties", {}).items():
+    for alternative in (schema, *schema.get("anyOf", ())):
+        for name, below in alternative.get("properties", {}).items():
             yield prefix + name, below
             yield from _all(below, f"{prefix}{name}.")
             yield from _all(below.get("items", {}), f"{prefix}{name}[].")
@@ -76,25 +76,25 @@ def _sentence(schema: Schema) -> str:
 
 
 def _default(schema: Schema) -> str:
-    _, _, said = schema["description"].partition(" Default: ")
-    return said.rstrip(".") or schema["markdownDescription"].partition("\n\nDefault: ")[2] or _unsaid(schema)
+    _, _, default = schema["description"].partition(" Default: ")
+    return default.rstrip(".") or schema["markdownDescription"].partition("\n\nDefault: ")[2] or _no_default(schema)
 
 
-def _unsaid(schema: Schema) -> str:
-    return "what is said of each of its keys" if "properties" in schema else "none, it must be given"
+def _no_default(schema: Schema) -> str:
+    return "the defaults of its keys" if "properties" in schema else "none; it is required"
 
 
 def _type(schema: Schema) -> str:
-    """Say in words what a setting may be, besides a template."""
+    """Return the type of a setting in words, without templates."""
     words = []
     for one in schema.get("anyOf", [schema]):
         words += [f"`{value}`" for value in one.get("enum", [])]
         names = [one["type"]] if isinstance(one.get("type"), str) else one.get("type", [])
-        words += [_kind(name, one) for name in names if name != "null" and not _only_computed(name, one)]
+        words += [_kind(name, one) for name in names if name != "null" and not _is_template_only(name, one)]
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
 
 
-def _only_computed(name: str, schema: Schema) -> bool:
+def _is_template_only(name: str, schema: Schema) -> bool:
     return name == "string" and schema.get("pattern") == COMPUTED
 
 

@@ -1,4 +1,4 @@
-"""A plan in words: one line per task, in training terms."""
+"""A plan as text, one line per task, and the formatting of sizes, durations and lists."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,11 +31,11 @@ def plan_lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
     }
     rows = []
     for action in plan.actions:
-        place = action.subject, action.host
-        if action.kind == ActionKind.STOP and place in of_kind[ActionKind.START] | of_kind[ActionKind.REMOVE]:
+        task_host = action.subject, action.host
+        if action.kind == ActionKind.STOP and task_host in of_kind[ActionKind.START] | of_kind[ActionKind.REMOVE]:
             continue
-        restarted = action.kind == ActionKind.START and place in of_kind[ActionKind.STOP]
-        rows.append(_row(action, "restart" if restarted else action.kind, endpoints))
+        is_restart = action.kind == ActionKind.START and task_host in of_kind[ActionKind.STOP]
+        rows.append(_row(action, "restart" if is_restart else action.kind, endpoints))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in rows
@@ -55,7 +55,7 @@ def _because(action: Action) -> str:
 
 
 def format_size(size: float) -> str:
-    """Return a number of bytes in the unit that leaves one to three digits before the point."""
+    """Return a number of bytes with the unit that leaves one to three digits before the point."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -64,17 +64,17 @@ def format_size(size: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time that need not be exact: `40 s`, `14 min`, `3 h`, `2 d`."""
+    """Return a duration, rounded down: `40 s`, `14 min`, `3 h`, `2 d`."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds // length:.0f} {unit}"
     return f"{seconds:.0f} s"
 
 
-def join_names(names: Sequence[str], most: int) -> str:
-    """Return at most so many names, and how many there are besides: `ps/0, worker/0 and 3 more`."""
-    left = len(names) - most
-    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
+def join_names(names: Sequence[str], limit: int) -> str:
+    """Return at most `limit` names, and the number of the others: `ps/0, worker/0 and 3 more`."""
+    left = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {left} more" if left > 0 else "")
 
 
 def format_count(number: int, noun: str) -> str:

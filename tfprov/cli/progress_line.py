@@ -178,7 +178,7 @@ def progress_line(progress: Progress, steps: int | None = None, *, runs: bool = 
         parts.append(f"{rate:.1f} steps/s")
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.6g}")
-    if runs and (left := progress.left(steps)) is not None:
+    if runs and (left := progress.seconds_left(steps)) is not None:
         parts.append(f"ETA {duration(left)}")
     return " · ".join(parts)
 

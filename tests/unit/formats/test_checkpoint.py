@@ -98,19 +98,19 @@ def test_a_meta_file_alone_is_no_checkpoint() -> None:
 def test_shards_of_two_saves_are_torn_even_if_each_is_complete() -> None:
     (found,) = checkpoints({*files("ckpt-5", 1), *files("ckpt-5", 2)})
 
-    assert (found.torn, found.missing, found.whole) == ("shards of 1 and of 2", (), False)
+    assert (found.conflict, found.missing, found.whole) == ("shards of 1 and of 2", (), False)
 
 
 def test_shards_of_two_saves_name_what_each_misses() -> None:
     (found,) = checkpoints(["ckpt-5.index", "ckpt-5.data-00000-of-00002", "ckpt-5.data-00000-of-00001"])
 
-    assert (found.torn, found.missing) == ("shards of 1 and of 2", ("ckpt-5.data-00001-of-00002",))
+    assert (found.conflict, found.missing) == ("shards of 1 and of 2", ("ckpt-5.data-00001-of-00002",))
 
 
 def test_a_shard_beyond_the_number_of_shards_is_torn() -> None:
     (found,) = checkpoints([*files("ckpt-5", 2), "ckpt-5.data-00003-of-00002"])
 
-    assert (found.torn, found.whole) == ("shard 3 of only 2", False)
+    assert (found.conflict, found.whole) == ("shard 3 of only 2", False)
 
 
 @pytest.mark.parametrize(

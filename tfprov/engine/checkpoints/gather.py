@@ -282,8 +282,8 @@ class _Gather:
 def _lacks(prefix: str, found: Survey) -> str:
     """Say what of a checkpoint is not with the chief."""
     has = next((one for one in checkpoints(found.chief.files) if one.prefix == prefix), None)
-    if has is not None and has.torn:
-        return f"is torn: {has.torn}"
+    if has is not None and has.conflict:
+        return f"is torn: {has.conflict}"
     return f"lacks {', '.join(has.missing if has else (f'{prefix}.index', 'all its shards'))}"
 
 

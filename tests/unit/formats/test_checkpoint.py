@@ -95,19 +95,19 @@ def test_a_meta_file_alone_is_no_checkpoint() -> None:
     assert checkpoints(["ckpt-5.meta", "checkpoint", ".index", ".data-00000-of-00001"]) == []
 
 
-def test_shards_of_two_saves_are_torn_even_if_each_is_complete() -> None:
+def test_shards_of_two_saves_conflict_even_if_each_is_complete() -> None:
     (found,) = checkpoints({*files("ckpt-5", 1), *files("ckpt-5", 2)})
 
     assert (found.conflict, found.missing, found.whole) == ("shards of 1 and of 2", (), False)
 
 
-def test_shards_of_two_saves_name_what_each_misses() -> None:
+def test_missing_shards_of_two_saves_are_named() -> None:
     (found,) = checkpoints(["ckpt-5.index", "ckpt-5.data-00000-of-00002", "ckpt-5.data-00000-of-00001"])
 
     assert (found.conflict, found.missing) == ("shards of 1 and of 2", ("ckpt-5.data-00001-of-00002",))
 
 
-def test_a_shard_beyond_the_number_of_shards_is_torn() -> None:
+def test_a_shard_beyond_the_number_of_shards_is_a_conflict() -> None:
     (found,) = checkpoints([*files("ckpt-5", 2), "ckpt-5.data-00003-of-00002"])
 
     assert (found.conflict, found.whole) == ("shard 3 of only 2", False)
@@ -169,7 +169,7 @@ def test_a_relative_path_is_the_last_component(path: str, last: str) -> None:
 
 
 @given(newest=FILE_NAMES, others=st.lists(FILE_NAMES))
-def test_what_is_written_is_read_back(newest: str, others: list[str]) -> None:
+def test_a_written_file_is_read_back(newest: str, others: list[str]) -> None:
     assert parse_state(checkpoint_state(newest, others)) == list(dict.fromkeys([newest, *others]))
 
 
@@ -219,7 +219,7 @@ def test_the_text_format_is_read(text: str, paths: list[str]) -> None:
         "<html>",
     ],
 )
-def test_what_cannot_be_read_is_no_path(text: str) -> None:
+def test_an_invalid_file_has_no_paths(text: str) -> None:
     assert parse_state(text) == []
 
 
@@ -261,12 +261,12 @@ def read_by_protobuf(message: Any, text: str) -> list[str]:
 
 
 @given(newest=FILE_NAMES, others=st.lists(FILE_NAMES))
-def test_protobuf_reads_what_is_written(protobuf: Any, newest: str, others: list[str]) -> None:
+def test_protobuf_reads_a_written_file(protobuf: Any, newest: str, others: list[str]) -> None:
     assert read_by_protobuf(protobuf, checkpoint_state(newest, others)) == list(dict.fromkeys([newest, *others]))
 
 
 @given(newest=PATHS, others=st.lists(PATHS), timestamp=st.floats(), as_utf8=st.booleans())
-def test_what_protobuf_writes_is_read(
+def test_a_file_that_protobuf_writes_is_read(
     protobuf: Any, newest: str, others: list[str], timestamp: float, as_utf8: bool
 ) -> None:
     state = protobuf(
@@ -285,7 +285,7 @@ PIECES += ['model_checkpoint_path: "', 'all_model_checkpoint_paths: "', "last_pr
 
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
-def test_what_protobuf_can_read_is_read_alike(protobuf: Any, text: str) -> None:
+def test_every_file_that_protobuf_reads_is_read_alike(protobuf: Any, text: str) -> None:
     try:
         paths = read_by_protobuf(protobuf, text)
     except (text_format().ParseError, UnicodeError):

@@ -68,7 +68,7 @@ def test_a_tensor_of_one_number_is_a_scalar(tensor: bytes, value: float | None) 
     assert [one.value for one in read(event(1, 2, {"x": tensor}))] == ([] if value is None else [value])
 
 
-def test_unknown_fields_are_stepped_over() -> None:
+def test_unknown_fields_are_skipped() -> None:
     unknown = b"\xf8\x7f\x05" + b"\xf9\x7f" + bytes(8) + b"\xfd\x7f" + bytes(4) + sized(2047, b"later")
 
     assert read(event(1.5, 2, {"x": 3.0}, rest=unknown)) == [Scalar(1.5, 2, "x", 3.0)]
@@ -99,7 +99,7 @@ def test_a_file_cut_anywhere_gives_the_scalars_before_the_cut() -> None:
         assert progress(io.BytesIO(content[:cut])) == progress(file_of(*events[:whole]))
 
 
-def test_progress_is_what_the_last_records_say() -> None:
+def test_progress_comes_from_the_last_records() -> None:
     stream = file_of(
         event(100, 10, {"loss": 3.0}),
         event(110, 30, {"global_step/sec": 2.5}),
@@ -141,7 +141,7 @@ def test_other_tags_are_no_loss(tag: str) -> None:
     assert progress(file_of(event(1, 1, {tag: 1.0}))) == Progress(1, 1.0, None, None)
 
 
-def test_a_loss_that_is_not_a_number_is_told() -> None:
+def test_a_loss_that_is_not_a_number_is_returned() -> None:
     found = progress(file_of(event(1, 1, {"loss": math.nan})))
 
     assert found

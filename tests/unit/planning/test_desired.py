@@ -54,7 +54,7 @@ def test_a_program_gets_its_command_its_wiring_and_its_flags() -> None:
     )
 
 
-def test_a_task_finds_who_it_is_in_its_environment() -> None:
+def test_a_task_has_its_wiring_in_the_environment() -> None:
     env = container("worker/1").env
     assert {name: value for name, value in env.items() if name != "TF_CONFIG"} == {
         "DEBUG": "1",
@@ -81,7 +81,7 @@ def test_with_tf_config_no_wiring_is_on_the_command_line() -> None:
     assert not any(word.startswith(("--job_name", "--worker_hosts")) for word in argv)
 
 
-def test_the_code_is_part_of_what_a_task_is() -> None:
+def test_the_code_is_part_of_the_spec() -> None:
     assert container("worker/0").artifact == packed("./program").digest
     assert container("worker/0").spec != container("worker/0", FULL, "tfprov.code=./other").spec
 
@@ -91,7 +91,7 @@ def changed(setting: str) -> bool:
     return bool(found != container("worker/0").spec)
 
 
-def test_what_can_change_without_a_restart_is_no_part_of_it() -> None:
+def test_settings_that_need_no_restart_are_not_in_the_spec() -> None:
     assert not changed("tfprov.restart=never")
     assert not changed("tfprov.max_restarts=7")
     assert not changed("tfprov.stop_grace=7")
@@ -102,7 +102,7 @@ def test_what_can_change_without_a_restart_is_no_part_of_it() -> None:
     assert changed("tfprov.wiring=tf_config")
 
 
-def test_a_cluster_is_told_in_one_line() -> None:
+def test_a_cluster_is_summed_up_in_one_line() -> None:
     assert summary(world(FULL).cluster) == "linear: 1 ps, 2 workers, 1 tensorboard on 3 hosts"
 
 
@@ -119,7 +119,7 @@ worker: {hosts: {"h[2:3]": }, vars: {tfprov: {env: {RANK: "{{ rank }}", MASTER: 
 """
 
 
-def test_a_program_can_be_told_of_the_cluster_in_words_of_its_own() -> None:
+def test_templates_can_use_the_cluster_variables() -> None:
     rows = {
         # the settings, a task: its arguments behind the script, and the variables RANK and MASTER
         ("wiring: tf_config", "worker/1"): (["h1:2222,h2:2222", "h2:2223", "data", "--hosts=2", "--world=2"], "1 h2"),
@@ -137,7 +137,7 @@ def test_a_program_can_be_told_of_the_cluster_in_words_of_its_own() -> None:
     assert "--world=7" in container("ps/0", own).argv
 
 
-def test_flags_of_the_wiring_are_the_users_where_tfprov_appends_none() -> None:
+def test_users_may_set_the_wiring_flags_if_tfprov_appends_none() -> None:
     for wiring in ("wiring: tf_config", "wiring: {flags: {job_name: --role}}", "strategy: single"):
         inventory = f"all: {{vars: {{tfprov: {{cluster: lab, {wiring}, command: [x], flags: {{job_name: mine}}}}}}}}"
         assert "--job_name=mine" in container("worker/0", f"{inventory}\nworker: {{hosts: {{h1: }}}}").argv, wiring
@@ -159,7 +159,7 @@ worker: {hosts: {h2: }}
 """ % ("0" * 64)
 
 
-def test_secrets_are_known_by_their_origin_and_by_their_name_unless_they_are_public() -> None:
+def test_variables_are_secret_by_origin_or_name_unless_public() -> None:
     found = container("worker/0", SECRETS)
     assert found.secret == {"HF_TOKEN", "SUDO"}
     spec = found.spec["env"]
@@ -173,7 +173,7 @@ def test_secrets_are_known_by_their_origin_and_by_their_name_unless_they_are_pub
     assert made["environment"]["MONKEY"] == "banana"
 
 
-def test_a_container_has_the_user_and_the_closed_file_system_that_it_is_given() -> None:
+def test_a_container_has_the_user_and_the_read_only_file_system_of_its_settings() -> None:
     api = docker.APIClient(version="1.41")
     cases = {
         "": (None, False, None, None),
@@ -217,7 +217,7 @@ NAMES = {
 }
 
 
-def test_a_name_is_a_secrets_by_its_words() -> None:
+def test_a_name_marks_a_secret_by_its_words() -> None:
     assert {name: is_secret_name(name) for name in NAMES} == NAMES
 
 
@@ -230,7 +230,7 @@ REFUSED = {
 }
 
 
-def test_a_secret_on_a_command_line_or_in_a_label_is_refused_where_it_stands() -> None:
+def test_a_secret_on_a_command_line_is_refused_at_its_line() -> None:
     wrong = {}
     for setting, (column, what) in REFUSED.items():
         text = SECRETS.replace("flags: {name: plain}", setting)
@@ -245,7 +245,7 @@ def test_a_secret_on_a_command_line_or_in_a_label_is_refused_where_it_stands() -
     assert wrong == {}
 
 
-def test_hashes_under_another_controllers_key_are_no_change() -> None:
+def test_hashes_with_another_controllers_key_are_no_change() -> None:
     one, other = KeyedHash(lambda: b"one"), KeyedHash(lambda: b"other")
     ours, same, changed = (one.of("linear", "KEY", value) for value in ("a", "a", "b"))
     assert differences({"env": {"KEY": ours}}, {"env": {"KEY": same}}) == []

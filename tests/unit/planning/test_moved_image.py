@@ -23,7 +23,7 @@ def planned(context: Context, seen: Observation) -> list[str]:
     return [" ".join(line.split()) for line in plan_lines(plan(context, seen), context.wanted)]
 
 
-def test_an_image_that_is_not_the_delivered_one_is_brought_before_anything_starts_from_it() -> None:
+def test_a_replaced_image_is_delivered_again_before_a_start() -> None:
     context, _ = build(INVENTORY)
     name = str(context.wanted[0].artifact)
     seen = observe(context)
@@ -41,7 +41,7 @@ def test_an_image_that_is_not_the_delivered_one_is_brought_before_anything_start
     ]
 
 
-def test_a_container_of_another_image_is_started_again() -> None:
+def test_a_container_of_another_image_is_restarted() -> None:
     context, _ = build(INVENTORY, Left(INVENTORY, ("running", "running"), ()))
     seen = observe(context)
     assert planned(context, seen) == ["nothing to do"]

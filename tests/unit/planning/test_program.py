@@ -30,12 +30,12 @@ COMMANDS = {
 }
 
 
-def test_what_a_command_runs() -> None:
+def test_the_program_of_a_command_is_parsed() -> None:
     found = {line: parse_command(shlex.split(line)) for line in COMMANDS}
     assert {line: it for line, it in found.items() if it != COMMANDS[line]} == {}
 
 
-def test_the_program_that_a_first_line_names() -> None:
+def test_the_interpreter_in_a_shebang_is_parsed() -> None:
     lines = {
         b"#!/bin/sh -e": "/bin/sh",
         b"#! /usr/bin/python3": "/usr/bin/python3",

@@ -65,14 +65,14 @@ def test_in_an_all_reduce_every_task_is_a_worker() -> None:
     assert cluster_of(found["worker/1"]) == {"worker": ["10.0.0.1:2222", "h2:2222", "h3:2222"]}
 
 
-def test_an_all_reduce_can_be_told_by_flags_as_well() -> None:
+def test_an_all_reduce_can_be_wired_by_flags_as_well() -> None:
     argv = run(MIRRORED, "strategy: multi_worker_mirrored, wiring: flags")["worker/1"].argv
     wiring = from_flags(argv)
     assert wiring is not None
     assert (wiring.job, wiring.index, list(wiring.cluster)) == ("worker", 1, ["worker"])
 
 
-def test_a_single_task_is_told_of_no_cluster() -> None:
+def test_a_single_task_gets_no_wiring() -> None:
     found = run(ALONE, "strategy: single, flags: {steps: 5}")
     assert found["worker/0"].argv == ("python", "digits.py", "--steps=5")
     assert "TF_CONFIG" not in found["worker/0"].env
@@ -88,7 +88,7 @@ def test_without_a_strategy_it_is_between_graph_and_by_flags() -> None:
     assert run(LAB, "wiring: tf_config")["chief/0"].task.role == "chief"
 
 
-def test_flags_have_the_names_that_the_program_has_for_them() -> None:
+def test_wiring_flags_can_be_renamed() -> None:
     names = "wiring: {flags: {job_name: --role, task_index: --id, worker_hosts: --peers}}"
     container = run(LAB, names)["worker/1"]
     assert container.argv[2:] == (
@@ -134,7 +134,7 @@ def test_the_data_service_has_commands_of_its_own() -> None:
     }  # fmt: skip
 
 
-def test_who_asks_for_data_knows_where() -> None:
+def test_tasks_that_train_get_the_address_of_the_data_service() -> None:
     found = run(SERVED)
     where = {name for name, one in found.items() if "TFPROV_DATA_SERVICE" in one.env}
     assert where == {"worker/0", "worker/1", "worker/2", "data_worker/0", "data_worker/1"}
@@ -143,7 +143,7 @@ def test_who_asks_for_data_knows_where() -> None:
     assert not any("TF_CONFIG" in one.env for one in found.values() if one.task.feeds)
 
 
-def test_a_command_for_the_group_itself_counts() -> None:
+def test_a_command_of_the_own_group_wins() -> None:
     text = SERVED.replace(
         "dispatcher: {hosts: {h1: }}", "dispatcher: {hosts: {h1: }, vars: {tfprov: {command: [serve], flags: {v: 1}}}}"
     )
@@ -160,7 +160,7 @@ def test_everyone_reaches_the_data_service_by_its_port() -> None:
 # --- data ------------------------------------------------------------------------------------------------------------
 
 
-def test_data_is_where_tasks_read_it() -> None:
+def test_data_is_mounted_for_the_tasks_that_read_it() -> None:
     data = 'data: {path: /srv/digits}, flags: {data_dir: "{{ data_dir }}"}'
     boxed = run(SERVED, f"image: {{name: train}}, {data}")
     worker, ps = boxed["worker/1"], boxed["ps/0"]
@@ -194,7 +194,7 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "inventories").glob("*.yml")), ids=lambda path: path.stem)
-def test_every_example_is_a_cluster_with_a_program_that_is_there(path: Path) -> None:
+def test_every_example_is_a_cluster_with_an_existing_program(path: Path) -> None:
     _, found = load(path)
     cluster = assign_tasks(found)
     assert [task.name for task in cluster.tasks] == EXAMPLES[path.stem]
@@ -223,7 +223,7 @@ def test_a_default_that_follows_from_the_strategy_is_explained() -> None:
     }
 
 
-def test_what_a_role_does_not_take_is_not_told_of_it() -> None:
+def test_a_setting_that_does_not_apply_to_a_role_is_not_explained() -> None:
     text = SERVED.replace("MORE", "flags: {steps: 5}, gpus: 1, image: {name: train}")
     found = told(text, "h1", "dispatcher")
     assert (found["tfprov.command"], found["tfprov.flags"], found["tfprov.gpus"]) == (None, {}, 0)
@@ -293,7 +293,7 @@ TOLD: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("groups", "what"), TOLD.values(), ids=TOLD)
-def test_where_tensorflow_would_trip_the_line_is_told(groups: str, what: str) -> None:
+def test_a_setting_that_tensorflow_would_fail_on_is_reported_at_its_line(groups: str, what: str) -> None:
     found = complaints(TWO + groups)
     assert len(found) == 1
     assert found[0].startswith(what)
@@ -318,20 +318,20 @@ def test_an_index_has_no_gap_whatever_the_groups_are_called(more: str) -> None:
 @pytest.mark.parametrize(
     "more", ["wiring: flags", "wiring: tf_config", "strategy: in_graph", "strategy: parameter_server"]
 )
-def test_nobody_but_the_chief_takes_itself_for_it(more: str) -> None:
+def test_only_the_chief_acts_as_chief(more: str) -> None:
     cluster = world(SERVED.replace("MORE", more)).cluster
     assert [task.name for task in cluster.tasks if cluster.wiring(task).is_chief] == [cluster.chief.name]
     assert cluster.chief.host == "h1"
 
 
 @pytest.mark.parametrize("more", ["wiring: tf_config", "strategy: in_graph", "strategy: parameter_server"])
-def test_only_those_who_train_are_in_the_cluster_spec(more: str) -> None:
+def test_only_tasks_that_train_are_in_the_cluster_spec(more: str) -> None:
     for container in run(SERVED, more).values():
         if not container.task.feeds:
             assert set(cluster_of(container)) == {"ps", "chief", "worker"}
 
 
-def test_a_ps_takes_no_gpu_that_is_meant_for_others() -> None:
+def test_a_ps_takes_no_gpu_of_other_roles() -> None:
     text = LAB.replace("MORE", "gpus: 1, image: {name: train}")
     assert {role.role: role.values.gpus for role in roles(text)} == {"ps": 0, "chief": 1, "worker": 1, "evaluator": 1}
     assert inventory(text).members("ps") == ("h1",)

@@ -55,14 +55,14 @@ def boxed(
 # --- what it takes from the inventory --------------------------------------------------------------------------------
 
 
-def test_it_takes_nothing_that_is_meant_for_the_training() -> None:
+def test_it_takes_no_settings_of_the_training() -> None:
     found = board()
     assert found.argv == (*OURS, "--host=127.0.0.1", "--port=6006")
     assert set(found.env) == {"TFPROV_CLUSTER", "TFPROV_TASK", "TFPROV_STRATEGY", "TFPROV_CHECKPOINT_DIR"}
     assert (found.artifact, found.spec["code"], found.spec["env"]) == (None, None, {})
 
 
-def test_its_own_group_says_what_it_takes_and_no_word_more() -> None:
+def test_it_takes_only_the_settings_of_its_own_group() -> None:
     found = board("flags: {reload_interval: 5, lr: 7}, env: {HOME: /tmp}")
     assert found.argv == (*OURS, "--host=127.0.0.1", "--port=6006", "--lr=7", "--reload_interval=5")
     assert {name: value for name, value in found.env.items() if not name.startswith("TFPROV_")} == {"HOME": "/tmp"}
@@ -82,13 +82,13 @@ def test_an_edit_of_the_program_is_no_reason_to_restart_it() -> None:
         assert changed == {"ps/0", "worker/0", "evaluator/0"}
 
 
-def test_it_gets_no_gpu_that_is_meant_for_others() -> None:
+def test_it_takes_no_gpu_of_other_roles() -> None:
     assert boxed(more="gpus: 1")[1].gpus == 0
     assert boxed("gpus: 1", "gpus: 2")[1].gpus == 1
     assert order(board(), "run-1")["env"]["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
-def test_what_it_does_not_take_is_not_shown_as_its_settings() -> None:
+def test_settings_that_do_not_apply_are_not_explained() -> None:
     found = {one.name: one.value for one in explain(inventory(text("flags: {v: 1}")), "h2").settings["tensorboard"]}
     assert [name for name in found if name.startswith("tfprov.flags")] == ["tfprov.flags.v"]
     assert (found["tfprov.command"], found["tfprov.code"], found["tfprov.env"]) == (None, None, {})
@@ -96,7 +96,7 @@ def test_what_it_does_not_take_is_not_shown_as_its_settings() -> None:
     assert {"tfprov.flags.train_steps", "tfprov.flags.batch", "tfprov.env.TOKEN"} <= workers
 
 
-def test_flags_of_the_data_service_are_each_its_own_as_well() -> None:
+def test_the_data_service_takes_each_flag_of_its_own_group_alone() -> None:
     served = text() + "dispatcher: {hosts: {h1: }, vars: {tfprov: {flags: {v: 1}}}}\ndata_worker: {hosts: {h1: }}\n"
     found = {one.task.name: one.argv for one in world(served).wanted}
     assert found["dispatcher/0"][-1] == "--v=1"
@@ -124,7 +124,7 @@ def test_it_serves_on_its_hosts_loopback_unless_its_group_says_otherwise(
     assert container.argv[2] == "--host=0.0.0.0"  # inside
 
 
-def test_each_role_publishes_its_ports_where_its_own_group_says() -> None:
+def test_each_role_publishes_its_ports_on_its_own_groups_address() -> None:
     found = published(roles(text("port: 6006", f"{IN_DOCKER}\n      bind: 10.0.0.7")))
     assert found["worker", "h2"] == "10.0.0.7"
     assert found["tensorboard", "h2"] == "127.0.0.1"

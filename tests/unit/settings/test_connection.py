@@ -55,7 +55,7 @@ def written(text: str, directory: Path) -> Path:
     return path
 
 
-def test_all_that_an_inventory_says_about_the_way_to_a_host(home: Path) -> None:
+def test_every_connection_variable_is_read(home: Path) -> None:
     _, roles = load(written(FULL, home))
     keys = (home / "keys" / "cluster", home / "keys" / "more")
     path = str(home / "inventory.yml")
@@ -81,7 +81,7 @@ def test_a_host_needs_no_role(home: Path) -> None:
     assert (way.host, way.key_files, way.ssh_config) == ("builder", (home / "keys" / "more",), Path("/dev/null"))
 
 
-def test_what_is_wrong_with_a_host_without_a_role_is_told(home: Path) -> None:
+def test_problems_of_a_host_without_a_role_are_reported(home: Path) -> None:
     inventory = load_inventory(written(FULL, home), ["ansible_port=0", "ansible_become_method=su"])
     with pytest.raises(InvalidInput) as caught:
         resolve_connection(inventory, "builder")
@@ -94,7 +94,7 @@ def only(variables: str, *extra: str) -> Connection:
     return resolve_connection(replace(inventory, extra=extra_vars(extra)), "node1")
 
 
-def test_what_is_not_said_is_left_to_ssh() -> None:
+def test_unset_variables_are_left_to_ssh() -> None:
     assert only("") == Connection("node1", Position("i.yml", 1, 15), "node1", None, None, local=False)
     assert only("").timeout == 10.0
 
@@ -129,27 +129,27 @@ def test_each_variable_is_read(variables: str, extra: tuple[str, ...], value: tu
     assert getattr(only(variables, *extra), value[0]) == value[1]
 
 
-def test_for_this_machine_what_is_meant_for_ssh_means_nothing() -> None:
+def test_a_local_connection_ignores_ssh_variables() -> None:
     variables = "ansible_ssh_private_key_file: /nowhere, ansible_ssh_common_args: -o StrictHostKeyChecking=no"
     assert only(f"ansible_connection: local, {variables}").local
     with pytest.raises(InvalidInput):
         only(variables)
 
 
-def test_a_key_that_may_not_be_read_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_key_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root, which tests often run as, may read everything
     with pytest.raises(InvalidInput, match="`~/keys/more` cannot be read; allow it with chmod"):
         only("ansible_ssh_private_key_file: ~/keys/more")
 
 
 @pytest.mark.parametrize("name", ["ansible_private_key", "ansible_ssh_private_key_passphrase"])
-def test_a_key_in_the_inventory_itself_is_not_passed_over_in_silence(name: str) -> None:
+def test_a_key_in_the_inventory_itself_is_reported(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"`{name}` is not supported; ") as caught:
         only(f"{name}: geheim")
     assert "geheim" not in str(caught.value)
 
 
-def test_a_password_whose_variable_is_not_given_is_told_by_its_name() -> None:
+def test_an_undefined_variable_of_a_password_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"undefined variable `pw`; define it under `vars:` or give it with `-e`"):
         only('ansible_password: "{{ pw }}"')
 
@@ -166,7 +166,7 @@ PASSWORDS = st.lists(
 
 @examples(400)
 @given(password=PASSWORDS, name=st.sampled_from(["ansible_password", "ansible_ssh_pass", "ansible_ssh_password"]))
-def test_a_password_is_never_said(password: str, name: str) -> None:
+def test_an_error_never_repeats_a_password(password: str, name: str) -> None:
     """Nothing of it, however it is mistaken: not where it is read, not where another value is made of it."""
     text = f"""\
 all:
@@ -193,7 +193,7 @@ all:
     password=PASSWORDS,
     form=st.sampled_from(["ansible_password={}", "ansible_password: {}", "{{ansible_password: {}}}"]),
 )
-def test_a_password_on_the_command_line_is_never_said(password: str, form: str) -> None:
+def test_an_error_never_repeats_a_password_of_the_command_line(password: str, form: str) -> None:
     try:
         extra_vars([form.format(password)])
         said = ""
@@ -202,7 +202,7 @@ def test_a_password_on_the_command_line_is_never_said(password: str, form: str) 
     assert SECRET not in said
 
 
-def test_a_good_password_is_in_no_representation() -> None:
+def test_no_repr_contains_the_password() -> None:
     way = only(f"ansible_password: {SECRET}")
     assert way.password == SECRET
     assert SECRET not in repr(way)

@@ -26,7 +26,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("name", "value", "read"), VALUES, ids=range(len(VALUES)))
-def test_a_variable_may_be(name: str, value: Any, read: Any) -> None:
+def test_a_valid_variable_is_parsed(name: str, value: Any, read: Any) -> None:
     found = PARSERS[name](name, value)
     assert (found, type(found)) == (read, type(read))
 
@@ -73,13 +73,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value", "what", "fix"), WRONG, ids=range(len(WRONG)))
-def test_a_variable_may_not_be(name: str, value: Any, what: str, fix: str) -> None:
+def test_an_invalid_variable_is_refused(name: str, value: Any, what: str, fix: str) -> None:
     with pytest.raises(InvalidValue) as raised:
         PARSERS[name](name, value)
     assert (str(raised.value), raised.value.fix) == (what, fix)
 
 
-def test_a_key_is_a_file_that_can_be_read_and_is_no_public_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_file_is_readable_and_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "key").write_text("")
     (tmp_path / "key.pub").write_text("")
@@ -132,7 +132,7 @@ ARGS = [
 
 
 @pytest.mark.parametrize(("text", "said"), ARGS, ids=range(len(ARGS)))
-def test_arguments_of_ssh_that_count(text: str, said: dict[str, Any]) -> None:
+def test_supported_ssh_arguments_are_parsed(text: str, said: dict[str, Any]) -> None:
     assert read(text) == (said, [])
 
 
@@ -171,7 +171,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "what", "fix"), REFUSED, ids=range(len(REFUSED)))
-def test_arguments_of_ssh_that_are_refused(text: str, what: str, fix: str) -> None:
+def test_unsupported_ssh_arguments_are_refused(text: str, what: str, fix: str) -> None:
     assert read("-l me", text, "-p 7") == ({"user": "me", "port": 7}, [(what, fix)])
 
 
@@ -205,7 +205,7 @@ KEY_FIX = "write the key to a file, and name that as `ansible_ssh_private_key_fi
         ("ansible_usr: x", "unknown variable `ansible_usr`; did you mean `ansible_user`?"),
     ],
 )  # fmt: skip
-def test_a_variable_without_which_nobody_gets_in_is_told(variables: str, said: str) -> None:
+def test_an_unsupported_login_variable_is_reported(variables: str, said: str) -> None:
     assert told(variables) == [said]
 
 
@@ -217,7 +217,7 @@ def test_a_variable_without_which_nobody_gets_in_is_told(variables: str, said: s
         "ansible_become: true, ansible_become_method: sudo, ansible_become_user: root", "ansible_become_user: me",
     ],
 )  # fmt: skip
-def test_a_variable_that_changes_nothing_about_the_way_is_no_fault(variables: str) -> None:
+def test_a_variable_without_effect_on_the_connection_is_allowed(variables: str) -> None:
     (role,) = roles(
         "all: {vars: {tfprov: {cluster: lab, image: {name: x}, command: [x]}}}\n"
         f"worker: {{hosts: {{h1: {{ansible_host: 10.0.0.1, {variables}}}}}}}\n"

@@ -51,7 +51,7 @@ def one(settings: str, *extra: str, host: str = "node1") -> Settings:
     return roles(f"all: {{vars: {{tfprov: {tfprov}}}}}\nworker: {{hosts: {{{host}: }}}}", *extra)[0].values
 
 
-def test_all_that_an_inventory_says_about_containers() -> None:
+def test_every_container_setting_is_read() -> None:
     ps, worker, other = (role.values for role in roles(FULL))
     assert worker.image == Image(
         build="../images/train",
@@ -71,7 +71,7 @@ def test_all_that_an_inventory_says_about_containers() -> None:
     assert (other.gpus, other.bind) == (2, None)
 
 
-def test_without_limits_there_are_none() -> None:
+def test_limits_are_off_by_default() -> None:
     values = one("image: {name: train}")
     assert (values.memory, values.cpus, values.gpus, values.pids) == (None, None, 0, 4096)
     assert (values.mounts, values.bind, values.allow_insecure_network) == ([], None, False)
@@ -97,7 +97,9 @@ def test_without_limits_there_are_none() -> None:
         ('image: {name: "train:{{ 1 + 1 }}"}', (), "docker", "name"),
     ],
 )
-def test_an_image_says_what_runs_tasks(settings: str, extra: tuple[str, ...], runtime: str, kind: str | None) -> None:
+def test_the_runtime_follows_from_an_image(
+    settings: str, extra: tuple[str, ...], runtime: str, kind: str | None
+) -> None:
     values = one(settings, *extra, host="localhost")
     assert (values.runtime, values.image and values.image.kind) == (runtime, kind)
 
@@ -126,7 +128,7 @@ all:
         ({"ps": "gpus: 2"}, ("tfprov.gpus=3",), 3, 3),
     ],
 )
-def test_a_ps_has_gpus_only_where_they_are_meant_for_it(
+def test_a_ps_has_gpus_only_from_its_own_group_or_host(
     said: Mapping[str, str], extra: tuple[str, ...], ps: int, worker: int | str
 ) -> None:
     text = GPUS.format(**({"all": "port: 1", "rack": "", "ps": "", "host": ""} | dict(said)))
@@ -145,7 +147,7 @@ def test_a_size_in_dockers_units(text: str, amount: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "4", "4gb", "g", " 4g", "4 g", "-4g", "+4g", "1e3m", "٤g", "4.g", ".5g", "4g\n"])
-def test_what_is_no_size(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
 
@@ -196,11 +198,11 @@ def test_a_name_that_docker_refuses(name: str) -> None:
         "checkpoints: {dir: /code}",
     ],
 )
-def test_what_only_looks_odd_is_accepted(settings: str) -> None:
+def test_unusual_settings_are_accepted(settings: str) -> None:
     assert one(settings)
 
 
-def test_who_reads_files_only_may_be_alone_on_its_machine() -> None:
+def test_a_tensorboard_may_be_alone_on_its_machine() -> None:
     text = """\
 all:
   vars: {tfprov: {cluster: linear, image: {name: train}, command: [python]}}
@@ -223,13 +225,13 @@ worker:
     assert [role.connection.proxy_jump for role in roles(text)] == ["site1", "site2"]
 
 
-def test_where_an_image_is_written_is_known() -> None:
+def test_the_position_of_an_image_is_kept() -> None:
     role = roles(FULL)[1]
     assert (role.at("image", "build").line, role.at("image", "pip_conf").line) == (6, 11)
     assert isinstance(role.node.get("mounts"), Items)
 
 
-def test_of_a_broken_inventory_nothing_is_said_that_could_follow() -> None:
+def test_a_broken_inventory_reports_no_consequential_problems() -> None:
     settings = "{cluster: linear, command: [python], gpus: 1, runtime: docker, bind: 0.0.0.0}"
     read = inventory(f"all: {{vars: {{tfprov: {settings}}}}}\nworker: {{hosts: {{node1: }}}}")
     with pytest.raises(InvalidInput) as caught:
@@ -237,7 +239,7 @@ def test_of_a_broken_inventory_nothing_is_said_that_could_follow() -> None:
     assert len(caught.value.problems) == 1
 
 
-def test_the_models_themselves_take_nothing_for_something_else() -> None:
+def test_the_models_convert_no_types() -> None:
     wrong: list[dict[str, Any]] = [
         {"cpus": True},
         {"gpus": True},
@@ -251,7 +253,7 @@ def test_the_models_themselves_take_nothing_for_something_else() -> None:
 
 
 @pytest.mark.parametrize("half", [0xD800, 0xDABC, 0xDFFF])
-def test_half_of_a_character_is_no_word_of_a_command_line(half: int) -> None:
+def test_a_lone_surrogate_is_refused_in_a_command(half: int) -> None:
     with pytest.raises(InvalidValue, match="must be text that UTF-8 can hold"):
         check_one_line(f"a{chr(half)}b")
     assert check_one_line("\ud7ff\ue000") == "\ud7ff\ue000", (
@@ -268,7 +270,7 @@ def test_half_of_a_character_is_no_word_of_a_command_line(half: int) -> None:
         ("workers", "tasks_per_host"),
     ],
 )  # fmt: skip
-def test_what_other_tools_call_a_setting_is_known(name: str, meant: str) -> None:
+def test_other_tools_names_of_a_setting_are_suggested(name: str, meant: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
     [problem] = [one for one in raised.value.problems if f"`{name}`" in one.what]
@@ -295,11 +297,11 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
         (["a", 1], "[a, 1]"), ({"a": "x", "b": ["1"]}, '{a: x, b: ["1"]}'),
     ],
 )  # fmt: skip
-def test_an_example_stands_as_it_would_in_the_file(example: Any, text: str) -> None:
+def test_an_example_is_printed_as_yaml(example: Any, text: str) -> None:
     assert to_flow_yaml(example) == text
 
 
-def test_templates_that_are_rendered_for_each_task_are_tried_with_all_the_rest() -> None:
+def test_templates_of_single_tasks_are_checked_with_all_others() -> None:
     text = f"{SMALL_ONE}  port: x\n   flags: {{a: '{{{{ nowhere }}}}'}}\nworker: {{hosts: {{localhost: }}}}\n"
     with pytest.raises(InvalidInput) as raised:
         resolve(inventory(text))
@@ -307,7 +309,7 @@ def test_templates_that_are_rendered_for_each_task_are_tried_with_all_the_rest()
 
 
 @pytest.mark.parametrize("name", ["stopGrace", "stop-grace", "StopGrace", "stop_grace_period", "stopGracePeriod"])
-def test_a_setting_in_another_notation_is_known(name: str) -> None:
+def test_a_setting_in_another_notation_is_suggested(name: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
     assert [one.fix for one in raised.value.problems] == ["did you mean `stop_grace`?"]
@@ -324,14 +326,14 @@ OF_ALL = ("home", "media", "mnt", "opt", "root", "run", "srv", "tmp", "usr", "va
         *(f"//./{name}/." for name in OF_ALL),
     ],
 )  # fmt: skip
-def test_nothing_goes_into_a_directory_that_is_the_systems_own(name: str) -> None:
+def test_a_system_directory_is_refused(name: str) -> None:
     with pytest.raises(InvalidValue) as raised:
         validators.check_directory(name)
     assert str(raised.value) == f"must not be the system's own directory `{name}`"
 
 
 @pytest.mark.parametrize("name", [*(f"/{name}/x" for name in OF_ALL), "/x", "/binary", "/x/etc"])
-def test_a_directory_of_its_own_may_be_below_one_that_all_share(name: str) -> None:
+def test_a_directory_below_a_shared_one_is_accepted(name: str) -> None:
     assert validators.check_directory(name) == name
 
 
@@ -350,7 +352,7 @@ def test_a_directory_of_its_own_may_be_below_one_that_all_share(name: str) -> No
         (validators.check_wiring, {}),
     ],
 )  # fmt: skip
-def test_a_value_at_the_limit_of_its_setting_is_taken(check: Callable[[Any], object], value: object) -> None:
+def test_a_value_at_the_limit_of_its_setting_is_accepted(check: Callable[[Any], object], value: object) -> None:
     assert check(value) in (value, None)
 
 
@@ -436,9 +438,7 @@ SUM = "take what `sha256sum FILE` prints"
         (validators.check_one_line, "\ud800", "must be text that UTF-8 can hold; "),
     ],
 )  # fmt: skip
-def test_a_value_that_a_setting_cannot_have_is_told_in_full(
-    check: Callable[[Any], object], value: object, said: str
-) -> None:
+def test_an_invalid_value_is_reported_in_full(check: Callable[[Any], object], value: object, said: str) -> None:
     with pytest.raises(InvalidValue) as raised:
         check(value)
     assert f"{raised.value}; {raised.value.fix}" == said

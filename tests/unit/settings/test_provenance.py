@@ -47,7 +47,7 @@ def lines(told: Told) -> list[str]:
     return [" ".join(line.split()) for line in told.out.splitlines()]
 
 
-def test_a_value_stands_above_those_it_wins_over(ask: Ask) -> None:
+def test_a_value_is_listed_above_those_it_overrides(ask: Ask) -> None:
     assert lines(ask("node2", "tfprov.flags.train_steps", "-e", "tfprov.flags.train_steps=7")) == [
         "tfprov.flags.train_steps 7 -e tfprov.flags.train_steps",
         "over 500 inventory.yml:17:50 (group `worker`)",
@@ -55,7 +55,7 @@ def test_a_value_stands_above_those_it_wins_over(ask: Ask) -> None:
     ]
 
 
-def test_a_host_with_two_roles_is_told_what_each_leaves_out(ask: Ask) -> None:
+def test_each_of_two_roles_lists_the_settings_of_the_other(ask: Ask) -> None:
     told = lines(ask("node1", "tfprov.flags.train_steps"))
     assert told == [
         "settings as ps",
@@ -71,7 +71,7 @@ def test_a_host_with_two_roles_is_told_what_each_leaves_out(ask: Ask) -> None:
     assert "settings as" not in "\n".join(lines(ask("node1", "tfprov.flags.train_steps", "--role", "ps")))
 
 
-def test_everything_there_is_and_the_defaults_of_the_rest(ask: Ask) -> None:
+def test_all_values_and_defaults_are_listed(ask: Ask) -> None:
     told = lines(ask("node4"))
     assert told[0] == "node4: all, worker (inventory.yml:16:9)"
     assert "data_root /fast inventory.yml:16:17 (host)" in told
@@ -85,7 +85,7 @@ def test_everything_there_is_and_the_defaults_of_the_rest(ask: Ask) -> None:
     assert "hunter22" not in "".join(told)
 
 
-def test_a_mapping_that_is_replaced_by_a_single_value_is_lost_as_a_whole(ask: Ask) -> None:
+def test_a_scalar_overrides_a_whole_mapping(ask: Ask) -> None:
     told = lines(ask("node4", "tfprov.flags"))
     assert told[0] == "tfprov.flags 5 inventory.yml:16:72 (host)"
     assert {line.partition(" inventory")[0] for line in told[1:]} == {
@@ -93,7 +93,7 @@ def test_a_mapping_that_is_replaced_by_a_single_value_is_lost_as_a_whole(ask: As
     }  # fmt: skip
 
 
-def test_as_data(ask: Ask) -> None:
+def test_json_has_the_same_values(ask: Ask) -> None:
     told = json.loads(ask("node4", "data_root", "--json").out)
     of_host = {"value": "/fast", "origin": "host", "file": "inventory.yml", "line": 16, "column": 17}
     of_all = {"value": "/data", "origin": "group `all`", "file": "inventory.yml", "line": 3, "column": 5}
@@ -117,11 +117,11 @@ def test_as_data(ask: Ask) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
-def test_what_is_not_there_is_told_with_what_was_meant(ask: Ask, words: list[str], said: str) -> None:
+def test_an_unknown_name_is_reported_with_a_suggestion(ask: Ask, words: list[str], said: str) -> None:
     assert ask(*words) == Told(2, (f"error: {said}",))
 
 
-def test_an_encrypted_value_is_told_of_without_a_password(ask: Ask) -> None:
+def test_an_encrypted_value_is_listed_without_a_password(ask: Ask) -> None:
     [text] = encrypted("very-secret-token")
     more = f"    token: {value(text, 6)}    again: 'x{{{{ token }}}}'\n"
     Path("inventory.yml").write_text(INVENTORY.replace("    data_root: /data\n", more, 1))
@@ -130,7 +130,7 @@ def test_an_encrypted_value_is_told_of_without_a_password(ask: Ask) -> None:
     assert any(line.startswith("again ****** inventory.yml:") for line in told)
 
 
-def test_what_is_told_is_what_counts(tmp_path: Path) -> None:
+def test_the_explained_values_are_the_effective_ones(tmp_path: Path) -> None:
     text = INVENTORY.replace(', BAD: "{{ nobody }}"', "").replace(", tfprov: {flags: 5}", "")
     (tmp_path / "inventory.yml").write_text(text.replace("command:", "image: {name: x}\n      command:"))
     from tfprov.settings.provenance import explain  # noqa: PLC0415
@@ -146,7 +146,7 @@ def test_what_is_told_is_what_counts(tmp_path: Path) -> None:
         assert told["tfprov.cluster"] == plain(role.node)["cluster"]
 
 
-def test_an_empty_mapping_takes_nothing_away(ask: Ask) -> None:
+def test_an_empty_mapping_overrides_nothing(ask: Ask) -> None:
     Path("inventory.yml").write_text(INVENTORY.replace("{tasks_per_host: 2, flags: {train_steps: 500}}", "{flags: {}}"))
     assert lines(ask("node2", "tfprov.flags.train_steps")) == [
         "tfprov.flags.train_steps 2000 inventory.yml:8:15 (group `all`)",
@@ -169,7 +169,7 @@ def test_a_group_without_hosts_is_no_host(ask: Ask) -> None:
     assert ask("spare").lines == ("error: no host `spare` in inventory.yml; it is a group without hosts",)
 
 
-def test_what_must_be_said_and_is_not_is_told_as_missing(ask: Ask) -> None:
+def test_a_missing_required_setting_is_listed(ask: Ask) -> None:
     Path("inventory.yml").write_text(INVENTORY.replace("      cluster: linear\n", ""))
     assert "tfprov.cluster (missing) no default" in lines(ask("node2"))
     told = json.loads(ask("node2", "--json").out)["settings"]["worker"]["tfprov.cluster"]
@@ -177,7 +177,7 @@ def test_what_must_be_said_and_is_not_is_told_as_missing(ask: Ask) -> None:
     assert told == {"value": None, "from": origin, "overrides": [], "default": True, "problem": "missing"}
 
 
-def test_what_stands_on_a_command_line_is_shown_whatever_it_is_called(ask: Ask) -> None:
+def test_a_flag_is_shown_even_if_its_name_sounds_secret(ask: Ask) -> None:
     Path("inventory.yml").write_text(INVENTORY.replace("lr: 0.10}", "lr: 0.10, password_file: /etc/p}"))
     told = lines(ask("node2"))
     assert "tfprov.flags.password_file /etc/p inventory.yml:8:44 (group `all`)" in told

@@ -56,7 +56,7 @@ def resolved(who: str) -> dict[str, RoleSettings]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_every_host_gets_its_own(who: str, expected: "object") -> None:
+def test_every_host_gets_its_own_values(who: str, expected: "object") -> None:
     assert callable(expected)
     text = INVENTORY.replace("WHO", who)
     wanted = {container.task.host: container for container in world(text).wanted}
@@ -64,7 +64,7 @@ def test_every_host_gets_its_own(who: str, expected: "object") -> None:
     assert {host: one.argv[2] for host, one in wanted.items()} == {f"h{n}": f"--who={expected(n)}" for n in range(24)}
 
 
-def test_what_fails_for_one_host_fails_for_it_alone() -> None:
+def test_a_failing_template_fails_for_its_host_alone() -> None:
     text = INVENTORY.replace("WHO", "{{ rack }}").replace('"h[2:20:2]": , ', "")
     with pytest.raises(InvalidInput) as caught:
         world(text)

@@ -62,7 +62,7 @@ def told(args: SshArgs) -> dict[str, str | None]:
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="asks OpenSSH's client")
 @pytest.mark.parametrize("text", UNDERSTOOD)
-def test_ssh_reads_them_in_the_same_way(text: str) -> None:
+def test_ssh_parses_the_arguments_alike(text: str) -> None:
     def asked(*words: str) -> dict[str, str]:
         command = ["ssh", "-G", "-F", "none", *words, "10.0.0.1"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
@@ -75,7 +75,7 @@ def test_ssh_reads_them_in_the_same_way(text: str) -> None:
         assert ssh.get(name) == (default.get(name) if value is None else value), name
 
 
-def test_keys_and_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_files_and_a_config_file_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("one", "two", "config"):
         (tmp_path / name).write_text("")
@@ -85,11 +85,11 @@ def test_keys_and_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.Monkey
     assert args.ssh_config == tmp_path / "config"
 
 
-def test_no_file_at_all_is_an_empty_one() -> None:
+def test_no_config_file_equals_an_empty_one() -> None:
     assert read("-F none").ssh_config == Path("/dev/null")
 
 
-def test_the_first_of_several_variables_counts() -> None:
+def test_the_first_of_several_values_wins() -> None:
     args = read("-p 2201", "-p 2202 -J bastion", "-J other")
     assert (args.port, args.proxy_jump) == (2201, "bastion")
 
@@ -97,7 +97,7 @@ def test_the_first_of_several_variables_counts() -> None:
 @pytest.mark.parametrize(
     "text", ["-o StrictHostKeyChecking=no", "-o stricthostkeychecking=OFF", "-oStrictHostKeyChecking=no"]
 )
-def test_nobody_is_let_in_unseen(text: str) -> None:
+def test_host_key_checking_cannot_be_turned_off(text: str) -> None:
     args = read(text)
     assert args.accept_new is None
     assert "trusts whoever answers" in str(args.refused[0])
@@ -111,7 +111,7 @@ WORDS = [
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=8), st.sampled_from(["", " "]))
-def test_whatever_stands_there_is_understood_or_refused(words: list[str], between: str) -> None:
+def test_any_arguments_are_parsed_or_refused(words: list[str], between: str) -> None:
     args = read(between.join(words))
     for refused in args.refused:
         assert str(refused)
@@ -127,12 +127,12 @@ OPTIONS_WITHOUT_MEANING = (
 @pytest.mark.parametrize(
     "text", [*(f"-o {name}=x" for name in OPTIONS_WITHOUT_MEANING), *(f"-{letter}" for letter in "CqvxTaA")]
 )
-def test_what_changes_nothing_about_the_way_is_passed_over(text: str) -> None:
+def test_options_without_effect_are_ignored(text: str) -> None:
     assert read(text, "-p 2201") == SshArgs(port=2201)
 
 
 @pytest.mark.parametrize("letter", "BbcDEeIiLlmOoPpQRSWwJF")
-def test_the_value_of_a_letter_is_the_next_word(letter: str) -> None:
+def test_the_value_of_a_short_option_may_be_the_next_word(letter: str) -> None:
     said = [str(refused) for refused in read(f"-{letter} - -p 2201").refused]
     assert "holds a word that belongs to no option" not in said
 
@@ -173,11 +173,11 @@ def test_the_value_of_a_letter_is_the_next_word(letter: str) -> None:
         ("-o ConnectTimeout=1s", "has ConnectTimeout=1s", "give a number of seconds from 1 to 3600"),
     ],
 )  # fmt: skip
-def test_an_argument_that_cannot_be_used_is_told_with_what_to_do(text: str, said: str, fix: str) -> None:
+def test_a_refused_argument_is_reported_with_a_fix(text: str, said: str, fix: str) -> None:
     assert [(str(refused), refused.fix) for refused in read(text).refused] == [(said, fix)]
 
 
-def test_ports_and_times_at_their_limits_are_taken() -> None:
+def test_ports_and_timeouts_at_their_limits_are_accepted() -> None:
     assert (read("-p 1").port, read("-p 65535").port) == (1, 65535)
     assert (read("-o ConnectTimeout=1").timeout, read("-o ConnectTimeout=3600").timeout) == (1.0, 3600.0)
 
@@ -185,10 +185,10 @@ def test_ports_and_times_at_their_limits_are_taken() -> None:
 @pytest.mark.parametrize(
     "gateway", ["ssh://me@bastion:22/", "[2001:db8::7]:2200", "me@10.0.0.1", "a,b:7,ssh://c", "NONE"]
 )
-def test_a_gateway_may_be_written_in_each_of_sshs_ways(gateway: str) -> None:
+def test_a_gateway_in_each_of_sshs_notations_is_accepted(gateway: str) -> None:
     assert read(f"-J {gateway}") == SshArgs(proxy_jump=gateway)
 
 
 @pytest.mark.parametrize("gateway", ["-x", "a b", "a:123456", "me@", "a/b", "[x]", "a,"])
-def test_what_is_no_gateway_is_refused(gateway: str) -> None:
+def test_an_invalid_gateway_is_refused(gateway: str) -> None:
     assert [str(refused) for refused in read(f"-J '{gateway}'").refused] == [f"has the gateway `{gateway}`"]

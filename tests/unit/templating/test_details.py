@@ -68,7 +68,7 @@ def rendered(text: str, names: str = NAMES, **special: Any) -> Any:
         ("{{ '1.x' is version('1.2', '<') }}", "`1.x` and `1.2` cannot be compared as versions"),
     ],
 )
-def test_what_a_filter_or_a_test_cannot_use_is_told(text: str, said: str) -> None:
+def test_an_invalid_argument_of_a_filter_or_test_is_reported(text: str, said: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         rendered(text)
     [problem] = raised.value.problems
@@ -93,7 +93,7 @@ def test_what_a_filter_or_a_test_cannot_use_is_told(text: str, said: str) -> Non
         ("{{ l | unique(case_sensitive=false, attribute='x.y') | list }}", "no `x` in"),
     ],
 )
-def test_a_fault_is_told_in_words(text: str, said: str) -> None:
+def test_an_error_is_reported_in_words(text: str, said: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         rendered(text, groups={"worker": ["h1"]})
     assert said in str(raised.value)
@@ -125,7 +125,7 @@ def test_a_fault_is_told_in_words(text: str, said: str) -> None:
         ("{{ 'x' | ansible.builtin.quote }}", "x"),
     ],
 )
-def test_a_filter_or_a_test_says(text: str, value: Any) -> None:
+def test_a_filter_or_test_returns(text: str, value: Any) -> None:
     assert rendered(text) == value
 
 
@@ -151,13 +151,13 @@ def complaint(text: str, names: str = NAMES, **special: Any) -> str:
 
 
 @pytest.mark.parametrize("name", ANSIBLES)
-def test_a_name_that_only_ansible_gives_a_value_to_is_told_as_such(name: str) -> None:
+def test_a_variable_that_only_ansible_sets_is_reported_as_such(name: str) -> None:
     said = f"`{name}` is Ansible's own, and not known here; write the value out, or give it with `-e`"
     assert complaint(f"{{{{ {name} }}}}") == said
 
 
 @pytest.mark.parametrize("name", MISSING_FILTERS)
-def test_a_filter_that_is_not_here_although_ansible_has_it_is_told_as_such(name: str) -> None:
+def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None:
     fix = "compute the value elsewhere, and give it with `-e` or as a variable"
     assert complaint(f"{{{{ l | {name} }}}}") == f"no filter `{name}` here; {fix}"
     assert complaint(f"{{{{ l | ansible.builtin.{name} }}}}") == f"no filter `ansible.builtin.{name}` here; {fix}"
@@ -195,7 +195,7 @@ def test_a_filter_that_is_not_here_although_ansible_has_it_is_told_as_such(name:
          "give `seed=inventory_hostname`; correct the expression")),
     ],
 )  # fmt: skip
-def test_a_fault_of_a_template_is_told_in_full(text: str, said: str) -> None:
+def test_an_error_of_a_template_is_reported_in_full(text: str, said: str) -> None:
     assert complaint(text, groups={"worker": ["h1"]}) == said
 
 
@@ -237,7 +237,7 @@ def test_a_lookup_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     assert rendered(look % "rstrip=false", inventory_dir=str(tmp_path)) == "  two  \n\n"
 
 
-def test_what_a_template_computes_is_not_too_deep_and_not_too_large() -> None:
+def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:
     def nested(depth: int) -> list[Any]:
         found: list[Any] = []
         for _ in range(depth):

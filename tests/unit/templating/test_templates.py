@@ -69,7 +69,7 @@ def test_variables_may_refer_to_others_that_come_later() -> None:
     assert rendered("{{ a }}", "{a: '{{ b }}/x', b: '{{ c }}', c: /data}") == "/data/x"
 
 
-def test_what_is_not_asked_for_is_not_rendered() -> None:
+def test_an_unused_variable_is_not_rendered() -> None:
     assert rendered("{{ good }}", "{good: 1, bad: '{{ nowhere }}', worse: '{{'}") == 1
 
 
@@ -82,7 +82,7 @@ def test_a_result_is_not_rendered_again() -> None:
     assert rendered("{{ a }}", "{a: !unsafe '{{ secret }}', secret: 1}") == "{{ secret }}"
 
 
-def test_further_special_values_leave_the_others_as_they_are() -> None:
+def test_further_special_values_keep_the_others() -> None:
     base = variables("{a: '{{ task }}'}")
     assert render_text("{{ a }}", base.with_variables(task="ps/0"), AT) == "ps/0"
     assert render_text("{{ a }}", base.with_variables(task="ps/1"), AT) == "ps/1"
@@ -95,17 +95,17 @@ def problem(text: str, names: str = "{}") -> str:
     return str(raised.value)
 
 
-def test_an_undefined_variable_is_told_by_name_and_line() -> None:
+def test_an_undefined_variable_is_reported_by_name_and_line() -> None:
     message = problem("{{ nowhere }}")
     assert message.startswith("inventory.yml:7:3: error: ")
     assert "nowhere" in message
 
 
-def test_a_fault_in_a_variable_is_told_where_the_variable_stands() -> None:
+def test_an_error_in_a_variable_is_reported_at_the_variable() -> None:
     assert problem("{{ a }}", "a: '{{ nowhere }}'").startswith("vars.yml:1:4: error: ")
 
 
-def test_a_circle_is_an_error_that_shows_the_way() -> None:
+def test_a_circle_is_an_error_that_lists_its_variables() -> None:
     assert "a -> b -> a" in problem("{{ a }}", "{a: '{{ b }}', b: '{{ a }}'}")
 
 
@@ -128,7 +128,7 @@ def test_nothing_gets_out_of_the_sandbox(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["{{", "{{ a", "{% if %}", "{{ 1 / 0 }}", "{{ 'a' + 1 }}", "{{ none.x }}", "{{ [][5] }}"]
 )
-def test_whatever_fails_in_a_template_is_one_problem_at_its_line(text: str) -> None:
+def test_any_error_in_a_template_is_one_problem_at_its_line(text: str) -> None:
     assert problem(text).startswith("inventory.yml:7:3: error: ")
 
 
@@ -143,7 +143,7 @@ def test_one_entry_of_a_mapping_may_refer_to_another() -> None:
     assert "undefined variable `nowhere`" in problem("{{ paths }}", names)
 
 
-def test_a_circle_in_a_mapping_is_told_with_its_way() -> None:
+def test_a_circle_in_a_mapping_is_reported_with_its_paths() -> None:
     assert "m.a -> m.b -> m.a" in problem("{{ m.a }}", "{m: {a: '{{ m.b }}', b: '{{ m.a }}'}}")
 
 
@@ -153,7 +153,7 @@ def test_omit_leaves_an_entry_out() -> None:
     assert "renders to `omit`" in problem("{{ omit }}")
 
 
-def test_a_late_setting_may_leave_entries_out() -> None:
+def test_a_setting_of_a_task_may_omit_entries() -> None:
     node = parse(
         "{command: [python, '{{ omit }}', x, '{{ [] }}'], env: {A: '{{ omit }}', B: '{{ none }}'}}", "vars.yml"
     )
@@ -167,14 +167,14 @@ def test_a_late_setting_may_leave_entries_out() -> None:
     ]
 
 
-def test_what_is_in_something_undefined_is_undefined() -> None:
+def test_an_attribute_of_an_undefined_value_is_undefined() -> None:
     assert rendered("{{ a.b['c'] | default('x') }}", "{a: '{{ nowhere.d }}'}") == "x"
     assert "undefined variable `nowhere`" in problem("{{ nowhere.a.b }}")
     problem("{{ nowhere.__class__ }}")
 
 
 @pytest.mark.parametrize("name", ["ansible_facts", "ansible_version", "playbook_dir", "ansible_default_ipv4", "vars"])
-def test_what_only_ansible_knows_is_said_to_be_its_own(name: str) -> None:
+def test_a_name_of_ansibles_own_is_reported_as_such(name: str) -> None:
     assert f"`{name}` is Ansible's own, and not known here" in problem(f"{{{{ {name} }}}}")
 
 
@@ -296,7 +296,7 @@ def test_formats_of_ordinary_length_are_no_bombs() -> None:
     assert {text: rendered(text) for text in cases if rendered(text) != cases[text]} == {}
 
 
-def test_hosts_share_what_they_see_of_each_other(tmp_path: Path) -> None:
+def test_hosts_share_the_values_of_each_other(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yml"
     path.write_text("all: {vars: {port: '{{ 8000 + index }}', index: 1}, children: {g: {hosts: {'h[1:50]': }}}}")
     inventory = load_inventory(path)

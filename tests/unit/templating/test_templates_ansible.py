@@ -145,7 +145,7 @@ def test_a_template_computes_the_same(answers: dict[str, dict[str, Any]], invent
 
 
 @pytest.mark.parametrize("text", ERRORS)
-def test_what_fails_there_fails_here_in_one_line(
+def test_an_error_in_ansible_is_one_line_here(
     answers: dict[str, dict[str, Any]], inventory: Inventory, text: str
 ) -> None:
     assert "error" in answers[text]

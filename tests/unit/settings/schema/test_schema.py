@@ -133,13 +133,13 @@ def test_every_connection_variable_is_documented() -> None:
             assert any(unit in one.sentence for unit in UNITS), name
 
 
-def test_no_variable_is_documented_that_is_not_read() -> None:
+def test_every_documented_variable_is_read() -> None:
     assert VARIABLES.keys() == {*PARSERS, "ansible_group_priority", INTERPRETER}
     assert MODULE_KEYS.keys() == MODULES.keys()
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_each_is_a_schema_of_draft_7(name: str) -> None:
+def test_each_schema_is_draft_7(name: str) -> None:
     Draft7Validator.check_schema(SCHEMAS[name])
     assert SCHEMAS[name]["$schema"] == "http://json-schema.org/draft-07/schema#"
 
@@ -193,7 +193,7 @@ def test_the_schemas_ship_with_tfprov() -> None:
     assert included["force-include"]["schemas"] == "tfprov/schemas"
 
 
-def test_the_page_speaks_of_every_setting_and_its_examples_are_yaml() -> None:
+def test_the_page_has_every_setting_with_a_yaml_example() -> None:
     page = (ROOT / "docs" / "inventory.md").read_text()
     assert page.count("```yaml\n") >= len(FIELDS) - 3
     for model in INSIDE.values():
@@ -428,7 +428,7 @@ def wrong() -> AbstractMapping[str, AbstractMapping[Path, list[str]]]:
 
 
 @pytest.mark.parametrize(("kind", "least"), [("inventory", 200), ("playbook", 50)])
-def test_what_is_wrong_by_itself_does_not_pass(
+def test_a_value_that_is_invalid_by_itself_does_not_pass(
     wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]], kind: str, least: int
 ) -> None:
     assert len(wrong[kind]) >= least
@@ -436,12 +436,12 @@ def test_what_is_wrong_by_itself_does_not_pass(
     assert {case: lines for case, lines in unexcused.items() if lines} == {}
 
 
-def test_no_excuse_is_made_for_nothing(wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]]) -> None:
+def test_every_exception_is_needed(wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]]) -> None:
     used = {one for cases in wrong.values() for lines in cases.values() for what in lines for one in reasons(what)}
     assert [one for found in BEYOND.values() for one in found if one not in used] == []
 
 
-def test_most_of_what_is_wrong_does_not_pass(wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]]) -> None:
+def test_most_invalid_inventories_do_not_pass(wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]]) -> None:
     inventories = wrong["inventory"]
     lines = sum(len(expected(case)) for case in inventories)
     assert lines - sum(map(len, inventories.values())) >= 350
@@ -462,7 +462,7 @@ PARTS = [
 @given(text=st.lists(st.sampled_from(PARTS), max_size=5).map("".join) | st.text(max_size=8))
 @example(text="/...")
 @example(text="/./home/.x")
-def test_whatever_passes_a_check_matches_its_pattern(name: str, text: str) -> None:
+def test_a_text_that_passes_a_check_matches_its_pattern(name: str, text: str) -> None:
     form = FORMS[name]
     try:
         form.check(field_types.LINE.check(text))
@@ -471,7 +471,7 @@ def test_whatever_passes_a_check_matches_its_pattern(name: str, text: str) -> No
     assert re.search(form.pattern, text)
 
 
-def test_a_pattern_is_one_that_javascript_reads_alike() -> None:
+def test_a_pattern_is_valid_in_javascript() -> None:
     other = r"\(\?(?![:!=])|\\[AZzdDwWbB]|\(\?<|[*+?}]\+"
     assert len(FORMS) > 10
     assert {name: form.pattern for name, form in FORMS.items() if re.search(other, form.pattern)} == {}

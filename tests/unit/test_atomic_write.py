@@ -1,4 +1,4 @@
-"""Files and directories of tfprov's own: for their owner alone, whatever the umask."""
+"""Private directories are for their owner alone, whatever the umask."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Flags and TF_CONFIG, there and back, in every form that programs and launchers write them."""
+"""Flags and TF_CONFIG round-trip, in every form that programs and launchers write."""
 
 import json
 from collections.abc import Callable
@@ -65,9 +65,9 @@ def test_names_are_read_with_their_dashes_too() -> None:
 
 
 def test_a_flag_that_is_left_out_leaves_the_cluster_to_tf_config() -> None:
-    told, names = Wiring("worker", 1, CLUSTER), {"ps_hosts": "", "job_name": "role"}
-    assert to_flags(told, names) == ["--role=worker", "--task_index=1", "--worker_hosts=h1:2222,h2:2222"]
-    assert from_flags(to_flags(told, names), from_names(to_names(names))) is None
+    wiring, names = Wiring("worker", 1, CLUSTER), {"ps_hosts": "", "job_name": "role"}
+    assert to_flags(wiring, names) == ["--role=worker", "--task_index=1", "--worker_hosts=h1:2222,h2:2222"]
+    assert from_flags(to_flags(wiring, names), from_names(to_names(names))) is None
 
 
 @given(wirings(jobs=("ps", "worker")), st.lists(st.sampled_from(["train", "--lr=0.1", "-v", "--x", "a b", "--no"])))
@@ -238,7 +238,7 @@ TEXT: Any = "1"
 
 
 @pytest.mark.parametrize(
-    ("attempt", "said"),
+    ("attempt", "message"),
     [
         (lambda: Wiring("worker", True), "the task index must be a whole number, not True"),
         (lambda: Wiring("worker", TEXT), "the task index must be a whole number, not '1'"),
@@ -256,7 +256,7 @@ TEXT: Any = "1"
         (lambda: from_tf_config("{"), f"TF_CONFIG is not valid: {NOT_JSON}"),
     ],
 )
-def test_an_invalid_wiring_is_reported_in_full(attempt: Callable[[], object], said: str) -> None:
+def test_an_invalid_wiring_is_reported_in_full(attempt: Callable[[], object], message: str) -> None:
     with pytest.raises(WiringError) as raised:
         attempt()
-    assert str(raised.value) == said
+    assert str(raised.value) == message

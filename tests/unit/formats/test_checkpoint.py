@@ -47,7 +47,7 @@ def test_a_checkpoint_of_the_graph_api_has_an_index_shards_and_a_meta_file() -> 
 def test_checkpoints_come_in_the_order_of_their_steps_and_not_of_their_names() -> None:
     names = [*files("ckpt-10"), *files("ckpt-9"), *files("model.ckpt-9"), *files("cp.ckpt")]
 
-    assert [found.prefix for found in checkpoints(names)] == ["cp.ckpt", "ckpt-9", "model.ckpt-9", "ckpt-10"]
+    assert [checkpoint.prefix for checkpoint in checkpoints(names)] == ["cp.ckpt", "ckpt-9", "model.ckpt-9", "ckpt-10"]
     assert newest_whole(names) == "ckpt-10"
 
 
@@ -71,10 +71,10 @@ def test_the_step_is_the_number_at_the_end_of_the_prefix(prefix: str, step: int)
 
 
 def test_a_checkpoint_without_its_index_is_not_whole() -> None:
-    (found,) = checkpoints(["ckpt-5.data-00000-of-00001"])
+    (checkpoint,) = checkpoints(["ckpt-5.data-00000-of-00001"])
 
-    assert found.missing == ("ckpt-5.index",)
-    assert not found.whole
+    assert checkpoint.missing == ("ckpt-5.index",)
+    assert not checkpoint.whole
 
 
 def test_a_checkpoint_names_the_shards_it_misses() -> None:
@@ -85,10 +85,10 @@ def test_a_checkpoint_names_the_shards_it_misses() -> None:
 
 
 def test_an_index_alone_misses_shards_of_an_unknown_number() -> None:
-    (found,) = checkpoints(["ckpt-5.index", "ckpt-5.meta"])
+    (checkpoint,) = checkpoints(["ckpt-5.index", "ckpt-5.meta"])
 
-    assert found.missing == ("ckpt-5.data-?????-of-?????",)
-    assert found.files == ("ckpt-5.index", "ckpt-5.meta")
+    assert checkpoint.missing == ("ckpt-5.data-?????-of-?????",)
+    assert checkpoint.files == ("ckpt-5.index", "ckpt-5.meta")
 
 
 def test_a_meta_file_alone_is_no_checkpoint() -> None:
@@ -96,21 +96,21 @@ def test_a_meta_file_alone_is_no_checkpoint() -> None:
 
 
 def test_shards_of_two_saves_conflict_even_if_each_is_complete() -> None:
-    (found,) = checkpoints({*files("ckpt-5", 1), *files("ckpt-5", 2)})
+    (checkpoint,) = checkpoints({*files("ckpt-5", 1), *files("ckpt-5", 2)})
 
-    assert (found.conflict, found.missing, found.whole) == ("shards of 1 and of 2", (), False)
+    assert (checkpoint.conflict, checkpoint.missing, checkpoint.whole) == ("shards of 1 and of 2", (), False)
 
 
 def test_missing_shards_of_two_saves_are_named() -> None:
-    (found,) = checkpoints(["ckpt-5.index", "ckpt-5.data-00000-of-00002", "ckpt-5.data-00000-of-00001"])
+    (checkpoint,) = checkpoints(["ckpt-5.index", "ckpt-5.data-00000-of-00002", "ckpt-5.data-00000-of-00001"])
 
-    assert (found.conflict, found.missing) == ("shards of 1 and of 2", ("ckpt-5.data-00001-of-00002",))
+    assert (checkpoint.conflict, checkpoint.missing) == ("shards of 1 and of 2", ("ckpt-5.data-00001-of-00002",))
 
 
 def test_a_shard_beyond_the_number_of_shards_is_a_conflict() -> None:
-    (found,) = checkpoints([*files("ckpt-5", 2), "ckpt-5.data-00003-of-00002"])
+    (checkpoint,) = checkpoints([*files("ckpt-5", 2), "ckpt-5.data-00003-of-00002"])
 
-    assert (found.conflict, found.whole) == ("shard 3 of only 2", False)
+    assert (checkpoint.conflict, checkpoint.whole) == ("shard 3 of only 2", False)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_a_checkpoint_is_whole_exactly_if_all_its_files_are_there(prefix: str, t
     assume(not prefix.endswith(("_temp", ".part", ".tempstate")))
     every = files(prefix, total)
     names = [name for place, name in enumerate(every) if place not in dropped]
-    found = checkpoints(names)
+    listed = checkpoints(names)
 
-    assert [name for one in found for name in one.files] == sorted(names)
+    assert [name for one in listed for name in one.files] == sorted(names)
     assert newest_whole(names) == (prefix if names == every else None)
 
 

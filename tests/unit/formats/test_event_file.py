@@ -29,10 +29,10 @@ def read(*events: bytes) -> list[Scalar]:
 
 @given(wall_time=st.floats(0, 1e10), step=INT64, values=st.dictionaries(st.text(), FLOAT32, max_size=4))
 def test_every_scalar_put_in_comes_out(wall_time: float, step: int, values: dict[str, float]) -> None:
-    found = read(event(wall_time, step, values))
+    logged = read(event(wall_time, step, values))
 
-    assert [(one.wall_time, one.step, one.tag) for one in found] == [(wall_time, step, tag) for tag in values]
-    assert repr([one.value for one in found]) == repr(list(values.values()))
+    assert [(one.wall_time, one.step, one.tag) for one in logged] == [(wall_time, step, tag) for tag in values]
+    assert repr([one.value for one in logged]) == repr(list(values.values()))
 
 
 FLOAT, DOUBLE, INT32, STRING, INT = (b"\x08" + varint(dtype) for dtype in (1, 2, 3, 7, 9))
@@ -142,11 +142,11 @@ def test_other_tags_are_no_loss(tag: str) -> None:
 
 
 def test_a_loss_that_is_not_a_number_is_returned() -> None:
-    found = progress(file_of(event(1, 1, {"loss": math.nan})))
+    latest = progress(file_of(event(1, 1, {"loss": math.nan})))
 
-    assert found
-    assert found.loss is not None
-    assert math.isnan(found.loss)
+    assert latest
+    assert latest.loss is not None
+    assert math.isnan(latest.loss)
 
 
 def test_an_empty_file_has_no_progress() -> None:
@@ -202,9 +202,9 @@ def test_well_framed_garbage_is_no_error_to_progress(messages: list[bytes], garb
 def test_a_flipped_bit_is_no_error_to_progress(bit: int) -> None:
     content = bytearray(file_of(*(event(step, step, {"loss": 0.5}) for step in range(1, 8))).getvalue())
     content[bit // 8] ^= 1 << bit % 8
-    found = progress(io.BytesIO(content))
+    latest = progress(io.BytesIO(content))
 
-    assert found is None or (found.step in range(1, 8) and found.loss == 0.5)
+    assert latest is None or (latest.step in range(1, 8) and latest.loss == 0.5)
 
 
 def test_zeros_at_the_end_as_after_a_lost_disk_are_no_error() -> None:

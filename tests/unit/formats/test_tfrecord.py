@@ -162,8 +162,8 @@ def test_the_last_records_are_found_from_any_place_in_the_file() -> None:
     starts = [len(written(records[:count])) for count in range(len(records))]
     for start in range(len(content)):
         tail = content[start:]
-        found = [verify_body(tail[body]) for body in last_records(tail, 1024, aligned=False)]
-        assert found == records[sum(begin < start for begin in starts) :]
+        bodies = [verify_body(tail[body]) for body in last_records(tail, 1024, aligned=False)]
+        assert bodies == records[sum(begin < start for begin in starts) :]
 
 
 def test_no_more_than_the_last_records_are_found() -> None:

@@ -1,4 +1,4 @@
-"""Data that hosts fetch, without a host: what it is known by, who reads it, and when it comes."""
+"""Data sets in plans: their key, the tasks that read them, and when they are fetched."""
 
 import json
 from collections.abc import Iterable
@@ -176,11 +176,11 @@ def test_an_action_in_words() -> None:
     ("text", "path"), [("{path: /srv/sets}", "/srv/sets"), ("{fetch: [%s], to: /srv/sets}", None), ("", None)]
 )
 def test_only_existing_data_has_a_path_on_its_host(text: str, path: str | None) -> None:
-    said = f"data: {text.replace('%s', source('train'))}" if text else "cluster: lab"
-    settings = {"cluster": "lab", "command": ["python"], **plain(parse(said, "inventory.yml"))}
+    written = f"data: {text.replace('%s', source('train'))}" if text else "cluster: lab"
+    settings = {"cluster": "lab", "command": ["python"], **plain(parse(written, "inventory.yml"))}
     document = {"all": {"vars": {"tfprov": settings}}, "worker": {"hosts": {"h1": None}}}
-    found = read_groups(parse(json.dumps(document), "inventory.yml"), "inventory.yml")
-    assert [data_path(role) for role in resolve(found)] == [path]
+    groups = read_groups(parse(json.dumps(document), "inventory.yml"), "inventory.yml")
+    assert [data_path(role) for role in resolve(groups)] == [path]
 
 
 def test_a_spec_says_which_data_its_task_reads() -> None:

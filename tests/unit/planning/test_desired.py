@@ -1,4 +1,4 @@
-"""From tasks to what is run: the arguments, the environment, and what counts as a change."""
+"""Desired containers: arguments, environment, and which settings count as a change."""
 
 import json
 from typing import Any
@@ -31,9 +31,9 @@ tensorboard: {hosts: {h2: {ansible_host: 10.0.0.2}}}
 
 
 def container(task: str, inventory: str = FULL, *extra: str) -> Container:
-    found = world(inventory, extra).container(task)
-    assert found is not None
-    return found
+    desired = world(inventory, extra).container(task)
+    assert desired is not None
+    return desired
 
 
 def test_a_program_gets_its_command_its_wiring_and_its_flags() -> None:
@@ -87,8 +87,8 @@ def test_the_code_is_part_of_the_spec() -> None:
 
 
 def changed(setting: str) -> bool:
-    found: Any = container("worker/0", FULL, setting).spec
-    return bool(found != container("worker/0").spec)
+    desired: Any = container("worker/0", FULL, setting).spec
+    return bool(desired != container("worker/0").spec)
 
 
 def test_settings_that_need_no_restart_are_not_in_the_spec() -> None:
@@ -130,8 +130,11 @@ def test_templates_can_use_the_cluster_variables() -> None:
         ),
     }
     for (settings, task), (argv, variables) in rows.items():
-        found = container(task, PLACED % settings)
-        assert (list(found.argv[2:]), f"{found.env.get('RANK')} {found.env.get('MASTER')}") == (argv, variables), task
+        desired = container(task, PLACED % settings)
+        assert (list(desired.argv[2:]), f"{desired.env.get('RANK')} {desired.env.get('MASTER')}") == (
+            argv,
+            variables,
+        ), task
     # A variable of the inventory that was always there goes on meaning what it meant.
     own = PLACED.replace("    tfprov:", "    world_size: 7\n    tfprov:", 1) % "wiring: tf_config"
     assert "--world=7" in container("ps/0", own).argv
@@ -160,15 +163,17 @@ worker: {hosts: {h2: }}
 
 
 def test_variables_are_secret_by_origin_or_name_unless_public() -> None:
-    found = container("worker/0", SECRETS)
-    assert found.secret == {"HF_TOKEN", "SUDO"}
-    spec = found.spec["env"]
+    desired = container("worker/0", SECRETS)
+    assert desired.secret == {"HF_TOKEN", "SUDO"}
+    spec = desired.spec["env"]
     assert {name: spec[name] for name in ("MONKEY", "SORT_KEY", "KEY_FILE")} == {
         "MONKEY": "banana",
         "SORT_KEY": "by-name",
         "KEY_FILE": "/etc/key",
     }
-    made = creation(docker.APIClient(version="1.41"), found, found.box or Box(""), "linear", "run-1", "", ["/bin/sh"])
+    made = creation(
+        docker.APIClient(version="1.41"), desired, desired.box or Box(""), "linear", "run-1", "", ["/bin/sh"]
+    )
     assert not [secret for secret in ("hf-secret", "become-secret") if secret in json.dumps(made, default=str)]
     assert made["environment"]["MONKEY"] == "banana"
 
@@ -187,9 +192,9 @@ def test_a_container_has_the_user_and_the_read_only_file_system_of_its_settings(
     for setting, expected in cases.items():
         whole = f"cluster: linear, image: {{name: 'tf@sha256:{'0' * 64}'}}, {setting}command: [python, train.py]"
         text = f"all: {{vars: {{tfprov: {{{whole}}}}}}}\nps: {{hosts: {{h1: }}}}\nworker: {{hosts: {{h2: }}}}\n"
-        found = container("worker/0", text)
-        assert found.box is not None
-        made = creation(api, found, found.box, "linear", "run-1", "", [])
+        desired = container("worker/0", text)
+        assert desired.box is not None
+        made = creation(api, desired, desired.box, "linear", "run-1", "", [])
         config = made["host_config"]
         seen = (
             made.get("user"),
@@ -197,7 +202,7 @@ def test_a_container_has_the_user_and_the_read_only_file_system_of_its_settings(
             list(config["Tmpfs"]) if config.get("Tmpfs") else None,
             made["environment"].get("HOME"),
         )
-        if seen != expected or found.spec.get("user") != expected[0]:
+        if seen != expected or desired.spec.get("user") != expected[0]:
             wrong[setting] = seen
     assert wrong == {}
 

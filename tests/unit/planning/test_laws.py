@@ -1,4 +1,4 @@
-"""What holds for every cluster, whatever is found on its hosts."""
+"""Laws that hold for every plan and every run, whatever is on the hosts."""
 
 import contextlib
 from collections import Counter
@@ -28,8 +28,8 @@ laws = examples(60)
 def kept(context: Context) -> list[str]:
     """Return the tasks that run as they are wanted."""
     seen = {(c.task, c.host): c for c in observe(context).containers()}
-    found = [(container, seen.get((container.task.name, container.task.host))) for container in context.wanted]
-    return [c.task.name for c, now in found if now and now.state is State.RUNNING and now.spec == c.spec]
+    pairs = [(container, seen.get((container.task.name, container.task.host))) for container in context.wanted]
+    return [c.task.name for c, now in pairs if now and now.state is State.RUNNING and now.spec == c.spec]
 
 
 def calls(hosts: Runtimes) -> list[str]:
@@ -41,7 +41,7 @@ class Seen:
     """A situation that nobody changes: what is planned in it, and how it would be taken down."""
 
     context: Context
-    found: Plan
+    plan: Plan
     down: Plan
     kept_down: Plan
     """The same, with all containers kept."""
@@ -56,16 +56,16 @@ class Seen:
 
 def every_action_comes_after_all_it_needs(seen: Seen) -> None:
     done: set[str] = set()
-    for action in seen.found.actions:
+    for action in seen.plan.actions:
         assert done.issuperset(action.needs)
         assert action.id not in done
         done.add(action.id)
-    kinds = [list(ActionKind).index(action.kind) for action in seen.found.actions]
+    kinds = [list(ActionKind).index(action.kind) for action in seen.plan.actions]
     assert kinds == sorted(kinds)
 
 
 def every_action_has_a_cause(seen: Seen) -> None:
-    assert all(action.causes and all(action.causes) for action in seen.found.actions)
+    assert all(action.causes and all(action.causes) for action in seen.plan.actions)
 
 
 def a_teardown_stops_no_ps_before_all_others(seen: Seen) -> None:
@@ -74,12 +74,12 @@ def a_teardown_stops_no_ps_before_all_others(seen: Seen) -> None:
 
 
 def nobody_trains_while_its_ps_is_away(seen: Seen) -> None:
-    ids = {kind: {a.id for a in seen.found.actions if a.kind == kind} for kind in ActionKind}
+    ids = {kind: {a.id for a in seen.plan.actions if a.kind == kind} for kind in ActionKind}
     of_ps = {kind: {i for i in ids[kind] if i.startswith(f"{kind} ps/")} for kind in ActionKind}
     for stop in ids[ActionKind.STOP] - of_ps[ActionKind.STOP]:
-        assert dependents(seen.found, stop) >= of_ps[ActionKind.STOP]
+        assert dependents(seen.plan, stop) >= of_ps[ActionKind.STOP]
     for stop in of_ps[ActionKind.STOP]:
-        assert dependents(seen.found, stop) >= ids[ActionKind.START]
+        assert dependents(seen.plan, stop) >= ids[ActionKind.START]
 
 
 def nobody_waits_for_data_that_never_comes(seen: Seen) -> None:
@@ -87,13 +87,15 @@ def nobody_waits_for_data_that_never_comes(seen: Seen) -> None:
         assert dependents(seen.down, stop) >= of(seen.down, ActionKind.STOP, FEEDERS)
 
 
-def of(found: Plan, kind: ActionKind, jobs: Sequence[str]) -> set[str]:
-    return {action.id for action in found.actions if action.kind == kind and action.subject.partition("/")[0] in jobs}
+def of(current_plan: Plan, kind: ActionKind, jobs: Sequence[str]) -> set[str]:
+    return {
+        action.id for action in current_plan.actions if action.kind == kind and action.subject.partition("/")[0] in jobs
+    }
 
 
-def dependents(found: Plan, failed: str) -> set[str]:
+def dependents(current_plan: Plan, failed: str) -> set[str]:
     reached = {failed}
-    for action in found.actions:
+    for action in current_plan.actions:
         if reached.intersection(action.needs):
             reached.add(action.id)
     return reached - {failed}
@@ -110,8 +112,8 @@ def no_two_tasks_share_an_address_and_indices_have_no_gap(seen: Seen) -> None:
 def every_task_reads_out_of_its_container_who_it_is(seen: Seen) -> None:
     for container in seen.context.wanted:
         wiring = seen.context.cluster.wiring(container.task)
-        told = from_tf_config(container.env.get("TF_CONFIG", ""))
-        assert told == (None if container.task.feeds or container.task.role == "tensorboard" else wiring)
+        from_env = from_tf_config(container.env.get("TF_CONFIG", ""))
+        assert from_env == (None if container.task.feeds or container.task.role == "tensorboard" else wiring)
         by_flags = container.spec["wiring"].get("style") == "flags"
         names = from_names(container.env.get("TFPROV_FLAGS", ""))
         assert from_flags(container.argv, names) == (wiring if by_flags else None)
@@ -154,43 +156,43 @@ def after_an_up_there_is_nothing_to_do(situation: tuple[str, Left], _data: st.Da
     context, _ = build(*situation)
     right = kept(context)
     places = {container.task.name: container.task.host for container in context.wanted}
-    found, outcome = up(context)
+    current_plan, outcome = up(context)
     outcome.check()
     assert not outcome.skipped
-    touched = {(action.subject, action.host) for action in found.actions}
+    touched = {(action.subject, action.host) for action in current_plan.actions}
     assert not touched & {(task, places[task]) for task in right}
     assert plan(context, observe(context)) == Plan("law")
 
 
 def any_order_that_the_needs_allow_leads_there(situation: tuple[str, Left], data: st.DataObject) -> None:
     context, _ = build(*situation)
-    found = plan(context, observe(context))
+    current_plan = plan(context, observe(context))
     chance = data.draw(st.randoms(use_true_random=False))
-    shuffled = chance.sample(found.actions, len(found.actions))
-    execute(replace(context, forks=1), replace(found, actions=tuple(shuffled)), "run").check()
+    shuffled = chance.sample(current_plan.actions, len(current_plan.actions))
+    execute(replace(context, forks=1), replace(current_plan, actions=tuple(shuffled)), "run").check()
     assert not plan(context, observe(context))
 
 
 def a_teardown_leaves_nothing(situation: tuple[str, Left], _data: st.DataObject) -> None:
     context, hosts = build(*situation)
     seen = observe(context)
-    found = plan_teardown("law", seen, lambda _: True, remove=True)
-    execute(context, found, "run").check()
+    current_plan = plan_teardown("law", seen, lambda _: True, remove=True)
+    execute(context, current_plan, "run").check()
     assert observe(context).containers() == []
     assert not any(call.startswith("start") for call in calls(hosts))
 
 
 def a_failure_skips_exactly_what_depends_on_it(situation: tuple[str, Left], data: st.DataObject) -> None:
     context, hosts = build(*situation)
-    found = plan(context, observe(context))
-    if not (on_hosts := [action for action in found.actions if action.kind != ActionKind.BUILD]):
+    current_plan = plan(context, observe(context))
+    if not (on_hosts := [action for action in current_plan.actions if action.kind != ActionKind.BUILD]):
         return
     broken = data.draw(st.sampled_from(on_hosts))
     hosts[broken.host].refuses[f"{broken.kind} {broken.subject}"] = "the disk is full"
-    outcome = execute(context, found, "run")
+    outcome = execute(context, current_plan, "run")
     assert list(outcome.failed) == [broken.id]
-    assert {action.id for action in outcome.skipped} == dependents(found, broken.id)
-    assert len(outcome.done) + len(outcome.skipped) + 1 == len(found.actions)
+    assert {action.id for action in outcome.skipped} == dependents(current_plan, broken.id)
+    assert len(outcome.done) + len(outcome.skipped) + 1 == len(current_plan.actions)
     with pytest.raises(HostError, match="the disk is full"):
         outcome.check()
     hosts[broken.host].refuses.clear()
@@ -203,12 +205,12 @@ def a_limit_changes_nothing_elsewhere(situation: tuple[str, Left], data: st.Data
     pattern = data.draw(st.sampled_from(["h1", "h2", "h1:h3"]))
     limited = context.limited(pattern.split(":"))
     before = {name: runtime.observe() for name, runtime in hosts.items()}
-    found = plan(limited, observe(limited))
-    assert {action.host for action in found.actions} <= {*pattern.split(":"), "(controller)"}
+    current_plan = plan(limited, observe(limited))
+    assert {action.host for action in current_plan.actions} <= {*pattern.split(":"), "(controller)"}
     outside = set(hosts) - set(pattern.split(":"))
     # A port that only a task outside of the limit could free stays taken: Watched has that for an error.
     with contextlib.suppress(AssertionError):
-        execute(limited, found, "run")
+        execute(limited, current_plan, "run")
     assert all(hosts[name].observe() == before[name] for name in outside)
 
 

@@ -1,4 +1,4 @@
-"""A tag that somebody moved on a host: what the plan does about it, and why."""
+"""The plan for a tag that refers to another image on a host than the delivered one."""
 
 from dataclasses import replace
 

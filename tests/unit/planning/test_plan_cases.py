@@ -1,4 +1,4 @@
-"""Golden plans: an inventory and what the hosts say, in; the text a user reads, out.
+"""Golden plans: the inventory and the state of the hosts as input, the text that users read as output.
 
 A case is a file in tests/cases/plan:
 

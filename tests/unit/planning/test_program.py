@@ -1,4 +1,4 @@
-"""What a command runs: the program, and the script or module behind an interpreter."""
+"""The program of a command, and the script or module of an interpreter."""
 
 import shlex
 
@@ -31,8 +31,8 @@ COMMANDS = {
 
 
 def test_the_program_of_a_command_is_parsed() -> None:
-    found = {line: parse_command(shlex.split(line)) for line in COMMANDS}
-    assert {line: it for line, it in found.items() if it != COMMANDS[line]} == {}
+    programs = {line: parse_command(shlex.split(line)) for line in COMMANDS}
+    assert {line: it for line, it in programs.items() if it != COMMANDS[line]} == {}
 
 
 def test_the_interpreter_in_a_shebang_is_parsed() -> None:

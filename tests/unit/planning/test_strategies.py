@@ -1,4 +1,4 @@
-"""What each strategy tells its tasks, and how a cluster on which TensorFlow would trip is told before anything starts."""
+"""The wiring of each strategy, and the errors for clusters that TensorFlow could not run."""
 
 import json
 from collections.abc import Sequence
@@ -40,29 +40,29 @@ def run(text: str, more: str = "port: 2222", *extra: str) -> dict[str, Container
 
 
 def cluster_of(container: Container) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(container.env["TF_CONFIG"])["cluster"]
-    return found
+    jobs: dict[str, list[str]] = json.loads(container.env["TF_CONFIG"])["cluster"]
+    return jobs
 
 
-# --- what is told ----------------------------------------------------------------------------------------------------
+# --- the wiring of each strategy ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", ["in_graph", "parameter_server"])
 def test_a_strategy_with_a_chief_names_it_by_tf_config(strategy: str) -> None:
-    found = run(LAB, f"strategy: {strategy}")
-    assert list(found) == ["ps/0", "chief/0", "worker/0", "worker/1", "evaluator/0"]
-    assert all(one.argv == ("python", "digits.py") for one in found.values())
-    assert cluster_of(found["chief/0"]) == {
+    tasks = run(LAB, f"strategy: {strategy}")
+    assert list(tasks) == ["ps/0", "chief/0", "worker/0", "worker/1", "evaluator/0"]
+    assert all(one.argv == ("python", "digits.py") for one in tasks.values())
+    assert cluster_of(tasks["chief/0"]) == {
         "ps": ["10.0.0.1:2222"], "chief": ["10.0.0.1:2223"], "worker": ["h2:2222", "h3:2222"],
     }  # fmt: skip
-    assert {one.env["TFPROV_STRATEGY"] for one in found.values()} == {strategy}
+    assert {one.env["TFPROV_STRATEGY"] for one in tasks.values()} == {strategy}
 
 
 def test_in_an_all_reduce_every_task_is_a_worker() -> None:
-    found = run(MIRRORED, "strategy: multi_worker_mirrored")
-    assert list(found) == ["worker/0", "worker/1", "worker/2", "evaluator/0"]
-    assert (found["worker/0"].task.role, found["worker/0"].argv) == ("chief", ("python", "digits.py"))
-    assert cluster_of(found["worker/1"]) == {"worker": ["10.0.0.1:2222", "h2:2222", "h3:2222"]}
+    tasks = run(MIRRORED, "strategy: multi_worker_mirrored")
+    assert list(tasks) == ["worker/0", "worker/1", "worker/2", "evaluator/0"]
+    assert (tasks["worker/0"].task.role, tasks["worker/0"].argv) == ("chief", ("python", "digits.py"))
+    assert cluster_of(tasks["worker/1"]) == {"worker": ["10.0.0.1:2222", "h2:2222", "h3:2222"]}
 
 
 def test_an_all_reduce_can_be_wired_by_flags_as_well() -> None:
@@ -73,18 +73,18 @@ def test_an_all_reduce_can_be_wired_by_flags_as_well() -> None:
 
 
 def test_a_single_task_gets_no_wiring() -> None:
-    found = run(ALONE, "strategy: single, flags: {steps: 5}")
-    assert found["worker/0"].argv == ("python", "digits.py", "--steps=5")
-    assert "TF_CONFIG" not in found["worker/0"].env
-    assert found["worker/0"].env["TFPROV_STRATEGY"] == "single"
-    assert list(found) == ["worker/0", "tensorboard/0"]
+    tasks = run(ALONE, "strategy: single, flags: {steps: 5}")
+    assert tasks["worker/0"].argv == ("python", "digits.py", "--steps=5")
+    assert "TF_CONFIG" not in tasks["worker/0"].env
+    assert tasks["worker/0"].env["TFPROV_STRATEGY"] == "single"
+    assert list(tasks) == ["worker/0", "tensorboard/0"]
 
 
 def test_without_a_strategy_it_is_between_graph_and_by_flags() -> None:
-    found = run(LAB)
-    assert {one.env["TFPROV_STRATEGY"] for one in found.values()} == {"between_graph"}
-    assert "--job_name=ps" in found["ps/0"].argv
-    assert "chief" not in cluster_of(found["worker/0"])
+    tasks = run(LAB)
+    assert {one.env["TFPROV_STRATEGY"] for one in tasks.values()} == {"between_graph"}
+    assert "--job_name=ps" in tasks["ps/0"].argv
+    assert "chief" not in cluster_of(tasks["worker/0"])
     assert run(LAB, "wiring: tf_config")["chief/0"].task.role == "chief"
 
 
@@ -94,9 +94,9 @@ def test_wiring_flags_can_be_renamed() -> None:
     assert container.argv[2:] == (
         "--role=worker", "--id=1", "--ps_hosts=10.0.0.1:2222", "--peers=10.0.0.1:2223,h2:2222,h3:2222",
     )  # fmt: skip
-    told = from_names(container.env["TFPROV_FLAGS"])
-    assert told == {"job_name": "role", "task_index": "id", "worker_hosts": "peers"}
-    assert from_flags(container.argv, told) == from_tf_config(container.env["TF_CONFIG"])
+    explained = from_names(container.env["TFPROV_FLAGS"])
+    assert explained == {"job_name": "role", "task_index": "id", "worker_hosts": "peers"}
+    assert from_flags(container.argv, explained) == from_tf_config(container.env["TF_CONFIG"])
     assert "TFPROV_FLAGS" not in run(LAB)["worker/1"].env
     assert "TFPROV_FLAGS" not in run(LAB, "wiring: {flags: {job_name: --job_name}}")["worker/1"].env
 
@@ -110,8 +110,8 @@ def test_a_flag_that_was_renamed_is_free_in_the_command() -> None:
 
 
 def test_every_task_is_restarted_when_it_fails_unless_its_group_says_otherwise() -> None:
-    found = run(SERVED, "max_restarts: 3")
-    assert {(one.restart, one.max_restarts) for one in found.values()} == {("on-failure", 3)}
+    tasks = run(SERVED, "max_restarts: 3")
+    assert {(one.restart, one.max_restarts) for one in tasks.values()} == {("on-failure", 3)}
     text = SERVED.replace(
         "worker: {hosts: {h2: , h3: }}", "worker: {hosts: {h2: , h3: }, vars: {tfprov: {restart: never}}}", 1
     )
@@ -122,25 +122,25 @@ def test_every_task_is_restarted_when_it_fails_unless_its_group_says_otherwise()
 
 
 def test_the_data_service_has_commands_of_its_own() -> None:
-    found = run(SERVED, "flags: {steps: 5}, gpus: 1, image: {name: train}")
-    assert found["dispatcher/0"].argv[1:] == (
+    tasks = run(SERVED, "flags: {steps: 5}, gpus: 1, image: {name: train}")
+    assert tasks["dispatcher/0"].argv[1:] == (
         "-m", "tfprov.runtime.data_service", "dispatcher", "--port=2225", "--work_dir=/checkpoints/dispatcher/0",
     )  # fmt: skip
-    assert found["data_worker/1"].argv[3:] == (
+    assert tasks["data_worker/1"].argv[3:] == (
         "worker", "--port=2223", "--address=h3:2223", "--dispatcher=10.0.0.1:2225",
     )  # fmt: skip
-    assert {name for name, one in found.items() if one.box and one.box.gpus} == {
+    assert {name for name, one in tasks.items() if one.box and one.box.gpus} == {
         "worker/0", "worker/1", "worker/2", "evaluator/0",
     }  # fmt: skip
 
 
 def test_tasks_that_train_get_the_address_of_the_data_service() -> None:
-    found = run(SERVED)
-    where = {name for name, one in found.items() if "TFPROV_DATA_SERVICE" in one.env}
+    tasks = run(SERVED)
+    where = {name for name, one in tasks.items() if "TFPROV_DATA_SERVICE" in one.env}
     assert where == {"worker/0", "worker/1", "worker/2", "data_worker/0", "data_worker/1"}
-    assert found["worker/0"].env["TFPROV_DATA_SERVICE"] == "grpc://10.0.0.1:2225"
-    assert "dispatcher" not in cluster_of(found["worker/0"])
-    assert not any("TF_CONFIG" in one.env for one in found.values() if one.task.feeds)
+    assert tasks["worker/0"].env["TFPROV_DATA_SERVICE"] == "grpc://10.0.0.1:2225"
+    assert "dispatcher" not in cluster_of(tasks["worker/0"])
+    assert not any("TF_CONFIG" in one.env for one in tasks.values() if one.task.feeds)
 
 
 def test_a_command_of_the_own_group_wins() -> None:
@@ -195,27 +195,27 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("path", sorted((ROOT / "inventories").glob("*.yml")), ids=lambda path: path.stem)
 def test_every_example_is_a_cluster_with_an_existing_program(path: Path) -> None:
-    _, found = load(path)
-    cluster = assign_tasks(found)
+    _, roles = load(path)
+    cluster = assign_tasks(roles)
     assert [task.name for task in cluster.tasks] == EXAMPLES[path.stem]
-    for container in desired_containers(cluster, found, {}, lambda task: f"/checkpoints/{task.name}", hashed=HASHES):
+    for container in desired_containers(cluster, roles, {}, lambda task: f"/checkpoints/{task.name}", hashed=HASHES):
         assert container.task.feeds or (ROOT / "images" / "train" / "programs" / container.argv[1]).is_file()
         assert cluster.name in (path.stem, "linear")
-    assert path.stem in ("lab", "local") or {role.values.data is not None for role in found} == {True}
+    assert path.stem in ("lab", "local") or {role.values.data is not None for role in roles} == {True}
 
 
 # --- where a value comes from ----------------------------------------------------------------------------------------
 
 
-def told(text: str, host: str, role: str) -> dict[str, object]:
+def explained(text: str, host: str, role: str) -> dict[str, object]:
     return {one.name: one.value for one in explain(inventory(text), host, role).settings[role]}
 
 
 def test_a_default_that_follows_from_the_strategy_is_explained() -> None:
-    assert told(LAB.replace("MORE", "port: 1"), "h1", "chief")["tfprov.wiring"] == "flags"
-    assert told(LAB.replace("MORE", "strategy: in_graph"), "h1", "chief")["tfprov.wiring"] == "tf_config"
-    found = told(LAB.replace("MORE", "wiring: {flags: {job_name: --job}}"), "h1", "ps")
-    assert {name: value for name, value in found.items() if name.startswith("tfprov.wiring")} == {
+    assert explained(LAB.replace("MORE", "port: 1"), "h1", "chief")["tfprov.wiring"] == "flags"
+    assert explained(LAB.replace("MORE", "strategy: in_graph"), "h1", "chief")["tfprov.wiring"] == "tf_config"
+    settings = explained(LAB.replace("MORE", "wiring: {flags: {job_name: --job}}"), "h1", "ps")
+    assert {name: value for name, value in settings.items() if name.startswith("tfprov.wiring")} == {
         "tfprov.wiring.flags.job_name": "--job",
         "tfprov.wiring.flags.task_index": "--task_index",
         "tfprov.wiring.flags.ps_hosts": "--ps_hosts",
@@ -225,9 +225,9 @@ def test_a_default_that_follows_from_the_strategy_is_explained() -> None:
 
 def test_a_setting_that_does_not_apply_to_a_role_is_not_explained() -> None:
     text = SERVED.replace("MORE", "flags: {steps: 5}, gpus: 1, image: {name: train}")
-    found = told(text, "h1", "dispatcher")
-    assert (found["tfprov.command"], found["tfprov.flags"], found["tfprov.gpus"]) == (None, {}, 0)
-    assert told(text, "h1", "chief")["tfprov.flags.steps"] == 5
+    settings = explained(text, "h1", "dispatcher")
+    assert (settings["tfprov.command"], settings["tfprov.flags"], settings["tfprov.gpus"]) == (None, {}, 0)
+    assert explained(text, "h1", "chief")["tfprov.flags.steps"] == 5
 
 
 # --- where TensorFlow would trip -------------------------------------------------------------------------------------
@@ -294,16 +294,16 @@ TOLD: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("groups", "what"), TOLD.values(), ids=TOLD)
 def test_a_setting_that_tensorflow_would_fail_on_is_reported_at_its_line(groups: str, what: str) -> None:
-    found = complaints(TWO + groups)
-    assert len(found) == 1
-    assert found[0].startswith(what)
+    problems = complaints(TWO + groups)
+    assert len(problems) == 1
+    assert problems[0].startswith(what)
 
 
 def jobs(containers: Sequence[Container]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    indices: dict[str, list[int]] = {}
     for one in containers:
-        found.setdefault(one.task.job, []).append(one.task.index)
-    return found
+        indices.setdefault(one.task.job, []).append(one.task.index)
+    return indices
 
 
 @pytest.mark.parametrize("more", ["wiring: flags", "wiring: tf_config", "strategy: parameter_server"])

@@ -1,4 +1,4 @@
-"""A tensorboard beside a training: what it takes from the inventory, where it serves, and that it only reads."""
+"""The tensorboard role: its settings, its address, and its read-only access to the chief's files."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,39 +39,39 @@ def text(own: str = "port: 6006", more: str = "restart: never", host: str = "max
 
 
 def board(own: str = "port: 6006", more: str = "restart: never", host: str = "max_restarts: 3") -> Container:
-    found = world(text(own, more, host)).container("tensorboard/0")
-    assert found is not None
-    return found
+    board_task = world(text(own, more, host)).container("tensorboard/0")
+    assert board_task is not None
+    return board_task
 
 
 def boxed(
     own: str = "port: 6006", more: str = "restart: never", host: str = "max_restarts: 3"
 ) -> tuple[Container, Box]:
-    found = board(own, f"{IN_DOCKER}, {more}".replace(", ", "\n      ", 1), host)
-    assert found.box is not None
-    return found, found.box
+    board_task = board(own, f"{IN_DOCKER}, {more}".replace(", ", "\n      ", 1), host)
+    assert board_task.box is not None
+    return board_task, board_task.box
 
 
 # --- what it takes from the inventory --------------------------------------------------------------------------------
 
 
 def test_it_takes_no_settings_of_the_training() -> None:
-    found = board()
-    assert found.argv == (*OURS, "--host=127.0.0.1", "--port=6006")
-    assert set(found.env) == {"TFPROV_CLUSTER", "TFPROV_TASK", "TFPROV_STRATEGY", "TFPROV_CHECKPOINT_DIR"}
-    assert (found.artifact, found.spec["code"], found.spec["env"]) == (None, None, {})
+    board_task = board()
+    assert board_task.argv == (*OURS, "--host=127.0.0.1", "--port=6006")
+    assert set(board_task.env) == {"TFPROV_CLUSTER", "TFPROV_TASK", "TFPROV_STRATEGY", "TFPROV_CHECKPOINT_DIR"}
+    assert (board_task.artifact, board_task.spec["code"], board_task.spec["env"]) == (None, None, {})
 
 
 def test_it_takes_only_the_settings_of_its_own_group() -> None:
-    found = board("flags: {reload_interval: 5, lr: 7}, env: {HOME: /tmp}")
-    assert found.argv == (*OURS, "--host=127.0.0.1", "--port=6006", "--lr=7", "--reload_interval=5")
-    assert {name: value for name, value in found.env.items() if not name.startswith("TFPROV_")} == {"HOME": "/tmp"}
+    board_task = board("flags: {reload_interval: 5, lr: 7}, env: {HOME: /tmp}")
+    assert board_task.argv == (*OURS, "--host=127.0.0.1", "--port=6006", "--lr=7", "--reload_interval=5")
+    assert {name: value for name, value in board_task.env.items() if not name.startswith("TFPROV_")} == {"HOME": "/tmp"}
 
 
 def test_a_command_of_its_own_finds_the_code() -> None:
-    found = board("command: [python, board.py]")
-    assert found.argv == ("python", "board.py")
-    assert found.artifact == packed("./program").digest
+    board_task = board("command: [python, board.py]")
+    assert board_task.argv == ("python", "board.py")
+    assert board_task.artifact == packed("./program").digest
     assert board("code: ./board").artifact == packed("./board").digest
 
 
@@ -89,18 +89,20 @@ def test_it_takes_no_gpu_of_other_roles() -> None:
 
 
 def test_settings_that_do_not_apply_are_not_explained() -> None:
-    found = {one.name: one.value for one in explain(inventory(text("flags: {v: 1}")), "h2").settings["tensorboard"]}
-    assert [name for name in found if name.startswith("tfprov.flags")] == ["tfprov.flags.v"]
-    assert (found["tfprov.command"], found["tfprov.code"], found["tfprov.env"]) == (None, None, {})
+    board_task = {
+        one.name: one.value for one in explain(inventory(text("flags: {v: 1}")), "h2").settings["tensorboard"]
+    }
+    assert [name for name in board_task if name.startswith("tfprov.flags")] == ["tfprov.flags.v"]
+    assert (board_task["tfprov.command"], board_task["tfprov.code"], board_task["tfprov.env"]) == (None, None, {})
     workers = {one.name for one in explain(inventory(text()), "h2").settings["worker"]}
     assert {"tfprov.flags.train_steps", "tfprov.flags.batch", "tfprov.env.TOKEN"} <= workers
 
 
 def test_the_data_service_takes_each_flag_of_its_own_group_alone() -> None:
     served = text() + "dispatcher: {hosts: {h1: }, vars: {tfprov: {flags: {v: 1}}}}\ndata_worker: {hosts: {h1: }}\n"
-    found = {one.task.name: one.argv for one in world(served).wanted}
-    assert found["dispatcher/0"][-1] == "--v=1"
-    assert not any("train_steps" in word for name in ("dispatcher/0", "data_worker/0") for word in found[name])
+    board_task = {one.task.name: one.argv for one in world(served).wanted}
+    assert board_task["dispatcher/0"][-1] == "--v=1"
+    assert not any("train_steps" in word for name in ("dispatcher/0", "data_worker/0") for word in board_task[name])
 
 
 # --- where it serves -------------------------------------------------------------------------------------------------
@@ -125,9 +127,9 @@ def test_it_serves_on_its_hosts_loopback_unless_its_group_says_otherwise(
 
 
 def test_each_role_publishes_its_ports_on_its_own_groups_address() -> None:
-    found = published(roles(text("port: 6006", f"{IN_DOCKER}\n      bind: 10.0.0.7")))
-    assert found["worker", "h2"] == "10.0.0.7"
-    assert found["tensorboard", "h2"] == "127.0.0.1"
+    board_task = published(roles(text("port: 6006", f"{IN_DOCKER}\n      bind: 10.0.0.7")))
+    assert board_task["worker", "h2"] == "10.0.0.7"
+    assert board_task["tensorboard", "h2"] == "127.0.0.1"
     split = text(more=IN_DOCKER).replace("ps: {hosts: {", "ps: {vars: {tfprov: {bind: 10.0.0.8}}, hosts: {h2: , ")
     assert published(roles(split)) == {
         ("ps", "h1"): "10.0.0.8", ("ps", "h2"): "10.0.0.8", ("worker", "h2"): "10.0.0.2", ("evaluator", "h2"): "10.0.0.2",
@@ -141,14 +143,14 @@ def test_each_role_publishes_its_ports_on_its_own_groups_address() -> None:
 def mounted(container: Container, box: Box) -> dict[str, Any]:
     """Return how the engine is asked to mount the checkpoints."""
     made = creation(docker.APIClient(version="1.41"), container, box, "lab", "run-1", "sha256:1")
-    found: dict[str, Any] = made["host_config"]["Mounts"][0]
-    return found
+    board_task: dict[str, Any] = made["host_config"]["Mounts"][0]
+    return board_task
 
 
 def test_it_cannot_write_to_the_chiefs_files_and_an_evaluator_can() -> None:
-    found = {one.task.name: one for one in world(text(more=IN_DOCKER)).wanted}
+    board_task = {one.task.name: one for one in world(text(more=IN_DOCKER)).wanted}
     for name, read_only in (("tensorboard/0", True), ("evaluator/0", False), ("worker/0", False)):
-        one = replace(found[name], checkpoint_dir="/checkpoints")
+        one = replace(board_task[name], checkpoint_dir="/checkpoints")
         assert one.box is not None
         mount = mounted(one, one.box)
         assert (mount["Source"], mount["Target"]) == ("tfprov-lab-worker-0-checkpoints", "/checkpoints")

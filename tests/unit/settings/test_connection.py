@@ -1,4 +1,4 @@
-"""From Ansible's connection variables to the way to a host, and that a password stays one."""
+"""Connections from Ansible's connection variables, and passwords that no message repeats."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -181,11 +181,11 @@ all:
     worker: {{hosts: {{node1: }}}}
 """
     try:
-        found = resolve(read_groups(parse(text, "i.yml"), "i.yml"))
-        said = repr(found)
+        roles = resolve(read_groups(parse(text, "i.yml"), "i.yml"))
+        message = repr(roles)
     except InvalidInput as error:
-        said = str(error)
-    assert SECRET not in said
+        message = str(error)
+    assert SECRET not in message
 
 
 @examples(200)
@@ -196,10 +196,10 @@ all:
 def test_an_error_never_repeats_a_password_of_the_command_line(password: str, form: str) -> None:
     try:
         extra_vars([form.format(password)])
-        said = ""
+        message = ""
     except InvalidInput as error:
-        said = str(error)
-    assert SECRET not in said
+        message = str(error)
+    assert SECRET not in message
 
 
 def test_no_repr_contains_the_password() -> None:

@@ -1,4 +1,4 @@
-"""What each of Ansible's variables for a connection, and each argument of `ssh`, may be; and what is said of the rest."""
+"""The values and arguments that Ansible's connection variables accept, and the errors for all others."""
 
 import os
 from pathlib import Path
@@ -27,8 +27,8 @@ VALUES = [
 
 @pytest.mark.parametrize(("name", "value", "read"), VALUES, ids=range(len(VALUES)))
 def test_a_valid_variable_is_parsed(name: str, value: Any, read: Any) -> None:
-    found = PARSERS[name](name, value)
-    assert (found, type(found)) == (read, type(read))
+    parsed = PARSERS[name](name, value)
+    assert (parsed, type(parsed)) == (read, type(read))
 
 
 PORT = "`ansible_port` must be a port from 1 to 65535, not"
@@ -105,11 +105,11 @@ def test_a_key_file_is_readable_and_private(tmp_path: Path, monkeypatch: pytest.
 
 def read(text: str, *more: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return what arguments say that is not the default, and what was refused."""
-    found, nothing = SshArgs(), vars(SshArgs())
+    parsed, nothing = SshArgs(), vars(SshArgs())
     for one in (text, *more):
-        found.add(one)
-    said = {name: value for name, value in vars(found).items() if name != "refused" and value != nothing[name]}
-    return said, [(str(one), one.fix) for one in found.refused]
+        parsed.add(one)
+    message = {name: value for name, value in vars(parsed).items() if name != "refused" and value != nothing[name]}
+    return message, [(str(one), one.fix) for one in parsed.refused]
 
 
 ARGS = [
@@ -131,9 +131,9 @@ ARGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), ARGS, ids=range(len(ARGS)))
-def test_supported_ssh_arguments_are_parsed(text: str, said: dict[str, Any]) -> None:
-    assert read(text) == (said, [])
+@pytest.mark.parametrize(("text", "message"), ARGS, ids=range(len(ARGS)))
+def test_supported_ssh_arguments_are_parsed(text: str, message: dict[str, Any]) -> None:
+    assert read(text) == (message, [])
 
 
 ELSEWHERE = "put it into ~/.ssh/config"
@@ -175,8 +175,8 @@ def test_unsupported_ssh_arguments_are_refused(text: str, what: str, fix: str) -
     assert read("-l me", text, "-p 7") == ({"user": "me", "port": 7}, [(what, fix)])
 
 
-def told(variables: str) -> list[str]:
-    """Return what is said of the variables of a host."""
+def messages(variables: str) -> list[str]:
+    """Return the error messages about the variables of a host."""
     text = (
         "all: {vars: {tfprov: {cluster: lab, image: {name: x}, command: [x]}}}\n"
         f"worker: {{hosts: {{h1: {{ansible_host: 10.0.0.1, {variables}}}}}}}\n"
@@ -190,7 +190,7 @@ KEY_FIX = "write the key to a file, and name that as `ansible_ssh_private_key_fi
 
 
 @pytest.mark.parametrize(
-    ("variables", "said"),
+    ("variables", "message"),
     [
         *((f"{name}: x", f"`{name}` is not supported; {KEY_FIX}")
           for name in ("ansible_private_key", "ansible_ssh_private_key")),
@@ -205,8 +205,8 @@ KEY_FIX = "write the key to a file, and name that as `ansible_ssh_private_key_fi
         ("ansible_usr: x", "unknown variable `ansible_usr`; did you mean `ansible_user`?"),
     ],
 )  # fmt: skip
-def test_an_unsupported_login_variable_is_reported(variables: str, said: str) -> None:
-    assert told(variables) == [said]
+def test_an_unsupported_login_variable_is_reported(variables: str, message: str) -> None:
+    assert messages(variables) == [message]
 
 
 @pytest.mark.parametrize(

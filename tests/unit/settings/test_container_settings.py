@@ -1,4 +1,4 @@
-"""What an inventory says about containers, read in full; and what is sensible although it looks odd."""
+"""The settings of containers, and validators at their limits."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -115,7 +115,7 @@ all:
 
 
 @pytest.mark.parametrize(
-    ("said", "extra", "ps", "worker"),
+    ("settings", "extra", "ps", "worker"),
     [
         ({}, (), 0, 0),
         ({"all": "gpus: 1"}, (), 0, 1),
@@ -129,9 +129,9 @@ all:
     ],
 )
 def test_a_ps_has_gpus_only_from_its_own_group_or_host(
-    said: Mapping[str, str], extra: tuple[str, ...], ps: int, worker: int | str
+    settings: Mapping[str, str], extra: tuple[str, ...], ps: int, worker: int | str
 ) -> None:
-    text = GPUS.format(**({"all": "port: 1", "rack": "", "ps": "", "host": ""} | dict(said)))
+    text = GPUS.format(**({"all": "port: 1", "rack": "", "ps": "", "host": ""} | dict(settings)))
     assert [role.values.gpus for role in roles(text, *extra)] == [ps, worker]
 
 
@@ -262,7 +262,7 @@ def test_a_lone_surrogate_is_refused_in_a_command(half: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "suggestion"),
     [
         ("args", "command"), ("cmd", "command"), ("count", "tasks_per_host"), ("entrypoint", "command"),
         ("environment", "env"), ("gpu_count", "gpus"), ("mem_limit", "memory"), ("name", "cluster"),
@@ -270,11 +270,11 @@ def test_a_lone_surrogate_is_refused_in_a_command(half: int) -> None:
         ("workers", "tasks_per_host"),
     ],
 )  # fmt: skip
-def test_other_tools_names_of_a_setting_are_suggested(name: str, meant: str) -> None:
+def test_other_tools_names_of_a_setting_are_suggested(name: str, suggestion: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
     [problem] = [one for one in raised.value.problems if f"`{name}`" in one.what]
-    assert problem.fix == f"did you mean `{meant}`?"
+    assert problem.fix == f"did you mean `{suggestion}`?"
 
 
 SMALL_ONE = "all:\n vars:\n  tfprov:\n   cluster: lab\n   command: [a]\n "
@@ -284,8 +284,8 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
     text = (
         f"{SMALL_ONE}{{}}worker: {{{{hosts: {{{{localhost: }}}}}}}}\ntensorboard: {{{{hosts: {{{{localhost: }}}}}}}}\n"
     )
-    for said, runtime in (("  restart: never\n", "process"), ("  image: {name: x}\n", "docker")):
-        roles = resolve(inventory(text.format(said)))
+    for settings, runtime in (("  restart: never\n", "process"), ("  image: {name: x}\n", "docker")):
+        roles = resolve(inventory(text.format(settings)))
         assert {role.values.runtime for role in roles} == {runtime}
         assert {task.name: task.port for task in assign_tasks(roles).tasks} == {"worker/0": 2222, "tensorboard/0": 6006}
 
@@ -360,7 +360,7 @@ SUM = "take what `sha256sum FILE` prints"
 
 
 @pytest.mark.parametrize(
-    ("check", "value", "said"),
+    ("check", "value", "message"),
     [
         (validators.check_memory, "6291455b", "must be at least 6m, not `6291455b`; "),
         (validators.check_memory, "1048577g", "must be at most 1048576g, not `1048577g`; "),
@@ -438,7 +438,7 @@ SUM = "take what `sha256sum FILE` prints"
         (validators.check_one_line, "\ud800", "must be text that UTF-8 can hold; "),
     ],
 )  # fmt: skip
-def test_an_invalid_value_is_reported_in_full(check: Callable[[Any], object], value: object, said: str) -> None:
+def test_an_invalid_value_is_reported_in_full(check: Callable[[Any], object], value: object, message: str) -> None:
     with pytest.raises(InvalidValue) as raised:
         check(value)
-    assert f"{raised.value}; {raised.value.fix}" == said
+    assert f"{raised.value}; {raised.value.fix}" == message

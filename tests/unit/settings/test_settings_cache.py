@@ -1,4 +1,4 @@
-"""Settings that hosts share are checked once, and no host gets what another one's templates gave."""
+"""Settings that hosts share are checked once, and no host gets values of another."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Arguments of `ssh` in an inventory mean what they mean to ssh, which is asked for its own reading of them."""
+"""Arguments of `ssh` in an inventory are parsed as `ssh -G` parses them."""
 
 import shlex
 import shutil
@@ -42,8 +42,8 @@ def read(*texts: str) -> SshArgs:
     return args
 
 
-def told(args: SshArgs) -> dict[str, str | None]:
-    """Return what was understood in the words of `ssh -G`; None where nothing is said."""
+def as_ssh_prints(args: SshArgs) -> dict[str, str | None]:
+    """Return what was understood in the words of `ssh -G`; None for unset options."""
     strict = {None: None, True: "accept-new", False: "true"}
     return {
         "user": args.user,
@@ -63,15 +63,15 @@ def told(args: SshArgs) -> dict[str, str | None]:
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="asks OpenSSH's client")
 @pytest.mark.parametrize("text", UNDERSTOOD)
 def test_ssh_parses_the_arguments_alike(text: str) -> None:
-    def asked(*words: str) -> dict[str, str]:
+    def print_config(*words: str) -> dict[str, str]:
         command = ["ssh", "-G", "-F", "none", *words, "10.0.0.1"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
         return {line.split(" ", 1)[0]: line.split(" ", 1)[-1] for line in done.stdout.splitlines()}
 
     args = read(text)
     assert not args.refused
-    default, ssh = asked(), asked(*shlex.split(text))
-    for name, value in told(args).items():
+    default, ssh = print_config(), print_config(*shlex.split(text))
+    for name, value in as_ssh_prints(args).items():
         assert ssh.get(name) == (default.get(name) if value is None else value), name
 
 
@@ -133,12 +133,12 @@ def test_options_without_effect_are_ignored(text: str) -> None:
 
 @pytest.mark.parametrize("letter", "BbcDEeIiLlmOoPpQRSWwJF")
 def test_the_value_of_a_short_option_may_be_the_next_word(letter: str) -> None:
-    said = [str(refused) for refused in read(f"-{letter} - -p 2201").refused]
-    assert "holds a word that belongs to no option" not in said
+    message = [str(refused) for refused in read(f"-{letter} - -p 2201").refused]
+    assert "holds a word that belongs to no option" not in message
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "fix"),
+    ("text", "message", "fix"),
     [
         ("-J 'x", "holds a quote that is never closed", "close it"),
         ("bastion", "holds a word that belongs to no option", "quote what has blanks in it"),
@@ -173,8 +173,8 @@ def test_the_value_of_a_short_option_may_be_the_next_word(letter: str) -> None:
         ("-o ConnectTimeout=1s", "has ConnectTimeout=1s", "give a number of seconds from 1 to 3600"),
     ],
 )  # fmt: skip
-def test_a_refused_argument_is_reported_with_a_fix(text: str, said: str, fix: str) -> None:
-    assert [(str(refused), refused.fix) for refused in read(text).refused] == [(said, fix)]
+def test_a_refused_argument_is_reported_with_a_fix(text: str, message: str, fix: str) -> None:
+    assert [(str(refused), refused.fix) for refused in read(text).refused] == [(message, fix)]
 
 
 def test_ports_and_timeouts_at_their_limits_are_accepted() -> None:

@@ -1,4 +1,4 @@
-"""Filters, tests and names in templates at their limits: what each says when it is called with what it cannot use."""
+"""The messages of filters, tests and names in templates, and their limits."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def rendered(text: str, names: str = NAMES, **special: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{{ 'aa' | regex_replace('a', 'b', mandatory_count=3) }}", "`a` matches 2 times, not 3"),
         ("{{ 'ab' | regex_search('a', 'b') }}", "`b` is no group: write `\\\\1` or `\\\\g<name>`"),
@@ -68,15 +68,15 @@ def rendered(text: str, names: str = NAMES, **special: Any) -> Any:
         ("{{ '1.x' is version('1.2', '<') }}", "`1.x` and `1.2` cannot be compared as versions"),
     ],
 )
-def test_an_invalid_argument_of_a_filter_or_test_is_reported(text: str, said: str) -> None:
+def test_an_invalid_argument_of_a_filter_or_test_is_reported(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         rendered(text)
     [problem] = raised.value.problems
-    assert (problem.at, problem.what, problem.fix) == (AT, f"the template failed: {said}", "correct the expression")
+    assert (problem.at, problem.what, problem.fix) == (AT, f"the template failed: {message}", "correct the expression")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{{ lookup('env', nowhere) }}", "undefined variable `nowhere`; define it under `vars:` or give it with `-e`"),
         ("{{ ansible_play_hosts }}", "`ansible_play_hosts` is Ansible's own, and not known here; write the value out"),
@@ -93,10 +93,10 @@ def test_an_invalid_argument_of_a_filter_or_test_is_reported(text: str, said: st
         ("{{ l | unique(case_sensitive=false, attribute='x.y') | list }}", "no `x` in"),
     ],
 )
-def test_an_error_is_reported_in_words(text: str, said: str) -> None:
+def test_an_error_is_reported_in_words(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         rendered(text, groups={"worker": ["h1"]})
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def complaint(text: str, names: str = NAMES, **special: Any) -> str:
 
 @pytest.mark.parametrize("name", ANSIBLES)
 def test_a_variable_that_only_ansible_sets_is_reported_as_such(name: str) -> None:
-    said = f"`{name}` is Ansible's own, and not known here; write the value out, or give it with `-e`"
-    assert complaint(f"{{{{ {name} }}}}") == said
+    message = f"`{name}` is Ansible's own, and not known here; write the value out, or give it with `-e`"
+    assert complaint(f"{{{{ {name} }}}}") == message
 
 
 @pytest.mark.parametrize("name", MISSING_FILTERS)
@@ -164,7 +164,7 @@ def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{{ m.q }}", "no `q` in the mapping; correct the name or the number"),
         ("{{ {'a': 1}.q }}", "no `q` in the mapping; correct the name or the number"),
@@ -195,8 +195,8 @@ def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None
          "give `seed=inventory_hostname`; correct the expression")),
     ],
 )  # fmt: skip
-def test_an_error_of_a_template_is_reported_in_full(text: str, said: str) -> None:
-    assert complaint(text, groups={"worker": ["h1"]}) == said
+def test_an_error_of_a_template_is_reported_in_full(text: str, message: str) -> None:
+    assert complaint(text, groups={"worker": ["h1"]}) == message
 
 
 @pytest.mark.parametrize("how", ["center", "ljust", "rjust", "zfill", "expandtabs"])
@@ -239,10 +239,10 @@ def test_a_lookup_names_the_file_it_cannot_read(tmp_path: Path) -> None:
 
 def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:
     def nested(depth: int) -> list[Any]:
-        found: list[Any] = []
+        value: list[Any] = []
         for _ in range(depth):
-            found = [found]
-        return found
+            value = [value]
+        return value
 
     assert rendered("{{ deep }}", deep=nested(32)) == nested(32)
     for value in (nested(33), [0] * 100_001):

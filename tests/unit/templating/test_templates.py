@@ -1,4 +1,4 @@
-"""Jinja2 in an inventory: types stay, nothing is rendered before it is asked for, and nothing gets out of the sandbox."""
+"""Jinja2 in an inventory: types are kept, values are rendered lazily, and the sandbox holds."""
 
 import os
 import resource
@@ -55,9 +55,9 @@ def rendered(text: str, names: str = "{}", **special: Any) -> Any:
 )
 def test_a_value_that_is_one_expression_keeps_its_type(text: str, value: Any) -> None:
     names = "{base: 2222, ratio: 0.25, on: true, hosts: [a, b], none: null, word: '2222'}"
-    found = rendered(text, names)
-    assert found == value
-    assert type(found) is type(value)
+    result = rendered(text, names)
+    assert result == value
+    assert type(result) is type(value)
 
 
 def test_text_that_looks_like_code_stays_text() -> None:
@@ -159,8 +159,8 @@ def test_a_setting_of_a_task_may_omit_entries() -> None:
     )
     assert isinstance(node, Mapping)
     faults = Faults()
-    found = plain(render_task_settings(node, variables(), faults))
-    assert found == {"command": ["python", "x", []], "env": {"B": None}}
+    result = plain(render_task_settings(node, variables(), faults))
+    assert result == {"command": ["python", "x", []], "env": {"B": None}}
     assert [problem.what for problem in faults.problems] == [
         "`command` renders to a list or a mapping",
         "`env.B` renders to nothing",

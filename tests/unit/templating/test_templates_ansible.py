@@ -1,4 +1,4 @@
-"""Templates compute what they compute in Ansible: value and type of each expression, asked of ansible-core's templar."""
+"""Templates have the value and the type that ansible-core's templar gives them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,16 +132,16 @@ def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[s
     texts = [*TYPES, *NAMES, *ERRORS]
     with pytest.MonkeyPatch.context() as patch:
         work_as_in(ansible.home, patch)
-        found = ansible.ask("rendered", sources=[inventory.path], host=HOST, texts=texts)
-        yield dict(zip(texts, found, strict=True))
+        computed = ansible.ask("rendered", sources=[inventory.path], host=HOST, texts=texts)
+        yield dict(zip(texts, computed, strict=True))
 
 
 @pytest.mark.parametrize("text", [*TYPES, *NAMES])
 def test_a_template_computes_the_same(answers: dict[str, dict[str, Any]], inventory: Inventory, text: str) -> None:
     expected = answers[text]
     assert "value" in expected, expected
-    found = ours(inventory, text)
-    assert (found, types_of(found)) == (expected["value"], types_of(expected["value"]))
+    computed = ours(inventory, text)
+    assert (computed, types_of(computed)) == (expected["value"], types_of(expected["value"]))
 
 
 @pytest.mark.parametrize("text", ERRORS)

@@ -72,11 +72,11 @@ class _Adapter:
 
     def mapping(self, raw: Schema, *, required: bool) -> Schema:
         """Return the schema of a mapping with fixed keys."""
-        found: Schema = {"type": "object", "additionalProperties": False, "properties": {}}
+        converted: Schema = {"type": "object", "additionalProperties": False, "properties": {}}
         needed = raw.get("required", []) if required else []
         for name, below in raw.get("properties", {}).items():
-            found["properties"][name] = self.setting(below, is_needed=name in needed)
-        return {**found, **({"required": needed} if needed else {})}
+            converted["properties"][name] = self.setting(below, is_needed=name in needed)
+        return {**converted, **({"required": needed} if needed else {})}
 
     def setting(self, raw: Schema, *, is_needed: bool) -> Schema:
         """Return the schema of one setting; a default in its description wins over the model's."""
@@ -102,10 +102,10 @@ class _Adapter:
             return self.names(raw)
         if "const" in raw or "enum" in raw:
             return {"enum": raw.get("enum") or [raw["const"]]}
-        found: Schema = {_BOUNDS.get(key, key): raw[key] for key in ("type", *_KEPT) if key in raw}
+        converted: Schema = {_BOUNDS.get(key, key): raw[key] for key in ("type", *_KEPT) if key in raw}
         if raw.get("type") == "array":
-            found["items"] = self.value(raw["items"], in_list=True)
-        return found if self.computed or raw.get("type") != "string" else plain(found)
+            converted["items"] = self.value(raw["items"], in_list=True)
+        return converted if self.computed or raw.get("type") != "string" else plain(converted)
 
     def names(self, raw: Schema) -> Schema:
         """Return the schema of a mapping with the user's own keys."""
@@ -145,13 +145,13 @@ def _join(kinds: list[Schema]) -> Schema:
 
 def _alternatives(raw: Schema) -> list[Schema]:
     """Return the alternatives of a value; a discriminated union is `oneOf`."""
-    found: list[Schema] = raw.get("anyOf") or raw.get("oneOf") or [raw]
-    return found
+    alternatives: list[Schema] = raw.get("anyOf") or raw.get("oneOf") or [raw]
+    return alternatives
 
 
 def _types(kind: Schema) -> list[str]:
-    found = kind.get("type", [])
-    return [found] if isinstance(found, str) else list(found)
+    types = kind.get("type", [])
+    return [types] if isinstance(types, str) else list(types)
 
 
 def _without_text(schema: Schema) -> Schema:

@@ -1,4 +1,4 @@
-"""The JSON Schemas: documented in full, up to date, open to all that is valid and closed to what is not."""
+"""The JSON Schemas: documented, up to date, and valid for exactly the valid inventories as far as a schema can tell."""
 
 import re
 import tomllib
@@ -107,7 +107,7 @@ def numeric(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from numeric(below.get("items", {}))
 
 
-ARGUMENTS = [found for model in MODULES.values() for found in numeric(arguments_schema(model))]
+ARGUMENTS = [entries for model in MODULES.values() for entries in numeric(arguments_schema(model))]
 NUMBERS = dict([*numeric(settings_schema()), *ARGUMENTS])
 
 
@@ -154,7 +154,7 @@ def keys(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     for name, below in schema.items():
         if name == "properties":
             yield from ((f"{path}.{key}", one) for key, one in below.items())
-            yield from (found for key, one in below.items() for found in keys(one, f"{path}.{key}"))
+            yield from (entries for key, one in below.items() for entries in keys(one, f"{path}.{key}"))
         elif name == "additionalProperties" and below is not False:
             yield f"{path}.*", below
             yield from keys(below, f"{path}.*")
@@ -164,17 +164,17 @@ def keys(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_every_key_at_every_level_has_a_hover_text(name: str) -> None:
-    found = dict(keys(SCHEMAS[name]))
-    assert len(found) > (10 if name == "playbook" else 60)
-    assert [key for key, schema in found.items() if not schema.get("description", "").endswith(".")] == []
-    assert [key for key, schema in found.items() if not schema.get("markdownDescription")] == []
+    entries = dict(keys(SCHEMAS[name]))
+    assert len(entries) > (10 if name == "playbook" else 60)
+    assert [key for key, schema in entries.items() if not schema.get("description", "").endswith(".")] == []
+    assert [key for key, schema in entries.items() if not schema.get("markdownDescription")] == []
 
 
 def test_every_setting_is_in_the_schema_with_its_default_and_an_example() -> None:
-    found = dict(keys(settings_schema()))
+    entries = dict(keys(settings_schema()))
     for prefix, model in INSIDE.items():
         for name, field in model.model_fields.items():
-            schema = found[f"{prefix}.{name}"]
+            schema = entries[f"{prefix}.{name}"]
             assert schema["examples"] == field.examples
             if not field.is_required() and field.default_factory is None and "Default:" not in str(field.description):
                 assert schema["default"] == field.default
@@ -207,9 +207,9 @@ def test_the_page_has_every_setting_with_a_yaml_example() -> None:
     ("options", "name"), [((), "inventory"), (("--vars",), "variables"), (("--playbook",), "playbook")]
 )
 def test_the_command_prints_it(options: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "inventory", "schema", *options)
-    assert told.code == 0
-    assert yaml.safe_load(told.out) == SCHEMAS[name]
+    printed = tell(capsys, "inventory", "schema", *options)
+    assert printed.code == 0
+    assert yaml.safe_load(printed.out) == SCHEMAS[name]
 
 
 # What is valid passes.
@@ -404,7 +404,7 @@ def unrejected(case: Path, kind: str, document: Node) -> list[str]:
 
 
 def reasons(what: str) -> list[str]:
-    return [one for found in BEYOND.values() for one in found if re.search(one, what)]
+    return [one for entries in BEYOND.values() for one in entries if re.search(one, what)]
 
 
 def documents(cases: Sequence[Path]) -> Iterator[tuple[Path, Node]]:
@@ -438,7 +438,7 @@ def test_a_value_that_is_invalid_by_itself_does_not_pass(
 
 def test_every_exception_is_needed(wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]]) -> None:
     used = {one for cases in wrong.values() for lines in cases.values() for what in lines for one in reasons(what)}
-    assert [one for found in BEYOND.values() for one in found if one not in used] == []
+    assert [one for entries in BEYOND.values() for one in entries if one not in used] == []
 
 
 def test_most_invalid_inventories_do_not_pass(wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]]) -> None:

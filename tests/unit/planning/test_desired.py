@@ -86,20 +86,20 @@ def test_the_code_is_part_of_the_spec() -> None:
     assert container("worker/0").spec != container("worker/0", FULL, "tfprov.code=./other").spec
 
 
-def changed(setting: str) -> bool:
+def changes_spec(setting: str) -> bool:
     desired: Any = container("worker/0", FULL, setting).spec
     return bool(desired != container("worker/0").spec)
 
 
 def test_settings_that_need_no_restart_are_not_in_the_spec() -> None:
-    assert not changed("tfprov.restart=never")
-    assert not changed("tfprov.max_restarts=7")
-    assert not changed("tfprov.stop_grace=7")
-    assert not changed("tfprov.start_timeout=7")
-    assert not changed("tfprov.ready=start")
-    assert changed("tfprov.flags.lr=0.2")
-    assert changed("tfprov.port=7000")
-    assert changed("tfprov.wiring=tf_config")
+    assert not changes_spec("tfprov.restart=never")
+    assert not changes_spec("tfprov.max_restarts=7")
+    assert not changes_spec("tfprov.stop_grace=7")
+    assert not changes_spec("tfprov.start_timeout=7")
+    assert not changes_spec("tfprov.ready=start")
+    assert changes_spec("tfprov.flags.lr=0.2")
+    assert changes_spec("tfprov.port=7000")
+    assert changes_spec("tfprov.wiring=tf_config")
 
 
 def test_a_cluster_is_summed_up_in_one_line() -> None:
@@ -252,9 +252,9 @@ def test_a_secret_on_a_command_line_is_refused_at_its_line() -> None:
 
 def test_hashes_with_another_controllers_key_are_no_change() -> None:
     one, other = KeyedHash(lambda: b"one"), KeyedHash(lambda: b"other")
-    ours, same, changed = (one.of("linear", "KEY", value) for value in ("a", "a", "b"))
+    ours, same, changes_spec = (one.of("linear", "KEY", value) for value in ("a", "a", "b"))
     assert differences({"env": {"KEY": ours}}, {"env": {"KEY": same}}) == []
-    assert differences({"env": {"KEY": ours}}, {"env": {"KEY": changed}}) == ["env.KEY"]
+    assert differences({"env": {"KEY": ours}}, {"env": {"KEY": changes_spec}}) == ["env.KEY"]
     assert differences({"env": {"KEY": other.of("linear", "KEY", "b")}}, {"env": {"KEY": ours}}) == []
     assert differences({"env": {"KEY": "plain"}}, {"env": {"KEY": ours}}) == ["env.KEY"]
     wanted = container("worker/0", SECRETS)

@@ -25,7 +25,7 @@ from tfprov.wiring import FEEDERS, from_flags, from_names, from_tf_config
 laws = examples(60)
 
 
-def kept(context: Context) -> list[str]:
+def up_to_date_tasks(context: Context) -> list[str]:
     """Return the tasks that run as they are wanted."""
     seen = {(c.task, c.host): c for c in observe(context).containers()}
     pairs = [(container, seen.get((container.task.name, container.task.host))) for container in context.wanted]
@@ -73,7 +73,7 @@ def a_teardown_stops_no_ps_before_all_others(seen: Seen) -> None:
     assert "ps" not in jobs or set(jobs[jobs.index("ps") :]) == {"ps"}
 
 
-def nobody_trains_while_its_ps_is_away(seen: Seen) -> None:
+def no_task_trains_without_its_ps(seen: Seen) -> None:
     ids = {kind: {a.id for a in seen.plan.actions if a.kind == kind} for kind in ActionKind}
     of_ps = {kind: {i for i in ids[kind] if i.startswith(f"{kind} ps/")} for kind in ActionKind}
     for stop in ids[ActionKind.STOP] - of_ps[ActionKind.STOP]:
@@ -82,12 +82,12 @@ def nobody_trains_while_its_ps_is_away(seen: Seen) -> None:
         assert dependents(seen.plan, stop) >= ids[ActionKind.START]
 
 
-def nobody_waits_for_data_that_never_comes(seen: Seen) -> None:
-    for stop in of(seen.down, ActionKind.STOP, ("worker", "chief")):
-        assert dependents(seen.down, stop) >= of(seen.down, ActionKind.STOP, FEEDERS)
+def no_task_waits_for_a_stopped_data_service(seen: Seen) -> None:
+    for stop in ids_of(seen.down, ActionKind.STOP, ("worker", "chief")):
+        assert dependents(seen.down, stop) >= ids_of(seen.down, ActionKind.STOP, FEEDERS)
 
 
-def of(current_plan: Plan, kind: ActionKind, jobs: Sequence[str]) -> set[str]:
+def ids_of(current_plan: Plan, kind: ActionKind, jobs: Sequence[str]) -> set[str]:
     return {
         action.id for action in current_plan.actions if action.kind == kind and action.subject.partition("/")[0] in jobs
     }
@@ -109,7 +109,7 @@ def no_two_tasks_share_an_address_and_indices_have_no_gap(seen: Seen) -> None:
         assert indices == list(range(len(indices)))
 
 
-def every_task_reads_out_of_its_container_who_it_is(seen: Seen) -> None:
+def every_container_has_the_wiring_of_its_task(seen: Seen) -> None:
     for container in seen.context.wanted:
         wiring = seen.context.cluster.wiring(container.task)
         from_env = from_tf_config(container.env.get("TF_CONFIG", ""))
@@ -120,7 +120,7 @@ def every_task_reads_out_of_its_container_who_it_is(seen: Seen) -> None:
         assert wiring.address in (None, container.task.endpoint)
 
 
-def exactly_one_task_takes_itself_for_the_chief(seen: Seen) -> None:
+def exactly_one_task_is_the_chief(seen: Seen) -> None:
     cluster = seen.context.cluster
     assert [task for task in cluster.tasks if cluster.wiring(task).is_chief] == [cluster.chief]
 
@@ -129,11 +129,11 @@ SEEN: tuple[Callable[[Seen], None], ...] = (
     every_action_comes_after_all_it_needs,
     every_action_has_a_cause,
     a_teardown_stops_no_ps_before_all_others,
-    nobody_trains_while_its_ps_is_away,
-    nobody_waits_for_data_that_never_comes,
+    no_task_trains_without_its_ps,
+    no_task_waits_for_a_stopped_data_service,
     no_two_tasks_share_an_address_and_indices_have_no_gap,
-    every_task_reads_out_of_its_container_who_it_is,
-    exactly_one_task_takes_itself_for_the_chief,
+    every_container_has_the_wiring_of_its_task,
+    exactly_one_task_is_the_chief,
 )
 
 
@@ -154,7 +154,7 @@ def test_laws_of_every_plan(situation: tuple[str, Left]) -> None:
 def after_an_up_there_is_nothing_to_do(situation: tuple[str, Left], _data: st.DataObject) -> None:
     """And a task that runs as wanted has not been touched."""
     context, _ = build(*situation)
-    right = kept(context)
+    right = up_to_date_tasks(context)
     places = {container.task.name: container.task.host for container in context.wanted}
     current_plan, outcome = up(context)
     outcome.check()
@@ -164,7 +164,7 @@ def after_an_up_there_is_nothing_to_do(situation: tuple[str, Left], _data: st.Da
     assert plan(context, observe(context)) == Plan("law")
 
 
-def any_order_that_the_needs_allow_leads_there(situation: tuple[str, Left], data: st.DataObject) -> None:
+def any_order_that_the_needs_allow_works(situation: tuple[str, Left], data: st.DataObject) -> None:
     context, _ = build(*situation)
     current_plan = plan(context, observe(context))
     chance = data.draw(st.randoms(use_true_random=False))
@@ -216,7 +216,7 @@ def a_limit_changes_nothing_elsewhere(situation: tuple[str, Left], data: st.Data
 
 DONE: tuple[Callable[[tuple[str, Left], st.DataObject], None], ...] = (
     after_an_up_there_is_nothing_to_do,
-    any_order_that_the_needs_allow_leads_there,
+    any_order_that_the_needs_allow_works,
     a_teardown_leaves_nothing,
     a_failure_skips_exactly_what_depends_on_it,
     a_limit_changes_nothing_elsewhere,

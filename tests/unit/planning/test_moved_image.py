@@ -19,7 +19,7 @@ all:
 """
 
 
-def planned(context: Context, seen: Observation) -> list[str]:
+def lines_of_plan(context: Context, seen: Observation) -> list[str]:
     return [" ".join(line.split()) for line in plan_lines(plan(context, seen), context.wanted)]
 
 
@@ -27,12 +27,12 @@ def test_a_replaced_image_is_delivered_again_before_a_start() -> None:
     context, _ = build(INVENTORY)
     name = str(context.wanted[0].artifact)
     seen = observe(context)
-    assert any(row.startswith("build image") for row in planned(context, seen))
+    assert any(row.startswith("build image") for row in lines_of_plan(context, seen))
     hosts = {
         "h1": replace(seen.hosts["h1"], delivered=frozenset({name})),
         "h2": replace(seen.hosts["h2"], moved=frozenset({name})),
     }
-    rows = planned(context, replace(seen, hosts={**seen.hosts, **hosts}, built={name}))
+    rows = lines_of_plan(context, replace(seen, hosts={**seen.hosts, **hosts}, built={name}))
     tag = name.rpartition(":")[2][:12]
     assert rows == [
         f"deliver image {tag} to h2 (the image of this name on h2 is not the one that was delivered)",
@@ -44,9 +44,9 @@ def test_a_replaced_image_is_delivered_again_before_a_start() -> None:
 def test_a_container_of_another_image_is_restarted() -> None:
     context, _ = build(INVENTORY, Left(INVENTORY, ("running", "running"), ()))
     seen = observe(context)
-    assert planned(context, seen) == ["nothing to do"]
+    assert lines_of_plan(context, seen) == ["nothing to do"]
     state = seen.hosts["h2"]
     (worker,) = state.containers
     state = replace(state, containers=(replace(worker, other_image=undelivered_image("tfprov/law:0123456789abcdef")),))
-    rows = planned(context, replace(seen, hosts={**seen.hosts, "h2": state}))
+    rows = lines_of_plan(context, replace(seen, hosts={**seen.hosts, "h2": state}))
     assert rows == ["restart worker/0 on h2 10.0.0.12:2222 (the image 0123456789ab is not the one that was delivered)"]

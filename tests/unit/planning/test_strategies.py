@@ -34,7 +34,7 @@ tensorboard: {hosts: {h2: }}
 SERVED = LAB + "dispatcher: {hosts: {h1: }}\ndata_worker: {hosts: {h2: , h3: }}\n"
 
 
-def run(text: str, more: str = "port: 2222", *extra: str) -> dict[str, Container]:
+def containers(text: str, more: str = "port: 2222", *extra: str) -> dict[str, Container]:
     """Return all containers by their tasks."""
     return {one.task.name: one for one in world(text.replace("MORE", more), extra).wanted}
 
@@ -49,7 +49,7 @@ def cluster_of(container: Container) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("strategy", ["in_graph", "parameter_server"])
 def test_a_strategy_with_a_chief_names_it_by_tf_config(strategy: str) -> None:
-    tasks = run(LAB, f"strategy: {strategy}")
+    tasks = containers(LAB, f"strategy: {strategy}")
     assert list(tasks) == ["ps/0", "chief/0", "worker/0", "worker/1", "evaluator/0"]
     assert all(one.argv == ("python", "digits.py") for one in tasks.values())
     assert cluster_of(tasks["chief/0"]) == {
@@ -59,21 +59,21 @@ def test_a_strategy_with_a_chief_names_it_by_tf_config(strategy: str) -> None:
 
 
 def test_in_an_all_reduce_every_task_is_a_worker() -> None:
-    tasks = run(MIRRORED, "strategy: multi_worker_mirrored")
+    tasks = containers(MIRRORED, "strategy: multi_worker_mirrored")
     assert list(tasks) == ["worker/0", "worker/1", "worker/2", "evaluator/0"]
     assert (tasks["worker/0"].task.role, tasks["worker/0"].argv) == ("chief", ("python", "digits.py"))
     assert cluster_of(tasks["worker/1"]) == {"worker": ["10.0.0.1:2222", "h2:2222", "h3:2222"]}
 
 
 def test_an_all_reduce_can_be_wired_by_flags_as_well() -> None:
-    argv = run(MIRRORED, "strategy: multi_worker_mirrored, wiring: flags")["worker/1"].argv
+    argv = containers(MIRRORED, "strategy: multi_worker_mirrored, wiring: flags")["worker/1"].argv
     wiring = from_flags(argv)
     assert wiring is not None
     assert (wiring.job, wiring.index, list(wiring.cluster)) == ("worker", 1, ["worker"])
 
 
 def test_a_single_task_gets_no_wiring() -> None:
-    tasks = run(ALONE, "strategy: single, flags: {steps: 5}")
+    tasks = containers(ALONE, "strategy: single, flags: {steps: 5}")
     assert tasks["worker/0"].argv == ("python", "digits.py", "--steps=5")
     assert "TF_CONFIG" not in tasks["worker/0"].env
     assert tasks["worker/0"].env["TFPROV_STRATEGY"] == "single"
@@ -81,48 +81,48 @@ def test_a_single_task_gets_no_wiring() -> None:
 
 
 def test_without_a_strategy_it_is_between_graph_and_by_flags() -> None:
-    tasks = run(LAB)
+    tasks = containers(LAB)
     assert {one.env["TFPROV_STRATEGY"] for one in tasks.values()} == {"between_graph"}
     assert "--job_name=ps" in tasks["ps/0"].argv
     assert "chief" not in cluster_of(tasks["worker/0"])
-    assert run(LAB, "wiring: tf_config")["chief/0"].task.role == "chief"
+    assert containers(LAB, "wiring: tf_config")["chief/0"].task.role == "chief"
 
 
 def test_wiring_flags_can_be_renamed() -> None:
     names = "wiring: {flags: {job_name: --role, task_index: --id, worker_hosts: --peers}}"
-    container = run(LAB, names)["worker/1"]
+    container = containers(LAB, names)["worker/1"]
     assert container.argv[2:] == (
         "--role=worker", "--id=1", "--ps_hosts=10.0.0.1:2222", "--peers=10.0.0.1:2223,h2:2222,h3:2222",
     )  # fmt: skip
-    explained = from_names(container.env["TFPROV_FLAGS"])
-    assert explained == {"job_name": "role", "task_index": "id", "worker_hosts": "peers"}
-    assert from_flags(container.argv, explained) == from_tf_config(container.env["TF_CONFIG"])
-    assert "TFPROV_FLAGS" not in run(LAB)["worker/1"].env
-    assert "TFPROV_FLAGS" not in run(LAB, "wiring: {flags: {job_name: --job_name}}")["worker/1"].env
+    explained_settings = from_names(container.env["TFPROV_FLAGS"])
+    assert explained_settings == {"job_name": "role", "task_index": "id", "worker_hosts": "peers"}
+    assert from_flags(container.argv, explained_settings) == from_tf_config(container.env["TF_CONFIG"])
+    assert "TFPROV_FLAGS" not in containers(LAB)["worker/1"].env
+    assert "TFPROV_FLAGS" not in containers(LAB, "wiring: {flags: {job_name: --job_name}}")["worker/1"].env
 
 
 def test_a_flag_that_was_renamed_is_free_in_the_command() -> None:
     text = LAB.replace("digits.py]", "digits.py, --worker_hosts=mine]")
-    assert run(text, "wiring: {flags: {worker_hosts: --peers}}")["ps/0"].argv[2] == "--worker_hosts=mine"
+    assert containers(text, "wiring: {flags: {worker_hosts: --peers}}")["ps/0"].argv[2] == "--worker_hosts=mine"
 
 
 # --- what is restarted -----------------------------------------------------------------------------------------------
 
 
 def test_every_task_is_restarted_when_it_fails_unless_its_group_says_otherwise() -> None:
-    tasks = run(SERVED, "max_restarts: 3")
+    tasks = containers(SERVED, "max_restarts: 3")
     assert {(one.restart, one.max_restarts) for one in tasks.values()} == {("on-failure", 3)}
     text = SERVED.replace(
         "worker: {hosts: {h2: , h3: }}", "worker: {hosts: {h2: , h3: }, vars: {tfprov: {restart: never}}}", 1
     )
-    assert {name for name, one in run(text).items() if one.restart == "never"} == {"worker/1", "worker/2"}
+    assert {name for name, one in containers(text).items() if one.restart == "never"} == {"worker/1", "worker/2"}
 
 
 # --- tf.data's service -----------------------------------------------------------------------------------------------
 
 
 def test_the_data_service_has_commands_of_its_own() -> None:
-    tasks = run(SERVED, "flags: {steps: 5}, gpus: 1, image: {name: train}")
+    tasks = containers(SERVED, "flags: {steps: 5}, gpus: 1, image: {name: train}")
     assert tasks["dispatcher/0"].argv[1:] == (
         "-m", "tfprov.runtime.data_service", "dispatcher", "--port=2225", "--work_dir=/checkpoints/dispatcher/0",
     )  # fmt: skip
@@ -135,7 +135,7 @@ def test_the_data_service_has_commands_of_its_own() -> None:
 
 
 def test_tasks_that_train_get_the_address_of_the_data_service() -> None:
-    tasks = run(SERVED)
+    tasks = containers(SERVED)
     where = {name for name, one in tasks.items() if "TFPROV_DATA_SERVICE" in one.env}
     assert where == {"worker/0", "worker/1", "worker/2", "data_worker/0", "data_worker/1"}
     assert tasks["worker/0"].env["TFPROV_DATA_SERVICE"] == "grpc://10.0.0.1:2225"
@@ -147,11 +147,11 @@ def test_a_command_of_the_own_group_wins() -> None:
     text = SERVED.replace(
         "dispatcher: {hosts: {h1: }}", "dispatcher: {hosts: {h1: }, vars: {tfprov: {command: [serve], flags: {v: 1}}}}"
     )
-    assert run(text)["dispatcher/0"].argv == ("serve", "--v=1")
+    assert containers(text)["dispatcher/0"].argv == ("serve", "--v=1")
 
 
 def test_everyone_reaches_the_data_service_by_its_port() -> None:
-    assert all(one.task.serves for one in run(SERVED).values() if one.task.feeds)
+    assert all(one.task.serves for one in containers(SERVED).values() if one.task.feeds)
     assert summary(world(SERVED.replace("MORE", "port: 1")).cluster) == (
         "lab: 1 ps, 3 workers, 1 evaluator, 1 dispatcher, 2 data workers on 3 hosts"
     )
@@ -162,20 +162,20 @@ def test_everyone_reaches_the_data_service_by_its_port() -> None:
 
 def test_data_is_mounted_for_the_tasks_that_read_it() -> None:
     data = 'data: {path: /srv/digits}, flags: {data_dir: "{{ data_dir }}"}'
-    boxed = run(SERVED, f"image: {{name: train}}, {data}")
+    boxed = containers(SERVED, f"image: {{name: train}}, {data}")
     worker, ps = boxed["worker/1"], boxed["ps/0"]
     assert (worker.env["TFPROV_DATA_DIR"], worker.argv[-1]) == ("/data", "--data_dir=/data")
     assert isinstance(worker.box, Box)
     assert worker.box.mounts == (Mount("/srv/digits", "/data", read_only=True),)
     assert isinstance(ps.box, Box)
     assert (ps.box.mounts, ps.argv[-1], "TFPROV_DATA_DIR" in ps.env) == ((), "--data_dir=/data", False)
-    here = run(SERVED, data)["worker/1"]
+    here = containers(SERVED, data)["worker/1"]
     assert (here.env["TFPROV_DATA_DIR"], here.argv[-1]) == ("/srv/digits", "--data_dir=/srv/digits")
 
 
 def test_a_relative_path_of_data_counts_from_the_file() -> None:
     text = ALONE.replace("{h2: }", "{localhost: }")
-    assert run(text, "data: {path: digits}")["worker/0"].env["TFPROV_DATA_DIR"] == str(Path("digits").absolute())
+    assert containers(text, "data: {path: digits}")["worker/0"].env["TFPROV_DATA_DIR"] == str(Path("digits").absolute())
 
 
 # --- the examples ----------------------------------------------------------------------------------------------------
@@ -207,14 +207,14 @@ def test_every_example_is_a_cluster_with_an_existing_program(path: Path) -> None
 # --- where a value comes from ----------------------------------------------------------------------------------------
 
 
-def explained(text: str, host: str, role: str) -> dict[str, object]:
+def explained_settings(text: str, host: str, role: str) -> dict[str, object]:
     return {one.name: one.value for one in explain(inventory(text), host, role).settings[role]}
 
 
 def test_a_default_that_follows_from_the_strategy_is_explained() -> None:
-    assert explained(LAB.replace("MORE", "port: 1"), "h1", "chief")["tfprov.wiring"] == "flags"
-    assert explained(LAB.replace("MORE", "strategy: in_graph"), "h1", "chief")["tfprov.wiring"] == "tf_config"
-    settings = explained(LAB.replace("MORE", "wiring: {flags: {job_name: --job}}"), "h1", "ps")
+    assert explained_settings(LAB.replace("MORE", "port: 1"), "h1", "chief")["tfprov.wiring"] == "flags"
+    assert explained_settings(LAB.replace("MORE", "strategy: in_graph"), "h1", "chief")["tfprov.wiring"] == "tf_config"
+    settings = explained_settings(LAB.replace("MORE", "wiring: {flags: {job_name: --job}}"), "h1", "ps")
     assert {name: value for name, value in settings.items() if name.startswith("tfprov.wiring")} == {
         "tfprov.wiring.flags.job_name": "--job",
         "tfprov.wiring.flags.task_index": "--task_index",
@@ -225,9 +225,9 @@ def test_a_default_that_follows_from_the_strategy_is_explained() -> None:
 
 def test_a_setting_that_does_not_apply_to_a_role_is_not_explained() -> None:
     text = SERVED.replace("MORE", "flags: {steps: 5}, gpus: 1, image: {name: train}")
-    settings = explained(text, "h1", "dispatcher")
+    settings = explained_settings(text, "h1", "dispatcher")
     assert (settings["tfprov.command"], settings["tfprov.flags"], settings["tfprov.gpus"]) == (None, {}, 0)
-    assert explained(text, "h1", "chief")["tfprov.flags.steps"] == 5
+    assert explained_settings(text, "h1", "chief")["tfprov.flags.steps"] == 5
 
 
 # --- where TensorFlow would trip -------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def test_a_setting_that_does_not_apply_to_a_role_is_not_explained() -> None:
 TWO = "all: {vars: {tfprov: {cluster: lab, command: [python, x.py]}}}\n"
 
 
-def complaints(text: str) -> list[str]:
+def errors(text: str) -> list[str]:
     """Return what is wrong with an inventory, with line and column."""
     try:
         assign_tasks(roles(text))
@@ -294,7 +294,7 @@ TOLD: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("groups", "what"), TOLD.values(), ids=TOLD)
 def test_a_setting_that_tensorflow_would_fail_on_is_reported_at_its_line(groups: str, what: str) -> None:
-    problems = complaints(TWO + groups)
+    problems = errors(TWO + groups)
     assert len(problems) == 1
     assert problems[0].startswith(what)
 
@@ -311,7 +311,7 @@ def test_an_index_has_no_gap_whatever_the_groups_are_called(more: str) -> None:
     text = LAB.replace(
         "worker: {hosts: {h2: , h3: }}", "worker: {hosts: {h9: , h2: , h5: }, vars: {tfprov: {tasks_per_host: 2}}}"
     )
-    for indices in jobs(list(run(text, more).values())).values():
+    for indices in jobs(list(containers(text, more).values())).values():
         assert indices == list(range(len(indices)))
 
 
@@ -326,7 +326,7 @@ def test_only_the_chief_acts_as_chief(more: str) -> None:
 
 @pytest.mark.parametrize("more", ["wiring: tf_config", "strategy: in_graph", "strategy: parameter_server"])
 def test_only_tasks_that_train_are_in_the_cluster_spec(more: str) -> None:
-    for container in run(SERVED, more).values():
+    for container in containers(SERVED, more).values():
         if not container.task.feeds:
             assert set(cluster_of(container)) == {"ps", "chief", "worker"}
 

@@ -34,20 +34,20 @@ IN_DOCKER = "image: {name: train}"
 OURS = ("tensorboard", "--logdir=/checkpoints/tensorboard/0")
 
 
-def text(own: str = "port: 6006", more: str = "restart: never", host: str = "max_restarts: 3") -> str:
+def inventory_text(own: str = "port: 6006", more: str = "restart: never", host: str = "max_restarts: 3") -> str:
     return TRAINING.replace("MORE", more).replace("HOST", host).replace("OWN", own)
 
 
-def board(own: str = "port: 6006", more: str = "restart: never", host: str = "max_restarts: 3") -> Container:
-    board_task = world(text(own, more, host)).container("tensorboard/0")
+def tensorboard(own: str = "port: 6006", more: str = "restart: never", host: str = "max_restarts: 3") -> Container:
+    board_task = world(inventory_text(own, more, host)).container("tensorboard/0")
     assert board_task is not None
     return board_task
 
 
-def boxed(
+def docker_tensorboard(
     own: str = "port: 6006", more: str = "restart: never", host: str = "max_restarts: 3"
 ) -> tuple[Container, Box]:
-    board_task = board(own, f"{IN_DOCKER}, {more}".replace(", ", "\n      ", 1), host)
+    board_task = tensorboard(own, f"{IN_DOCKER}, {more}".replace(", ", "\n      ", 1), host)
     assert board_task.box is not None
     return board_task, board_task.box
 
@@ -56,50 +56,53 @@ def boxed(
 
 
 def test_it_takes_no_settings_of_the_training() -> None:
-    board_task = board()
+    board_task = tensorboard()
     assert board_task.argv == (*OURS, "--host=127.0.0.1", "--port=6006")
     assert set(board_task.env) == {"TFPROV_CLUSTER", "TFPROV_TASK", "TFPROV_STRATEGY", "TFPROV_CHECKPOINT_DIR"}
     assert (board_task.artifact, board_task.spec["code"], board_task.spec["env"]) == (None, None, {})
 
 
 def test_it_takes_only_the_settings_of_its_own_group() -> None:
-    board_task = board("flags: {reload_interval: 5, lr: 7}, env: {HOME: /tmp}")
+    board_task = tensorboard("flags: {reload_interval: 5, lr: 7}, env: {HOME: /tmp}")
     assert board_task.argv == (*OURS, "--host=127.0.0.1", "--port=6006", "--lr=7", "--reload_interval=5")
     assert {name: value for name, value in board_task.env.items() if not name.startswith("TFPROV_")} == {"HOME": "/tmp"}
 
 
 def test_a_command_of_its_own_finds_the_code() -> None:
-    board_task = board("command: [python, board.py]")
+    board_task = tensorboard("command: [python, board.py]")
     assert board_task.argv == ("python", "board.py")
     assert board_task.artifact == packed("./program").digest
-    assert board("code: ./board").artifact == packed("./board").digest
+    assert tensorboard("code: ./board").artifact == packed("./board").digest
 
 
 def test_an_edit_of_the_program_is_no_reason_to_restart_it() -> None:
     for more in ("restart: never", IN_DOCKER):
-        before, after = (world(text(more=more), extra).wanted for extra in ((), ("tfprov.code=./edited",)))
+        before, after = (world(inventory_text(more=more), extra).wanted for extra in ((), ("tfprov.code=./edited",)))
         changed = {one.task.name for one, other in zip(before, after, strict=True) if one.spec != other.spec}
         assert changed == {"ps/0", "worker/0", "evaluator/0"}
 
 
 def test_it_takes_no_gpu_of_other_roles() -> None:
-    assert boxed(more="gpus: 1")[1].gpus == 0
-    assert boxed("gpus: 1", "gpus: 2")[1].gpus == 1
-    assert order(board(), "run-1")["env"]["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert docker_tensorboard(more="gpus: 1")[1].gpus == 0
+    assert docker_tensorboard("gpus: 1", "gpus: 2")[1].gpus == 1
+    assert order(tensorboard(), "run-1")["env"]["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
 def test_settings_that_do_not_apply_are_not_explained() -> None:
     board_task = {
-        one.name: one.value for one in explain(inventory(text("flags: {v: 1}")), "h2").settings["tensorboard"]
+        one.name: one.value for one in explain(inventory(inventory_text("flags: {v: 1}")), "h2").settings["tensorboard"]
     }
     assert [name for name in board_task if name.startswith("tfprov.flags")] == ["tfprov.flags.v"]
     assert (board_task["tfprov.command"], board_task["tfprov.code"], board_task["tfprov.env"]) == (None, None, {})
-    workers = {one.name for one in explain(inventory(text()), "h2").settings["worker"]}
+    workers = {one.name for one in explain(inventory(inventory_text()), "h2").settings["worker"]}
     assert {"tfprov.flags.train_steps", "tfprov.flags.batch", "tfprov.env.TOKEN"} <= workers
 
 
 def test_the_data_service_takes_each_flag_of_its_own_group_alone() -> None:
-    served = text() + "dispatcher: {hosts: {h1: }, vars: {tfprov: {flags: {v: 1}}}}\ndata_worker: {hosts: {h1: }}\n"
+    served = (
+        inventory_text()
+        + "dispatcher: {hosts: {h1: }, vars: {tfprov: {flags: {v: 1}}}}\ndata_worker: {hosts: {h1: }}\n"
+    )
     board_task = {one.task.name: one.argv for one in world(served).wanted}
     assert board_task["dispatcher/0"][-1] == "--v=1"
     assert not any("train_steps" in word for name in ("dispatcher/0", "data_worker/0") for word in board_task[name])
@@ -121,16 +124,18 @@ def test_the_data_service_takes_each_flag_of_its_own_group_alone() -> None:
 def test_it_serves_on_its_hosts_loopback_unless_its_group_says_otherwise(
     own: str, more: str, host: str, address: str
 ) -> None:
-    container, box = boxed(own, more, host)
+    container, box = docker_tensorboard(own, more, host)
     assert (container.task.address, box.address, container.spec["bind"]) == (address, address, address)
     assert container.argv[2] == "--host=0.0.0.0"  # inside
 
 
 def test_each_role_publishes_its_ports_on_its_own_groups_address() -> None:
-    board_task = published(roles(text("port: 6006", f"{IN_DOCKER}\n      bind: 10.0.0.7")))
+    board_task = published(roles(inventory_text("port: 6006", f"{IN_DOCKER}\n      bind: 10.0.0.7")))
     assert board_task["worker", "h2"] == "10.0.0.7"
     assert board_task["tensorboard", "h2"] == "127.0.0.1"
-    split = text(more=IN_DOCKER).replace("ps: {hosts: {", "ps: {vars: {tfprov: {bind: 10.0.0.8}}, hosts: {h2: , ")
+    split = inventory_text(more=IN_DOCKER).replace(
+        "ps: {hosts: {", "ps: {vars: {tfprov: {bind: 10.0.0.8}}, hosts: {h2: , "
+    )
     assert published(roles(split)) == {
         ("ps", "h1"): "10.0.0.8", ("ps", "h2"): "10.0.0.8", ("worker", "h2"): "10.0.0.2", ("evaluator", "h2"): "10.0.0.2",
         ("tensorboard", "h2"): "127.0.0.1",
@@ -140,7 +145,7 @@ def test_each_role_publishes_its_ports_on_its_own_groups_address() -> None:
 # --- what it reads ---------------------------------------------------------------------------------------------------
 
 
-def mounted(container: Container, box: Box) -> dict[str, Any]:
+def checkpoint_mount(container: Container, box: Box) -> dict[str, Any]:
     """Return how the engine is asked to mount the checkpoints."""
     made = creation(docker.APIClient(version="1.41"), container, box, "lab", "run-1", "sha256:1")
     board_task: dict[str, Any] = made["host_config"]["Mounts"][0]
@@ -148,18 +153,18 @@ def mounted(container: Container, box: Box) -> dict[str, Any]:
 
 
 def test_it_cannot_write_to_the_chiefs_files_and_an_evaluator_can() -> None:
-    board_task = {one.task.name: one for one in world(text(more=IN_DOCKER)).wanted}
+    board_task = {one.task.name: one for one in world(inventory_text(more=IN_DOCKER)).wanted}
     for name, read_only in (("tensorboard/0", True), ("evaluator/0", False), ("worker/0", False)):
         one = replace(board_task[name], checkpoint_dir="/checkpoints")
         assert one.box is not None
-        mount = mounted(one, one.box)
+        mount = checkpoint_mount(one, one.box)
         assert (mount["Source"], mount["Target"]) == ("tfprov-lab-worker-0-checkpoints", "/checkpoints")
         assert bool(mount.get("ReadOnly")) is read_only
 
 
 def test_another_chief_has_other_files() -> None:
-    before, _ = boxed()
-    after = world(text(more=IN_DOCKER) + "chief: {hosts: {h2: }}\n", ("tfprov.wiring=tf_config",))
+    before, _ = docker_tensorboard()
+    after = world(inventory_text(more=IN_DOCKER) + "chief: {hosts: {h2: }}\n", ("tfprov.wiring=tf_config",))
     changed = after.container("tensorboard/0")
     assert changed is not None
     assert "reads: worker/0 -> chief/0" in differences(before.spec, changed.spec)

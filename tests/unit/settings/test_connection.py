@@ -49,14 +49,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def written(text: str, directory: Path) -> Path:
+def write_inventory(text: str, directory: Path) -> Path:
     path = directory / "inventory.yml"
     path.write_text(text)
     return path
 
 
 def test_every_connection_variable_is_read(home: Path) -> None:
-    _, roles = load(written(FULL, home))
+    _, roles = load(write_inventory(FULL, home))
     keys = (home / "keys" / "cluster", home / "keys" / "more")
     path = str(home / "inventory.yml")
     first, second, third = (role.connection for role in roles)
@@ -77,26 +77,26 @@ def test_every_connection_variable_is_read(home: Path) -> None:
 
 
 def test_a_host_needs_no_role(home: Path) -> None:
-    way = resolve_connection(load_inventory(written(FULL, home)), "builder")
+    way = resolve_connection(load_inventory(write_inventory(FULL, home)), "builder")
     assert (way.host, way.key_files, way.ssh_config) == ("builder", (home / "keys" / "more",), Path("/dev/null"))
 
 
 def test_problems_of_a_host_without_a_role_are_reported(home: Path) -> None:
-    inventory = load_inventory(written(FULL, home), ["ansible_port=0", "ansible_become_method=su"])
+    inventory = load_inventory(write_inventory(FULL, home), ["ansible_port=0", "ansible_become_method=su"])
     with pytest.raises(InvalidInput) as caught:
         resolve_connection(inventory, "builder")
     assert [str(problem.at) for problem in caught.value.problems] == ["-e ansible_become_method", "-e ansible_port"]
 
 
-def only(variables: str, *extra: str) -> Connection:
+def connection_with(variables: str, *extra: str) -> Connection:
     """Return the way to a host with `variables`."""
     inventory = read_groups(parse(f"all: {{hosts: {{node1: {{{variables}}}}}}}", "i.yml"), "i.yml")
     return resolve_connection(replace(inventory, extra=extra_vars(extra)), "node1")
 
 
 def test_unset_variables_are_left_to_ssh() -> None:
-    assert only("") == Connection("node1", Position("i.yml", 1, 15), "node1", None, None, local=False)
-    assert only("").timeout == 10.0
+    assert connection_with("") == Connection("node1", Position("i.yml", 1, 15), "node1", None, None, local=False)
+    assert connection_with("").timeout == 10.0
 
 
 @pytest.mark.parametrize(
@@ -126,32 +126,32 @@ def test_unset_variables_are_left_to_ssh() -> None:
     ],
 )
 def test_each_variable_is_read(variables: str, extra: tuple[str, ...], value: tuple[str, object]) -> None:
-    assert getattr(only(variables, *extra), value[0]) == value[1]
+    assert getattr(connection_with(variables, *extra), value[0]) == value[1]
 
 
 def test_a_local_connection_ignores_ssh_variables() -> None:
     variables = "ansible_ssh_private_key_file: /nowhere, ansible_ssh_common_args: -o StrictHostKeyChecking=no"
-    assert only(f"ansible_connection: local, {variables}").local
+    assert connection_with(f"ansible_connection: local, {variables}").local
     with pytest.raises(InvalidInput):
-        only(variables)
+        connection_with(variables)
 
 
 def test_an_unreadable_key_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root, which tests often run as, may read everything
     with pytest.raises(InvalidInput, match="`~/keys/more` cannot be read; allow it with chmod"):
-        only("ansible_ssh_private_key_file: ~/keys/more")
+        connection_with("ansible_ssh_private_key_file: ~/keys/more")
 
 
 @pytest.mark.parametrize("name", ["ansible_private_key", "ansible_ssh_private_key_passphrase"])
 def test_a_key_in_the_inventory_itself_is_reported(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"`{name}` is not supported; ") as caught:
-        only(f"{name}: geheim")
+        connection_with(f"{name}: geheim")
     assert "geheim" not in str(caught.value)
 
 
 def test_an_undefined_variable_of_a_password_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"undefined variable `pw`; define it under `vars:` or give it with `-e`"):
-        only('ansible_password: "{{ pw }}"')
+        connection_with('ansible_password: "{{ pw }}"')
 
 
 SECRET = "geheim"
@@ -203,6 +203,6 @@ def test_an_error_never_repeats_a_password_of_the_command_line(password: str, fo
 
 
 def test_no_repr_contains_the_password() -> None:
-    way = only(f"ansible_password: {SECRET}")
+    way = connection_with(f"ansible_password: {SECRET}")
     assert way.password == SECRET
     assert SECRET not in repr(way)

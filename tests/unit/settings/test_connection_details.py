@@ -25,10 +25,10 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value", "read"), VALUES, ids=range(len(VALUES)))
-def test_a_valid_variable_is_parsed(name: str, value: Any, read: Any) -> None:
+@pytest.mark.parametrize(("name", "value", "expected"), VALUES, ids=range(len(VALUES)))
+def test_a_valid_variable_is_parsed(name: str, value: Any, expected: Any) -> None:
     parsed = PARSERS[name](name, value)
-    assert (parsed, type(parsed)) == (read, type(read))
+    assert (parsed, type(parsed)) == (expected, type(expected))
 
 
 PORT = "`ansible_port` must be a port from 1 to 65535, not"
@@ -103,7 +103,7 @@ def test_a_key_file_is_readable_and_private(tmp_path: Path, monkeypatch: pytest.
             check_key_file("-i", "~/key")
 
 
-def read(text: str, *more: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def parse_args(text: str, *more: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Return what arguments say that is not the default, and what was refused."""
     parsed, nothing = SshArgs(), vars(SshArgs())
     for one in (text, *more):
@@ -131,9 +131,9 @@ ARGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), ARGS, ids=range(len(ARGS)))
-def test_supported_ssh_arguments_are_parsed(text: str, message: dict[str, Any]) -> None:
-    assert read(text) == (message, [])
+@pytest.mark.parametrize(("text", "expected"), ARGS, ids=range(len(ARGS)))
+def test_supported_ssh_arguments_are_parsed(text: str, expected: dict[str, Any]) -> None:
+    assert parse_args(text) == (expected, [])
 
 
 ELSEWHERE = "put it into ~/.ssh/config"
@@ -172,7 +172,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("text", "what", "fix"), REFUSED, ids=range(len(REFUSED)))
 def test_unsupported_ssh_arguments_are_refused(text: str, what: str, fix: str) -> None:
-    assert read("-l me", text, "-p 7") == ({"user": "me", "port": 7}, [(what, fix)])
+    assert parse_args("-l me", text, "-p 7") == ({"user": "me", "port": 7}, [(what, fix)])
 
 
 def messages(variables: str) -> list[str]:

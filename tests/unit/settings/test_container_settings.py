@@ -45,7 +45,7 @@ all:
 """
 
 
-def one(settings: str, *extra: str, host: str = "node1") -> Settings:
+def settings_of(settings: str, *extra: str, host: str = "node1") -> Settings:
     """Return the settings of one worker."""
     tfprov = f"{{cluster: linear, command: [python], {settings}}}"
     return roles(f"all: {{vars: {{tfprov: {tfprov}}}}}\nworker: {{hosts: {{{host}: }}}}", *extra)[0].values
@@ -72,7 +72,7 @@ def test_every_container_setting_is_read() -> None:
 
 
 def test_limits_are_off_by_default() -> None:
-    values = one("image: {name: train}")
+    values = settings_of("image: {name: train}")
     assert (values.memory, values.cpus, values.gpus, values.pids) == (None, None, 0, 4096)
     assert (values.mounts, values.bind, values.allow_insecure_network) == ([], None, False)
     assert values.image is not None
@@ -100,7 +100,7 @@ def test_limits_are_off_by_default() -> None:
 def test_the_runtime_follows_from_an_image(
     settings: str, extra: tuple[str, ...], runtime: str, kind: str | None
 ) -> None:
-    values = one(settings, *extra, host="localhost")
+    values = settings_of(settings, *extra, host="localhost")
     assert (values.runtime, values.image and values.image.kind) == (runtime, kind)
 
 
@@ -199,7 +199,7 @@ def test_a_name_that_docker_refuses(name: str) -> None:
     ],
 )
 def test_unusual_settings_are_accepted(settings: str) -> None:
-    assert one(settings)
+    assert settings_of(settings)
 
 
 def test_a_tensorboard_may_be_alone_on_its_machine() -> None:
@@ -273,7 +273,7 @@ def test_a_lone_surrogate_is_refused_in_a_command(half: int) -> None:
 def test_other_tools_names_of_a_setting_are_suggested(name: str, suggestion: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
-    [problem] = [one for one in raised.value.problems if f"`{name}`" in one.what]
+    [problem] = [error for error in raised.value.problems if f"`{name}`" in error.what]
     assert problem.fix == f"did you mean `{suggestion}`?"
 
 
@@ -305,14 +305,17 @@ def test_templates_of_single_tasks_are_checked_with_all_others() -> None:
     text = f"{SMALL_ONE}  port: x\n   flags: {{a: '{{{{ nowhere }}}}'}}\nworker: {{hosts: {{localhost: }}}}\n"
     with pytest.raises(InvalidInput) as raised:
         resolve(inventory(text))
-    assert [(one.at.line, "nowhere" in one.what) for one in raised.value.problems] == [(6, False), (7, True)]
+    assert [(error.at.line, "nowhere" in error.what) for error in raised.value.problems] == [
+        (6, False),
+        (7, True),
+    ]
 
 
 @pytest.mark.parametrize("name", ["stopGrace", "stop-grace", "StopGrace", "stop_grace_period", "stopGracePeriod"])
 def test_a_setting_in_another_notation_is_suggested(name: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
-    assert [one.fix for one in raised.value.problems] == ["did you mean `stop_grace`?"]
+    assert [error.fix for error in raised.value.problems] == ["did you mean `stop_grace`?"]
 
 
 OF_THE_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "sys")

@@ -33,7 +33,7 @@ all:
 """
 
 
-def resolved(who: str) -> dict[str, RoleSettings]:
+def resolve_with(who: str) -> dict[str, RoleSettings]:
     text = INVENTORY.replace("WHO", who)
     return {role.host: role for role in resolve(read_groups(parse(text, "inventory.yml"), "inventory.yml"))}
 
@@ -83,8 +83,8 @@ def test_hosts_that_are_alike_are_checked_once(monkeypatch: pytest.MonkeyPatch) 
         return original(self, role, written, context, noted)
 
     monkeypatch.setattr(SettingsCache, "checked", counting)
-    assert len(resolved("{{ own }}")) == 24
+    assert len(resolve_with("{{ own }}")) == 24
     assert checked.count("worker") == 3
     checked.clear()
-    assert len(resolved("{{ inventory_hostname }}")) == 24
+    assert len(resolve_with("{{ inventory_hostname }}")) == 24
     assert checked.count("worker") == 23

@@ -35,7 +35,7 @@ UNDERSTOOD = [
 ]
 
 
-def read(*texts: str) -> SshArgs:
+def parse(*texts: str) -> SshArgs:
     args = SshArgs()
     for text in texts:
         args.add(text)
@@ -68,7 +68,7 @@ def test_ssh_parses_the_arguments_alike(text: str) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
         return {line.split(" ", 1)[0]: line.split(" ", 1)[-1] for line in done.stdout.splitlines()}
 
-    args = read(text)
+    args = parse(text)
     assert not args.refused
     default, ssh = print_config(), print_config(*shlex.split(text))
     for name, value in as_ssh_prints(args).items():
@@ -79,18 +79,18 @@ def test_key_files_and_a_config_file_are_parsed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("one", "two", "config"):
         (tmp_path / name).write_text("")
-    args = read(f"-i ~/one -o IdentityFile={tmp_path}/two", "-F ~/config -F /dev/null")
+    args = parse(f"-i ~/one -o IdentityFile={tmp_path}/two", "-F ~/config -F /dev/null")
     assert args.refused == []
     assert args.key_files == [tmp_path / "one", tmp_path / "two"]
     assert args.ssh_config == tmp_path / "config"
 
 
 def test_no_config_file_equals_an_empty_one() -> None:
-    assert read("-F none").ssh_config == Path("/dev/null")
+    assert parse("-F none").ssh_config == Path("/dev/null")
 
 
 def test_the_first_of_several_values_wins() -> None:
-    args = read("-p 2201", "-p 2202 -J bastion", "-J other")
+    args = parse("-p 2201", "-p 2202 -J bastion", "-J other")
     assert (args.port, args.proxy_jump) == (2201, "bastion")
 
 
@@ -98,7 +98,7 @@ def test_the_first_of_several_values_wins() -> None:
     "text", ["-o StrictHostKeyChecking=no", "-o stricthostkeychecking=OFF", "-oStrictHostKeyChecking=no"]
 )
 def test_host_key_checking_cannot_be_turned_off(text: str) -> None:
-    args = read(text)
+    args = parse(text)
     assert args.accept_new is None
     assert "trusts whoever answers" in str(args.refused[0])
 
@@ -112,7 +112,7 @@ WORDS = [
 
 @given(st.lists(st.sampled_from(WORDS), max_size=8), st.sampled_from(["", " "]))
 def test_any_arguments_are_parsed_or_refused(words: list[str], between: str) -> None:
-    args = read(between.join(words))
+    args = parse(between.join(words))
     for refused in args.refused:
         assert str(refused)
         assert refused.fix
@@ -128,12 +128,12 @@ OPTIONS_WITHOUT_MEANING = (
     "text", [*(f"-o {name}=x" for name in OPTIONS_WITHOUT_MEANING), *(f"-{letter}" for letter in "CqvxTaA")]
 )
 def test_options_without_effect_are_ignored(text: str) -> None:
-    assert read(text, "-p 2201") == SshArgs(port=2201)
+    assert parse(text, "-p 2201") == SshArgs(port=2201)
 
 
 @pytest.mark.parametrize("letter", "BbcDEeIiLlmOoPpQRSWwJF")
 def test_the_value_of_a_short_option_may_be_the_next_word(letter: str) -> None:
-    message = [str(refused) for refused in read(f"-{letter} - -p 2201").refused]
+    message = [str(refused) for refused in parse(f"-{letter} - -p 2201").refused]
     assert "holds a word that belongs to no option" not in message
 
 
@@ -174,21 +174,21 @@ def test_the_value_of_a_short_option_may_be_the_next_word(letter: str) -> None:
     ],
 )  # fmt: skip
 def test_a_refused_argument_is_reported_with_a_fix(text: str, message: str, fix: str) -> None:
-    assert [(str(refused), refused.fix) for refused in read(text).refused] == [(message, fix)]
+    assert [(str(refused), refused.fix) for refused in parse(text).refused] == [(message, fix)]
 
 
 def test_ports_and_timeouts_at_their_limits_are_accepted() -> None:
-    assert (read("-p 1").port, read("-p 65535").port) == (1, 65535)
-    assert (read("-o ConnectTimeout=1").timeout, read("-o ConnectTimeout=3600").timeout) == (1.0, 3600.0)
+    assert (parse("-p 1").port, parse("-p 65535").port) == (1, 65535)
+    assert (parse("-o ConnectTimeout=1").timeout, parse("-o ConnectTimeout=3600").timeout) == (1.0, 3600.0)
 
 
 @pytest.mark.parametrize(
     "gateway", ["ssh://me@bastion:22/", "[2001:db8::7]:2200", "me@10.0.0.1", "a,b:7,ssh://c", "NONE"]
 )
 def test_a_gateway_in_each_of_sshs_notations_is_accepted(gateway: str) -> None:
-    assert read(f"-J {gateway}") == SshArgs(proxy_jump=gateway)
+    assert parse(f"-J {gateway}") == SshArgs(proxy_jump=gateway)
 
 
 @pytest.mark.parametrize("gateway", ["-x", "a b", "a:123456", "me@", "a/b", "[x]", "a,"])
 def test_an_invalid_gateway_is_refused(gateway: str) -> None:
-    assert [str(refused) for refused in read(f"-J '{gateway}'").refused] == [f"has the gateway `{gateway}`"]
+    assert [str(refused) for refused in parse(f"-J '{gateway}'").refused] == [f"has the gateway `{gateway}`"]

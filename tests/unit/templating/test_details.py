@@ -18,7 +18,7 @@ AT = Position("i.yml", 3, 5)
 NAMES = "{l: [b, a, B], m: {x: 1, y: [1, 2]}, pairs: [{key: a, value: 1}, {key: b, value: 2}]}"
 
 
-def rendered(text: str, names: str = NAMES, **special: Any) -> Any:
+def render_value(text: str, names: str = NAMES, **special: Any) -> Any:
     nodes = parse(names, "v.yml")
     assert isinstance(nodes, Mapping)
     return plain(render_node(text, Variables(nodes, special), AT))
@@ -70,7 +70,7 @@ def rendered(text: str, names: str = NAMES, **special: Any) -> Any:
 )
 def test_an_invalid_argument_of_a_filter_or_test_is_reported(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        rendered(text)
+        render_value(text)
     [problem] = raised.value.problems
     assert (problem.at, problem.what, problem.fix) == (AT, f"the template failed: {message}", "correct the expression")
 
@@ -95,7 +95,7 @@ def test_an_invalid_argument_of_a_filter_or_test_is_reported(text: str, message:
 )
 def test_an_error_is_reported_in_words(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        rendered(text, groups={"worker": ["h1"]})
+        render_value(text, groups={"worker": ["h1"]})
     assert message in str(raised.value)
 
 
@@ -126,7 +126,7 @@ def test_an_error_is_reported_in_words(text: str, message: str) -> None:
     ],
 )
 def test_a_filter_or_test_returns(text: str, value: Any) -> None:
-    assert rendered(text) == value
+    assert render_value(text) == value
 
 
 ANSIBLES = (
@@ -143,9 +143,9 @@ MISSING_FILTERS = (
 )  # fmt: skip
 
 
-def complaint(text: str, names: str = NAMES, **special: Any) -> str:
+def error_of(text: str, names: str = NAMES, **special: Any) -> str:
     with pytest.raises(InvalidInput) as raised:
-        rendered(text, names, **special)
+        render_value(text, names, **special)
     (problem,) = raised.value.problems
     return f"{problem.what}; {problem.fix}"
 
@@ -153,14 +153,14 @@ def complaint(text: str, names: str = NAMES, **special: Any) -> str:
 @pytest.mark.parametrize("name", ANSIBLES)
 def test_a_variable_that_only_ansible_sets_is_reported_as_such(name: str) -> None:
     message = f"`{name}` is Ansible's own, and not known here; write the value out, or give it with `-e`"
-    assert complaint(f"{{{{ {name} }}}}") == message
+    assert error_of(f"{{{{ {name} }}}}") == message
 
 
 @pytest.mark.parametrize("name", MISSING_FILTERS)
 def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None:
     fix = "compute the value elsewhere, and give it with `-e` or as a variable"
-    assert complaint(f"{{{{ l | {name} }}}}") == f"no filter `{name}` here; {fix}"
-    assert complaint(f"{{{{ l | ansible.builtin.{name} }}}}") == f"no filter `ansible.builtin.{name}` here; {fix}"
+    assert error_of(f"{{{{ l | {name} }}}}") == f"no filter `{name}` here; {fix}"
+    assert error_of(f"{{{{ l | ansible.builtin.{name} }}}}") == f"no filter `ansible.builtin.{name}` here; {fix}"
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,13 @@ def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None
     ],
 )  # fmt: skip
 def test_an_error_of_a_template_is_reported_in_full(text: str, message: str) -> None:
-    assert complaint(text, groups={"worker": ["h1"]}) == message
+    assert error_of(text, groups={"worker": ["h1"]}) == message
 
 
 @pytest.mark.parametrize("how", ["center", "ljust", "rjust", "zfill", "expandtabs"])
 def test_no_text_is_padded_to_more_than_a_million_characters(how: str) -> None:
-    assert len(rendered(f"{{{{ '\t'.{how}(1000000) }}}}")) == 1_000_000
-    assert "more than 1,000,000 characters" in complaint(f"{{{{ '\t'.{how}(1000001) }}}}")
+    assert len(render_value(f"{{{{ '\t'.{how}(1000000) }}}}")) == 1_000_000
+    assert "more than 1,000,000 characters" in error_of(f"{{{{ '\t'.{how}(1000001) }}}}")
 
 
 INVENTORY = """
@@ -230,11 +230,11 @@ def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(
 def test_a_lookup_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     (tmp_path / "picture").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInput, match="lookup of the file `picture`: not UTF-8 text"):
-        rendered("{{ lookup('file', 'picture') }}", inventory_dir=str(tmp_path))
+        render_value("{{ lookup('file', 'picture') }}", inventory_dir=str(tmp_path))
     (tmp_path / "text").write_text("  two  \n\n")
     look = "{{ lookup('file', 'text', %s) }}"
-    assert rendered(look % "lstrip=true", inventory_dir=str(tmp_path)) == "two"
-    assert rendered(look % "rstrip=false", inventory_dir=str(tmp_path)) == "  two  \n\n"
+    assert render_value(look % "lstrip=true", inventory_dir=str(tmp_path)) == "two"
+    assert render_value(look % "rstrip=false", inventory_dir=str(tmp_path)) == "  two  \n\n"
 
 
 def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:
@@ -244,8 +244,8 @@ def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:
             value = [value]
         return value
 
-    assert rendered("{{ deep }}", deep=nested(32)) == nested(32)
+    assert render_value("{{ deep }}", deep=nested(32)) == nested(32)
     for value in (nested(33), [0] * 100_001):
         with pytest.raises(InvalidInput, match="a list or mapping that is too large or too deep; make it smaller"):
-            rendered("{{ value }}", value=value)
-    assert len(rendered("{{ large }}", large=[0] * 100_000)) == 100_000
+            render_value("{{ value }}", value=value)
+    assert len(render_value("{{ large }}", large=[0] * 100_000)) == 100_000

@@ -168,4 +168,4 @@ def _keep_owner(descriptor: int, status: os.stat_result) -> None:
 
 def _refuse_changed(target: Path, before: bytes) -> None:
     if target.read_bytes() != before:
-        raise OSError(errno.EBUSY, "it was changed by somebody else meanwhile")
+        raise OSError(errno.EBUSY, "it was changed by another process meanwhile")

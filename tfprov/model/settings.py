@@ -159,7 +159,7 @@ class Settings(StrictModel):
     allow_insecure_network: bool = Field(
         False,
         description="Allows `bind: 0.0.0.0`, which publishes ports in all networks of the host. A TensorFlow server asks "
-        "for no password: whoever reaches its port can run code.",
+        "for no password: anyone who reaches its port can run code.",
         examples=[True],
     )
     port: Annotated[Count, Field(ge=1, le=65535)] | None = Field(

@@ -138,7 +138,7 @@ def _values(nodes: Mapping, context: Variables, faults: Faults) -> Iterator[tupl
         try:
             yield name, parse(name, _value(name, node, context, faults))
         except InvalidValue as error:
-            what = f"`{name}` is secret, and not what it must be" if is_secret(node, context) else str(error)
+            what = f"`{name}` is secret, and invalid" if is_secret(node, context) else str(error)
             faults.add(node.at, what, error.fix)
         except _Reported:
             pass

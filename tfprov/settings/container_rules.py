@@ -103,13 +103,13 @@ def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
         fix = "for example `image: {build: ../images/train}`"
         yield Problem(find(node, ["runtime"])[1], "`runtime: docker` needs an `image`", fix)
     if values.bind == ANYWHERE and not values.allow_insecure_network and whole:
-        what = "`bind: 0.0.0.0` is for all networks, and whoever reaches a TensorFlow port can run code"
+        what = "`bind: 0.0.0.0` is for all networks, and anyone who reaches a TensorFlow port can run code"
         fix = "bind an address of the cluster's network, or set `allow_insecure_network: true`"
         yield Problem(find(node, ["bind"])[1], what, fix)
     directory = values.checkpoints.dir
     if _overlap(directory, CODE):
         at = find(node, ["checkpoints", "dir"])[1]
-        yield Problem(at, f"`checkpoints.dir` is in the way of the code in {CODE}", "for example `dir: /checkpoints`")
+        yield Problem(at, f"`checkpoints.dir` overlaps the code in {CODE}", "for example `dir: /checkpoints`")
     if values.read_only and values.checkpoints.link and values.code is None and whole:
         at = find(node, ["checkpoints", "link"])[1]
         yield Problem(at, "`checkpoints.link` needs a working directory that can be written to", "remove `read_only`")
@@ -121,7 +121,7 @@ def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
     if values.data is not None:
         for what, directory in taken.items():
             if _overlap(values.data.to, directory):
-                message = f"`data.to` is in the way of {what} in {shown(directory)}"
+                message = f"`data.to` overlaps {what} in {shown(directory)}"
                 yield Problem(find(node, ["data", "to"])[1], message, "choose another directory")
         taken["the data"] = values.data.to
     seen: set[str] = set()
@@ -130,7 +130,7 @@ def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
         name = f"`mounts[{number}].target`"
         for what, directory in taken.items():
             if _overlap(mount.target, directory):
-                yield Problem(at, f"{name} is in the way of {what} in {shown(directory)}", "choose another directory")
+                yield Problem(at, f"{name} overlaps {what} in {shown(directory)}", "choose another directory")
         if _normalize(mount.target) in seen:
             yield Problem(at, f"{name} is `{shown(mount.target)}` a second time", "give each mount its own directory")
         seen.add(_normalize(mount.target))

@@ -142,7 +142,7 @@ def _address(  # noqa: PLR0913, PLR0917  all that the address of a host depends 
         return address
     is_public = values.address or connection.local
     if not is_public and any(_is_secret(nodes.get(name), context) for name in ADDRESSES):
-        what = "`ansible_host` is secret, and all tasks are told it on their command lines"
+        what = "`ansible_host` is secret, but all tasks have it on their command lines"
         faults.add(connection.at, what, "set `address` under `tfprov:`, or write it in plain")
     elif reason := address_error(address):
         fix = "set `address` under `tfprov:`" if address.isascii() else "give its address as `ansible_host`"

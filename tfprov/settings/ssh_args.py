@@ -149,14 +149,14 @@ def _set_config(args: SshArgs, value: str) -> None:
 def _set_known_hosts(args: SshArgs, value: str) -> None:
     if any(name.lower() in ("/dev/null", "none") for name in _unquote(value)):
         raise RefusedArgument(
-            f"has UserKnownHostsFile={shown(value)}, which remembers nobody", "remove it, or name a file"
+            f"has UserKnownHostsFile={shown(value)}, which stores no host keys", "remove it, or name a file"
         )
     args.known_hosts = args.known_hosts or tuple(expand_path(name) for name in _unquote(value))
 
 
 def _set_strictness(args: SshArgs, value: str) -> None:
     if value.lower() in ("no", "off"):
-        what = f"has StrictHostKeyChecking={shown(value)}, which trusts whoever answers"
+        what = f"has StrictHostKeyChecking={shown(value)}, which accepts any host key"
         raise RefusedArgument(what, "use `StrictHostKeyChecking=accept-new`")
     if value.lower() not in ("yes", "ask", "accept-new"):
         raise RefusedArgument(f"has StrictHostKeyChecking={shown(value)}", "use `StrictHostKeyChecking=accept-new`")
@@ -179,7 +179,7 @@ def _set_identities_only(args: SshArgs, value: str) -> None:
 def _set_authentications(args: SshArgs, value: str) -> None:
     methods = tuple(word.strip().lower() for word in value.split(","))
     if not any(method in _METHODS for method in methods):
-        what = f"has PreferredAuthentications={shown(value)}, of which tfprov knows none"
+        what = f"has PreferredAuthentications={shown(value)}, and tfprov supports none of them"
         raise RefusedArgument(what, f"name one of {', '.join(_METHODS)}")
     args.authentications = args.authentications or methods
 

@@ -118,7 +118,7 @@ def render_node(text: str, variables: AbstractMapping[str, Any], at: Position, l
 def _render_node(text: str, variables: AbstractMapping[str, Any], at: Position, limits: Limits) -> Node:
     value = render_text(text, variables, at, limits)
     if value is OMIT:
-        raise OmittedValue([Problem(at, "the template renders to `omit`, which is no value", "write `default('')`")])
+        raise OmittedValue([Problem(at, "the template renders to `omit`, which is not a value", "write `default('')`")])
     return _NodeBuilder(at, variables).node(value)
 
 
@@ -221,7 +221,7 @@ class _NodeBuilder:
         if isinstance(data, Undefined):
             raise self.undefined_error(data)
         kind = "function" if callable(data) else type(data).__name__
-        raise self.refuse(f"a {kind}, which is no value", "call it with `()`" if callable(data) else "correct it")
+        raise self.refuse(f"a {kind}, which is not a value", "call it with `()`" if callable(data) else "correct it")
 
     def undefined_error(self, data: Undefined) -> InvalidInput:
         try:

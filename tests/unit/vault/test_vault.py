@@ -434,10 +434,10 @@ def test_passwords_and_users_may_be_encrypted_and_an_address_too_where_tasks_hav
     assert (way.password, way.user, way.address) == (SECRET, "train-user", "10.77.0.9")
     assert SECRET not in repr(way)
     assert str(HostError("h2", "10.77.0.9 does not answer to train-user")) == "h2: ****** does not answer to ******"
-    said = "`ansible_host` is secret, and all tasks are told it on their command lines; set `address` under `tfprov:`"
+    said = "`ansible_host` is secret, but all tasks have it on their command lines; set `address` under `tfprov:`"
     assert f"{said}, or write it in plain" in problems(f"image: {{name: x}}\n{variables}", vault)
     assert problems(f"env: {{}}\n    ansible_port: {value(port, 6)}", vault) == [
-        "`ansible_port` is secret, and not what it must be; for example `ansible_port: 22`"
+        "`ansible_port` is secret, and invalid; for example `ansible_port: 22`"
     ]
 
 

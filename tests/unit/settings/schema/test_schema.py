@@ -302,7 +302,7 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`\w+` stands beside `tfprov:`",
         r"^no settings: nothing is called `tfprov`",
         r"^`bind: 0.0.0.0` is for all networks",
-        r" is in the way of the (code|checkpoints|data) in ",
+        r" overlaps the (code|checkpoints|data) in ",
         r"^`mounts\[\d\].target` is `.*` a second time",
         r"has more worker tasks than ports above `port`",
         r"^`--(task_index|job_name|job|index)` is set by tfprov",

@@ -198,7 +198,7 @@ class Several(TfprovError):
         super().__init__("\n".join(map(str, self.errors)))
 
 
-def together(errors: Iterable[TfprovError]) -> TfprovError:
+def combine_errors(errors: Iterable[TfprovError]) -> TfprovError:
     """Return one or more `errors` as one; each message, and each unreachable host, appears once."""
     distinct: dict[tuple[str, str], TfprovError] = {}
     for error in errors:

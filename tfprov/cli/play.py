@@ -25,7 +25,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.lock.lock import Lock
 from tfprov.engine.observe import locate, missing, observe, plan
 from tfprov.engine.programs import refuse_start
-from tfprov.errors import Usage, together
+from tfprov.errors import Usage, combine_errors
 from tfprov.model.plan import Plan
 from tfprov.model.state import Observation
 from tfprov.paths import shipped_directory
@@ -68,7 +68,7 @@ def down_command(discard: bool, **options: Any) -> None:
         if not seen.containers():
             _clean(context, seen)
             if lost := missing(context):
-                raise together(lost)
+                raise combine_errors(lost)
             printer.note(f"{NOTHING}: {context.cluster.name} is not there")
             return
         play_ours(context, printer, Options("down", discard=discard))
@@ -80,7 +80,7 @@ def _clean(context: Context, seen: Observation) -> None:
         with Lock(context, "down", tolerant=True):
             errors = clean(context, seen)
         if errors:
-            raise together(errors)
+            raise combine_errors(errors)
 
 
 @click.command("gather")

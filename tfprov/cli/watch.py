@@ -23,7 +23,7 @@ from tfprov.engine.monitoring.task_progress import Slowest
 from tfprov.engine.monitoring.tensorboard import board, stay
 from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.engine.observe import locate, needs, observe
-from tfprov.errors import Usage, together
+from tfprov.errors import Usage, combine_errors
 from tfprov.model.state import Observation, Observed
 from tfprov.planning.plan_text import format_count, format_size
 
@@ -75,7 +75,7 @@ def logs_command(tasks: Sequence[str], follows: bool, tail: int | None, **option
                 for line in context.runtimes[observed.host].logs(observed.task, tail=tail):
                     printer.log(observed.task, line)
         if lost := [error for host, error in seen.unreachable.items() if needs(context, host)]:
-            raise together(lost)
+            raise combine_errors(lost)
 
 
 def _named(context: Context, tasks: Sequence[str]) -> tuple[list[Observed], list[Kept]]:
@@ -155,7 +155,7 @@ def status_command(places: bool, as_json: bool, **options: Any) -> None:
     for line in [json_screened(json.dumps(found.to_json(), indent=2))] if as_json else status_lines(found):
         click.echo(line)
     if found.unreachable:
-        raise together(found.unreachable.values())
+        raise combine_errors(found.unreachable.values())
 
 
 def status_lines(found: Status) -> Iterator[str]:

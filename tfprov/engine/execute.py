@@ -10,7 +10,7 @@ from functools import partial
 
 from tfprov.engine.checkpoints.resume import known_run, restoring, resuming
 from tfprov.engine.context import Context
-from tfprov.errors import TfprovError, together
+from tfprov.errors import TfprovError, combine_errors
 from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Observation
 
@@ -29,7 +29,7 @@ class Outcome:
     def check(self) -> None:
         """Raise the errors, if there are any, together."""
         if self.failed:
-            raise together(self.failed.values())
+            raise combine_errors(self.failed.values())
 
 
 def current_run(context: Context, seen: Observation) -> str:

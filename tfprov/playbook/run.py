@@ -8,7 +8,7 @@ from tfprov.engine.execute import AtOnce
 from tfprov.engine.lock.lock import Lock
 from tfprov.engine.observe import missing, observe
 from tfprov.engine.rollback import take_back
-from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, together
+from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, combine_errors
 from tfprov.inventory.host_patterns import match
 from tfprov.model.playbook import Play, Step, WaitFor
 from tfprov.model.state import Observation
@@ -67,7 +67,7 @@ def _verdict(context: Context, errors: Sequence[BaseException]) -> BaseException
     """Return what to end with: Ctrl-C, or how the training itself ended, where that came first; else all errors."""
     failures = [error for error in errors if isinstance(error, TfprovError)]
     if not isinstance(errors[0], KeyboardInterrupt | TaskFailed):
-        return together(failures)
+        return combine_errors(failures)
     for error in failures:
         if str(error) != str(errors[0]):
             context.report.note(str(error))
@@ -112,7 +112,7 @@ class _Player:
                 if not one.always:
                     return
         if one.always and (lost := missing(context)):
-            yield together(lost)
+            yield combine_errors(lost)
 
     def noted(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
         """Return the error, unless it is the second Ctrl-C, which leaves at once."""

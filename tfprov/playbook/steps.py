@@ -15,7 +15,7 @@ from tfprov.engine.monitoring.kept_logs import KeptLogs
 from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.engine.observe import observe, plan, refuse_taken
 from tfprov.engine.programs import refuse_start
-from tfprov.errors import GatherError, HostError, TfprovError, together
+from tfprov.errors import GatherError, HostError, TfprovError, combine_errors
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor
 from tfprov.model.state import Observation, Observed, State
@@ -180,7 +180,7 @@ def _stop(context: Context, arguments: Stop, discard: bool) -> None:
     if nothing is not None:
         errors = [*errors, *_without_checkpoint(context, nothing)]
     if errors:
-        raise together(errors)
+        raise combine_errors(errors)
 
 
 def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[TfprovError], NothingSaved | None]:

@@ -124,7 +124,7 @@ def _suggest_host(inventory: Inventory, name: str) -> str:
 def _suggest(name: str, names: list[str], otherwise: str = "leave the key out to see all there is") -> str:
     close = difflib.get_close_matches(name, names, n=1)
     if not close:  # `train_steps` stands for `tfprov.flags.train_steps`
-        close = [one for one in names if one.endswith(f".{name}")]
+        close = [known for known in names if known.endswith(f".{name}")]
     return f"did you mean `{shown(close[0])}`?" if close else otherwise
 
 

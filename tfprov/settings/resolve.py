@@ -68,7 +68,7 @@ def resolve(
     if problems:
         # An undefined variable may be defined in a file that could not be decrypted, which is reported already.
         unknown = any(map(stays_closed, broken))
-        raise InvalidInput(one for one in problems if not unknown or not one.what.startswith(UNDEFINED))
+        raise InvalidInput(p for p in problems if not unknown or not p.what.startswith(UNDEFINED))
     return tuple(roles)
 
 

@@ -26,7 +26,7 @@ from tfprov.errors import (
     TfprovError,
     Unreachable,
     Usage,
-    together,
+    combine_errors,
 )
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Play, Stop
@@ -111,7 +111,7 @@ AWAY = Unreachable("h2", "no answer")
     ids=["one", "two", "no host is lost", "highest code", "the same twice", "one line per lost host", "nested"],
 )
 def test_several_errors_are_one(errors: list[TfprovError], text: str, code: int) -> None:
-    error = together(errors)
+    error = combine_errors(errors)
     assert (str(error), error.exit_code) == (text, code)
     assert isinstance(error, Several) == ("\n" in text)
 

@@ -52,7 +52,8 @@ def _settings() -> Iterator[str]:
 def _connections() -> Iterator[str]:
     yield "## Ansible's variables: how a host is reached\n"
     rows = [
-        (f"`{name}`", one.sentence, one.default, f"`{to_flow_yaml(one.example)}`") for name, one in VARIABLES.items()
+        (f"`{name}`", variable.sentence, variable.default, f"`{to_flow_yaml(variable.example)}`")
+        for name, variable in VARIABLES.items()
     ]
     yield from _table(("variable", "what it says", "default", "example"), rows)
 
@@ -87,10 +88,10 @@ def _no_default(schema: Schema) -> str:
 def _type(schema: Schema) -> str:
     """Return the type of a setting in words, without templates."""
     words = []
-    for one in schema.get("anyOf", [schema]):
-        words += [f"`{value}`" for value in one.get("enum", [])]
-        names = [one["type"]] if isinstance(one.get("type"), str) else one.get("type", [])
-        words += [_kind(name, one) for name in names if name != "null" and not _is_template_only(name, one)]
+    for kind in schema.get("anyOf", [schema]):
+        words += [f"`{value}`" for value in kind.get("enum", [])]
+        names = [kind["type"]] if isinstance(kind.get("type"), str) else kind.get("type", [])
+        words += [_kind(name, kind) for name in names if name != "null" and not _is_template_only(name, kind)]
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
 
 

@@ -91,7 +91,7 @@ class _Adapter:
     def value(self, raw: Schema, *, in_list: bool = False) -> Schema:
         """Return the schema of a value."""
         raw = self.resolve(raw)
-        kinds = [self.kind(self.resolve(one), in_list=in_list) for one in _alternatives(raw)]
+        kinds = [self.kind(self.resolve(alternative), in_list=in_list) for alternative in _alternatives(raw)]
         schema = _join(kinds)
         return computed(schema) if self.computed else schema
 
@@ -125,8 +125,8 @@ class _Adapter:
 def _join(kinds: list[Schema]) -> Schema:
     """Return one schema for all of `kinds`: with several types where possible, else with `anyOf`."""
     choices = [kind for kind in kinds if "enum" in kind]
-    flat = [one for kind in kinds for one in kind.get("anyOf", [kind]) if "enum" not in one]
-    choices += [one for kind in kinds for one in kind.get("anyOf", []) if "enum" in one]
+    flat = [part for kind in kinds for part in kind.get("anyOf", [kind]) if "enum" not in part]
+    choices += [part for kind in kinds for part in kind.get("anyOf", []) if "enum" in part]
     types = [name for kind in flat for name in _types(kind)]
     if "number" in types:
         types = [name for name in types if name != "integer"]

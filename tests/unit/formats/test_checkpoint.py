@@ -151,13 +151,13 @@ def test_a_checkpoint_is_whole_exactly_if_all_its_files_are_there(prefix: str, t
     names = [name for place, name in enumerate(every) if place not in dropped]
     listed = checkpoints(names)
 
-    assert [name for one in listed for name in one.files] == sorted(names)
+    assert [name for checkpoint in listed for name in checkpoint.files] == sorted(names)
     assert newest_whole(names) == (prefix if names == every else None)
 
 
 @given(st.lists(st.text(st.sampled_from("ckpt-015.indexdataof/_temp\n\udc80"))))
 def test_no_directory_listing_is_an_error(names: list[str]) -> None:
-    assert {name for one in checkpoints(names) for name in one.files} <= set(names)
+    assert {name for checkpoint in checkpoints(names) for name in checkpoint.files} <= set(names)
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,10 @@ def read(*events: bytes) -> list[Scalar]:
 def test_every_scalar_put_in_comes_out(wall_time: float, step: int, values: dict[str, float]) -> None:
     logged = read(event(wall_time, step, values))
 
-    assert [(one.wall_time, one.step, one.tag) for one in logged] == [(wall_time, step, tag) for tag in values]
-    assert repr([one.value for one in logged]) == repr(list(values.values()))
+    assert [(scalar.wall_time, scalar.step, scalar.tag) for scalar in logged] == [
+        (wall_time, step, tag) for tag in values
+    ]
+    assert repr([scalar.value for scalar in logged]) == repr(list(values.values()))
 
 
 FLOAT, DOUBLE, INT32, STRING, INT = (b"\x08" + varint(dtype) for dtype in (1, 2, 3, 7, 9))
@@ -65,7 +67,7 @@ SHAPE_0 = sized(2, sized(2, b""))
     ],
 )
 def test_a_tensor_of_one_number_is_a_scalar(tensor: bytes, value: float | None) -> None:
-    assert [one.value for one in read(event(1, 2, {"x": tensor}))] == ([] if value is None else [value])
+    assert [scalar.value for scalar in read(event(1, 2, {"x": tensor}))] == ([] if value is None else [value])
 
 
 def test_unknown_fields_are_skipped() -> None:
@@ -225,6 +227,6 @@ def test_tensorboards_messages_are_read(tensorboard: Any, values: dict[str, floa
         theirs.summary.value.add(tag=tag, simple_value=value, node_name="node")
         theirs.summary.value.add(tag=tag, tensor={"dtype": 1, "float_val": [value]}, metadata={"display_name": "x"})
 
-    assert repr([one.value for one in read(theirs.SerializeToString())]) == repr(
+    assert repr([scalar.value for scalar in read(theirs.SerializeToString())]) == repr(
         [value for value in values.values() for _ in range(2)]
     )

@@ -36,7 +36,7 @@ SERVED = LAB + "dispatcher: {hosts: {h1: }}\ndata_worker: {hosts: {h2: , h3: }}\
 
 def containers(text: str, more: str = "port: 2222", *extra: str) -> dict[str, Container]:
     """Return all containers by their tasks."""
-    return {one.task.name: one for one in world(text.replace("MORE", more), extra).wanted}
+    return {container.task.name: container for container in world(text.replace("MORE", more), extra).wanted}
 
 
 def cluster_of(container: Container) -> dict[str, list[str]]:
@@ -51,11 +51,11 @@ def cluster_of(container: Container) -> dict[str, list[str]]:
 def test_a_strategy_with_a_chief_names_it_by_tf_config(strategy: str) -> None:
     tasks = containers(LAB, f"strategy: {strategy}")
     assert list(tasks) == ["ps/0", "chief/0", "worker/0", "worker/1", "evaluator/0"]
-    assert all(one.argv == ("python", "digits.py") for one in tasks.values())
+    assert all(container.argv == ("python", "digits.py") for container in tasks.values())
     assert cluster_of(tasks["chief/0"]) == {
         "ps": ["10.0.0.1:2222"], "chief": ["10.0.0.1:2223"], "worker": ["h2:2222", "h3:2222"],
     }  # fmt: skip
-    assert {one.env["TFPROV_STRATEGY"] for one in tasks.values()} == {strategy}
+    assert {container.env["TFPROV_STRATEGY"] for container in tasks.values()} == {strategy}
 
 
 def test_in_an_all_reduce_every_task_is_a_worker() -> None:
@@ -82,7 +82,7 @@ def test_a_single_task_gets_no_wiring() -> None:
 
 def test_without_a_strategy_it_is_between_graph_and_by_flags() -> None:
     tasks = containers(LAB)
-    assert {one.env["TFPROV_STRATEGY"] for one in tasks.values()} == {"between_graph"}
+    assert {container.env["TFPROV_STRATEGY"] for container in tasks.values()} == {"between_graph"}
     assert "--job_name=ps" in tasks["ps/0"].argv
     assert "chief" not in cluster_of(tasks["worker/0"])
     assert containers(LAB, "wiring: tf_config")["chief/0"].task.role == "chief"
@@ -111,11 +111,14 @@ def test_a_flag_that_was_renamed_is_free_in_the_command() -> None:
 
 def test_every_task_is_restarted_when_it_fails_unless_its_group_says_otherwise() -> None:
     tasks = containers(SERVED, "max_restarts: 3")
-    assert {(one.restart, one.max_restarts) for one in tasks.values()} == {("on-failure", 3)}
+    assert {(container.restart, container.max_restarts) for container in tasks.values()} == {("on-failure", 3)}
     text = SERVED.replace(
         "worker: {hosts: {h2: , h3: }}", "worker: {hosts: {h2: , h3: }, vars: {tfprov: {restart: never}}}", 1
     )
-    assert {name for name, one in containers(text).items() if one.restart == "never"} == {"worker/1", "worker/2"}
+    assert {name for name, container in containers(text).items() if container.restart == "never"} == {
+        "worker/1",
+        "worker/2",
+    }
 
 
 # --- tf.data's service -----------------------------------------------------------------------------------------------
@@ -129,18 +132,18 @@ def test_the_data_service_has_commands_of_its_own() -> None:
     assert tasks["data_worker/1"].argv[3:] == (
         "worker", "--port=2223", "--address=h3:2223", "--dispatcher=10.0.0.1:2225",
     )  # fmt: skip
-    assert {name for name, one in tasks.items() if one.box and one.box.gpus} == {
+    assert {name for name, container in tasks.items() if container.box and container.box.gpus} == {
         "worker/0", "worker/1", "worker/2", "evaluator/0",
     }  # fmt: skip
 
 
 def test_tasks_that_train_get_the_address_of_the_data_service() -> None:
     tasks = containers(SERVED)
-    where = {name for name, one in tasks.items() if "TFPROV_DATA_SERVICE" in one.env}
+    where = {name for name, container in tasks.items() if "TFPROV_DATA_SERVICE" in container.env}
     assert where == {"worker/0", "worker/1", "worker/2", "data_worker/0", "data_worker/1"}
     assert tasks["worker/0"].env["TFPROV_DATA_SERVICE"] == "grpc://10.0.0.1:2225"
     assert "dispatcher" not in cluster_of(tasks["worker/0"])
-    assert not any("TF_CONFIG" in one.env for one in tasks.values() if one.task.feeds)
+    assert not any("TF_CONFIG" in container.env for container in tasks.values() if container.task.feeds)
 
 
 def test_a_command_of_the_own_group_wins() -> None:
@@ -151,7 +154,7 @@ def test_a_command_of_the_own_group_wins() -> None:
 
 
 def test_everyone_reaches_the_data_service_by_its_port() -> None:
-    assert all(one.task.serves for one in containers(SERVED).values() if one.task.feeds)
+    assert all(container.task.serves for container in containers(SERVED).values() if container.task.feeds)
     assert summary(world(SERVED.replace("MORE", "port: 1")).cluster) == (
         "lab: 1 ps, 3 workers, 1 evaluator, 1 dispatcher, 2 data workers on 3 hosts"
     )
@@ -208,7 +211,7 @@ def test_every_example_is_a_cluster_with_an_existing_program(path: Path) -> None
 
 
 def explained_settings(text: str, host: str, role: str) -> dict[str, object]:
-    return {one.name: one.value for one in explain(inventory(text), host, role).settings[role]}
+    return {origin.name: origin.value for origin in explain(inventory(text), host, role).settings[role]}
 
 
 def test_a_default_that_follows_from_the_strategy_is_explained() -> None:
@@ -301,8 +304,8 @@ def test_a_setting_that_tensorflow_would_fail_on_is_reported_at_its_line(groups:
 
 def jobs(containers: Sequence[Container]) -> dict[str, list[int]]:
     indices: dict[str, list[int]] = {}
-    for one in containers:
-        indices.setdefault(one.task.job, []).append(one.task.index)
+    for container in containers:
+        indices.setdefault(container.task.job, []).append(container.task.index)
     return indices
 
 

@@ -78,7 +78,9 @@ def test_a_command_of_its_own_finds_the_code() -> None:
 def test_an_edit_of_the_program_is_no_reason_to_restart_it() -> None:
     for more in ("restart: never", IN_DOCKER):
         before, after = (world(inventory_text(more=more), extra).wanted for extra in ((), ("tfprov.code=./edited",)))
-        changed = {one.task.name for one, other in zip(before, after, strict=True) if one.spec != other.spec}
+        changed = {
+            container.task.name for container, other in zip(before, after, strict=True) if container.spec != other.spec
+        }
         assert changed == {"ps/0", "worker/0", "evaluator/0"}
 
 
@@ -89,12 +91,13 @@ def test_it_takes_no_gpu_of_other_roles() -> None:
 
 
 def test_settings_that_do_not_apply_are_not_explained() -> None:
-    board_task = {
-        one.name: one.value for one in explain(inventory(inventory_text("flags: {v: 1}")), "h2").settings["tensorboard"]
+    settings = {
+        origin.name: origin.value
+        for origin in explain(inventory(inventory_text("flags: {v: 1}")), "h2").settings["tensorboard"]
     }
-    assert [name for name in board_task if name.startswith("tfprov.flags")] == ["tfprov.flags.v"]
-    assert (board_task["tfprov.command"], board_task["tfprov.code"], board_task["tfprov.env"]) == (None, None, {})
-    workers = {one.name for one in explain(inventory(inventory_text()), "h2").settings["worker"]}
+    assert [name for name in settings if name.startswith("tfprov.flags")] == ["tfprov.flags.v"]
+    assert (settings["tfprov.command"], settings["tfprov.code"], settings["tfprov.env"]) == (None, None, {})
+    workers = {origin.name for origin in explain(inventory(inventory_text()), "h2").settings["worker"]}
     assert {"tfprov.flags.train_steps", "tfprov.flags.batch", "tfprov.env.TOKEN"} <= workers
 
 
@@ -103,9 +106,9 @@ def test_the_data_service_takes_each_flag_of_its_own_group_alone() -> None:
         inventory_text()
         + "dispatcher: {hosts: {h1: }, vars: {tfprov: {flags: {v: 1}}}}\ndata_worker: {hosts: {h1: }}\n"
     )
-    board_task = {one.task.name: one.argv for one in world(served).wanted}
-    assert board_task["dispatcher/0"][-1] == "--v=1"
-    assert not any("train_steps" in word for name in ("dispatcher/0", "data_worker/0") for word in board_task[name])
+    argv_by_task = {container.task.name: container.argv for container in world(served).wanted}
+    assert argv_by_task["dispatcher/0"][-1] == "--v=1"
+    assert not any("train_steps" in word for name in ("dispatcher/0", "data_worker/0") for word in argv_by_task[name])
 
 
 # --- where it serves -------------------------------------------------------------------------------------------------
@@ -153,11 +156,11 @@ def checkpoint_mount(container: Container, box: Box) -> dict[str, Any]:
 
 
 def test_it_cannot_write_to_the_chiefs_files_and_an_evaluator_can() -> None:
-    board_task = {one.task.name: one for one in world(inventory_text(more=IN_DOCKER)).wanted}
+    containers = {container.task.name: container for container in world(inventory_text(more=IN_DOCKER)).wanted}
     for name, read_only in (("tensorboard/0", True), ("evaluator/0", False), ("worker/0", False)):
-        one = replace(board_task[name], checkpoint_dir="/checkpoints")
-        assert one.box is not None
-        mount = checkpoint_mount(one, one.box)
+        container = replace(containers[name], checkpoint_dir="/checkpoints")
+        assert container.box is not None
+        mount = checkpoint_mount(container, container.box)
         assert (mount["Source"], mount["Target"]) == ("tfprov-lab-worker-0-checkpoints", "/checkpoints")
         assert bool(mount.get("ReadOnly")) is read_only
 

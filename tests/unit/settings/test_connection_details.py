@@ -104,12 +104,12 @@ def test_a_key_file_is_readable_and_private(tmp_path: Path, monkeypatch: pytest.
 
 
 def parse_args(text: str, *more: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return what arguments say that is not the default, and what was refused."""
-    parsed, nothing = SshArgs(), vars(SshArgs())
-    for one in (text, *more):
-        parsed.add(one)
-    message = {name: value for name, value in vars(parsed).items() if name != "refused" and value != nothing[name]}
-    return message, [(str(one), one.fix) for one in parsed.refused]
+    """Return the parsed options that differ from the default, and the refused ones."""
+    parsed, default = SshArgs(), vars(SshArgs())
+    for arguments in (text, *more):
+        parsed.add(arguments)
+    options = {name: value for name, value in vars(parsed).items() if name != "refused" and value != default[name]}
+    return options, [(str(refused), refused.fix) for refused in parsed.refused]
 
 
 ARGS = [

@@ -138,7 +138,7 @@ def test_the_explained_values_are_the_effective_ones(tmp_path: Path) -> None:
     inventory = load_inventory(tmp_path / "inventory.yml")
     for role in resolve(inventory):
         settings = explain(inventory, role.host, role.role).settings[role.role]
-        shown = {one.name: one.value for one in settings if not one.template}
+        shown = {origin.name: origin.value for origin in settings if not origin.template}
         assert shown["tfprov.flags.train_steps"] == role.values.flags["train_steps"]
         assert shown["tfprov.tasks_per_host"] == role.values.tasks_per_host
         assert shown["tfprov.checkpoints.to"] == role.values.checkpoints.to

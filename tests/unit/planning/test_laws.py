@@ -26,7 +26,7 @@ laws = examples(60)
 
 
 def up_to_date_tasks(context: Context) -> list[str]:
-    """Return the tasks that run as they are wanted."""
+    """Return the tasks whose running containers have the desired spec."""
     seen = {(c.task, c.host): c for c in observe(context).containers()}
     pairs = [(container, seen.get((container.task.name, container.task.host))) for container in context.wanted]
     return [c.task.name for c, now in pairs if now and now.state is State.RUNNING and now.spec == c.spec]
@@ -38,13 +38,13 @@ def calls(hosts: Runtimes) -> list[str]:
 
 @dataclass(frozen=True)
 class Seen:
-    """A situation that nobody changes: what is planned in it, and how it would be taken down."""
+    """A situation that stays the same: its plan, and its teardown."""
 
     context: Context
     plan: Plan
     down: Plan
     kept_down: Plan
-    """The same, with all containers kept."""
+    """The teardown without removing containers."""
 
     @classmethod
     def of(cls, situation: tuple[str, Left]) -> "Seen":
@@ -140,7 +140,7 @@ SEEN: tuple[Callable[[Seen], None], ...] = (
 @laws
 @given(situations())
 def test_laws_of_every_plan(situation: tuple[str, Left]) -> None:
-    """To make a situation takes longer than to look at it."""
+    """Check all laws of one situation, because building it takes longer than they do."""
     seen = Seen.of(situation)
     wrong = []
     for law in SEEN:
@@ -152,7 +152,7 @@ def test_laws_of_every_plan(situation: tuple[str, Left]) -> None:
 
 
 def after_an_up_there_is_nothing_to_do(situation: tuple[str, Left], _data: st.DataObject) -> None:
-    """And a task that runs as wanted has not been touched."""
+    """Also, up-to-date tasks are not touched."""
     context, _ = build(*situation)
     right = up_to_date_tasks(context)
     places = {container.task.name: container.task.host for container in context.wanted}
@@ -226,7 +226,7 @@ DONE: tuple[Callable[[tuple[str, Left], st.DataObject], None], ...] = (
 @laws
 @given(situations(), st.data())
 def test_laws_of_every_run(situation: tuple[str, Left], data: st.DataObject) -> None:
-    """Each law has the hosts to itself."""
+    """Build the situation anew for each law, because laws change the hosts."""
     wrong = []
     for law in DONE:
         try:

@@ -77,7 +77,7 @@ def _context(case: Mapping) -> Context:
 
 
 def _left(was: Context, observed: str | dict[str, str]) -> dict[tuple[str, str], tuple[Container, str]]:
-    """Return what is there, by task and host."""
+    """Return the observed containers by task and host."""
     if observed == "nothing":
         return {}
     left = {(container.task.name, container.task.host): (container, "running") for container in was.wanted}

@@ -239,7 +239,7 @@ TWO = "all: {vars: {tfprov: {cluster: lab, command: [python, x.py]}}}\n"
 
 
 def errors(text: str) -> list[str]:
-    """Return what is wrong with an inventory, with line and column."""
+    """Return the errors of an inventory, with line and column."""
     try:
         assign_tasks(roles(text))
     except InvalidInput as error:

@@ -149,7 +149,7 @@ def test_each_role_publishes_its_ports_on_its_own_groups_address() -> None:
 
 
 def checkpoint_mount(container: Container, box: Box) -> dict[str, Any]:
-    """Return how the engine is asked to mount the checkpoints."""
+    """Return the mount of the checkpoints in the request to the engine."""
     made = creation(docker.APIClient(version="1.41"), container, box, "lab", "run-1", "sha256:1")
     board_task: dict[str, Any] = made["host_config"]["Mounts"][0]
     return board_task

@@ -89,7 +89,7 @@ def test_problems_of_a_host_without_a_role_are_reported(home: Path) -> None:
 
 
 def connection_with(variables: str, *extra: str) -> Connection:
-    """Return the way to a host with `variables`."""
+    """Return the connection to a host with `variables`."""
     inventory = read_groups(parse(f"all: {{hosts: {{node1: {{{variables}}}}}}}", "i.yml"), "i.yml")
     return resolve_connection(replace(inventory, extra=extra_vars(extra)), "node1")
 
@@ -167,7 +167,7 @@ PASSWORDS = st.lists(
 @examples(400)
 @given(password=PASSWORDS, name=st.sampled_from(["ansible_password", "ansible_ssh_pass", "ansible_ssh_password"]))
 def test_an_error_never_repeats_a_password(password: str, name: str) -> None:
-    """Nothing of it, however it is mistaken: not where it is read, not where another value is made of it."""
+    """No invalid password is repeated, neither by its own error nor by that of a value computed from it."""
     text = f"""\
 all:
   vars:

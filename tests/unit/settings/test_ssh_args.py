@@ -43,7 +43,7 @@ def parse(*texts: str) -> SshArgs:
 
 
 def as_ssh_prints(args: SshArgs) -> dict[str, str | None]:
-    """Return what was understood in the words of `ssh -G`; None for unset options."""
+    """Return the parsed options as `ssh -G` prints them; None for unset options."""
     strict = {None: None, True: "accept-new", False: "true"}
     return {
         "user": args.user,

@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one. Standard library only."""
+"""Atomic writes of files: readers never see a partial file. Standard library only."""
 
 import contextlib
 import errno
@@ -13,17 +13,17 @@ from typing import Any
 _CHUNK = 1024 * 1024
 """Bytes copied at a time."""
 _FEW = 16
-"""Files that are flushed one by one: each costs a turn of the disk, and a whole file system may have more to write."""
-_TELLS = (5, 8)
-"""The first Linux whose syncfs() tells what could not be written."""
+"""Files that are flushed one by one; with more, syncfs() is faster, though it also flushes other files."""
+_REPORTS_ERRORS = (5, 8)
+"""The first Linux whose syncfs() reports write errors."""
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Write `data` to `path` beside it, fsync, and rename over it."""
+    """Replace `path` with `data`: write a temporary file beside it, fsync, and rename."""
     beside = path.with_name(f"{path.name}.part")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:
-        if not mode & 0o077:  # it is private also where a run that was killed has left it with another mode
+        if not mode & 0o077:  # also if a killed run left the file with another mode
             os.fchmod(descriptor, mode)
         file.write(data)
         file.flush()
@@ -32,16 +32,16 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def private_directory(path: Path) -> Path:
-    """Make `path` and what is missing above it for its owner alone, whatever the umask; return it.
+    """Create `path` and its missing parents with mode 0700, whatever the umask, and return it.
 
-    A directory of ours that is there already is closed to others; what is above it is left as it is.
+    An existing directory of the user gets mode 0700; existing parents are unchanged.
     """
     missing = [path, *path.parents]
-    missing = missing[: next((number for number, one in enumerate(missing) if one.is_dir()), len(missing))]
-    for one in reversed(missing):
-        with contextlib.suppress(FileExistsError):  # another run has just made it
-            one.mkdir(mode=0o700)
-            one.chmod(0o700)
+    missing = missing[: next((number for number, parent in enumerate(missing) if parent.is_dir()), len(missing))]
+    for directory in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # another run has just created it
+            directory.mkdir(mode=0o700)
+            directory.chmod(0o700)
     status = path.stat()
     if status.st_mode & 0o077 and status.st_uid == os.getuid():
         path.chmod(0o700)
@@ -49,7 +49,7 @@ def private_directory(path: Path) -> Path:
 
 
 def sync(path: Path) -> None:
-    """Make what a file holds, or the names in a directory, outlive a power cut."""
+    """Flush a file, or the names in a directory, to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -58,21 +58,21 @@ def sync(path: Path) -> None:
 
 
 class Flush:
-    """Files that are to outlive a power cut, all at once: 10,000 files one by one cost a disk 10,000 turns.
+    """Flushes many files to disk at once: one by one, 10,000 files take 10,000 flushes.
 
-    To be entered before the first of them is written, and left when all are. `below` is a directory of their file system.
+    Enter it before the first file is written, and leave it after the last. `below` is a directory on their file system.
     """
 
     def __init__(self, below: Path) -> None:
         self._below, self._files = below, list[Path]()
 
     def __enter__(self) -> "Flush":
-        # What could not be written since a descriptor was opened is told to whoever flushes by it.
+        # syncfs() reports the write errors since its descriptor was opened.
         self._descriptor = os.open(self._below, os.O_RDONLY | os.O_CLOEXEC)
         return self
 
     def add(self, path: Path) -> None:
-        """One more file."""
+        """Add a file to flush."""
         self._files.append(path)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -91,12 +91,12 @@ class Flush:
 
 
 def _syncfs() -> Callable[[int], None] | None:
-    """Return what flushes a whole file system; None where there is nothing that also tells what went wrong."""
-    import ctypes  # noqa: PLC0415  a supervisor needs none
+    """Return syncfs(); None where it is missing or reports no write errors."""
+    import ctypes  # noqa: PLC0415  a supervisor does not need it
 
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     function: Any = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if os.uname().sysname != "Linux" or release is None or (int(release[1]), int(release[2])) < _TELLS:
+    if os.uname().sysname != "Linux" or release is None or (int(release[1]), int(release[2])) < _REPORTS_ERRORS:
         return None
 
     def syncfs(descriptor: int) -> None:
@@ -107,21 +107,21 @@ def _syncfs() -> Callable[[int], None] | None:
     return None if function is None else syncfs
 
 
-def bring(
-    files: Mapping[str, Path], directory: Path, sent: Callable[[int, int], None] = lambda _sent, _whole: None
+def copy_files(
+    files: Mapping[str, Path], directory: Path, sent: Callable[[int, int], None] = lambda _sent, _total: None
 ) -> None:
-    """Copy each file beside the name it gets in `directory`, and rename it once it is on the disk.
+    """Copy files into `directory` under the names in `files`, each renamed once it is on disk.
 
-    `sent` is told how many bytes were copied, and of how many.
+    `sent` is called with the bytes copied so far and in total.
     """
-    come, whole = 0, sum(path.stat().st_size for path in files.values())
+    copied, total = 0, sum(path.stat().st_size for path in files.values())
     for name, path in files.items():
         beside = directory / f"{name}.part"
         with path.open("rb") as source, beside.open("wb") as sink:
             while chunk := source.read(_CHUNK):
                 sink.write(chunk)
-                come += len(chunk)
-                sent(come, whole)
+                copied += len(chunk)
+                sent(copied, total)
         sync(beside)
         beside.replace(directory / name)
     if files:
@@ -129,22 +129,22 @@ def bring(
 
 
 def rewrite(path: Path, before: bytes, data: bytes) -> None:
-    """Replace the file at `path`, which held `before` when it was read.
+    """Replace the content `before` of the file at `path` with `data`.
 
-    Its mode, owner, extended attributes and access list stay, and a link to it still leads to it. OSError says why it
-    was left as it is: it holds something else by now, it has other names, or it would have another owner.
+    Its mode, owner, extended attributes and access list are kept, and a symlink still leads to it. Raises OSError, and
+    leaves the file unchanged, if it has other content by now, has hard links, or would get another owner.
     """
     target = Path(os.path.realpath(path))
-    found = target.stat()
-    if found.st_nlink > 1:
-        raise OSError(errno.EMLINK, f"it has {found.st_nlink} names (hard links), and only one would have the change")
-    # Hidden: in a directory of inventories it is not read as one.
+    status = target.stat()
+    if status.st_nlink > 1:
+        raise OSError(errno.EMLINK, f"it has {status.st_nlink} names (hard links), and only one would have the change")
+    # Hidden, so that it is not read as an inventory in a directory of them.
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     beside = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-            _keep_owner(file.fileno(), found)
+            _keep_owner(file.fileno(), status)
             shutil.copystat(target, beside)
             os.utime(beside)
             file.flush()
@@ -157,15 +157,15 @@ def rewrite(path: Path, before: bytes, data: bytes) -> None:
     sync(target.parent)
 
 
-def _keep_owner(descriptor: int, found: os.stat_result) -> None:
+def _keep_owner(descriptor: int, status: os.stat_result) -> None:
     now = os.fstat(descriptor)
-    if (now.st_uid, now.st_gid) != (found.st_uid, found.st_gid):
+    if (now.st_uid, now.st_gid) != (status.st_uid, status.st_gid):
         try:
-            os.fchown(descriptor, found.st_uid, found.st_gid)
+            os.fchown(descriptor, status.st_uid, status.st_gid)
         except OSError:
             raise OSError(errno.EPERM, "it belongs to another user or group, and would not any more") from None
 
 
 def _refuse_changed(target: Path, before: bytes) -> None:
     if target.read_bytes() != before:
-        raise OSError(errno.EBUSY, "it was changed by somebody else meanwhile")
+        raise OSError(errno.EBUSY, "it was changed by another process meanwhile")

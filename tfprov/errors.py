@@ -1,79 +1,79 @@
-"""Every error a user can meet, and the exit code each one ends in.
+"""The errors of tfprov, with the exit code of each.
 
     TfprovError                 1   a host or a task failed
-    ├── InvalidInput            2   invalid files or values; carries every Problem found, not just the first
-    ├── Usage                   2   a command line that cannot mean anything
-    ├── HostError               1   one host could not do what was asked
-    │   └── Unreachable         4   the host could not be reached at all
-    ├── TaskFailed              1   a TensorFlow task ended badly; carries the last lines of its log; the chief's own code
+    ├── InvalidInput            2   invalid files or values; carries all Problems, not just the first
+    ├── Usage                   2   an invalid command line
+    ├── HostError               1   an operation on one host failed
+    │   └── Unreachable         4   no connection to the host
+    ├── TaskFailed              1   a TensorFlow task failed; carries the last lines of its log; the chief's own code
     │                               for `run` and `wait`, unless it is one of OWN_CODES
-    ├── GatherError             1   a checkpoint could not be brought back whole
-    ├── DeliveryError           1   an image could not be made, stored or read
-    ├── Locked                  3   another run holds the cluster
-    └── Several                     more than one of these; 4 when a host could not be reached, else their highest
+    ├── GatherError             1   a checkpoint could not be gathered whole
+    ├── DeliveryError           1   an image could not be built, stored or read
+    ├── Locked                  3   another run holds the lock of the cluster
+    └── Several                     more than one of these; 4 with an Unreachable, else the highest code
 
-Messages are one line: where, what, the fix. This module imports nothing of tfprov's.
+Messages are one line: where, what, the fix. This module imports nothing else of tfprov.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 LONGEST = 60
-"""Characters of a value that a message repeats."""
+"""Maximum characters of a value in a message."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
 TERMINATED = 143
-"""Exit code after SIGTERM, which else does what Ctrl-C does: 128 + SIGTERM."""
+"""Exit code after SIGTERM, which otherwise acts like Ctrl-C: 128 + SIGTERM."""
 HUNG_UP = 129
 """Exit code after the terminal was closed: 128 + SIGHUP."""
 UNREAD = 141
-"""The exit code when nobody reads the output any more (`tfprov status | true`): as of a program that SIGPIPE has ended."""
+"""Exit code when the reader of the output is gone (`tfprov status | true`): 128 + SIGPIPE."""
 OWN_CODES = frozenset((2, 3, 4, HUNG_UP, INTERRUPTED, TERMINATED, UNREAD))
-"""Exit codes that say something of tfprov: where a training ends with one of them, `run` and `wait` end with 1."""
+"""Exit codes with a meaning of their own: if a training ends with one of them, `run` and `wait` end with 1."""
 
 
 class HangUp(BaseException):
-    """The terminal was closed: tfprov ends at once, and what it has started goes on.
+    """The terminal was closed: tfprov ends at once, and the training goes on.
 
-    No Ctrl-C, and nothing that a step or a play may take for one: who closes a laptop does not want the training to end.
+    Steps and plays must not treat it like Ctrl-C: closing a laptop must not end the training.
     """
 
 
 _HIDDEN: set[str] = set()
-_SHORTEST = 8
-"""Characters of a secret that is hidden wherever it stands: a shorter one may be a word that messages need, as `true`."""
+_MIN_SECRET = 8
+"""Minimum characters of a masked secret: a shorter one may be a word that messages need, such as `true`."""
 
 
-def hide(secret: str) -> None:
-    """Never repeat `secret`, nor a long line of it, in the message of any error of this process.
+def hide_secret(secret: str) -> None:
+    """Mask `secret`, and each long line of it, in all error messages of this process.
 
-    What is known to be a secret is left out where a message is made; this is for those that libraries make.
+    tfprov's own messages never repeat secrets; this is for the messages of libraries.
     """
-    whole = secret.strip()
-    _HIDDEN.update(text for text in (whole, *map(str.strip, whole.splitlines())) if len(text) >= _SHORTEST)
+    text = secret.strip()
+    _HIDDEN.update(part for part in (text, *map(str.strip, text.splitlines())) if len(part) >= _MIN_SECRET)
 
 
-def masked(text: str) -> str:
-    """Return `text` with every secret in it replaced."""
-    if not _HIDDEN or len(text) < _SHORTEST:
+def mask_secrets(text: str) -> str:
+    """Return `text` with every registered secret masked."""
+    if not _HIDDEN or len(text) < _MIN_SECRET:
         return text
-    for secret in sorted((one for one in _HIDDEN if one in text), key=len, reverse=True):
+    for secret in sorted((hidden for hidden in _HIDDEN if hidden in text), key=len, reverse=True):
         text = text.replace(secret, "******")
     return text
 
 
 def shown(value: object) -> str:
-    """Return what a user wrote as it stands in a message: on one line, short, and with nothing that steers a terminal."""
+    """Return a user's value for a message: on one line, shortened, without control characters, secrets masked."""
     if isinstance(value, bool):
         return str(value).lower()
-    text = masked(str(value))
+    text = mask_secrets(str(value))
     return _escaped(text if len(text) <= LONGEST else text[: LONGEST - 3] + "...")
 
 
 def one_line(text: str) -> str:
-    """Return a library's own words without their line breaks and quotes."""
-    return _escaped(" ".join(masked(text).split()).replace("'", "`").rstrip("."))
+    """Return a library's message on one line, with backticks for quotes."""
+    return _escaped(" ".join(mask_secrets(text).split()).replace("'", "`").rstrip("."))
 
 
 def _escaped(text: str) -> str:
@@ -82,7 +82,7 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in a file the user wrote; line and column count from 1, and 0 means the file as a whole."""
+    """A position in a user's file. Line and column count from 1; line 0 is the whole file."""
 
     file: str
     line: int = 0
@@ -94,43 +94,43 @@ class Position:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong: where, what, and what to do about it."""
+    """A problem in a user's file: where, what, and the fix."""
 
     at: Position
     what: str
     fix: str = ""
 
     def __str__(self) -> str:
-        return self._as("error")
+        return self._format("error")
 
     def as_warning(self) -> str:
-        """Return the message for something that ends nothing."""
-        return self._as("warning")
+        """Return the message as a warning."""
+        return self._format("warning")
 
-    def _as(self, kind: str) -> str:
+    def _format(self, kind: str) -> str:
         message = f"{self.at}: {kind}: {self.what}"
-        return masked(f"{message}; {self.fix}" if self.fix else message)
+        return mask_secrets(f"{message}; {self.fix}" if self.fix else message)
 
 
 Warn = Callable[[Problem], None]
-"""Takes a problem that ends nothing, to print it as a warning."""
+"""Receives a problem to print as a warning."""
 
 
-def unheard(_: Problem) -> None:
-    """Drop a warning: for those who read an inventory a second time."""
+def ignore_warning(_: Problem) -> None:
+    """Drop a warning, for a second load of the same inventory."""
 
 
 class TfprovError(Exception):
-    """The root of the tree; `exit_code` is what the command ends with."""
+    """The base of all errors; `exit_code` is the exit code of the command."""
 
     exit_code = 1
 
     def __init__(self, what: str, fix: str = "") -> None:
-        super().__init__(masked(f"{what}; {fix}" if fix else what))
+        super().__init__(mask_secrets(f"{what}; {fix}" if fix else what))
 
 
 class InvalidInput(TfprovError):
-    """Files, options or values that cannot be used; `problems` holds all of them, in the order of the files."""
+    """Invalid files, options or values; `problems` has all of them, in the order of the files."""
 
     exit_code = 2
 
@@ -140,17 +140,17 @@ class InvalidInput(TfprovError):
 
 
 class Usage(TfprovError):
-    """A command line that cannot mean anything: an unknown task, a pattern that matches no host."""
+    """An invalid command line, such as an unknown task, or a pattern that matches no host."""
 
     exit_code = 2
 
 
 class HostError(TfprovError):
-    """A host could not do what was asked of it; `reason` is the message without the host's name."""
+    """An operation on a host failed; `reason` is the message without the host's name."""
 
     def __init__(self, host: str, what: str, fix: str = "") -> None:
         self.host = host
-        self.reason = masked(f"{what}; {fix}" if fix else what)
+        self.reason = mask_secrets(f"{what}; {fix}" if fix else what)
         super().__init__(f"{host}: {what}", fix)
 
 
@@ -161,9 +161,9 @@ class Unreachable(HostError):
 
 
 class TaskFailed(TfprovError):
-    """A task ended badly. `code` is the exit code of the training: the chief's own, or 1 when another task ended it.
+    """A task failed. `code` is the exit code of the training: the chief's own, or 1 if another task ended it.
 
-    `others` are the lines for those that failed as well.
+    `log` has the task's last lines, and `others` a line for each other failed task.
     """
 
     def __init__(
@@ -175,11 +175,11 @@ class TaskFailed(TfprovError):
 
 
 class GatherError(TfprovError):
-    """A checkpoint could not be brought back; what was gathered before is untouched."""
+    """A checkpoint could not be gathered; earlier gathered files are untouched."""
 
 
 class DeliveryError(TfprovError):
-    """An image could not be made, stored or read on the controller; what a host could not do is a HostError."""
+    """An image could not be built, stored or read on the controller; failures on a host are HostErrors."""
 
 
 class Locked(TfprovError):
@@ -189,7 +189,7 @@ class Locked(TfprovError):
 
 
 class Several(TfprovError):
-    """More than one error, in the order in which they are to be told."""
+    """More than one error, in the order of their messages."""
 
     def __init__(self, errors: Iterable[TfprovError]) -> None:
         self.errors = tuple(errors)
@@ -198,11 +198,12 @@ class Several(TfprovError):
         super().__init__("\n".join(map(str, self.errors)))
 
 
-def together(errors: Iterable[TfprovError]) -> TfprovError:
-    """Return `errors`, of which there is at least one, as one error; each message, and each lost host, is told once."""
-    told: dict[tuple[str, str], TfprovError] = {}
+def combine_errors(errors: Iterable[TfprovError]) -> TfprovError:
+    """Return one or more `errors` as one; each message, and each unreachable host, appears once."""
+    distinct: dict[tuple[str, str], TfprovError] = {}
     for error in errors:
-        for one in error.errors if isinstance(error, Several) else (error,):
-            told.setdefault(("", one.host) if isinstance(one, Unreachable) else ("message", str(one)), one)
-    found = tuple(told.values())
-    return found[0] if len(found) == 1 else Several(found)
+        for part in error.errors if isinstance(error, Several) else (error,):
+            key = ("", part.host) if isinstance(part, Unreachable) else ("message", str(part))
+            distinct.setdefault(key, part)
+    unique = tuple(distinct.values())
+    return unique[0] if len(unique) == 1 else Several(unique)

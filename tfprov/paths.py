@@ -1,4 +1,4 @@
-"""Where tfprov keeps things on the controller: the XDG base directories, and the files that ship with it."""
+"""Directories on the controller: the XDG base directories, and those that ship with tfprov."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 """The installed package, of which parts are copied into containers."""
 INVENTORY = "inventory.yml"
-"""The inventory that is read where none is named."""
+"""The default inventory."""
 
 
 def state_home() -> Path:
@@ -15,17 +15,17 @@ def state_home() -> Path:
 
 
 def cache_home() -> Path:
-    """Return the directory of what can be made again: $XDG_CACHE_HOME/tfprov."""
+    """Return the directory of files that can be recreated: $XDG_CACHE_HOME/tfprov."""
     return _xdg("XDG_CACHE_HOME", ".cache")
 
 
 def _xdg(variable: str, default: str) -> Path:
-    stated = Path(os.environ.get(variable) or "")
-    # The specification says that a relative path in these variables is to be ignored.
-    return (stated if stated.is_absolute() else Path.home() / default) / "tfprov"
+    path = Path(os.environ.get(variable) or "")
+    # The specification requires that relative paths in these variables are ignored.
+    return (path if path.is_absolute() else Path.home() / default) / "tfprov"
 
 
-def shipped(name: str) -> Path:
+def shipped_directory(name: str) -> Path:
     """Return a directory that ships with tfprov, such as `playbooks`: in the wheel, or in a source checkout."""
     in_checkout = {"programs": "images/train/programs", "train_image": "images/train"}.get(name, name)
     installed = PACKAGE / name

@@ -1,7 +1,7 @@
-"""What tells a task who it is: the four flags of the textbook program, and TF_CONFIG.
+"""The wiring of a task, which gives its job, its index and the cluster: as four flags, and as TF_CONFIG.
 
-Both are written by the controller and read inside the task's container, so this module needs nothing but the standard
-library. `from_flags(to_flags(w)) == w` and `from_tf_config(to_tf_config(w)) == w` hold for every valid wiring.
+The controller writes both and tasks read them, so this module uses the standard library only.
+`from_flags(to_flags(w)) == w` and `from_tf_config(to_tf_config(w)) == w` hold for every valid wiring.
 """
 
 import json
@@ -9,34 +9,34 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 FLAGS = ("job_name", "task_index", "ps_hosts", "worker_hosts")
-"""The names every textbook program declares (tensorflow/ecosystem, and TensorFlow's distributed tutorial)."""
+"""The flags of TensorFlow's distributed examples (tensorflow/ecosystem, and its tutorial)."""
 
 FLAGS_VARIABLE = "TFPROV_FLAGS"
-"""The environment variable that says how the program calls the flags; not there where all have their usual names."""
+"""The environment variable with the renamed flags; not set if all have their usual names."""
 
 STRATEGY_VARIABLE = "TFPROV_STRATEGY"
-"""The environment variable that says how the cluster trains."""
+"""The environment variable with the strategy."""
 
 READERS = ("evaluator", "tensorboard")
-"""Jobs that only read what the chief writes."""
+"""Jobs that only read the chief's files."""
 
 FEEDERS = ("dispatcher", "data_worker")
-"""Jobs of tf.data's service: they read the data and prepare it for those who train."""
+"""Jobs of tf.data's service, which prepare data for the tasks that train."""
 
 OUTSIDE = (*READERS, *FEEDERS)
-"""Jobs that are not members of the ClusterSpec: TensorFlow runs an evaluator beside the cluster, not in it."""
+"""Jobs outside of the ClusterSpec: TensorFlow runs an evaluator beside the cluster, not in it."""
 
 
 class WiringError(ValueError):
-    """Flags or a TF_CONFIG that cannot be a wiring."""
+    """Invalid flags or an invalid TF_CONFIG."""
 
 
 @dataclass(frozen=True)
 class Wiring:
     """The cluster as one task sees it.
 
-    `cluster` maps a job to the addresses (`host:port`) of its tasks, in the order of their index; `job` and `index` say
-    which of them this task is. A task that runs alone has an empty cluster.
+    `cluster` has the addresses (`host:port`) of each job's tasks in the order of their index; `job` and `index` identify
+    this task. A task that runs alone has an empty cluster.
     """
 
     job: str
@@ -54,22 +54,20 @@ class Wiring:
 
     @property
     def address(self) -> str | None:
-        """Where this task serves, or None for a task outside the cluster."""
+        """The address of this task; None for a task outside of the ClusterSpec."""
         addresses = self.cluster.get(self.job, ())
         return addresses[self.index] if self.index < len(addresses) else None
 
     @property
     def is_chief(self) -> bool:
-        """Whether this task initialises the variables and saves: `chief/0` where there is one, else `worker/0`."""
+        """Whether this task initialises the variables and saves: `chief/0` if there is one, else `worker/0`."""
         return self.index == 0 and self.job == ("chief" if "chief" in self.cluster or self.job == "chief" else "worker")
 
 
 def to_flags(wiring: Wiring, names: Mapping[str, str] | None = None) -> list[str]:
-    """Return the four flags, as `--name=value`; `names` renames them for programs that call them otherwise.
+    """Return the four flags as `--name=value`; `names` renames them, and an empty name leaves a flag out.
 
-    A flag whose name there is empty is left out.
-
-    The flags know two jobs. Raises WiringError for a cluster with any other: only TF_CONFIG can say it.
+    Raises WiringError for a cluster with other jobs than ps and worker: only TF_CONFIG has those.
     """
     if others := sorted(set(wiring.cluster) - {"ps", "worker"}):
         raise WiringError(f"the flags cannot name the job {others[0]!r}: use TF_CONFIG")
@@ -79,19 +77,19 @@ def to_flags(wiring: Wiring, names: Mapping[str, str] | None = None) -> list[str
         "ps_hosts": ",".join(wiring.cluster.get("ps", ())),
         "worker_hosts": ",".join(wiring.cluster.get("worker", ())),
     }
-    called = {name: (names or {}).get(name, name) for name in FLAGS}
-    return [f"--{called[name]}={value}" for name, value in values.items() if called[name]]
+    renamed = {name: (names or {}).get(name, name) for name in FLAGS}
+    return [f"--{renamed[name]}={value}" for name, value in values.items() if renamed[name]]
 
 
 def to_names(names: Mapping[str, str]) -> str:
-    """Return what FLAGS_VARIABLE holds: the flags that are called otherwise or left out, as JSON; keys are sorted."""
+    """Return the value of FLAGS_VARIABLE: the renamed and left out flags as JSON, with sorted keys."""
     return json.dumps(dict(names), sort_keys=True)
 
 
 def from_names(text: str) -> dict[str, str]:
-    """Read what FLAGS_VARIABLE holds, for `names` of `from_flags`; nothing is renamed by an empty text.
+    """Parse the value of FLAGS_VARIABLE, for `names` of `from_flags`; an empty text renames nothing.
 
-    Raises WiringError for what is no mapping of flags to names.
+    Raises WiringError for anything but a mapping of flags to names.
     """
     try:
         names = json.loads(text or "{}")
@@ -105,10 +103,10 @@ def from_names(text: str) -> dict[str, str]:
 
 
 def from_flags(argv: Iterable[str], names: Mapping[str, str] | None = None) -> Wiring | None:
-    """Read the four flags out of `argv`, in any of the forms absl and argparse accept; other arguments are ignored.
+    """Parse the four flags in `argv`, in every form that absl and argparse accept; other arguments are ignored.
 
-    Returns None when there is no job name, which the textbook programs take for a single machine, and where `names`
-    leaves a flag out: then TF_CONFIG alone has the whole cluster.
+    Returns None without a job name, which means a single machine, and if `names` leaves a flag out: then only TF_CONFIG
+    has the whole cluster.
     """
     if not all((names or {}).values()):
         return None
@@ -123,7 +121,7 @@ def from_flags(argv: Iterable[str], names: Mapping[str, str] | None = None) -> W
     return Wiring(values["job_name"], index, {job: addresses for job, addresses in hosts.items() if addresses})
 
 
-def _flag_values(argv: Sequence[str], wanted: Mapping[str, str]) -> dict[str, str]:
+def _flag_values(argv: Sequence[str], flags: Mapping[str, str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for position, argument in enumerate(argv):
         if argument == "--":
@@ -131,20 +129,20 @@ def _flag_values(argv: Sequence[str], wanted: Mapping[str, str]) -> dict[str, st
         if not argument.startswith("-"):
             continue
         name, equals, value = argument.lstrip("-").partition("=")
-        if name in wanted:
+        if name in flags:
             following = argv[position + 1] if position + 1 < len(argv) else ""
-            values[wanted[name]] = value if equals else following
+            values[flags[name]] = value if equals else following
     return values
 
 
 def to_tf_config(wiring: Wiring) -> str:
-    """Return the JSON that TensorFlow's cluster resolvers read from the variable TF_CONFIG; keys are sorted."""
+    """Return TF_CONFIG, the JSON that TensorFlow's cluster resolvers read, with sorted keys."""
     cluster = {job: list(addresses) for job, addresses in wiring.cluster.items()}
     return json.dumps({"cluster": cluster, "task": {"type": wiring.job, "index": wiring.index}}, sort_keys=True)
 
 
 def from_tf_config(text: str) -> Wiring | None:
-    """Read a TF_CONFIG; None for one that names no task, which TensorFlow takes for a single machine.
+    """Parse a TF_CONFIG; None for one without a task, which TensorFlow takes for a single machine.
 
     The index must be a number: a string, as some launchers write it, is an error here and a silent trap in TensorFlow.
     """

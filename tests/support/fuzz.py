@@ -22,12 +22,12 @@ from tfprov.inventory.host_patterns import match
 from tfprov.model.inventory import ROLES
 from tfprov.model.playbook import MODULES
 from tfprov.model.secrets import KeyedHash
-from tfprov.model.sections import Checkpoints, Data, FlagNames, Image, MountSetting, Renamed
+from tfprov.model.sections import Checkpoints, Data, FlagNames, Image, MountSetting, RenamedFlags
 from tfprov.model.settings import Settings
-from tfprov.planning.desired import desired
-from tfprov.planning.tasks import place
+from tfprov.planning.desired import desired_containers
+from tfprov.planning.tasks import assign_tasks
 from tfprov.playbook.parse import read_playbook
-from tfprov.settings.connection_vars import READERS
+from tfprov.settings.connection_vars import PARSERS
 from tfprov.settings.load import extra_vars, load
 from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.syntax_errors import BREAK
@@ -112,7 +112,7 @@ MARKS = [
 ]
 WORDS = [
     *ROLES, *MODULES, *Settings.model_fields, *Checkpoints.model_fields, *Image.model_fields,
-    *MountSetting.model_fields, *Data.model_fields, *Renamed.model_fields, *FlagNames.model_fields, *READERS,
+    *MountSetting.model_fields, *Data.model_fields, *RenamedFlags.model_fields, *FlagNames.model_fields, *PARSERS,
     "/code", "0.0.0.0", "127.0.0.1", "docker", "4g",
     "all", "hosts", "children", "vars", "tfprov",
     "localhost", "node[1:3]", "node[", "ansible_group_priority",
@@ -156,8 +156,8 @@ def try_sources(
         path.write_bytes(content)
     try:
         _, roles = load([str(directory / source) for source in sources], extra, Vault())
-        cluster = place(roles)
-        containers = desired(
+        cluster = assign_tasks(roles)
+        containers = desired_containers(
             cluster, roles, {}, lambda task: f"/checkpoints/{task.name}", hashed=KeyedHash(lambda: b"")
         )
     except InvalidInput as error:
@@ -219,7 +219,7 @@ ALMOST = st.builds(
         }
     ),
     st.dictionaries(st.sampled_from(ROLES), GROUPS, min_size=1, max_size=3),
-    st.dictionaries(st.sampled_from(["x", "tfprov", *READERS]), TREES, max_size=2),
+    st.dictionaries(st.sampled_from(["x", "tfprov", *PARSERS]), TREES, max_size=2),
 )  # fmt: skip
 
 

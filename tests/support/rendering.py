@@ -6,16 +6,15 @@ from typing import Any
 from tfprov.errors import Position
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain
-from tfprov.templating.magic_vars import variables
-from tfprov.templating.render import computed
+from tfprov.templating.magic_vars import HostVars
+from tfprov.templating.render import render_node
 
 HOST = "w2.example.com"
 
 
 def ours(inventory: Inventory, text: str, host: str = HOST) -> Any:
     """Return what `text` computes for a host, as JSON has it."""
-    known = variables(inventory, host, inventory.variables(host))
-    value = plain(computed(text, known, Position("there", 1, 1)))
+    value = plain(render_node(text, HostVars(inventory)[host], Position("there", 1, 1)))
     return json.loads(json.dumps(value, default=lambda date: {"date": date.isoformat()}))
 
 

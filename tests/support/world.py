@@ -18,9 +18,9 @@ from tfprov.model.node import Node
 from tfprov.model.plan import Plan
 from tfprov.model.secrets import KeyedHash
 from tfprov.model.state import Container, Observed, State
-from tfprov.planning.datasets import data_sets
-from tfprov.planning.desired import Boxed, desired
-from tfprov.planning.tasks import place
+from tfprov.planning.datasets import datasets_of
+from tfprov.planning.desired import RoleImage, desired_containers
+from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import extra_vars
 from tfprov.settings.resolve import RoleSettings, resolve
 from tfprov.yamltext.load import parse
@@ -59,7 +59,7 @@ def world(
     document = parse(inventory, "inventory.yml") if isinstance(inventory, str) else inventory
     read = replace(read_groups(document, "inventory.yml"), extra=extra_vars(extra))
     roles = resolve(read)
-    cluster = place(roles)
+    cluster = assign_tasks(roles)
     hosts = runtimes if runtimes is not None else {}
     for role in roles:
         hosts.setdefault(role.host, MemoryRuntime(role.host)).neighbours = hosts
@@ -70,13 +70,13 @@ def world(
     packages = [PackedCode(code, shelf, hosts) for code in codes.values() if not in_docker]
     images = [PackedCode(image_of(box.reference), shelf, hosts) for box in boxes.values()]
     digests = {key: code.digest for key, code in codes.items()}
-    wanted = desired(cluster, roles, digests, checkpoint_dir, boxes, hashed=HASHES)
+    wanted = desired_containers(cluster, roles, digests, checkpoint_dir, boxes, hashed=HASHES)
     return Context(
         inventory=read,
         cluster=cluster,
         wanted=wanted,
         runtimes=hosts,
-        data=fetched(data_sets(roles), wanted, hosts),
+        data=fetched(datasets_of(roles), wanted, hosts),
         artifacts={made.code.digest: made for made in [*packages, *images]},
         home=Path("/nowhere"),
         target=Path("/nowhere"),
@@ -85,12 +85,12 @@ def world(
     )
 
 
-def _boxed(role: RoleSettings, code: Code | None) -> Boxed:
+def _boxed(role: RoleSettings, code: Code | None) -> RoleImage:
     image = role.values.image
     assert image is not None
     said = f"{image.kind} {image.build or image.name or image.archive}"
     key = hashlib.sha256(f"{said} {code.digest if code else None}".encode()).hexdigest()[:32]
-    return Boxed(f"tfprov/{role.values.cluster}:{key}", said, role.serves_at or role.address)
+    return RoleImage(f"tfprov/{role.values.cluster}:{key}", said, role.bind_address or role.address)
 
 
 def image_of(reference: str) -> Code:

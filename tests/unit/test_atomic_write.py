@@ -1,4 +1,4 @@
-"""Files and directories of tfprov's own: for their owner alone, whatever the umask."""
+"""Private directories are for their owner alone, whatever the umask."""
 
 import os
 import stat
@@ -21,14 +21,14 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_what_is_made_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
+def test_a_private_directory_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
     private_directory(tmp_path / "a" / "b")
     assert [mode(tmp_path / name) for name in ("a", "a/b")] == [0o700, 0o700]
     replace(tmp_path / "a" / "file", b"1", mode=0o600)
     assert mode(tmp_path / "a" / "file") == 0o600
 
 
-def test_an_open_directory_of_ours_is_closed_and_what_is_above_it_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_directory_becomes_private_and_its_parents_stay(tmp_path: Path) -> None:
     above = tmp_path / "above"
     (above / "ours").mkdir(parents=True)
     for path in (above, above / "ours"):

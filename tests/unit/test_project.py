@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.paths import ROOT
 from tfprov.cli.main import VERBS
-from tfprov.planning.tasks import place
+from tfprov.planning.tasks import assign_tasks
 from tfprov.playbook.parse import read_playbook
 from tfprov.settings.load import load
 
@@ -23,7 +23,7 @@ PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 @pytest.mark.parametrize("path", INVENTORIES, ids=lambda path: path.name)
 def test_every_example_is_a_cluster(path: Path) -> None:
     _, roles = load(path)
-    assert place(roles).chief.name in ("chief/0", "worker/0")
+    assert assign_tasks(roles).chief.name in ("chief/0", "worker/0")
 
 
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.name)

@@ -1,4 +1,4 @@
-"""Flags and TF_CONFIG, there and back, in every form that programs and launchers write them."""
+"""Flags and TF_CONFIG round-trip, in every form that programs and launchers write."""
 
 import json
 from collections.abc import Callable
@@ -43,12 +43,12 @@ def wirings(draw: st.DrawFn, jobs: tuple[str, ...] = ("ps", "worker", "chief")) 
 
 
 @given(wirings(jobs=("ps", "worker")))
-def test_flags_say_all_of_a_wiring(wiring: Wiring) -> None:
+def test_flags_carry_a_whole_wiring(wiring: Wiring) -> None:
     assert from_flags(to_flags(wiring)) == wiring
 
 
 @given(wirings(jobs=("ps", "worker")), st.permutations(["role", "id", "servers", "peers"]))
-def test_flags_say_it_under_any_names(wiring: Wiring, renamed: list[str]) -> None:
+def test_renamed_flags_carry_a_whole_wiring(wiring: Wiring, renamed: list[str]) -> None:
     names = dict(zip(FLAGS, renamed, strict=True))
     assert from_flags(to_flags(wiring, names), names) == wiring
     assert from_flags(to_flags(wiring, names)) is None
@@ -65,9 +65,9 @@ def test_names_are_read_with_their_dashes_too() -> None:
 
 
 def test_a_flag_that_is_left_out_leaves_the_cluster_to_tf_config() -> None:
-    told, names = Wiring("worker", 1, CLUSTER), {"ps_hosts": "", "job_name": "role"}
-    assert to_flags(told, names) == ["--role=worker", "--task_index=1", "--worker_hosts=h1:2222,h2:2222"]
-    assert from_flags(to_flags(told, names), from_names(to_names(names))) is None
+    wiring, names = Wiring("worker", 1, CLUSTER), {"ps_hosts": "", "job_name": "role"}
+    assert to_flags(wiring, names) == ["--role=worker", "--task_index=1", "--worker_hosts=h1:2222,h2:2222"]
+    assert from_flags(to_flags(wiring, names), from_names(to_names(names))) is None
 
 
 @given(wirings(jobs=("ps", "worker")), st.lists(st.sampled_from(["train", "--lr=0.1", "-v", "--x", "a b", "--no"])))
@@ -76,7 +76,7 @@ def test_other_arguments_in_front_change_nothing(wiring: Wiring, others: list[st
 
 
 @given(wirings())
-def test_a_tf_config_says_all_of_a_wiring(wiring: Wiring) -> None:
+def test_a_tf_config_carries_a_whole_wiring(wiring: Wiring) -> None:
     assert from_tf_config(to_tf_config(wiring)) == wiring
 
 
@@ -109,11 +109,11 @@ def test_each_form_of_a_flag_is_read(argv: list[str]) -> None:
     assert from_flags(argv) == Wiring("worker", 1, CLUSTER)
 
 
-def test_the_last_of_two_equal_flags_counts() -> None:
+def test_the_last_of_two_equal_flags_wins() -> None:
     assert from_flags(["--job_name=ps", "--job_name=worker"]) == Wiring("worker", 0)
 
 
-def test_what_follows_a_double_dash_is_no_flag() -> None:
+def test_an_argument_after_a_double_dash_is_no_flag() -> None:
     assert from_flags(["--", "--job_name=worker"]) is None
 
 
@@ -124,7 +124,7 @@ def test_without_a_job_name_the_program_trains_alone() -> None:
     assert from_flags(["--task_index=1", "--worker_hosts=h1:1,h2:1"]) is None
 
 
-def test_the_index_is_0_unless_it_is_said() -> None:
+def test_the_default_index_is_0() -> None:
     assert from_flags(["--job_name=worker", "--worker_hosts=h1:1"]) == Wiring("worker", 0, {"worker": ("h1:1",)})
 
 
@@ -167,7 +167,7 @@ def test_an_index_in_tf_config_that_is_no_number_is_an_error(index: object) -> N
 @pytest.mark.parametrize(
     "text", ["{", "[]", "1", '"x"', '{"cluster": [1]}', '{"cluster": {"worker": 1}}', "[" * 100_000]
 )
-def test_a_tf_config_that_is_none_is_an_error(text: str) -> None:
+def test_an_invalid_tf_config_is_an_error(text: str) -> None:
     with pytest.raises(WiringError, match="TF_CONFIG is not valid"):
         from_tf_config(text)
 
@@ -183,7 +183,7 @@ def test_a_tf_config_that_is_none_is_an_error(text: str) -> None:
     ],
     ids=["cut off", "deep", "a list", "a number", "backwards"],
 )
-def test_names_that_are_none_are_an_error(text: str, what: str) -> None:
+def test_invalid_names_are_an_error(text: str, what: str) -> None:
     with pytest.raises(WiringError, match=f"TFPROV_FLAGS {what}"):
         from_names(text)
 
@@ -227,7 +227,7 @@ def test_the_names_of_flags_are_the_same_text_in_whatever_order_they_came() -> N
     assert from_names(text) == names
 
 
-def test_what_programs_and_other_versions_read_keeps_its_names() -> None:
+def test_names_that_programs_read_are_stable() -> None:
     assert (FLAGS_VARIABLE, STRATEGY_VARIABLE) == ("TFPROV_FLAGS", "TFPROV_STRATEGY")
     assert FLAGS == ("job_name", "task_index", "ps_hosts", "worker_hosts")
     assert OUTSIDE == ("evaluator", "tensorboard", "dispatcher", "data_worker")
@@ -238,7 +238,7 @@ TEXT: Any = "1"
 
 
 @pytest.mark.parametrize(
-    ("attempt", "said"),
+    ("attempt", "message"),
     [
         (lambda: Wiring("worker", True), "the task index must be a whole number, not True"),
         (lambda: Wiring("worker", TEXT), "the task index must be a whole number, not '1'"),
@@ -256,7 +256,7 @@ TEXT: Any = "1"
         (lambda: from_tf_config("{"), f"TF_CONFIG is not valid: {NOT_JSON}"),
     ],
 )
-def test_what_is_no_wiring_is_told_in_full(attempt: Callable[[], object], said: str) -> None:
+def test_an_invalid_wiring_is_reported_in_full(attempt: Callable[[], object], message: str) -> None:
     with pytest.raises(WiringError) as raised:
         attempt()
-    assert str(raised.value) == said
+    assert str(raised.value) == message

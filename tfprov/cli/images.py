@@ -8,7 +8,7 @@ import click
 from tfprov.cli.options import change_options, cluster_of, json_option
 from tfprov.cli.output import Printer, table
 from tfprov.cli.screening import json_screened
-from tfprov.planning.plan_text import counted, readable
+from tfprov.planning.plan_text import format_count, format_size
 
 KEPT = 10
 """Images that `prune` keeps by default: enough for some clusters with the versions before."""
@@ -49,7 +49,7 @@ def list_command(with_hosts: bool, as_json: bool, **options: Any) -> None:
     elif not images:
         click.echo("no images")
     else:
-        sizes = ("-" if image.size is None else readable(image.size) for image in images)
+        sizes = ("-" if image.size is None else format_size(image.size) for image in images)
         rows = [(i.where, i.name, i.id[7:19], size, i.platform or "-") for i, size in zip(images, sizes, strict=True)]
         for line in table([("WHERE", "NAME", "ID", "SIZE", "PLATFORM"), *rows]):
             click.echo(line)
@@ -68,8 +68,8 @@ def prune_command(keep: int, with_hosts: bool, **options: Any) -> None:
     """Nothing is lost that cannot be made, or fetched, again; what another run is using right now stays."""
     from tfprov.engine.image_artifacts import prune_stored  # noqa: PLC0415  it brings the docker SDK
 
-    click.echo(f"controller: {readable(prune_stored(keep))} freed")
+    click.echo(f"controller: {format_size(prune_stored(keep))} freed")
     if with_hosts:
         for pruned in cluster_of(options, Printer().handle).images.prune():
-            data = f", and {counted(pruned.data, 'data set')}" if pruned.data else ""
+            data = f", and {format_count(pruned.data, 'data set')}" if pruned.data else ""
             click.echo(f"{pruned.host}: {pruned.images} images removed{data}")

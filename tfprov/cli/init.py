@@ -15,7 +15,7 @@ from tfprov.editing.scalar_emitter import text_inline
 from tfprov.errors import InvalidInput, Position, TfprovError, Usage, shown
 from tfprov.inventory.host_names import without_port, wrong_name
 from tfprov.model.node import Scalar
-from tfprov.paths import shipped
+from tfprov.paths import shipped_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,11 +241,11 @@ def _write(directory: Path, wanted: "Wanted", *, schema: bool) -> None:
     modeline = f"# yaml-language-server: $schema={_SCHEMA}\n" if schema else ""
     files = {directory / "inventory.yml": modeline + inventory_text(wanted)}
     if example:
-        files[directory / wanted.code / "linear.py"] = (shipped("programs") / "linear.py").read_text()
+        files[directory / wanted.code / "linear.py"] = (shipped_directory("programs") / "linear.py").read_text()
     if wanted.machines:
-        files[directory / "image" / "Dockerfile"] = (shipped("train_image") / "Dockerfile").read_text()
+        files[directory / "image" / "Dockerfile"] = (shipped_directory("train_image") / "Dockerfile").read_text()
     if schema:
-        files[directory / _SCHEMA] = (shipped("schemas") / _SCHEMA).read_text()
+        files[directory / _SCHEMA] = (shipped_directory("schemas") / _SCHEMA).read_text()
     _refuse_existing([*files])
     for path, text in files.items():
         _create(path, text)
@@ -269,11 +269,11 @@ def _create(path: Path, text: str) -> None:
 
 def _validate(path: Path, written: list[Path]) -> None:
     """Load the inventory that was written; if its command is invalid, remove the files again."""
-    from tfprov.planning.tasks import place  # noqa: PLC0415
+    from tfprov.planning.tasks import assign_tasks  # noqa: PLC0415
     from tfprov.settings.load import load  # noqa: PLC0415
 
     try:
-        place(load(path)[1])
+        assign_tasks(load(path)[1])
     except InvalidInput:
         for one in written:
             one.unlink()

@@ -18,7 +18,17 @@ import click
 
 from tfprov import __version__
 from tfprov.cli.screening import Screened
-from tfprov.errors import HUNG_UP, INTERRUPTED, TERMINATED, UNREAD, HangUp, InvalidInput, Several, TfprovError, masked
+from tfprov.errors import (
+    HUNG_UP,
+    INTERRUPTED,
+    TERMINATED,
+    UNREAD,
+    HangUp,
+    InvalidInput,
+    Several,
+    TfprovError,
+    mask_secrets,
+)
 
 Table = Mapping[str, tuple[str, str]]
 """Every command with its module below `tfprov.cli`, and its line of help."""
@@ -204,10 +214,10 @@ def _interrupted(error: BaseException) -> int:
 def _unforeseen(error: Exception, *, whole: bool) -> int:
     """Print an unexpected error: in one line, or with its traceback if `whole`."""
     if whole:
-        return _fail(masked("error: " + "".join(traceback.format_exception(error)).rstrip()), 1)
+        return _fail(mask_secrets("error: " + "".join(traceback.format_exception(error)).rstrip()), 1)
     where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
-    return _fail(masked(f"error: {reason}{where}; run again with -vv for the details"), 1)
+    return _fail(mask_secrets(f"error: {reason}{where}; run again with -vv for the details"), 1)
 
 
 def _one_line(error: click.ClickException) -> str:

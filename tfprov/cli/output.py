@@ -13,9 +13,9 @@ from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.cli.screening import Screened, on_one_line, screened
 from tfprov.engine.events import Event
 from tfprov.formats.event_file import Progress
-from tfprov.model.plan import Action
-from tfprov.planning.plan_text import readable
-from tfprov.planning.reconcile import noun
+from tfprov.model.plan import Action, ActionKind
+from tfprov.planning.plan_text import format_size
+from tfprov.planning.reconcile import describe_artifact
 
 _INDENT = "    "
 
@@ -186,7 +186,7 @@ class Printer:
         """See Reporter."""
         with self.lock:
             sent = self.under_way.end(action)
-            size = f" ({readable(sent)} {MOVES[action.kind]})" if sent else ""
+            size = f" ({format_size(sent)} {MOVES[action.kind]})" if sent else ""
             self.print(f"{self.paint('ok', '32')}       {describe(action)}{size}")
             self.show()
 
@@ -250,10 +250,10 @@ class Printer:
 
 def describe(action: Action) -> str:
     """Return an action in words: `start ps/0 on localhost`."""
-    if action.kind == "build":
-        return f"build {noun(action.subject)}"
+    if action.kind == ActionKind.BUILD:
+        return f"build {describe_artifact(action.subject)}"
     if action.kind in MOVES:
-        return f"{action.kind} {noun(action.subject)} to {action.host}"
+        return f"{action.kind} {describe_artifact(action.subject)} to {action.host}"
     return f"{action.kind} {action.subject} on {action.host}"
 
 

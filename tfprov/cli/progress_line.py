@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tfprov.formats.event_file import Progress
-from tfprov.model.plan import Action
-from tfprov.planning.plan_text import listed, readable
+from tfprov.model.plan import Action, ActionKind
+from tfprov.planning.plan_text import format_size, join_names
 
 _DOING = {
     "build": "building",
@@ -16,7 +16,7 @@ _DOING = {
     "stop": "stopping",
     "remove": "removing",
 }
-MOVES = {"deliver": "sent", "fetch": "fetched"}
+MOVES = {ActionKind.DELIVER: "sent", ActionKind.FETCH: "fetched"}
 """Actions that move bytes, and the verb for the bytes."""
 _NAMED = 3
 """How many subjects the line names; it counts the rest."""
@@ -60,13 +60,13 @@ class Transfer:
         sent = sum(sent for sent, _ in self.sizes.values())
         totals = [total for _, total in self.sizes.values() if total]
         if not totals:
-            return readable(sent) if sent else ""
+            return format_size(sent) if sent else ""
         left = max(0, count - finished - len(totals)) * sum(totals) / len(totals) + sum(totals) - sent
         whole = self.moved + sent + left
-        parts = [f"{100 * (self.moved + sent) / whole:.0f}% of {readable(whole)}"]
+        parts = [f"{100 * (self.moved + sent) / whole:.0f}% of {format_size(whole)}"]
         rate = self._rate(now)
         if rate:
-            parts += [f"{readable(rate)}/s", f"ETA {duration(left / rate)}"]
+            parts += [f"{format_size(rate)}/s", f"ETA {duration(left / rate)}"]
         return " · ".join(parts)
 
     def _rate(self, now: float) -> float:
@@ -148,13 +148,15 @@ class UnderWay:
 
 def _moves(action: Action, name: str) -> bool:
     """Whether an action moves `name`: its host, the task it starts, or the image it builds."""
-    return action.kind == "build" or (action.subject if action.kind == "start" else action.host) == name
+    return (
+        action.kind == ActionKind.BUILD or (action.subject if action.kind == ActionKind.START else action.host) == name
+    )
 
 
 def _names(kind: str, actions: list[Action]) -> str:
     """Return the names that the line shows: hosts of transfers, tasks of other actions."""
     names = list(dict.fromkeys(action.host if kind in MOVES else action.subject for action in actions))
-    return f"{' to ' if kind in MOVES else ' '}{listed(names, _NAMED)}"
+    return f"{' to ' if kind in MOVES else ' '}{join_names(names, _NAMED)}"
 
 
 def _elapsed(begin: float, now: float) -> str:
@@ -175,7 +177,7 @@ def progress_line(progress: Progress, steps: int | None = None, *, runs: bool = 
         parts.append(f"{rate:.1f} steps/s")
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.6g}")
-    if runs and (left := progress.left(steps)) is not None:
+    if runs and (left := progress.seconds_left(steps)) is not None:
         parts.append(f"ETA {duration(left)}")
     return " · ".join(parts)
 

@@ -14,8 +14,8 @@ from tfprov.cli.progress_line import duration, progress_line
 from tfprov.cli.screening import json_screened, on_one_line
 from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
-from tfprov.errors import together
-from tfprov.planning.plan_text import counted, readable
+from tfprov.errors import combine_errors
+from tfprov.planning.plan_text import format_count, format_size
 
 
 @click.command("wait")
@@ -105,7 +105,7 @@ def status_command(places: bool, as_json: bool, **options: Any) -> None:
     status = cluster.status()
     _print(_json_lines(status) if as_json else status_lines(status))
     if status.unreachable:
-        raise together(status.unreachable.values())
+        raise combine_errors(status.unreachable.values())
 
 
 def _json_lines(result: Status | Placement) -> Iterator[str]:
@@ -156,12 +156,12 @@ def _slowest_line(slowest: Slowest) -> str:
 
 def _placement_lines(placement: Placement) -> Iterator[str]:
     rows = [
-        (variable.name, variable.task or variable.device or "-", _shape(variable.shape), readable(variable.bytes))
+        (variable.name, variable.task or variable.device or "-", _shape(variable.shape), format_size(variable.bytes))
         for variable in placement.variables
     ]
     yield from table([("VARIABLE", "TASK", "SHAPE", "SIZE"), *rows])
     for task, share in placement.shares.items():
-        yield f"{task or 'elsewhere'}: {counted(share.variables, 'variable')}, {readable(share.bytes)}"
+        yield f"{task or 'elsewhere'}: {format_count(share.variables, 'variable')}, {format_size(share.bytes)}"
 
 
 def _shape(shape: tuple[int | None, ...]) -> str:

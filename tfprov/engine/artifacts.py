@@ -18,10 +18,10 @@ from tfprov.inventory.vars_files import DIRECTORIES
 from tfprov.model.state import Container as WantedTask
 from tfprov.model.state import DataSet
 from tfprov.paths import cache_home, state_home
-from tfprov.planning.desired import Place
+from tfprov.planning.desired import RoleHost
 from tfprov.settings.load import SourceList
 from tfprov.settings.resolve import RoleSettings
-from tfprov.settings.role_settings import beside_file, python_at, python_of
+from tfprov.settings.role_settings import python_path, python_position, resolve_path
 from tfprov.vault.decrypt import Vault
 
 Made = TypeVar("Made")
@@ -184,12 +184,12 @@ def never_code(
 def _gathered(roles: Sequence[RoleSettings]) -> Iterator[Path]:
     """Yield where checkpoints are gathered: `to`, and this cluster's own directories where `to` is that of the code."""
     name = roles[0].values.cluster
-    for to in {beside_file(role, "checkpoints", "to") for role in roles}:
+    for to in {resolve_path(role, "checkpoints", "to") for role in roles}:
         earlier = (path for path in to.glob(f"{name}.*") if path.suffix[1:].isdigit())
         yield from (to, to / name, to / f".{name}.part", *earlier)
 
 
-def pack_all(roles: Sequence[RoleSettings], never: Collection[Path] = ()) -> Mapping[Place, Code]:
+def pack_all(roles: Sequence[RoleSettings], never: Collection[Path] = ()) -> Mapping[RoleHost, Code]:
     """Pack every `code:` directory once, however many tasks run it; `never` is what is no code wherever it lies."""
     packed: dict[Path, Code] = {}
     codes = {}
@@ -197,7 +197,7 @@ def pack_all(roles: Sequence[RoleSettings], never: Collection[Path] = ()) -> Map
     for role in roles:
         if role.values.code is None:
             continue
-        directory = beside_file(role, "code")
+        directory = resolve_path(role, "code")
         try:
             if directory not in packed:
                 packed[directory] = pack(directory, role.at("code"), never)
@@ -227,8 +227,8 @@ def check_data(roles: Sequence[RoleSettings]) -> None:
     missing = {}
     for role in roles:
         lies_there = role.reads_data and role.values.data is not None and role.values.data.path is not None
-        if role.local and lies_there and not beside_file(role, "data", "path").is_dir():
-            missing[role.at("data", "path")] = beside_file(role, "data", "path")
+        if role.local and lies_there and not resolve_path(role, "data", "path").is_dir():
+            missing[role.at("data", "path")] = resolve_path(role, "data", "path")
     if missing:
         what = "`data.path`: {} is not a directory on this machine"
         raise InvalidInput([Problem(at, what.format(path), "correct the path") for at, path in missing.items()])
@@ -236,7 +236,7 @@ def check_data(roles: Sequence[RoleSettings]) -> None:
 
 def check_python(roles: Sequence[RoleSettings]) -> None:
     """Raise InvalidInput for a Python that is to run tasks on this machine, and is not there."""
-    named = {python_at(role): path for role in roles if (path := python_of(role))}
+    named = {python_position(role): path for role in roles if (path := python_path(role))}
     problems = []
     for at, path in named.items():
         if not os.access(path, os.X_OK) or Path(path).is_dir():

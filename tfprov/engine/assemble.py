@@ -12,7 +12,7 @@ from tfprov.engine.checkpoints.manifest import LOGS
 from tfprov.engine.context import DEFAULT_FORKS, Context, Definition, chief_of, target_of
 from tfprov.engine.events import Reporter
 from tfprov.engine.host_registry import Delivered, Record, keyed_hash
-from tfprov.errors import HostError, InvalidInput, Usage, hide
+from tfprov.errors import HostError, InvalidInput, Usage, hide_secret
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.process.data_dirs import DataDirs
 from tfprov.hosts.process.runtime import ProcessRuntime
@@ -22,9 +22,9 @@ from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container
 from tfprov.paths import cache_home, state_home
-from tfprov.planning.datasets import data_sets
-from tfprov.planning.desired import Place, desired
-from tfprov.planning.tasks import place
+from tfprov.planning.datasets import datasets_of
+from tfprov.planning.desired import RoleHost, desired_containers
+from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.resolve import RoleSettings
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _in_docker(assembly: _Assembly) -> Context:
 def _is_possible(roles: tuple[RoleSettings, ...]) -> bool:
     """Whether there is such a cluster; what is wrong with it is told later, with all else, and no host is bothered."""
     try:
-        place(roles)
+        assign_tasks(roles)
     except InvalidInput:
         return False
     return True
@@ -109,7 +109,7 @@ def _is_possible(roles: tuple[RoleSettings, ...]) -> bool:
 def _as_processes(assembly: _Assembly, factory: RuntimeFactory) -> Context:
     roles, home = assembly.definition.roles, assembly.definition.home
     cluster, codes, *_ = all_problems(
-        lambda: place(roles),
+        lambda: assign_tasks(roles),
         lambda: pack_all(roles, assembly.never),
         lambda: check_data(roles),
         lambda: check_python(roles),
@@ -117,7 +117,7 @@ def _as_processes(assembly: _Assembly, factory: RuntimeFactory) -> Context:
     runtimes = _processes(roles, home, factory)
     store = CodeStore(cache_home() / "code")
     checkpoints = runtimes[cluster.chief.host].checkpoint_dir(cluster.chief.name)
-    wanted = desired(
+    wanted = desired_containers(
         cluster,
         roles,
         {place: code.digest for place, code in codes.items()},
@@ -142,7 +142,7 @@ class _Tasks:
     cluster: Cluster
     roles: tuple[RoleSettings, ...]
     wanted: tuple[Container, ...]
-    codes: Mapping[Place, Code]
+    codes: Mapping[RoleHost, Code]
 
 
 def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime], **fields: Any) -> Context:
@@ -155,7 +155,7 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
         cluster=cluster,
         wanted=wanted,
         runtimes=runtimes,
-        data=fetched(data_sets(roles), wanted, runtimes),
+        data=fetched(datasets_of(roles), wanted, runtimes),
         codes={code.digest: code for code in codes.values()},
         home=assembly.definition.home,
         code={place: code.source for place, code in codes.items()},
@@ -174,7 +174,7 @@ def hide_secrets(wanted: Sequence[Container]) -> None:
     """Have no message of this process repeat the secrets of containers."""
     for container in wanted:
         for name in container.secret:
-            hide(container.env[name])
+            hide_secret(container.env[name])
 
 
 def _limit(inventory: Inventory, pattern: str | None) -> frozenset[str] | None:
@@ -220,7 +220,7 @@ def docked(assembly: _Assembly, reach: "Connections") -> Context:
         _check_without_hosts(assembly, supplier)
         raise
     cluster, codes, addresses, source, _ = all_problems(
-        lambda: place(roles),
+        lambda: assign_tasks(roles),
         lambda: pack_all(roles, assembly.never),
         lambda: machines.published(roles),
         lambda: supplier.source(roles[0]),
@@ -230,10 +230,10 @@ def docked(assembly: _Assembly, reach: "Connections") -> Context:
     settings = {(role.role, role.host): role.values for role in roles}
     digests = {place: code.digest for place, code in codes.items()}
     hosts = {host: machine for host, machine in by_host.items() if host not in reach.builder}
-    sets = data_sets(roles)
+    sets = datasets_of(roles)
     put = put_into(store, {c.digest: c for c in codes.values()})
     runtimes = machines.runtimes(hosts, cluster.name, put, delivered, fetches=bool(sets))
-    wanted = desired(
+    wanted = desired_containers(
         cluster,
         roles,
         digests,
@@ -259,7 +259,7 @@ def _check_without_hosts(assembly: _Assembly, supplier: "Supplier") -> None:
 
     roles = assembly.definition.roles
     all_problems(
-        lambda: place(machines.elsewhere(roles)),
+        lambda: assign_tasks(machines.elsewhere(roles)),
         lambda: pack_all(roles),
         lambda: machines.published(roles),
         lambda: supplier.source(roles[0]),

@@ -9,7 +9,7 @@ from tfprov.engine.host_registry import Record
 from tfprov.hosts.ssh.client_config import Target
 from tfprov.hosts.ssh.host import SSH
 from tfprov.model.inventory import Inventory
-from tfprov.settings.connection import Connection, connection_of
+from tfprov.settings.connection import Connection, resolve_connection
 from tfprov.settings.resolve import RoleSettings
 
 _USER_CONFIG = Path("~/.ssh/config")
@@ -48,7 +48,7 @@ class Connections:
 
 def reach(inventory: Inventory, roles: tuple[RoleSettings, ...], home: Path, *, accept_new: bool) -> Connections:
     """Return the way to every host of a cluster; nothing is connected yet."""
-    present = {role.host: role.way for role in roles}
+    present = {role.host: role.connection for role in roles}
     recorded = {host: way for host, way in Record(home).read().items() if host not in present}
     builder = _builder(inventory, roles, present)
     ways = {**present, **recorded, **builder}
@@ -62,7 +62,7 @@ def _builder(
     """Return the way to the host that builds, where it has no role of its own."""
     image = roles[0].values.image
     host = image.build_on if image else None
-    return {host: connection_of(inventory, host)} if host and host not in present else {}
+    return {host: resolve_connection(inventory, host)} if host and host not in present else {}
 
 
 def _target(way: Connection, *, accept_new: bool) -> Target:

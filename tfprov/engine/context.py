@@ -10,7 +10,7 @@ from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.events import Quiet, Reporter
 from tfprov.engine.host_registry import Record
-from tfprov.errors import HostError, Usage, Warn, unheard
+from tfprov.errors import HostError, Usage, Warn, ignore_warning
 from tfprov.hosts.base import Runtime
 from tfprov.images.code import Code
 from tfprov.model.cluster import Cluster
@@ -19,7 +19,7 @@ from tfprov.model.state import Container, Observation, Observed
 from tfprov.paths import state_home
 from tfprov.settings.connection import Connection
 from tfprov.settings.load import SourceList, load
-from tfprov.settings.role_settings import RoleSettings, beside_file
+from tfprov.settings.role_settings import RoleSettings, resolve_path
 from tfprov.vault.decrypt import Vault
 
 if TYPE_CHECKING:  # it brings the SSH library and the docker SDK, which the process runtime can do without
@@ -45,7 +45,7 @@ class Definition:
         sources: SourceList,
         extra: Sequence[str] = (),
         vault: Vault | None = None,
-        warn: Warn = unheard,
+        warn: Warn = ignore_warning,
         lookup_dirs: Sequence[str] = (),
     ) -> "Definition":
         """Read and check the inventory in `sources`; InvalidInput carries every problem. See settings.load.load."""
@@ -189,7 +189,7 @@ class Context:
 
 def target_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> Path:
     """Return where gathered checkpoints go: as the chief's settings say."""
-    return beside_file(chief_of(cluster, roles), "checkpoints", "to") / cluster.name
+    return resolve_path(chief_of(cluster, roles), "checkpoints", "to") / cluster.name
 
 
 def chief_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> RoleSettings:

@@ -10,8 +10,8 @@ from functools import partial
 
 from tfprov.engine.checkpoints.resume import known_run, restoring, resuming
 from tfprov.engine.context import Context
-from tfprov.errors import TfprovError, together
-from tfprov.model.plan import Action, Plan
+from tfprov.errors import TfprovError, combine_errors
+from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Observation
 
 DEFAULT_GRACE = 30.0
@@ -29,7 +29,7 @@ class Outcome:
     def check(self) -> None:
         """Raise the errors, if there are any, together."""
         if self.failed:
-            raise together(self.failed.values())
+            raise combine_errors(self.failed.values())
 
 
 def current_run(context: Context, observation: Observation) -> str:
@@ -115,9 +115,13 @@ def _chief_after_ps(plan: Plan, chief: str) -> list[Action]:
 
     What a ps is given of a gathered checkpoint depends on what the chief has, which must not have been given its part.
     """
-    of_ps = tuple(action.id for action in plan.actions if action.kind == "start" and action.subject.startswith("ps/"))
+    of_ps = tuple(
+        action.id for action in plan.actions if action.kind == ActionKind.START and action.subject.startswith("ps/")
+    )
     return [
-        replace(action, needs=(*action.needs, *of_ps)) if (action.kind, action.subject) == ("start", chief) else action
+        replace(action, needs=(*action.needs, *of_ps))
+        if (action.kind, action.subject) == (ActionKind.START, chief)
+        else action
         for action in plan.actions
     ]
 
@@ -173,11 +177,11 @@ def _start(context: Context, action: Action, run: str) -> None:
         context.runtimes[action.host].start(container, run, files, partial(context.report.transferred, action.subject))
 
 
-_VERBS: Mapping[str, Callable[[Context, Action, str], None]] = {
-    "build": _build,
-    "deliver": _deliver,
-    "fetch": _fetch,
-    "stop": _stop,
-    "remove": _remove,
-    "start": _start,
+_VERBS: Mapping[ActionKind, Callable[[Context, Action, str], None]] = {
+    ActionKind.BUILD: _build,
+    ActionKind.DELIVER: _deliver,
+    ActionKind.FETCH: _fetch,
+    ActionKind.STOP: _stop,
+    ActionKind.REMOVE: _remove,
+    ActionKind.START: _start,
 }

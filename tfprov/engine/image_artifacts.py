@@ -35,7 +35,7 @@ from tfprov.images.oci_spec import Image
 from tfprov.images.push import forget, present, push
 from tfprov.paths import cache_home
 from tfprov.planning.plan_text import NOTHING
-from tfprov.planning.reconcile import noun, supplies
+from tfprov.planning.reconcile import describe_artifact, plan_deliveries
 from tfprov.results import PruneResult, StoredImage
 
 KEPT = 4
@@ -242,16 +242,16 @@ class ClusterImages:
         report = self._context.report
         for name, artifact in self._context.artifacts.items():
             if artifact.ready:
-                report.note(f"{noun(name)} is there")
+                report.note(f"{describe_artifact(name)} is there")
             else:
                 begin = time.monotonic()
                 artifact.build()
-                report.note(f"{noun(name)} built in {time.monotonic() - begin:.1f} s")
+                report.note(f"{describe_artifact(name)} built in {time.monotonic() - begin:.1f} s")
 
     def deliver(self) -> None:
         """Deliver the images to every host that lacks them."""
         context = self._context
-        plan = supplies(context.cluster.name, context.wanted, observe(context))
+        plan = plan_deliveries(context.cluster.name, context.wanted, observe(context))
         part = plan.only(lambda a: a.kind == "build" or (a.kind == "deliver" and context.allows(a.host)))
         if not any(action.kind == "deliver" for action in part.actions):
             context.report.note(f"{NOTHING}: the image is on every host")

@@ -20,9 +20,9 @@ from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import runtime
 from tfprov.model.sections import Image
 from tfprov.paths import cache_home
-from tfprov.planning.desired import Boxed, Place
+from tfprov.planning.desired import RoleHost, RoleImage
 from tfprov.settings.resolve import RoleSettings
-from tfprov.settings.role_settings import beside_file
+from tfprov.settings.role_settings import resolve_path
 
 if TYPE_CHECKING:
     from tfprov.engine.image_artifacts import Workshop
@@ -55,7 +55,7 @@ class Stock:
     """The images of a cluster: the artifact of each by its name, and what each role on each host runs."""
 
     artifacts: Mapping[str, Artifact]
-    boxes: Mapping[Place, Boxed]
+    boxes: Mapping[RoleHost, RoleImage]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Source:
     beside: bool = False
 
     def stock(
-        self, roles: Sequence[RoleSettings], codes: Mapping[Place, Code], addresses: Mapping[Place, str]
+        self, roles: Sequence[RoleSettings], codes: Mapping[RoleHost, Code], addresses: Mapping[RoleHost, str]
     ) -> Stock:
         """Return the images of `roles`: each may have code of its own, and all come from this source."""
         boxes = {}
@@ -83,7 +83,7 @@ class Source:
             digest = code.digest if code else None
             name = reference(role.values.cluster, *self.parts, runtime().digest, digest)
             codes_by_name[name] = code
-            boxes[place] = Boxed(name, self.said, addresses[place], digest if self.beside else None)
+            boxes[place] = RoleImage(name, self.said, addresses[place], digest if self.beside else None)
         self.names.update(codes_by_name)
         return Stock({name: self._later(name, code) for name, code in codes_by_name.items()}, boxes)
 
@@ -111,7 +111,7 @@ class Supplier:
             makes = Once(lambda: self._workshop(names).named(name, self.store))
             return Source(name, (image.kind, name), names, makes, beside=True)
         if image.kind == "archive":
-            path = beside_file(role, "image", "archive")
+            path = resolve_path(role, "image", "archive")
             key = self._archive(role, path).removeprefix("sha256:")
             makes = Once(lambda: self._workshop(names).archived(path, key))
         else:
@@ -139,7 +139,7 @@ class Supplier:
             raise InvalidInput([Problem(role.at("image", "archive"), what, "make it readable")]) from None
 
     def _recipe(self, role: RoleSettings, image: Image) -> Recipe:
-        context = pack_context(beside_file(role, "image", "build"), role.at("image", "build"), image.dockerfile)
+        context = pack_context(resolve_path(role, "image", "build"), role.at("image", "build"), image.dockerfile)
         bundle = next((self.environ[name] for name in _CERTIFICATES if self.environ.get(name)), None)
         certificates = _read(role, "ca_bundle") if image.ca_bundle else _optional(bundle)
         arguments = {name: _text(value) for name, value in image.build_args.items()}
@@ -157,7 +157,7 @@ def _text(value: object) -> str:
 
 
 def _read(role: RoleSettings, name: str) -> bytes:
-    path = beside_file(role, "image", name)
+    path = resolve_path(role, "image", name)
     try:
         return path.read_bytes()
     except OSError as error:

@@ -13,7 +13,7 @@ from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
 from tfprov.hosts.docker.engine import LOCAL, Engine
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.machine import Here, Machine, Remote
-from tfprov.planning.desired import Place
+from tfprov.planning.desired import RoleHost
 from tfprov.settings.resolve import RoleSettings
 
 _USUAL_GATEWAY = "172.17.0.1"
@@ -83,9 +83,9 @@ def _gateway(engine: Engine) -> str:
     return str(gateway)
 
 
-def published(roles: Sequence[RoleSettings]) -> dict[Place, str]:
+def published(roles: Sequence[RoleSettings]) -> dict[RoleHost, str]:
     """Return the address on which each role's ports are published on its host; InvalidInput for a name that has none."""
-    names = {role.host: role for role in roles if role.serves_at is None}
+    names = {role.host: role for role in roles if role.bind_address is None}
     resolved: dict[str, str] = {}
     problems = []
     for host, role in names.items():
@@ -95,7 +95,7 @@ def published(roles: Sequence[RoleSettings]) -> dict[Place, str]:
             problems.append(_nameless(role))
     if problems:
         raise InvalidInput(problems)
-    return {(role.role, role.host): role.serves_at or resolved[role.host] for role in roles}
+    return {(role.role, role.host): role.bind_address or resolved[role.host] for role in roles}
 
 
 def _nameless(role: RoleSettings) -> Problem:

@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
-from tfprov.errors import HostError, Unreachable, together
+from tfprov.errors import HostError, Unreachable, combine_errors
 from tfprov.hosts.base import Runtime
-from tfprov.model.plan import CONTROLLER, Plan
+from tfprov.model.plan import CONTROLLER, ActionKind, Plan
 from tfprov.model.state import Container, HostState, Observation, Observed, State
 from tfprov.planning.reconcile import reconcile
 
@@ -23,7 +23,7 @@ def observe(context: Context, *, tolerant: bool = False, hosts: Collection[str] 
     states, failed = _ask([context.runtimes[host] for host in chosen if host not in known], context.forks)
     vital = [error for host, error in failed.items() if needs(context, host)]
     if vital and not (tolerant or context.tolerant):
-        raise together(vital)
+        raise combine_errors(vital)
     for host, error in failed.items():
         if context.tolerant or not needs(context, host):
             context.missed[host] = error
@@ -81,7 +81,7 @@ def locate(context: Context, task: str) -> tuple[Runtime, Observed]:
 def plan(context: Context, observation: Observation) -> Plan:
     """Return what `up` would do now, on the hosts that may be changed; raises when one of them did not tell its state."""
     if unknown := [error for host, error in observation.unreachable.items() if needs(context, host)]:
-        raise together(unknown)
+        raise combine_errors(unknown)
     whole = reconcile(context.cluster.name, context.wanted, observation)
     return whole.only(lambda action: action.host == CONTROLLER or context.allows(action.host))
 
@@ -89,7 +89,7 @@ def plan(context: Context, observation: Observation) -> Plan:
 def refuse_taken(context: Context, part: Plan, observation: Observation) -> None:
     """Raise HostError for each foreign container, volume or taken port that the starts of `part` would run into."""
     if errors := taken(context, part, observation):
-        raise together(errors)
+        raise combine_errors(errors)
 
 
 def taken(context: Context, part: Plan, observation: Observation, *, tolerant: bool = False) -> list[HostError]:
@@ -99,7 +99,7 @@ def taken(context: Context, part: Plan, observation: Observation, *, tolerant: b
     """
     starting: dict[str, list[Container]] = {}
     for action in part.actions:
-        if action.kind == "start" and (container := context.container(action.subject)) is not None:
+        if action.kind == ActionKind.START and (container := context.container(action.subject)) is not None:
             starting.setdefault(action.host, []).append(container)
     held = {str(one.spec.get("endpoint")) for one in observation.containers() if one.state is State.RUNNING}
 

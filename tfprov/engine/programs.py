@@ -17,9 +17,9 @@ from tfprov.errors import InvalidInput, Problem, shown
 from tfprov.hosts.process.spec import PYTHON, environment
 from tfprov.hosts.program_checks import USUAL
 from tfprov.images.code_contents import Inside, names_tensorflow
-from tfprov.model.plan import Plan
+from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import Container
-from tfprov.planning.program import Program, files_of_module, program_of, started_by
+from tfprov.planning.program import Program, module_files, parse_command, parse_shebang
 
 if TYPE_CHECKING:
     from tfprov.hosts.docker.image_contents import Looked
@@ -58,7 +58,7 @@ class Programs:
         """Return what a task runs; None where it is not known: no command, or code that is not here."""
         words: Sequence[str] = container.spec.get("command") or ()
         digest = container.spec.get("code")
-        return program_of(words) if words and (digest is None or digest in self.inside) else None
+        return parse_command(words) if words and (digest is None or digest in self.inside) else None
 
     def code(self, container: Container) -> Inside | None:
         """Return a task's code; None for a task without."""
@@ -145,7 +145,7 @@ def refuse_start(context: Context, plan: Plan) -> tuple[Programs, list[Container
 
     Return the programs, and the containers that are to be started.
     """
-    names = {action.subject for action in plan.actions if action.kind == "start"}
+    names = {action.subject for action in plan.actions if action.kind == ActionKind.START}
     starting = [container for container in context.wanted if container.task.name in names]
     programs = Programs.of(context)
     refuse(context, starting, programs.fault)
@@ -188,10 +188,10 @@ def _no_module(module: str, inside: Inside) -> Fault | None:
     is_ours = any(name == f"{top}.py" or name.startswith(f"{top}/") for name in inside.names)
     if not is_ours and top == posixpath.basename(inside.source) and "." in module:
         within = module.partition(".")[2]
-        if any(inside.has(name) for name in files_of_module(within)):
+        if any(inside.has(name) for name in module_files(within)):
             what = f"there is no module {shown(module)}: a task starts inside of {inside.source}"
             return Fault(what, f"write `-m {shown(within)}`")
-    if not is_ours or any(inside.has(name) for name in files_of_module(module)):
+    if not is_ours or any(inside.has(name) for name in module_files(module)):
         return None
     return Fault(f"there is no module {shown(module)} in the code ({inside.source})", "correct the name after `-m`")
 
@@ -231,13 +231,13 @@ def _no_program(
 def _programs(program: Program, inside: Inside | None) -> list[str]:
     """Return what is started: the command, and the interpreter that a script of the code names in its first line."""
     first = inside.first_line(program.command) if inside is not None and "/" in program.command else None
-    interpreter = started_by(first) if first else ""
+    interpreter = parse_shebang(first) if first else ""
     return [program.command, *([interpreter] if interpreter else [])]
 
 
 def _is_of_code(program: Program, inside: Inside) -> bool:
     if program.module:
-        return any(inside.has(name) for name in files_of_module(program.module))
+        return any(inside.has(name) for name in module_files(program.module))
     own = program.script or program.command
     return _is_relative(own) and inside.has(own)
 

@@ -9,9 +9,9 @@ from tfprov.engine.monitoring.kept_logs import KeptLogs
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import checkpoints
-from tfprov.model.plan import Action, Plan
+from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Observation, Observed, State
-from tfprov.planning.order import ordered
+from tfprov.planning.order import order_actions
 
 Place = tuple[str, str]
 """A task's name and a host."""
@@ -30,10 +30,10 @@ def undo(cluster: str, before: Observation, after: Observation, started: Collect
         if place not in started:
             continue
         if _runs_anew(was.get(place), now):
-            actions.append(Action("stop", now.host, now.task, cause))
+            actions.append(Action(ActionKind.STOP, now.host, now.task, cause))
         if place not in was:
-            actions.append(Action("remove", now.host, now.task, cause))
-    return Plan(cluster, ordered(actions, {}))
+            actions.append(Action(ActionKind.REMOVE, now.host, now.task, cause))
+    return Plan(cluster, order_actions(actions, {}))
 
 
 def _runs_anew(was: Observed | None, now: Observed) -> bool:
@@ -47,15 +47,15 @@ def take_back(context: Context, before: Observation) -> None:
     What holds a checkpoint, or part of one, is stopped and kept: it may have been there longer than its container, and
     a chief may save once more when it is stopped.
     """
-    started = {_place(action) for action in plan(context, before).actions if action.kind == "start"}
+    started = {_place(action) for action in plan(context, before).actions if action.kind == ActionKind.START}
     after = observe(context, tolerant=True)
     logs = KeptLogs(context, after)
     context = with_fields(context, before_remove=logs.keep)
     whole = undo(context.cluster.name, before, after, started)
-    stops = execute(context, whole.only(lambda action: action.kind == "stop"), "")
+    stops = execute(context, whole.only(lambda action: action.kind == ActionKind.STOP), "")
     running = {place for place in _places(whole, "stop") if place not in map(_place, stops.done)}
     held = {place for place in _places(whole, "remove") if place not in running and _holds(context, place)}
-    execute(context, whole.only(lambda a: a.kind == "remove" and _place(a) not in running | held), "")
+    execute(context, whole.only(lambda a: a.kind == ActionKind.REMOVE and _place(a) not in running | held), "")
     context.forget_empty(observe(context, tolerant=True))
     logs.tell()
     if stops.done:

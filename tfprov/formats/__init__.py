@@ -1,1 +1,1 @@
-"""File formats that TensorFlow writes: checkpoints, TFRecord, event files. Standard library only, so tasks use it too."""
+"""TensorFlow's file formats: checkpoints, TFRecord and event files. Standard library only, because tasks use it too."""

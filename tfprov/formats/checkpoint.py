@@ -1,10 +1,9 @@
-"""What files make a checkpoint, told from their names alone, and TensorFlow's `checkpoint` text file.
+"""Finds checkpoints by file names alone, and reads and writes TensorFlow's `checkpoint` text file.
 
 A checkpoint is a prefix (`model.ckpt-448`, `ckpt-5`) with an index, `PREFIX.index`, and N shards,
 `PREFIX.data-IIIII-of-NNNNN`; the graph API adds `PREFIX.meta`, which no restore of the weights needs. TensorFlow saves
-the shards, then the index, then `checkpoint`, so a name that is present is a file that was finished, unless somebody
-copied the directory meanwhile. What the files hold is checked elsewhere: this module needs nothing but the standard
-library, because it also runs inside the task's container.
+the shards, then the index, then `checkpoint`, so a file that is present is complete, unless the directory was copied
+meanwhile. The contents are checked elsewhere. Standard library only, because tasks use it too.
 """
 
 import re
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 STATE = "checkpoint"
 """TensorFlow's text file that names the newest checkpoint of a directory."""
 NO_STEP = -1
-"""The step of a prefix that names none, such as Keras' `cp.ckpt`: it sorts before every prefix that does."""
+"""The step of a prefix without one, such as Keras' `cp.ckpt`: it sorts before every prefix with a step."""
 
 _FILE = re.compile(r"(?P<prefix>[^/]+)\.(?:index|data-(?P<shard>[0-9]{5})-of-(?P<total>[0-9]{5}))", re.ASCII)
 _UNFINISHED = re.compile(r"_temp(?:_[0-9a-f]+)?\Z|\.tempstate[0-9]*\Z|\.part\Z")
@@ -27,42 +26,41 @@ _STEP = re.compile(r"-([0-9]{1,18})(?:\.ckpt)?\Z")
 class Checkpoint:
     """The files of one prefix in one directory.
 
-    `files` are those present (index, shards, and `.meta` where there is one), `missing` those a restore would not find,
-    both sorted. With no shard present their number is unknown, and `missing` has the pattern
-    `PREFIX.data-?????-of-?????`. `torn` says what cannot be true of the shards together, or nothing.
+    `files` are those present (index, shards, and `.meta` if any), `missing` those that a restore needs, both sorted.
+    Without any shard, their number is unknown, and `missing` has the pattern `PREFIX.data-?????-of-?????`. `conflict`
+    describes shards that contradict each other; it is empty otherwise.
     """
 
     prefix: str
     step: int
     files: tuple[str, ...]
     missing: tuple[str, ...]
-    torn: str = ""
+    conflict: str = ""
 
     @property
     def whole(self) -> bool:
-        """Whether every file that the names promise is there."""
-        return not self.missing and not self.torn
+        """Whether all files are present and agree."""
+        return not self.missing and not self.conflict
 
 
 def checkpoints(names: Iterable[str]) -> list[Checkpoint]:
     """Return the checkpoints in a directory listing, ascending by (step, prefix).
 
-    `names` are those of one directory, without a `/`: what lies in a folder below, such as TensorFlow's
-    `ckpt-5_temp/part-…`, is not of this directory. Leftovers of a killed save (`*.tempstate*`, `*_temp*`) and of a
-    transfer (`*.part`) are passed over.
+    `names` are those of one directory, without `/`; subdirectories, such as TensorFlow's `ckpt-5_temp/`, do not count.
+    Leftovers of a killed save (`*.tempstate*`, `*_temp*`) and of a transfer (`*.part`) are ignored.
     """
     present = set(names)
-    found: dict[str, list[re.Match[str]]] = defaultdict(list)
+    by_prefix: dict[str, list[re.Match[str]]] = defaultdict(list)
     for match in filter(None, map(_FILE.fullmatch, present)):
         if not _UNFINISHED.search(match["prefix"]):
-            found[match["prefix"]].append(match)
-    every = (_checkpoint(prefix, matches, present) for prefix, matches in found.items())
-    return sorted(every, key=lambda checkpoint: (checkpoint.step, checkpoint.prefix))
+            by_prefix[match["prefix"]].append(match)
+    unsorted = (_checkpoint(prefix, matches, present) for prefix, matches in by_prefix.items())
+    return sorted(unsorted, key=lambda checkpoint: (checkpoint.step, checkpoint.prefix))
 
 
 def newest_whole(names: Iterable[str]) -> str | None:
-    """Return the prefix of the highest step that is whole, or None. Among equal steps the last name wins."""
-    return next((found.prefix for found in reversed(checkpoints(names)) if found.whole), None)
+    """Return the prefix of the whole checkpoint with the highest step, or None. Among equal steps the last name wins."""
+    return next((checkpoint.prefix for checkpoint in reversed(checkpoints(names)) if checkpoint.whole), None)
 
 
 def step_of(prefix: str) -> int:
@@ -71,8 +69,8 @@ def step_of(prefix: str) -> int:
     return int(match[1]) if match else NO_STEP
 
 
-def relative(path: str) -> str:
-    """Return the last component of `path`: what is true of a prefix wherever its directory is moved to."""
+def last_component(path: str) -> str:
+    """Return the last component of `path`: the part of a prefix that stays when its directory is moved."""
     return path.rpartition("/")[2]
 
 
@@ -82,11 +80,11 @@ def _checkpoint(prefix: str, matches: Iterable[re.Match[str]], present: set[str]
         if match["total"]:
             shards[int(match["total"])].add(int(match["shard"]))
     index, meta = f"{prefix}.index", f"{prefix}.meta"
-    files = [_shard(prefix, shard, total) for total, has in shards.items() for shard in has]
+    files = [_shard(prefix, shard, total) for total, numbers in shards.items() for shard in numbers]
     files += [name for name in (index, meta) if name in present]
     missing = [] if index in present else [index]
     missing += _missing_shards(prefix, shards)
-    return Checkpoint(prefix, step_of(prefix), tuple(sorted(files)), tuple(sorted(missing)), _torn(shards))
+    return Checkpoint(prefix, step_of(prefix), tuple(sorted(files)), tuple(sorted(missing)), _conflict(shards))
 
 
 def _shard(prefix: str, shard: int, total: int) -> str:
@@ -96,19 +94,19 @@ def _shard(prefix: str, shard: int, total: int) -> str:
 def _missing_shards(prefix: str, shards: Mapping[int, set[int]]) -> list[str]:
     if not shards:
         return [f"{prefix}.data-?????-of-?????"]
-    return [_shard(prefix, shard, total) for total, has in shards.items() for shard in set(range(total)) - has]
+    return [_shard(prefix, shard, total) for total, numbers in shards.items() for shard in set(range(total)) - numbers]
 
 
-def _torn(shards: Mapping[int, set[int]]) -> str:
-    """Two saves of one step with different numbers of ps leave shards of both; the index goes with only one of them."""
+def _conflict(shards: Mapping[int, set[int]]) -> str:
+    """Return how shards contradict each other: two saves of one step with different numbers of ps leave shards of both."""
     if len(shards) > 1:
         return "shards of " + " and of ".join(map(str, sorted(shards)))
-    beyond = [(shard, total) for total, has in shards.items() for shard in has if shard >= total]
+    beyond = [(shard, total) for total, numbers in shards.items() for shard in numbers if shard >= total]
     return "shard {} of only {}".format(*min(beyond)) if beyond else ""
 
 
-# The `checkpoint` file is the message CheckpointState in protobuf's text format. A literal has no line break, literals
-# side by side are one string. Possessive quantifiers keep a hostile file from costing more than one pass.
+# The `checkpoint` file is a CheckpointState in protobuf's text format. A literal has no line break; adjacent literals
+# are one string. Possessive quantifiers limit a hostile file to one pass.
 _GAP = r"(?:\s|#[^\n]*+)*+"
 _LITERAL = r"""(?:"(?:[^"\\\n]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')"""
 _FIELD = re.compile(
@@ -124,36 +122,36 @@ _NEWEST, _ALL = "model_checkpoint_path", "all_model_checkpoint_paths"
 
 
 def parse_state(text: str) -> list[str]:
-    """Return the paths a `checkpoint` file names, the newest first, the others in the order of the file, each once.
+    """Return the paths in a `checkpoint` file, each once: the newest first, the others in the order of the file.
 
-    Paths are as written: TensorFlow writes absolute ones for the directory it trained in. Bytes that are not UTF-8
-    become surrogate escapes, as in `os.fsdecode`. A file that cannot be read, or ends in the middle, gives [].
+    Paths are unchanged: TensorFlow writes absolute ones of the directory it trained in. Bytes that are not UTF-8 become
+    surrogate escapes, as in `os.fsdecode`. An invalid or truncated file gives [].
     """
     try:
         fields = list(_string_fields(text))
     except ValueError:
         return []
-    # Read as protobuf does: the last value of a field that should stand once wins.
+    # As in protobuf, the last value of a singular field wins.
     newest = [value for name, value in fields if name == _NEWEST][-1:]
     others = [value for name, value in fields if name == _ALL]
     return [path for path in dict.fromkeys(newest + others) if path]
 
 
 def checkpoint_state(newest: str, all_prefixes: Sequence[str]) -> str:
-    r"""Return a `checkpoint` file that names `newest` and, oldest first, the others of `all_prefixes`.
+    r"""Return a `checkpoint` file with `newest` and, oldest first, the others of `all_prefixes`.
 
-    Of every path only the last component is written, which TensorFlow takes relative to the directory of the file. The
-    newest stands last among all, where TensorFlow's own writer puts it. Bytes outside ASCII are written `\ooo`, which
-    readers of every age understand.
+    Only the last component of each path is written, which TensorFlow resolves against the directory of the file. The
+    newest is last of all, as TensorFlow's own writer has it. Bytes outside ASCII are written `\ooo`, which readers of
+    every version accept.
     """
-    last = relative(newest)
-    others = [name for name in dict.fromkeys(map(relative, all_prefixes)) if name not in ("", last)]
+    last = last_component(newest)
+    others = [name for name in dict.fromkeys(map(last_component, all_prefixes)) if name not in ("", last)]
     lines = [(_NEWEST, last), *((_ALL, name) for name in [*others, last])]
     return "".join(f'{name}: "{_escape(value)}"\n' for name, value in lines)
 
 
 def _string_fields(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the fields that hold strings; ValueError for what is not text format."""
+    """Yield the string fields; ValueError for anything but text format."""
     position = 0
     while position < len(text):
         match = _FIELD.match(text, position)
@@ -167,11 +165,11 @@ def _string_fields(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _unescape(literal: str) -> bytes:
-    return _ESCAPE.sub(_unescaped, literal.encode("utf-8", "surrogateescape"))
+    return _ESCAPE.sub(_decode_escape, literal.encode("utf-8", "surrogateescape"))
 
 
-def _unescaped(match: re.Match[bytes]) -> bytes:
-    """Return what an escape stands for; one that nobody knows stands for itself, as in protobuf's Python reader."""
+def _decode_escape(match: re.Match[bytes]) -> bytes:
+    """Return the bytes of an escape; an unknown one is unchanged, as in protobuf's Python reader."""
     if match["octal"]:
         return bytes([int(match["octal"], 8)])
     if match["hex"]:
@@ -187,45 +185,46 @@ def _escape(value: str) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 and byte not in b"\"'\\" else f"\\{byte:03o}" for byte in raw)
 
 
-_ALONE = re.compile(r".+\.(?:keras|h5|hdf5|pt|pth|npz|ckpt)", re.ASCII)
-"""A file that is a model by itself; `.weights.h5` is one of them."""
+_MODEL_FILE = re.compile(r".+\.(?:keras|h5|hdf5|pt|pth|npz|ckpt)", re.ASCII)
+"""A file that is a whole model, also `.weights.h5`."""
 _CHECKPOINT = re.compile(r".+\.index|.+\.data-[0-9]{5}-of-[0-9]{5}|checkpoint", re.ASCII)
-"""A file that is part of a checkpoint, which is brought with its directory."""
+"""A file of a checkpoint, which is gathered with its directory."""
 _SAVED_MODEL = re.compile(r"saved_model\.pb(?:txt)?", re.ASCII)
-"""The file that makes its directory a SavedModel."""
+"""The file of a SavedModel directory."""
 CACHES = frozenset({".cache", ".git", ".ipynb_checkpoints", ".keras", ".local", ".venv", "site-packages"})
-"""Directories for what was downloaded or installed: pretrained weights lie there, and no model of the training."""
+"""Directories of downloads and installations: they have pretrained weights, but no model of the training."""
 
 
 def model_files(paths: Iterable[str]) -> list[str]:
-    """Return those of `paths` that look like a model or a part of one, in order.
+    """Return the `paths` that look like a model or a part of one, sorted.
 
-    An `.index` without the shards of its checkpoint beside it is some other file.
+    An `.index` without shards is not part of a checkpoint.
     """
-    chosen = [path for path in paths if _looks_like_a_model(path)]
-    shards = {path.rpartition(".data-")[0] for path in chosen}
-    return sorted(path for path in chosen if not path.endswith(".index") or path.removesuffix(".index") in shards)
+    candidates = [path for path in paths if _is_model_file(path)]
+    shards = {path.rpartition(".data-")[0] for path in candidates}
+    return sorted(path for path in candidates if not path.endswith(".index") or path.removesuffix(".index") in shards)
 
 
-def models(paths: Iterable[str]) -> list[str]:
-    """Return what to bring of `paths`, which `model_files` chose: a SavedModel and checkpoints by their directory.
+def model_roots(paths: Iterable[str]) -> list[str]:
+    """Return the files and directories to gather for `paths`, the result of `model_files`.
 
-    A directory is `.` where the paths are relative and it is theirs; what lies in a chosen directory is not listed.
+    A SavedModel and checkpoints are gathered by directory, `.` for relative paths without one. Paths inside another
+    result are left out.
     """
     roots = {_root(path) for path in paths}
-    return sorted(root for root in roots if not any(lies_in(root, other) for other in roots if other != root))
+    return sorted(root for root in roots if not any(is_within(root, other) for other in roots if other != root))
 
 
-def lies_in(path: str, directory: str) -> bool:
-    """Whether `path` is `directory` or lies below it; both are normal, and `.` holds every relative path."""
-    whole = directory == "." and not path.startswith("/")
-    return whole or path == directory or path.startswith(directory.rstrip("/") + "/")
+def is_within(path: str, directory: str) -> bool:
+    """Whether `path` is `directory` or below it; both are normalized, and `.` contains every relative path."""
+    is_root = directory == "." and not path.startswith("/")
+    return is_root or path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-def _looks_like_a_model(path: str) -> bool:
+def _is_model_file(path: str) -> bool:
     *parents, name = path.split("/")
-    known = any(kind.fullmatch(name) for kind in (_ALONE, _CHECKPOINT, _SAVED_MODEL))
-    return known and CACHES.isdisjoint(parents)
+    matches = any(pattern.fullmatch(name) for pattern in (_MODEL_FILE, _CHECKPOINT, _SAVED_MODEL))
+    return matches and CACHES.isdisjoint(parents)
 
 
 def _root(path: str) -> str:

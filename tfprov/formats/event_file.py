@@ -1,8 +1,8 @@
 """The numbers in a TensorBoard event file, read without TensorFlow.
 
 An event file is a TFRecord file of `Event` messages (TensorFlow's event.proto, summary.proto and tensor.proto). Only
-the fields a number needs are decoded; everything else is stepped over. `scalars` reads all of a file, `progress` only
-its tail. Needs nothing but the standard library, because it also runs inside the task's container.
+the fields of numbers are decoded; everything else is skipped. `scalars` reads a whole file, `progress` only its tail.
+Standard library only, because tasks use it too.
 """
 
 import io
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import BinaryIO
 
-from tfprov.formats.tfrecord import checked, last_records, read_records
+from tfprov.formats.tfrecord import last_records, read_records, verify_body
 
 
 @dataclass(frozen=True)
@@ -28,22 +28,22 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where training stands, by the last records of an event file; `wall_time` is in seconds since 1970."""
+    """The progress of a training in the last records of an event file; `wall_time` is in seconds since 1970."""
 
     step: int
     wall_time: float
     steps_per_second: float | None
     loss: float | None
 
-    def left(self, steps: int | None) -> float | None:
-        """Return the seconds until `steps` are done, at the present rate; None where that is not known, or they are."""
+    def seconds_left(self, steps: int | None) -> float | None:
+        """Return the seconds until `steps` are done at the current rate; None if that is unknown, or they are done."""
         rate = self.steps_per_second
         return (steps - self.step) / rate if steps and rate and 0 < self.step < steps else None
 
 
 @dataclass(frozen=True)
 class _Event:
-    """An event of a step; the others, a version or a graph, have step 0 whenever they are written."""
+    """An event of a step; other events, a version or a graph, always have step 0."""
 
     wall_time: float
     step: int
@@ -51,9 +51,9 @@ class _Event:
 
 
 def scalars(stream: BinaryIO) -> Iterator[Scalar]:
-    """Yield the scalars of an event file in the order they were written, of TensorFlow 1 and 2.
+    """Yield the scalars of an event file of TensorFlow 1 or 2, in the order of the file.
 
-    A file that ends inside a record is one still being written: the scalars so far are yielded. Raises ValueError for a
+    A file that ends inside a record is still being written: the scalars before it are yielded. Raises ValueError for a
     damaged record, and for a record that is not an event. Reads every byte: 4-5 MB/s (about 100,000 scalars a
     second) where the records are small, 65 MB/s where they are of 10 KB.
     """
@@ -65,59 +65,59 @@ def scalars(stream: BinaryIO) -> Iterator[Scalar]:
 # --- progress: the tail of the file ---------------------------------------------------------------------------------
 
 _RATE = "global_step/sec"
-# Bytes read from the end: more only while something is wanted and fewer than _RECENT records were seen, and the last of
-# them, for the sake of files that end in a huge graph or image, only while there is no step at all.
+# Bytes read from the end: more only while a value is missing and there were fewer than _RECENT records, and the last
+# size, for files that end in a huge graph or image, only while there is no step at all.
 _TAILS = tuple(1 << bits for bits in (16, 18, 21, 24, 27))
 _RECENT = 1024
 
 
-def progress(stream: BinaryIO, most: int = _TAILS[-1]) -> Progress | None:
-    """Return where training stands by the last records of an event file, or None if they hold no step.
+def progress(stream: BinaryIO, max_bytes: int = _TAILS[-1]) -> Progress | None:
+    """Return the progress in the last records of an event file, or None if they have no step.
 
-    `stream` must be able to seek. The last record wins even where its step is lower: a run that lost its ps goes back
-    to its last checkpoint. `steps_per_second` is the program's own `global_step/sec`, else what the last two different
-    steps say; `loss` is the last scalar whose tag is `loss`, `epoch_loss` or ends in `/loss`. Damaged data is passed
-    over; where a length is damaged, the file ends.
+    `stream` must be seekable. The last record wins even if its step is lower: a run that lost its ps goes back to its
+    last checkpoint. `steps_per_second` is the program's own `global_step/sec`, else computed from the last two different
+    steps; `loss` is the last scalar whose tag is `loss`, `epoch_loss` or ends in `/loss`. Damaged data is skipped; a
+    damaged length ends the file.
 
-    Takes 4-15 ms whatever the size of the file, and 0.2 s where large records (10 KB) hold no loss: then 16 MiB are
-    read for it. Looks no further back than 1,024 records or 128 MiB, or `most` bytes where that is less and each costs.
+    Takes 4-15 ms for a file of any size, and 0.2 s if large records (10 KB) have no loss: then 16 MiB are read for it.
+    Reads at most the last 1,024 records or 128 MiB, or `max_bytes` if that is less.
     """
     size = stream.seek(0, io.SEEK_END)
-    found = None
-    for tail in (tail for tail in _TAILS if tail <= max(most, _TAILS[0])):
+    latest = None
+    for tail in (tail for tail in _TAILS if tail <= max(max_bytes, _TAILS[0])):
         start = max(0, size - tail)
         stream.seek(start)
         data = stream.read(size - start)
         records = last_records(data, _RECENT, aligned=start == 0)
-        found = _latest(filter(None, (_readable_event(data[body]) for body in reversed(records))))
-        if start == 0 or (found and (_complete(found) or len(records) == _RECENT or tail == _TAILS[-2])):
+        latest = _latest(filter(None, (_readable_event(data[body]) for body in reversed(records))))
+        if start == 0 or (latest and (_is_complete(latest) or len(records) == _RECENT or tail == _TAILS[-2])):
             break
-    return found
+    return latest
 
 
-def last_fall(stream: BinaryIO, since: float, most: int = _TAILS[0]) -> tuple[int, int] | None:
-    """Return the last step that came before a lower one, and that one, where it was written later than `since`; else None.
+def last_step_drop(stream: BinaryIO, since: float, max_bytes: int = _TAILS[0]) -> tuple[int, int] | None:
+    """Return the last step followed by a lower one, and the lower one, if that was written after `since`; else None.
 
-    `since` is in seconds since 1970, and `stream` as for `progress`. TensorFlow writes its events in blocks: who only looks
-    at the last one misses a fall that has been made good meanwhile.
+    `since` is in seconds since 1970, and `stream` is as for `progress`. TensorFlow writes its events in blocks: the last
+    event alone misses a drop that the training has caught up with.
     """
     size = stream.seek(0, io.SEEK_END)
-    start = max(0, size - most)
+    start = max(0, size - max_bytes)
     stream.seek(start)
     data = stream.read(size - start)
-    records = last_records(data, most, aligned=start == 0)
-    steps = [one for body in records if (one := _readable_event(data[body])) is not None and one.values]
-    pairs = itertools.pairwise(steps)
-    found = [(one.step, other.step) for one, other in pairs if other.step < one.step and other.wall_time > since]
-    return found[-1] if found else None
+    records = last_records(data, max_bytes, aligned=start == 0)
+    events = [event for body in records if (event := _readable_event(data[body])) is not None and event.values]
+    pairs = itertools.pairwise(events)
+    drops = [(a.step, b.step) for a, b in pairs if b.step < a.step and b.wall_time > since]
+    return drops[-1] if drops else None
 
 
-def _complete(found: Progress) -> bool:
-    return found.loss is not None and found.steps_per_second is not None
+def _is_complete(progress: Progress) -> bool:
+    return progress.loss is not None and progress.steps_per_second is not None
 
 
 def _readable_event(body: bytes) -> _Event | None:
-    data = checked(body)
+    data = verify_body(body)
     try:
         return None if data is None else _event(data)
     except ValueError:
@@ -145,7 +145,7 @@ def _is_loss(tag: str) -> bool:
 
 
 def _speed(before: _Event | None, newest: _Event) -> float | None:
-    """Return steps per second between two events, or None where the later one is of an earlier step, or not later."""
+    """Return the steps per second between two events; None if the step or the time does not grow."""
     if before is None or before.step > newest.step or not newest.wall_time > before.wall_time:
         return None
     return (newest.step - before.step) / (newest.wall_time - before.wall_time)
@@ -168,8 +168,8 @@ _NUMBERS = {
 
 
 def _event(data: bytes) -> _Event | None:
-    """Read an Event; None if it is of no step. Raises ValueError for bytes that are no message."""
-    wall_time, step, summary, of_a_step = 0.0, 0, b"", False
+    """Parse an Event; None if it belongs to no step. Raises ValueError for invalid bytes."""
+    wall_time, step, summary, has_step = 0.0, 0, b"", False
     for key, number, content in _fields(data):
         match key >> 3, key & 7:
             case 1, 1:
@@ -177,14 +177,14 @@ def _event(data: bytes) -> _Event | None:
             case 2, 0:
                 step = _signed(number)
             case 5, 2:
-                summary, of_a_step = content, True
+                summary, has_step = content, True
             case 7, 2:  # session_log: a checkpoint was saved
-                of_a_step = True
-    return _Event(wall_time, step, tuple(_values(summary))) if of_a_step else None
+                has_step = True
+    return _Event(wall_time, step, tuple(_values(summary))) if has_step else None
 
 
 def _values(summary: bytes) -> Iterator[tuple[str, float]]:
-    """Yield (tag, number) for the values of a Summary that are one number."""
+    """Yield (tag, number) for the scalar values of a Summary."""
     for key, _, content in _fields(summary):
         if key == 1 << 3 | _BYTES:
             tag, value = _value(content)
@@ -206,9 +206,9 @@ def _value(data: bytes) -> tuple[str, float | None]:
 
 
 def _number(tensor: bytes) -> float | None:
-    """Read a TensorProto of one number of a type in _NUMBERS; None for any other tensor.
+    """Parse a TensorProto of one number of a type in _NUMBERS; None for any other tensor.
 
-    TensorFlow reads a tensor that lists fewer values than its shape has as filled up with zeros.
+    TensorFlow fills up a tensor with fewer values than its shape with zeros.
     """
     fields = {key >> 3: (number, content) for key, number, content in _fields(tensor)}
     (dtype, _), (_, shape), (_, content) = (fields.get(field, (0, b"")) for field in (1, 2, 4))
@@ -221,7 +221,7 @@ def _number(tensor: bytes) -> float | None:
 
 
 def _listed(form: struct.Struct, number: int, content: bytes) -> float:
-    """Read the first of a repeated field, packed or not: the float types have a width, the whole ones are varints."""
+    """Parse the first value of a repeated field, packed or not: floats have a fixed width, integers are varints."""
     if form in (_FLOAT, _DOUBLE):
         return float(form.unpack_from(content)[0]) if len(content) >= form.size else 0.0
     return float(_signed(_varint(content, 0)[0] if content else number))
@@ -237,9 +237,9 @@ def _elements(shape: bytes) -> int:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield (key, number, content) of each field: a varint has a number, everything else content.
+    """Yield (key, number, content) of each field: a varint has a number, other fields have content.
 
-    Raises ValueError for a message that ends inside a field, and for groups, which these messages never had.
+    Raises ValueError for a message that ends inside a field, and for groups, which these messages never have.
     """
     at, end = 0, len(message)
     while at < end:
@@ -263,7 +263,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number at `at`, 7 bits a byte and the lowest first, and where the next field begins."""
+    """Return the number at `at`, 7 bits a byte and the lowest first, and the offset of the next field."""
     value = 0
     for shift, byte in enumerate(message[at : at + 10]):
         value |= (byte & 127) << 7 * shift
@@ -273,6 +273,6 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _signed(number: int) -> int:
-    """Return the int64 that a varint stands for: two's complement of 64 bits."""
+    """Return the int64 of a varint: two's complement of 64 bits."""
     number &= (1 << 64) - 1
     return number - (1 << 64) if number >> 63 else number

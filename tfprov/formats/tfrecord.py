@@ -1,9 +1,8 @@
-"""TFRecord files: what TensorFlow's data sets and TensorBoard's event files are made of.
+"""TFRecord files: the format of TensorFlow's data sets and TensorBoard's event files.
 
 A record is the length of its data (u64, little-endian), the masked CRC of those 8 bytes (u32), the data, and the masked
-CRC of the data (u32). There is no header and no end mark, so a file cut between two records cannot be told from a whole
-one; every other cut and every flipped bit is found. This module needs nothing but the standard library, because it also
-runs inside the task's container.
+CRC of the data (u32). There is no header and no end mark, so a file cut between two records looks whole; every other cut
+and every flipped bit is detected. Standard library only, because tasks use it too.
 """
 
 import re
@@ -17,12 +16,12 @@ _HEADER_SIZE = 12
 _FOOTER_SIZE = 4
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
-# A length is believed once its CRC agrees, but a file made on purpose has that too: never ask for more than is there.
+# A crafted file can have a huge length with a valid CRC: never read more than this at once.
 _CHUNK = 16 << 20
 
 
 class RecordError(ValueError):
-    """A record that is damaged; `offset` is where it begins, in bytes from where reading began."""
+    """A damaged record; `offset` is its start, in bytes from where reading began."""
 
     def __init__(self, what: str, offset: int) -> None:
         self.offset = offset
@@ -34,10 +33,10 @@ class TruncatedError(RecordError):
 
 
 def read_records(stream: BinaryIO, *, live: bool = False) -> Iterator[bytes]:
-    """Yield the data of every record from where `stream` stands to its end.
+    """Yield the data of every record from the position of `stream` to its end.
 
-    Raises RecordError for a record whose checksums disagree, and TruncatedError for a file that ends inside one, be it
-    inside the length. With `live`, for a file that is still being written, such an end is the end.
+    Raises RecordError for a record with a wrong checksum, and TruncatedError for a file that ends inside one. With
+    `live`, for a file that is still being written, a truncated record ends the iteration.
     """
     offset = 0
     while True:
@@ -59,22 +58,22 @@ def write_record(stream: BinaryIO, data: bytes) -> None:
     stream.write(b"".join((length, _FOOTER.pack(masked_crc(length)), data, _FOOTER.pack(masked_crc(data)))))
 
 
-def last_records(tail: bytes, most: int, *, aligned: bool) -> Sequence[slice]:
-    """Return where the last records lie in `tail`, the last bytes of a file: `most` at the most, in their order.
+def last_records(tail: bytes, limit: int, *, aligned: bool) -> Sequence[slice]:
+    """Return the slices of the last records in `tail`, the last bytes of a file: at most `limit`, in order.
 
-    Unless `aligned`, `tail` may begin inside a record. A record whose length is damaged, or that is not all there, ends
-    the search. What the slices cut out is for `checked`.
+    Unless `aligned`, `tail` may begin inside a record. A damaged length or a truncated record ends the search. The
+    slices cut out bodies for `verify_body`.
     """
-    found: deque[slice] = deque(maxlen=most)
+    bodies: deque[slice] = deque(maxlen=limit)
     body = _body(tail, 0 if aligned else _first_record(tail))
     while body:
-        found.append(body)
+        bodies.append(body)
         body = _body(tail, body.stop)
-    return found
+    return bodies
 
 
-def checked(body: bytes) -> bytes | None:
-    """Return the data of a record's body, the data and its checksum, or None if they disagree."""
+def verify_body(body: bytes) -> bytes | None:
+    """Return the data in a record's body, which is the data and its checksum; None if they disagree."""
     data = body[:-_FOOTER_SIZE]
     return data if body[-_FOOTER_SIZE:] == _FOOTER.pack(masked_crc(data)) else None
 
@@ -82,7 +81,7 @@ def checked(body: bytes) -> bytes | None:
 def masked_crc(data: bytes) -> int:
     """Return the CRC of `data`, masked as TensorFlow masks it (tsl/lib/hash/crc32c.h): rotated, and a constant added.
 
-    The mask keeps a CRC over data that holds CRCs from being a poor check.
+    Without the mask, a CRC over data that contains CRCs would be weak.
     """
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
@@ -100,7 +99,7 @@ def _read_record(stream: BinaryIO, offset: int) -> bytes | None:
     body = _read(stream, length + _FOOTER_SIZE)
     if len(body) < length + _FOOTER_SIZE:
         raise TruncatedError("the file ends in the data", offset)
-    data = checked(body)
+    data = verify_body(body)
     if data is None:
         raise RecordError("the data does not match its checksum", offset)
     return data
@@ -112,7 +111,7 @@ def _data_length(header: bytes) -> int | None:
 
 
 def _read(stream: BinaryIO, size: int) -> bytes:
-    """Read `size` bytes, or fewer at the end of the stream; pipes and sockets give less than asked for at a time."""
+    """Read `size` bytes, or fewer at the end of the stream; pipes and sockets return fewer at a time."""
     parts: list[bytes] = []
     while size and (part := stream.read(min(size, _CHUNK))):
         parts.append(part)
@@ -120,27 +119,27 @@ def _read(stream: BinaryIO, size: int) -> bytes:
     return b"".join(parts)
 
 
-# A length below 16 MiB ends in five zero bytes, so a record begins one to three bytes before a run of zeros. (One of no
-# data cannot be told from zeros.) So many runs are tried: enough for anything but numbers that look like lengths.
+# A length below 16 MiB ends in five zero bytes, so a record begins one to three bytes before a run of zeros. (A record
+# without data looks like zeros.) _RUNS runs are tried: enough for anything but numbers that look like lengths.
 _ZEROS = re.compile(rb"\x00{5,}")
 _RUNS = 20_000
 
 
 def _first_record(tail: bytes) -> int:
-    """Return where the first record begins in the middle of a file, or the end of `tail` if none does.
+    """Return the offset of the first record in the middle of a file, or the end of `tail` without one.
 
-    Both checksums must agree, which anything but a record does once in 2**64 times.
+    Both checksums must agree, which happens by chance once in 2**64 times.
     """
     for zeros in islice(_ZEROS.finditer(tail), _RUNS):
         for start in range(max(0, zeros.start() - 3), zeros.start()):
             body = _body(tail, start)
-            if body and checked(tail[body]) is not None:
+            if body and verify_body(tail[body]) is not None:
                 return start
     return len(tail)
 
 
 def _body(tail: bytes, start: int) -> slice | None:
-    """Return where the body of the record at `start` lies, or None if its length is damaged or it is not all there."""
+    """Return the slice of the body of the record at `start`; None if its length is damaged or it is truncated."""
     header = tail[start : start + _HEADER_SIZE]
     length = _data_length(header) if len(header) == _HEADER_SIZE else None
     if length is None or start + _HEADER_SIZE + length + _FOOTER_SIZE > len(tail):
@@ -148,10 +147,10 @@ def _body(tail: bytes, start: int) -> slice | None:
     return slice(start + _HEADER_SIZE, start + _HEADER_SIZE + length + _FOOTER_SIZE)
 
 
-# CRC-32C (Castagnoli, RFC 3720 appendix B.4), bits reflected. What happens to one byte is in a table; what happens to
-# 256 bytes that follow each other is the same for every stretch of 256, so long data goes through in parallel.
+# CRC-32C (Castagnoli, RFC 3720 appendix B.4), bits reflected. A table has the step for one byte; the step for 256 bytes
+# is the same for every lane of 256, so the lanes of long data are computed in parallel.
 _LANE = 256
-_LONG = 8 * _LANE  # below this the byte at a time is as fast
+_LONG = 8 * _LANE  # shorter data is as fast byte by byte
 
 
 def _table() -> list[int]:
@@ -171,19 +170,19 @@ def _after_lane(crc: int) -> int:
 
 
 def _shifted(shift: int) -> list[int]:
-    """For each value of the byte at bit `shift` of a CRC: what becomes of it when a lane of zeros follows.
+    """Return, for each value of the byte at bit `shift` of a CRC, its CRC after a lane of zeros.
 
-    A CRC is linear: single bits are computed, the rest are their XOR.
+    A CRC is linear: single bits are computed, the others are their XOR.
     """
     shifted = [0]
     for bit in range(8):
-        one = _after_lane(1 << shift + bit)
-        shifted += [one ^ below for below in shifted]
+        crc = _after_lane(1 << shift + bit)
+        shifted += [crc ^ lower for lower in shifted]
     return shifted
 
 
 _TABLE = _table()
-# The table again as four planes, one for each byte of the entries: `bytes.translate` looks up a whole row at once.
+# The table as four planes, one for each byte of the entries: `bytes.translate` looks up a whole row at once.
 _PLANES = tuple(bytes(entry >> shift & 255 for entry in _TABLE) for shift in (0, 8, 16, 24))
 _SHIFTED = tuple(_shifted(shift) for shift in (0, 8, 16, 24))
 
@@ -191,7 +190,7 @@ _SHIFTED = tuple(_shifted(shift) for shift in (0, 8, 16, 24))
 def crc32c(data: bytes) -> int:
     """Return the CRC-32C of `data`: `crc32c(b"123456789") == 0xE3069283`.
 
-    About 16 MB/s below 2 KiB, a byte at a time; 70 MB/s at 10 KB and 130-180 from 100 KB on (CPython 3.11, one core).
+    About 16 MB/s below 2 KiB, byte by byte; 70 MB/s at 10 KB and 130-180 from 100 KB on (CPython 3.11, one core).
     """
     crc, done = 0xFFFFFFFF, 0
     if len(data) >= _LONG:
@@ -203,7 +202,7 @@ def crc32c(data: bytes) -> int:
 
 
 def _crc_of_lanes(crc: int, data: bytes) -> int:
-    """Carry `crc` over a whole number of lanes: each lane on its own, from 0, and then one after the other."""
+    """Continue `crc` over whole lanes: the CRC of each from 0, then combined one after the other."""
     first, second, third, fourth = _SHIFTED
     for a, b, c, d in zip(*_lane_crcs(data), strict=True):
         after = first[crc & 255] ^ second[crc >> 8 & 255] ^ third[crc >> 16 & 255] ^ fourth[crc >> 24]
@@ -214,13 +213,13 @@ def _crc_of_lanes(crc: int, data: bytes) -> int:
 def _lane_crcs(data: bytes) -> list[bytes]:
     """Return the CRCs of all lanes as four planes: plane k holds byte k of every lane's CRC.
 
-    A row is the byte at the same place in every lane. Rows are integers between the look-ups: XOR works on those.
+    A row is the byte at the same offset in every lane. Rows are integers between the look-ups, for XOR.
     """
     lanes, number = len(data) // _LANE, int.from_bytes
     first, second, third, fourth = _PLANES
     a = b = c = d = 0
-    for place in range(_LANE):
-        row = (number(data[place::_LANE], "little") ^ a).to_bytes(lanes, "little")
+    for offset in range(_LANE):
+        row = (number(data[offset::_LANE], "little") ^ a).to_bytes(lanes, "little")
         a = number(row.translate(first), "little") ^ b
         b = number(row.translate(second), "little") ^ c
         c = number(row.translate(third), "little") ^ d

@@ -17,7 +17,7 @@ from tfprov.hosts.base import NOTHING, File, Sent, Tree, Written, untold
 from tfprov.hosts.data_download import Telling, lacking
 from tfprov.hosts.memory_task import Place
 from tfprov.model.cluster import Task
-from tfprov.model.state import Container, DataSet, HostState, Observed, State, read_by
+from tfprov.model.state import Container, DataSet, HostState, Observed, State, dataset_artifact
 
 _TERMINATED = 143
 """128 + SIGTERM: how a task ends that does nothing about it."""
@@ -75,7 +75,7 @@ class MemoryRuntime:
 
     def tidy(self, keep: Collection[str]) -> int:
         """See Runtime."""
-        used = {read_by(place.observed.spec) for place in self.places.values()}
+        used = {dataset_artifact(place.observed.spec) for place in self.places.values()}
         gone = self.data - set(keep) - used
         self.data -= gone
         return len(gone)

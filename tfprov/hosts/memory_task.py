@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from posixpath import normpath
 
 from tfprov.errors import HostError
-from tfprov.formats.checkpoint import lies_in, model_files
+from tfprov.formats.checkpoint import is_within, model_files
 from tfprov.hosts import held_checkpoints
 from tfprov.hosts.base import File, Tree, Written
 from tfprov.hosts.crash import Life, is_hopeless, last_words
@@ -77,7 +77,7 @@ class Place:
     def tree(self, path: str) -> Tree:
         """See Outside."""
         top = normpath(path)
-        below = sorted(name for name in self.written if lies_in(name, top))
+        below = sorted(name for name in self.written if is_within(name, top))
         if not below:
             raise HostError(self.observed.host, f"no such file or directory: {path}")
         files = ((name, *self.written[name]) for name in below)

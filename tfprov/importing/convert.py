@@ -14,8 +14,8 @@ from tfprov.importing.roles import Role, plain, roles_of, strategy_of, wiring_of
 from tfprov.inventory.yaml_source import read_structure
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.model.settings import implied_wiring
-from tfprov.planning.tasks import place
-from tfprov.settings.cluster_rules import processes_here
+from tfprov.planning.tasks import assign_tasks
+from tfprov.settings.cluster_rules import check_processes
 from tfprov.settings.resolve import resolve
 from tfprov.yamltext.load import MAX_BYTES, decoded, parse
 
@@ -221,7 +221,7 @@ def _problems(text: str) -> Sequence[Problem]:
     name = "inventory.yml"
     try:
         inventory, problems = read_structure(parse(text, name), name)
-        place(resolve(inventory, problems, [processes_here]))
+        assign_tasks(resolve(inventory, problems, [check_processes]))
     except InvalidInput as error:
         return error.problems
     return ()

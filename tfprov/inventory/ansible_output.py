@@ -11,8 +11,8 @@ from datetime import date
 from enum import Enum, auto
 from typing import Any
 
-from tfprov.model.inventory import NAMESPACE, Group, Inventory, Layer, fold
-from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, unsealed
+from tfprov.model.inventory import NAMESPACE, Group, Inventory, Layer, merge_layers
+from tfprov.model.node import HIDDEN, EncryptedValue, Items, Mapping, Node, Scalar, decrypt_values
 from tfprov.vault.redaction import masks, public_names
 
 _PRIORITY = "ansible_group_priority"
@@ -88,13 +88,13 @@ class Listing:
         return plain
 
     def _exported(self, name: str) -> Mapping:
-        return fold(layer for layer in self.inventory.layers(name) if layer.origin in ("host", "host_vars"))
+        return merge_layers(layer for layer in self.inventory.layers(name) if layer.origin in ("host", "host_vars"))
 
     def group(self, name: str) -> dict[str, Any]:
         """Return the variables that are stated for a group."""
         one = self.inventory.groups[name]
-        files = (values for beside in self.inventory.beside for values in beside.groups.get(name, ()))
-        nodes = fold(Layer(name, values) for values in (one.vars, *files))
+        files = (values for beside in self.inventory.vars_files for values in beside.groups.get(name, ()))
+        nodes = merge_layers(Layer(name, values) for values in (one.vars, *files))
         found = {self._key(nodes, key): self._plain(value, key) for key, value in nodes.entries.items()}
         if one.priority != 1:
             found[_PRIORITY] = one.priority
@@ -179,7 +179,7 @@ class Listing:
             }
         if isinstance(node, Items):
             return [self._plain(item) for item in node.items]
-        if isinstance(node.data, Sealed):
+        if isinstance(node.data, EncryptedValue):
             return self._sealed(node, node.data.ciphertext)
         if not self.show_secrets and (node.secret or self._is_named(node, name)):
             return HIDDEN
@@ -197,7 +197,7 @@ class Listing:
         if self._is_json:
             return {"__ansible_vault": ciphertext}
         if self.form is not Form.YAML:
-            return unsealed(node).data if self.show_secrets else HIDDEN  # type: ignore[union-attr]
+            return decrypt_values(node).data if self.show_secrets else HIDDEN  # type: ignore[union-attr]
         known = self._shared.get(id(node))  # one value is one object wherever it stands, which YAML shows by aliases
         return known[1] if known else self._kept(node, Encrypted(ciphertext))
 

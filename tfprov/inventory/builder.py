@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from tfprov.errors import Position, Problem
 from tfprov.inventory.host_names import RangeError, expand, without_port, wrong_name
-from tfprov.model.inventory import Beside, Group, Host, Inventory, overlay
+from tfprov.model.inventory import Group, Host, Inventory, VarsFiles, overlay
 from tfprov.model.node import NOWHERE, Mapping, Scalar
 from tfprov.yamltext.yaml11 import surprises
 
@@ -187,7 +187,7 @@ class Builder:
         """The hosts there are, in the order in which they were first named."""
         return tuple(self._hosts)
 
-    def inventory(self, path: str, beside: tuple[Beside, ...] = (), extra: Mapping = _NOTHING) -> Inventory:
+    def inventory(self, path: str, beside: tuple[VarsFiles, ...] = (), extra: Mapping = _NOTHING) -> Inventory:
         """Return what all sources say; further problems are those of the groups as a whole."""
         self._settle_ungrouped()
         children = self._tree()

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from tfprov.errors import InvalidInput, Position, Problem, masked, one_line, shown
+from tfprov.errors import InvalidInput, Position, Problem, mask_secrets, one_line, shown
 from tfprov.inventory.builder import Builder
-from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed
+from tfprov.model.node import EncryptedValue, Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.load import MAX_DEPTH
 
@@ -103,7 +103,7 @@ def _ending(code: int) -> str:
 
 def _last(err: bytes) -> str:
     """Return the last line of a standard error, as messages repeat it."""
-    lines = [line for line in masked(err.decode(errors="replace")).splitlines() if line.strip()]
+    lines = [line for line in mask_secrets(err.decode(errors="replace")).splitlines() if line.strip()]
     return f": {shown(one_line(lines[-1]))}" if lines else ""
 
 
@@ -216,7 +216,7 @@ class _Reader:
         if len(data) == 1 and isinstance(text := data.get(_LITERAL), str):
             return Scalar(text, self.at, text, quoted=True, literal=True)
         if len(data) == 1 and isinstance(text := data.get(_ENCRYPTED), str):
-            return Scalar(Sealed(text, self.vault.open), self.at, quoted=True, literal=True, secret=True)
+            return Scalar(EncryptedValue(text, self.vault.open), self.at, quoted=True, literal=True, secret=True)
         entries = {name: self.node(value, depth + 1) for name, value in data.items()}
         return Mapping(entries, self.at, {name: self.key(name) for name in data})
 

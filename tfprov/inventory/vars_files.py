@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.inventory.detect import is_blank
-from tfprov.model.inventory import Beside
+from tfprov.model.inventory import VarsFiles
 from tfprov.model.node import Mapping, Scalar
 from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.load import document, read_bytes
@@ -18,7 +18,7 @@ DIRECTORIES = ("group_vars", "host_vars")
 
 def read_beside(
     directory: Path, groups: Collection[str], hosts: Collection[str], vault: Vault, problems: list[Problem]
-) -> Beside:
+) -> VarsFiles:
     """Return the variables that lie in `directory` for these groups and hosts; what is wrong goes into `problems`.
 
     Files of groups and hosts that are not in the inventory are not looked at.
@@ -27,7 +27,7 @@ def read_beside(
         _read_all(directory / name, known, vault, problems)
         for name, known in zip(DIRECTORIES, (groups, hosts), strict=True)
     )
-    return Beside(of_groups, of_hosts)
+    return VarsFiles(of_groups, of_hosts)
 
 
 def base_of(file: str) -> Path:

@@ -1,1 +1,1 @@
-"""The nouns: frozen values that every other package passes around. Nothing here reads, writes or decides."""
+"""Frozen values that all other packages share. Nothing here has effects."""

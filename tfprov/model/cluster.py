@@ -7,6 +7,11 @@ from functools import cached_property
 from tfprov.wiring import FEEDERS, OUTSIDE, READERS, Wiring
 
 
+def is_loopback(address: str) -> bool:
+    """Whether `address` is a loopback address, which no other host can reach."""
+    return address == "localhost" or address.startswith("127.")
+
+
 @dataclass(frozen=True)
 class Task:
     """One TensorFlow task. `role` is the inventory group it comes from, `job` and `index` its name in the ClusterSpec."""
@@ -20,12 +25,12 @@ class Task:
 
     @property
     def name(self) -> str:
-        """How users and messages call it: `worker/1`."""
+        """The name in messages and on the command line: `worker/1`."""
         return f"{self.job}/{self.index}"
 
     @property
     def endpoint(self) -> str:
-        """Where it serves: `10.0.0.12:2222`."""
+        """Its address and port: `10.0.0.12:2222`."""
         return f"{self.address}:{self.port}"
 
     @property
@@ -40,12 +45,12 @@ class Task:
 
     @property
     def reads(self) -> bool:
-        """Whether it works on the chief's files and writes none that matter: an evaluator, or a tensorboard."""
+        """Whether it only reads the chief's files: an evaluator or a tensorboard."""
         return self.job in READERS
 
     @property
     def feeds(self) -> bool:
-        """Whether it is a task of tf.data's service, which prepares the data for those who train."""
+        """Whether it is a task of tf.data's service, which prepares data for the tasks that train."""
         return self.job in FEEDERS
 
 
@@ -58,7 +63,7 @@ class Cluster:
 
     @cached_property
     def spec(self) -> Mapping[str, tuple[str, ...]]:
-        """The ClusterSpec: addresses by job, in the order of the index, without the tasks that do not train."""
+        """The ClusterSpec: addresses by job, in the order of their index, without the tasks that do not train."""
         jobs: dict[str, list[Task]] = {}
         for task in self.tasks:
             if task.trains:
@@ -69,17 +74,17 @@ class Cluster:
 
     @cached_property
     def chief(self) -> Task:
-        """The task that saves checkpoints, and whose end is the end of the training: `chief/0`, else `worker/0`."""
+        """The task that saves checkpoints and ends the training: `chief/0`, else `worker/0`."""
         return self._by_name.get("chief/0") or self._by_name["worker/0"]
 
     @cached_property
     def data_service(self) -> str | None:
-        """Where tf.data's service is asked for data: `grpc://10.0.0.12:2222`; None where there is none."""
+        """The address of tf.data's service, `grpc://10.0.0.12:2222`; None without one."""
         dispatcher = self.find("dispatcher/0")
         return f"grpc://{dispatcher.endpoint}" if dispatcher else None
 
     def wiring(self, task: Task) -> Wiring:
-        """Return the cluster as `task` is told about it."""
+        """Return the wiring of `task`: its job, its index and the ClusterSpec."""
         return Wiring(task.job, task.index, self.spec)
 
     def find(self, name: str) -> Task | None:

@@ -1,4 +1,4 @@
-"""YAML values that remember where they stand, so that an error found late can still name its line."""
+"""YAML values with their positions, so that a later check can name the line."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,12 +8,12 @@ from tfprov.errors import Position
 
 NOWHERE = Position("(default)")
 HIDDEN = "******"
-"""What is shown in place of a secret."""
+"""Shown in place of a secret."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
-    """The `data` of a value that ansible-vault encrypted; `opener` returns what it is, or raises InvalidInput."""
+class EncryptedValue:
+    """The `data` of a value that ansible-vault encrypted; `opener` decrypts it, or raises InvalidInput."""
 
     ciphertext: str
     opener: Callable[[str, Position], str] = field(repr=False, compare=False)
@@ -21,10 +21,10 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A string, number, boolean, null or date; `text` is what the user wrote, `quoted` whether YAML had no say in its type.
+    """A string, number, boolean, null or date. `text` is its spelling in the file, `quoted` whether it is a text anyway.
 
-    `literal` marks Ansible's `!unsafe`: text that is never taken for a template. `secret` marks what was encrypted, or was
-    computed from that: it may not be repeated, and its `text` is empty.
+    `literal` marks Ansible's `!unsafe`: never a template. `secret` marks a value that was encrypted or computed from a
+    secret: messages may not repeat it, and its `text` is empty.
     """
 
     data: Any
@@ -45,7 +45,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A YAML mapping, in the order of the file; `keys` holds each key as it was written."""
+    """A YAML mapping in the order of the file; `keys` has each key as a scalar."""
 
     entries: dict[str, "Node"] = field(default_factory=dict)
     at: Position = NOWHERE
@@ -56,7 +56,7 @@ class Mapping:
         return self.entries.get(key)
 
     def key_at(self, key: str) -> Position:
-        """Where `key` itself stands."""
+        """Return the position of `key` itself."""
         return self.keys[key].at if key in self.keys else self.at
 
     def __iter__(self) -> Iterator[str]:
@@ -67,7 +67,7 @@ Node = Scalar | Items | Mapping
 
 
 def plain(node: Node) -> Any:
-    """Return the bare Python value: dict, list, str, int, float, bool, None or a date."""
+    """Return the Python value: dict, list, str, int, float, bool, None or a date."""
     if isinstance(node, Mapping):
         return {key: plain(value) for key, value in node.entries.items()}
     if isinstance(node, Items):
@@ -75,19 +75,19 @@ def plain(node: Node) -> Any:
     return node.data
 
 
-def visible(node: Node) -> Any:
-    """Return the bare Python value for others to see: an encrypted value as Ansible shows it, any other secret hidden."""
+def plain_masked(node: Node) -> Any:
+    """Return the Python value with secrets masked; an encrypted value is shown as Ansible shows it."""
     if isinstance(node, Mapping):
-        return {key: visible(value) for key, value in node.entries.items()}
+        return {key: plain_masked(value) for key, value in node.entries.items()}
     if isinstance(node, Items):
-        return [visible(item) for item in node.items]
-    if isinstance(node.data, Sealed):
+        return [plain_masked(item) for item in node.items]
+    if isinstance(node.data, EncryptedValue):
         return {"__ansible_vault": node.data.ciphertext}
     return HIDDEN if node.secret else node.data
 
 
 def scalars(node: Node) -> Iterator[Scalar]:
-    """Yield every single value in `node`."""
+    """Yield every scalar in `node`."""
     if isinstance(node, Scalar):
         yield node
         return
@@ -95,29 +95,29 @@ def scalars(node: Node) -> Iterator[Scalar]:
         yield from scalars(below)
 
 
-def secretly(node: Node) -> Node:
-    """Return `node` with everything in it marked as secret."""
+def mark_secret(node: Node) -> Node:
+    """Return `node` with every scalar in it marked as secret."""
     if isinstance(node, Mapping):
-        return Mapping({key: secretly(value) for key, value in node.entries.items()}, node.at, node.keys)
+        return Mapping({key: mark_secret(value) for key, value in node.entries.items()}, node.at, node.keys)
     if isinstance(node, Items):
-        return Items(tuple(map(secretly, node.items)), node.at)
-    return node if isinstance(node.data, Sealed) else replace(node, text="", quoted=True, secret=True)
+        return Items(tuple(map(mark_secret, node.items)), node.at)
+    return node if isinstance(node.data, EncryptedValue) else replace(node, text="", quoted=True, secret=True)
 
 
-def unsealed(node: Node) -> Node:
-    """Return `node` with every encrypted value in it opened; InvalidInput where one cannot be."""
+def decrypt_values(node: Node) -> Node:
+    """Return `node` with every encrypted value decrypted; InvalidInput where no password fits."""
     if isinstance(node, Mapping):
-        return Mapping({key: unsealed(value) for key, value in node.entries.items()}, node.at, node.keys)
+        return Mapping({key: decrypt_values(value) for key, value in node.entries.items()}, node.at, node.keys)
     if isinstance(node, Items):
-        return Items(tuple(map(unsealed, node.items)), node.at)
-    if not isinstance(node.data, Sealed):
+        return Items(tuple(map(decrypt_values, node.items)), node.at)
+    if not isinstance(node.data, EncryptedValue):
         return node
-    opened = node.data.opener(node.data.ciphertext, node.at)
-    return Scalar(opened, node.at, quoted=True, literal=True, secret=True)
+    text = node.data.opener(node.data.ciphertext, node.at)
+    return Scalar(text, node.at, quoted=True, literal=True, secret=True)
 
 
 def wrap(data: Any, at: Position) -> Node:
-    """Return `data` as nodes that all stand at `at`: for values computed by a template or given on a command line."""
+    """Return `data` as nodes at position `at`: for values of templates and of the command line."""
     if isinstance(data, dict):
         keys = {str(key): Scalar(key, at, str(key), quoted=True) for key in data}
         return Mapping({str(key): wrap(value, at) for key, value in data.items()}, at, keys)
@@ -138,7 +138,7 @@ def merge(lower: Mapping, higher: Mapping) -> Mapping:
 
 
 def find(node: Node, path: Sequence[str | int]) -> tuple[Node, Position]:
-    """Follow `path` as far as it goes; return the last node reached and where its key (or itself) stands."""
+    """Follow `path` as far as it exists; return the last node and the position of its key, or its own in a list."""
     at = node.at
     for step in path:
         if isinstance(node, Mapping) and str(step) in node.entries:

@@ -1,11 +1,21 @@
-"""What will be done: one action is one change to one host, with its cause."""
+"""The plan: actions, each one change to one host with its causes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-KINDS = ("build", "deliver", "fetch", "stop", "remove", "start")
-"""In the order in which a plan lists them."""
+
+class ActionKind(StrEnum):
+    """What an action does, in the order in which a plan lists actions."""
+
+    BUILD = "build"
+    DELIVER = "deliver"
+    FETCH = "fetch"
+    STOP = "stop"
+    REMOVE = "remove"
+    START = "start"
+
 
 CONTROLLER = "(controller)"
 """The host of an action that changes nothing but the controller's own cache."""
@@ -13,9 +23,9 @@ CONTROLLER = "(controller)"
 
 @dataclass(frozen=True)
 class Action:
-    """One change. `subject` is a task's name or an artifact; `needs` are the ids of the actions that come first."""
+    """One change. `subject` is a task's name or an artifact; `needs` are the ids of the actions that it waits for."""
 
-    kind: str
+    kind: ActionKind
     host: str
     subject: str
     causes: tuple[str, ...]
@@ -23,13 +33,13 @@ class Action:
 
     @property
     def id(self) -> str:
-        """Unique within a plan."""
+        """The id, unique within a plan."""
         return f"{self.kind} {self.subject} on {self.host}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All actions, in an order in which they can be done one after the other."""
+    """All actions, in an order in which they can be carried out one after the other."""
 
     cluster: str
     actions: tuple[Action, ...] = ()
@@ -50,7 +60,7 @@ class Plan:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for `plan --json`."""
+        """Return the JSON value that `plan --json` prints."""
         actions = [
             {"action": a.kind, "host": a.host, "subject": a.subject, "causes": list(a.causes), "needs": list(a.needs)}
             for a in self.actions

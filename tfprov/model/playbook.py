@@ -1,4 +1,4 @@
-"""Plays and steps: what a playbook says, and the one place that documents each of its keys."""
+"""Plays and steps of a playbook, with the documentation of every key."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -8,21 +8,21 @@ from pydantic import Field
 from tfprov.errors import Position
 from tfprov.model import field_types
 from tfprov.model.inventory import ROLES
-from tfprov.model.sections import Line, Strict
+from tfprov.model.sections import Line, StrictModel
 
-_TASKS = field_types.matching(
+_TASKS = field_types.pattern_format(
     rf"all|(?:{'|'.join(ROLES)})(?:/[0-9]{{1,9}})?",
     "`all`, a job or a task",
     "for example `tasks: chief` or `tasks: worker/1`",
 )
 
 
-class Nothing(Strict):
-    """`build`, `deliver` and `start` take no arguments: the inventory says what they need."""
+class NoArguments(StrictModel):
+    """No arguments: `build`, `deliver` and `start` take all they need from the inventory."""
 
 
-class WaitFor(Strict):
-    """`serving`: every task answers on its port. `done`: the chief has ended, with logs and progress until then."""
+class WaitFor(StrictModel):
+    """Arguments of `wait`: until every task answers on its port (`serving`), or until the chief ends (`done`)."""
 
     condition: Literal["serving", "done"] = Field(
         default="serving",
@@ -37,8 +37,8 @@ class WaitFor(Strict):
     )
 
 
-class Stop(Strict):
-    """Stop tasks in draining order: the chief, then workers, then ps."""
+class Stop(StrictModel):
+    """Arguments of `stop`, which stops the chief, then workers, then ps."""
 
     tasks: Annotated[Line, _TASKS] = Field(
         "all",
@@ -52,30 +52,30 @@ class Stop(Strict):
     )
 
 
-class Command(Strict):
-    """Run a command on every host of the play; a failure fails the step."""
+class Command(StrictModel):
+    """Arguments of `command`, which runs on every host of the play; a failure fails the step."""
 
     argv: Annotated[list[Line], Field(min_length=1)] = Field(
         description="The program and its arguments; no shell.", examples=[["nvidia-smi", "-L"]]
     )
 
 
-Arguments = Nothing | WaitFor | Stop | Command
+Arguments = NoArguments | WaitFor | Stop | Command
 
-MODULES: dict[str, type[Strict]] = {
-    "build": Nothing,
-    "deliver": Nothing,
-    "start": Nothing,
+MODULES: dict[str, type[StrictModel]] = {
+    "build": NoArguments,
+    "deliver": NoArguments,
+    "start": NoArguments,
     "wait": WaitFor,
-    "gather": Nothing,
+    "gather": NoArguments,
     "stop": Stop,
     "command": Command,
 }
 
 
 @dataclass(frozen=True)
-class Key:
-    """A key of a play or a step: what it says, and an example of its value."""
+class KeyDoc:
+    """The documentation of a key of a play or a step, with an example of its value."""
 
     sentence: str
     example: Any
@@ -83,39 +83,39 @@ class Key:
 
 IMPORT = "import_playbook"
 PLAY_KEYS = {
-    "name": Key("What the play is for, for people.", "train"),
-    "hosts": Key("A host pattern; the steps touch these hosts only.", "all"),
-    "tasks": Key("The steps, in order.", [{"start": None}]),
-    "when": Key("Roles that the inventory must have, or the play is left out.", ["evaluator"]),
-    "tags": Key("Names by which `tfprov play -t` picks the play.", ["train"]),
-    "always": Key("Play it also after a failure or Ctrl-C, and try each of its steps. Default: false.", True),
+    "name": KeyDoc("What the play is for, for people.", "train"),
+    "hosts": KeyDoc("A host pattern; the steps touch these hosts only.", "all"),
+    "tasks": KeyDoc("The steps, in order.", [{"start": None}]),
+    "when": KeyDoc("Roles that the inventory must have, or the play is left out.", ["evaluator"]),
+    "tags": KeyDoc("Names by which `tfprov play -t` picks the play.", ["train"]),
+    "always": KeyDoc("Play it also after a failure or Ctrl-C, and try each of its steps. Default: false.", True),
 }
 IMPORT_KEYS = {
-    IMPORT: Key("Another playbook, whose plays stand here; a path from this file.", "up.yml"),
+    IMPORT: KeyDoc("Another playbook, whose plays stand here; a path from this file.", "up.yml"),
     "name": PLAY_KEYS["name"],
 }
 STEP_KEYS = {
-    "name": Key("What the step is for, for people.", "logs and progress until the chief is done"),
-    "when": Key("Roles that the inventory must have, or the step is left out.", ["ps"]),
-    "tags": Key("Names by which `tfprov play -t` picks the step.", ["slow"]),
+    "name": KeyDoc("What the step is for, for people.", "logs and progress until the chief is done"),
+    "when": KeyDoc("Roles that the inventory must have, or the step is left out.", ["ps"]),
+    "tags": KeyDoc("Names by which `tfprov play -t` picks the step.", ["slow"]),
 }
 MODULE_KEYS = {
-    "build": Key("Build the image and put the code on top; without an image, pack the code.", None),
-    "deliver": Key("Bring images, or packed code, to the hosts that lack them, which then fetch their data.", None),
-    "start": Key("Start what is missing, restart what has changed, stop what left the inventory.", None),
-    "wait": Key(
+    "build": KeyDoc("Build the image and put the code on top; without an image, pack the code.", None),
+    "deliver": KeyDoc("Bring images, or packed code, to the hosts that lack them, which then fetch their data.", None),
+    "start": KeyDoc("Start what is missing, restart what has changed, stop what left the inventory.", None),
+    "wait": KeyDoc(
         "Wait until every task answers on its port, or until the chief has ended.", {"for": "done", "timeout": 3600}
     ),
-    "gather": Key("Bring back the checkpoints and event files that the chief has saved since.", None),
-    "stop": Key("Stop tasks: the chief first, then workers, then ps.", {"tasks": "worker/1", "remove": True}),
-    "command": Key("Run a program on every host of the play, without a shell.", "nvidia-smi -L"),
+    "gather": KeyDoc("Bring back the checkpoints and event files that the chief has saved since.", None),
+    "stop": KeyDoc("Stop tasks: the chief first, then workers, then ps.", {"tasks": "worker/1", "remove": True}),
+    "command": KeyDoc("Run a program on every host of the play, without a shell.", "nvidia-smi -L"),
 }
-"""Every module of MODULES; the example is one of its arguments."""
+"""The documentation of every module in MODULES, with an example of its arguments."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An entry of a play's `tasks:`; `when` names roles that must be present."""
+    """An entry of a play's `tasks:`. `when` has the roles that the inventory must have."""
 
     module: str
     arguments: Arguments
@@ -127,7 +127,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Play:
-    """Steps for the hosts that the pattern `hosts` selects. With `always`, it runs even after a failure, step by step."""
+    """Steps for the hosts that match the pattern `hosts`. With `always`, it runs also after a failure."""
 
     name: str
     hosts: str

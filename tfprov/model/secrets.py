@@ -1,4 +1,4 @@
-"""Which names stand for secrets, whatever their values look like."""
+"""Names that mark their values as secrets, and keyed hashes of secret values."""
 
 import hashlib
 import hmac
@@ -6,23 +6,22 @@ import re
 from collections.abc import Callable
 
 _WORDS = frozenset(["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PASS", "KEY", "APIKEY"])
-"""Words of a name that make its value a secret: `HF_TOKEN` and `AWS_SECRET_ACCESS_KEY`, but neither `MONKEY` nor
-`MAX_TOKENS`."""
-_PLACES = frozenset(["FILE", "PATH", "DIR"])
-"""Last words of the name of a place, which is no secret: `SSL_KEY_FILE`."""
+"""Words in a name that make its value a secret: `HF_TOKEN`, `AWS_SECRET_ACCESS_KEY`, but not `MONKEY` or `MAX_TOKENS`."""
+_PATH_WORDS = frozenset(["FILE", "PATH", "DIR"])
+"""Last words of a name whose value is a path, and so not a secret: `SSL_KEY_FILE`."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ANSIBLE_PASSWORD = re.compile(r"ansible_\w*pass\w*", re.IGNORECASE)
 
 
-def names_secret(name: str) -> bool:
-    """Whether `name`, such as that of an environment variable, has a word that stands for a secret."""
+def is_secret_name(name: str) -> bool:
+    """Whether `name`, such as that of an environment variable, has a word that marks a secret."""
     words = [word.upper() for word in _WORD.findall(name)]
-    return any(word in _WORDS for word in words) and words[-1] not in _PLACES
+    return any(word in _WORDS for word in words) and words[-1] not in _PATH_WORDS
 
 
-def is_ansible_password(way: str) -> bool:
-    """Whether `way`, a variable with what leads to it, is one of Ansible's passwords, such as `ansible_become_pass`."""
-    return _ANSIBLE_PASSWORD.search(way) is not None
+def is_ansible_password(path: str) -> bool:
+    """Whether `path` ends at or leads through one of Ansible's passwords, such as `ansible_become_pass`."""
+    return _ANSIBLE_PASSWORD.search(path) is not None
 
 
 _SCHEME = "hmac-sha256"
@@ -30,7 +29,7 @@ _ID_DIGITS = 16
 
 
 class KeyedHash:
-    """Hashes with the key that `key` returns, which is asked for once a secret has to be hashed."""
+    """Hashes secrets with the key that `key` returns, which is called when a secret has to be hashed."""
 
     def __init__(self, key: Callable[[], bytes]) -> None:
         self._key = key
@@ -43,9 +42,9 @@ class KeyedHash:
         return f"{_SCHEME}:{identity}:{hmac.new(key, message, hashlib.sha256).hexdigest()}"
 
 
-def of_other_keys(one: object, other: object) -> bool:
-    """Whether both are hashes of `KeyedHash` under different keys, which says nothing about their values."""
-    if not isinstance(one, str) or not isinstance(other, str):
+def hashed_with_other_key(left: object, right: object) -> bool:
+    """Whether both are hashes of `KeyedHash` with different keys, which cannot be compared."""
+    if not isinstance(left, str) or not isinstance(right, str):
         return False
-    parts = [text.split(":") for text in (one, other)]
+    parts = [text.split(":") for text in (left, right)]
     return all(len(part) == 3 and part[0] == _SCHEME for part in parts) and parts[0][1] != parts[1][1]

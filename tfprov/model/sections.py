@@ -1,4 +1,4 @@
-"""The mappings within the `tfprov:` namespace, and the types that its settings are made of."""
+"""pydantic models of the mappings under `tfprov:`, and the types of its settings."""
 
 from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
@@ -8,34 +8,34 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from tfprov.model import field_types, validators
 
 
-class Strict(BaseModel):
-    """A mapping with no unknown keys and no silent conversions."""
+class StrictModel(BaseModel):
+    """A frozen mapping without unknown keys or type conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 Line = Annotated[str, field_types.LINE]
-Count = Annotated[int, BeforeValidator(validators.whole_number)]
+Count = Annotated[int, BeforeValidator(validators.refuse_fraction)]
 Value = Line | int | float | bool
 ClusterName = Annotated[
     str,
-    field_types.matching(
+    field_types.pattern_format(
         r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "lower-case letters, digits and `-`, at most 40 of them"
     ),
 ]
 FlagName = Annotated[
     str,
-    field_types.named(
+    field_types.key_format(
         "a flag",
         r"[A-Za-z][A-Za-z0-9_.-]*",
         "use letters, digits, `_`, `.` and `-`, beginning with a letter",
         r"(?!)",
     ),
 ]
-FlagWord = Annotated[str, field_types.matching(r"--[A-Za-z][A-Za-z0-9_.-]*", "a flag with its two dashes")]
+FlagWord = Annotated[str, field_types.pattern_format(r"--[A-Za-z][A-Za-z0-9_.-]*", "a flag with its two dashes")]
 EnvName = Annotated[
     str,
-    field_types.named(
+    field_types.key_format(
         "an environment variable",
         r"[A-Za-z_][A-Za-z0-9_]*",
         "use letters, digits and `_`, beginning with a letter",
@@ -44,7 +44,7 @@ EnvName = Annotated[
 ]
 ArgName = Annotated[
     str,
-    field_types.named(
+    field_types.key_format(
         "a build argument",
         r"[A-Za-z_][A-Za-z0-9_]*",
         "use letters, digits and `_`, beginning with a letter",
@@ -55,8 +55,8 @@ Address = Annotated[str, field_types.ADDRESS]
 PathText = Annotated[Line, field_types.PATH]
 
 
-class Checkpoints(Strict):
-    """Where the chief saves, and where `gather` puts what it brings back."""
+class Checkpoints(StrictModel):
+    """Where the chief saves, and where `gather` copies its checkpoints to."""
 
     dir: Annotated[Line, field_types.DIRECTORY] = Field(
         "/checkpoints",
@@ -80,23 +80,23 @@ class Checkpoints(Strict):
     )
 
 
-class End(Strict):
+class End(StrictModel):
     """What happens when the chief is done."""
 
     wait: Annotated[Count, Field(ge=0, le=86400)] = Field(
         0,
         description="How many seconds `run` and `wait` give a worker that still trains, or an evaluator that has not "
-        "evaluated the last checkpoint, once the chief is done. Whoever runs on behind that is named.",
+        "evaluated the last checkpoint, once the chief is done. Tasks that still run after that are reported.",
         examples=[60],
     )
 
 
 class NoCheckpoints(Checkpoints):
-    """`checkpoints: none`: the program saves nothing that has to be brought back."""
+    """`checkpoints: none`: the program saves no checkpoints."""
 
 
-class Image(Strict):
-    """What containers are made from: exactly one of `build`, `name` and `archive`, which config checks with its line."""
+class Image(StrictModel):
+    """The image of containers: exactly one of `build`, `name` and `archive`, which `container_rules` checks."""
 
     build: PathText | None = Field(
         None,
@@ -106,8 +106,8 @@ class Image(Strict):
     )
     name: Annotated[Line, field_types.IMAGE_NAME] | None = Field(
         None,
-        description="An image in a registry, which the hosts' engines pull: `repository[:tag][@sha256:…]`. Only one with "
-        "a digest is the same image tomorrow. Default: none.",
+        description="An image in a registry, which the hosts' engines pull: `repository[:tag][@sha256:…]`. Only a digest "
+        "pins the image. Default: none.",
         examples=["registry.example.com/train:1.0"],
     )
     archive: PathText | None = Field(
@@ -149,11 +149,11 @@ class Image(Strict):
 
     @property
     def kind(self) -> Literal["build", "name", "archive"]:
-        """Which of the three it is made from."""
+        """Which of the three is set."""
         return "build" if self.build is not None else "name" if self.name is not None else "archive"
 
 
-class MountSetting(Strict):
+class MountSetting(StrictModel):
     """A directory or file of the host inside the containers on it."""
 
     source: Annotated[Line, field_types.HOST_PATH] = Field(
@@ -166,8 +166,8 @@ class MountSetting(Strict):
     read_only: bool = Field(True, description="Whether tasks may only read it.", examples=[False])
 
 
-class FlagNames(Strict):
-    """What the program calls the four flags; null for one that it does not know."""
+class FlagNames(StrictModel):
+    """The program's names of the four wiring flags; null for a flag that it does not have."""
 
     job_name: FlagWord | None = Field(
         "--job_name", description="The flag that gets the task's job; null leaves it out.", examples=["--job"]
@@ -185,8 +185,8 @@ class FlagNames(Strict):
     )
 
 
-class Renamed(Strict):
-    """The wiring by flags, under other names than the usual ones."""
+class RenamedFlags(StrictModel):
+    """The wiring by flags with other names."""
 
     flags: FlagNames = Field(
         default_factory=FlagNames,
@@ -199,10 +199,10 @@ class Renamed(Strict):
 _SUM = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
-class DataSource(Strict):
+class DataSource(StrictModel):
     """A file that hosts fetch from the web."""
 
-    url: Annotated[Line, field_types.WEB_ADDRESS] = Field(
+    url: Annotated[Line, field_types.URL] = Field(
         description="Where the file is: http or https, as the hosts reach it, and without a password. Another address for "
         "the same file restarts nothing.",
         examples=["https://example.com/mnist/train.tfrecords"],
@@ -219,12 +219,12 @@ class DataSource(Strict):
 
     @property
     def file(self) -> str:
-        """What the file is called; an empty text where `url` does not say it."""
+        """The name of the file; empty if `url` does not end in one."""
         return self.name or unquote(urlsplit(self.url).path.rpartition("/")[2])
 
 
-class Data(Strict):
-    """What tasks train on: exactly one of `path` and `fetch`, which config checks with its line."""
+class Data(StrictModel):
+    """Training data: exactly one of `path` and `fetch`, which `container_rules` checks."""
 
     path: Annotated[PathText, field_types.DATA] | None = Field(
         None,
@@ -234,9 +234,9 @@ class Data(Strict):
     )
     fetch: (
         Annotated[
-            list[Annotated[DataSource, BeforeValidator(validators.no_short_source)]],
+            list[Annotated[DataSource, BeforeValidator(validators.refuse_short_source)]],
             Field(min_length=1),
-            BeforeValidator(validators.no_short_list),
+            BeforeValidator(validators.refuse_single_source),
         ]
         | None
     ) = Field(

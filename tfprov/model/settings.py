@@ -1,4 +1,4 @@
-"""The `tfprov:` namespace: every setting with its type, default, unit and an example, in this one place."""
+"""The settings under `tfprov:`: the single source of their types, defaults, units and examples."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -20,22 +20,22 @@ from tfprov.model.sections import (
     MountSetting,
     NoCheckpoints,
     PathText,
-    Renamed,
-    Strict,
+    RenamedFlags,
+    StrictModel,
     Value,
 )
 from tfprov.wiring import FLAGS
 
 
 def _checkpoints(value: Any) -> Any:
-    """Return the mapping that stands for the word `none`, and all else as it is."""
-    return NoCheckpoints() if validators.no_checkpoints(value) else value
+    """Return NoCheckpoints for the word `none`, anything else unchanged."""
+    return NoCheckpoints() if validators.is_none_word(value) else value
 
 
 Wiring = Annotated[
-    Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[Renamed, Tag("mapping")],
-    Discriminator(lambda value: "mapping" if isinstance(value, dict | Renamed) else "word"),
-    BeforeValidator(validators.wiring),
+    Annotated[Literal["flags", "tf_config"], Tag("word")] | Annotated[RenamedFlags, Tag("mapping")],
+    Discriminator(lambda value: "mapping" if isinstance(value, dict | RenamedFlags) else "word"),
+    BeforeValidator(validators.check_wiring),
 ]
 CheckpointSetting = Annotated[
     Checkpoints, BeforeValidator(_checkpoints, json_schema_input_type=Literal["none"] | Checkpoints)
@@ -46,24 +46,24 @@ BY_TF_CONFIG: tuple[Strategy, ...] = ("in_graph", "parameter_server", "multi_wor
 
 
 def implied_runtime(image: object) -> str:
-    """Return the runtime where none is stated: an image says that tasks run in containers."""
+    """Return the default runtime: with an image, tasks run in containers."""
     return "process" if image is None else "docker"
 
 
 def implied_wiring(strategy: object) -> str:
-    """Return the wiring where none is stated: what the programs of that strategy read."""
+    """Return the default wiring: the one that programs of `strategy` read."""
     return "tf_config" if strategy in BY_TF_CONFIG else "flags"
 
 
-class Settings(Strict):
-    """What one task's host and groups say about it."""
+class Settings(StrictModel):
+    """The settings of one role on one host."""
 
     cluster: ClusterName = Field(
         description="The name of the cluster. It labels everything tfprov creates: two inventories with one name are "
         "the same cluster.",
         examples=["linear"],
     )
-    image: Annotated[Image | None, BeforeValidator(validators.no_short_image)] = Field(
+    image: Annotated[Image | None, BeforeValidator(validators.refuse_short_image)] = Field(
         None,
         description="The image that containers are made from, the same for all. With one, tasks run in containers. "
         "Default: none.",
@@ -78,11 +78,11 @@ class Settings(Strict):
     code: PathText | None = Field(
         None,
         description="The directory with the training program, delivered to every host as it is; `.dockerignore` in it is "
-        "respected, and the inventory's own files and what was gathered are no code. Tasks start in a copy of it. A "
+        "respected, and the inventory's own files and gathered checkpoints are left out. Tasks start in a copy of it. A "
         "relative path counts from the file it is written in. Default: none.",
         examples=["../images/train/programs"],
     )
-    command: Annotated[list[Line], Field(min_length=1), AfterValidator(validators.program)] | None = Field(
+    command: Annotated[list[Line], Field(min_length=1), AfterValidator(validators.check_command)] | None = Field(
         None,
         description="The program and its arguments; tfprov appends the wiring (`wiring: flags`) and `flags`. "
         "A role for which tfprov brings one takes both from its own group only; a tensorboard `env`, `code` and `bind` as "
@@ -137,10 +137,10 @@ class Settings(Strict):
         "defaults of `dir` and `to`.",
         examples=[{"to": "./checkpoints"}],
     )
-    data: Annotated[Data | None, BeforeValidator(validators.no_short_data)] = Field(
+    data: Annotated[Data | None, BeforeValidator(validators.refuse_short_data)] = Field(
         None,
-        description="What tasks train on, for all but a ps and a tensorboard, which read none: what lies on the hosts "
-        "already, or what they fetch. Default: none.",
+        description="The training data: a directory on the hosts, or files that they fetch. A ps and a tensorboard do not "
+        "read it. Default: none.",
         examples=[{"path": "/data/mnist"}],
     )
     address: Address | None = Field(
@@ -159,7 +159,7 @@ class Settings(Strict):
     allow_insecure_network: bool = Field(
         False,
         description="Allows `bind: 0.0.0.0`, which publishes ports in all networks of the host. A TensorFlow server asks "
-        "for no password: whoever reaches its port can run code.",
+        "for no password: anyone who reaches its port can run code.",
         examples=[True],
     )
     port: Annotated[Count, Field(ge=1, le=65535)] | None = Field(
@@ -171,7 +171,7 @@ class Settings(Strict):
     tasks_per_host: Annotated[Count, Field(ge=1, le=1000)] = Field(
         1, description="How many tasks of the role run on each of its hosts.", examples=[2]
     )
-    memory: Annotated[str, BeforeValidator(validators.with_unit), field_types.MEMORY] | None = Field(
+    memory: Annotated[str, BeforeValidator(validators.require_unit), field_types.MEMORY] | None = Field(
         None,
         description="How much memory a container may use, in Docker's units b, k, m and g (powers of 1024), at least 6m. "
         "Default: no limit.",
@@ -181,7 +181,7 @@ class Settings(Strict):
         None, description="How many CPUs a container may use, in cores. Default: no limit.", examples=[2.5]
     )
     gpus: Annotated[
-        Annotated[int, Field(ge=0, le=validators.MOST_GPUS)] | Literal["all"], BeforeValidator(validators.gpus)
+        Annotated[int, Field(ge=0, le=validators.MAX_GPUS)] | Literal["all"], BeforeValidator(validators.check_gpus)
     ] = Field(
         0,
         description="How many GPUs a container gets, or `all`. A ps, a tensorboard and the tasks of tf.data's "
@@ -192,22 +192,22 @@ class Settings(Strict):
         4096, description="How many processes and threads a container may have.", examples=[4096]
     )
     user: Annotated[
-        Annotated[int, Field(ge=0, le=field_types.MOST)] | Annotated[str, field_types.USER] | None,
-        BeforeValidator(field_types.user),
+        Annotated[int, Field(ge=0, le=field_types.MAX_UID)] | Annotated[str, field_types.USER] | None,
+        BeforeValidator(field_types.check_user),
     ] = Field(
         None,
         description="The user that containers run as: a number, or a name that the image has, with a group after a colon "
         "or without. The checkpoint directory and secrets are made for that user. With a number, HOME is /tmp unless "
-        "`env` says otherwise. `tfprov check` mentions a root. Default: the user of the image.",
+        "`env` says otherwise. `tfprov check` warns about root. Default: the user of the image.",
         examples=["1000:1000"],
     )
     read_only: bool = Field(
         False,
-        description="Whether containers have a file system that nothing can write to, but for the checkpoint directory, a "
-        "tmpfs at /tmp, which is HOME unless `env` says otherwise, and the working directory with the code.",
+        description="Whether the file system of containers is read-only, except for the checkpoint directory, a tmpfs at "
+        "/tmp, which is HOME unless `env` says otherwise, and the working directory with the code.",
         examples=[True],
     )
-    mounts: list[Annotated[MountSetting, BeforeValidator(validators.no_short_mount)]] = Field(
+    mounts: list[Annotated[MountSetting, BeforeValidator(validators.refuse_short_mount)]] = Field(
         default_factory=list,
         description="Directories of the host inside its containers.",
         examples=[[{"source": "/data/mnist", "target": "/data"}]],
@@ -246,7 +246,7 @@ class Settings(Strict):
 
     @property
     def by_flags(self) -> bool:
-        """Whether the command line tells a task who it is."""
+        """Whether tasks get their wiring as flags."""
         return self.wiring != "tf_config" and self.strategy != "single"
 
     @property
@@ -256,19 +256,16 @@ class Settings(Strict):
 
     @property
     def flag_names(self) -> Mapping[str, str]:
-        """What the program calls the four flags, without dashes, and an empty text for one that is left out.
-
-        Those that have their usual names are not in it.
-        """
+        """The renamed flags without dashes, by their usual names; an empty text for a flag that is left out."""
         if isinstance(self.wiring, str):
             return {}
         names = {name: (getattr(self.wiring.flags, name) or "").removeprefix("--") for name in FLAGS}
-        return {name: other for name, other in names.items() if other != name}
+        return {name: renamed for name, renamed in names.items() if renamed != name}
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, values: Any) -> Any:
-        """Choose what follows from other settings: the runtime from the image, and the wiring from the strategy."""
+    def _fill_defaults(cls, values: Any) -> Any:
+        """Fill in defaults that depend on other settings: the runtime on the image, the wiring on the strategy."""
         if not isinstance(values, dict):
             return values
         implied = {
@@ -282,4 +279,4 @@ SHARED = ("cluster", "image", "runtime", "strategy", "wiring")
 """Settings that must be the same for every task of an inventory."""
 
 CONTAINER_ONLY = ("memory", "cpus", "gpus", "pids", "user", "read_only", "mounts", "bind", "allow_insecure_network")
-"""Settings that mean something under `runtime: docker` only."""
+"""Settings for `runtime: docker` only."""

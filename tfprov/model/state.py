@@ -1,4 +1,4 @@
-"""What should run, and what runs: the two sides that `reconcile` compares."""
+"""Desired and observed containers, which `reconcile` compares."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from tfprov.model.cluster import Task
 from tfprov.wiring import STRATEGY_VARIABLE
 
 Spec = Mapping[str, Any]
-"""A container's canonical spec: nested mappings of plain JSON values. Equal specs mean that nothing has to change."""
+"""A container's canonical spec: nested mappings of JSON values. With equal specs, nothing has to change."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Mount:
 
 @dataclass(frozen=True)
 class Box:
-    """What a Docker container has around its task. `image` is what its host's engine knows it by: `tfprov/linear:3f2a…`.
+    """The Docker options of a container. `image` is the image's name on its host: `tfprov/linear:3f2a…`.
 
-    `address` is where its port is published; `memory` is in bytes, `cpus` in cores, and None means no limit; `gpus` is a
-    number, -1 for all. `code` is the digest of code that is not in the image, and put into the container before it starts.
-    `files_of` is the task whose checkpoint directory it works on, where that is not its own; with `only_reads` it cannot
-    write there. `data_at` is where it reads what its host has fetched.
+    Its port is published on `address`. `memory` is in bytes, `cpus` in cores, and None means no limit; `gpus` is a number,
+    -1 for all. `code` is the digest of code that is not in the image, and copied into the container before it starts.
+    `files_of` is the task whose checkpoint directory it mounts instead of its own, read-only with `only_reads`. Fetched
+    data is mounted at `data_at`.
     """
 
     image: str
@@ -45,21 +45,21 @@ class Box:
     gpus: int = 0
     pids: int = 4096
     has_code: bool = False
-    """Whether there is code at /code, be it in the image or put there."""
+    """Whether /code has code, from the image or copied there."""
     data_at: str | None = None
     user: str | None = None
-    """None for the user of the image."""
+    """None for the image's own user."""
     read_only: bool = False
-    """Whether nothing but its volumes and /tmp can be written to."""
+    """Whether only its volumes and /tmp are writable."""
     mounts: tuple[Mount, ...] = ()
 
 
 @dataclass(frozen=True)
 class Container:
-    """A container that should run one task.
+    """The desired container of one task.
 
-    `spec` is all that makes it what it is: a difference means a restart. What can change without one stands beside it:
-    the restart policy and the seconds it has to start, to stop, and to go on when the chief is done.
+    A difference in its `spec` means a restart. The restart policy, and the seconds to start, to stop and to go on after
+    the chief, are not in it: they change without one.
     """
 
     task: Task
@@ -68,7 +68,7 @@ class Container:
     env: Mapping[str, str]
     checkpoint_dir: str
     secret: frozenset[str] = frozenset()
-    """The names in `env` whose values nobody else may read: files in a container, and no part of its configuration."""
+    """Names in `env` with secret values: files in a container, not in its configuration."""
     restart: str = "never"
     max_restarts: int = 3
     start_timeout: int = 120
@@ -76,44 +76,44 @@ class Container:
     ready: str = "port"
     end_wait: int = 0
     python: str | None = None
-    """The Python that runs it, where that is not the controller's; None in a container, whose image has one."""
+    """The Python that runs the task, if not the controller's; None in a container, whose image has one."""
     link: tuple[str, str] | None = None
-    """A name below its working directory, and the checkpoint directory to which it leads; None for none."""
+    """A path below its working directory, and the checkpoint directory it links to; None without a link."""
     data: str | None = None
-    """The data set that its host must have fetched before it starts, as an artifact; None for none."""
+    """The data set, as an artifact, that its host must fetch before it starts; None without one."""
     box: Box | None = None
     """None under the process runtime."""
 
     @property
     def strategy(self) -> str:
-        """How its cluster trains, as it is told; empty where it is told nothing."""
+        """The strategy in its environment; empty without one."""
         return self.env.get(STRATEGY_VARIABLE, "")
 
     @property
     def artifact(self) -> str | None:
-        """What its host must have before it starts: an image by its name there, or code by its digest; None for nothing."""
+        """The artifact its host must have before it starts: an image by name, or code by digest; None without either."""
         code: str | None = self.spec.get("code")
         return self.box.image if self.box else code
 
 
 class State(StrEnum):
-    """What an observed container is doing."""
+    """The state of an observed container."""
 
     CREATED = "created"
-    """It exists and was never started: a run was cut off in between."""
+    """It exists and was never started: tfprov was killed in between."""
     RUNNING = "running"
     EXITED = "exited"
     LOST = "lost"
-    """It is gone without an exit code: the machine restarted, or its supervisor was killed as well."""
+    """It ended without an exit code: the machine restarted, or its supervisor was killed too."""
 
 
 _NOT_STARTED = (126, 127, 128)
-"""Exit codes with which shells and engines report a program that could not be run."""
+"""Exit codes with which shells and engines report a program that they could not run."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A container as its host describes it. Times are seconds since the epoch, by the host's clock."""
+    """A container as its host reports it. Times are seconds since the epoch, by the host's clock."""
 
     task: str
     host: str
@@ -126,23 +126,23 @@ class Observed:
     finished_at: float | None = None
     restarts: int = 0
     restarting: bool = False
-    """Whether it has ended and is about to be started again, which counts as running."""
+    """Whether it ended and is about to be restarted, which counts as running."""
     last_exit: int | None = None
-    """The exit code with which it ended before it was started again, where that is known."""
+    """Its exit code before the last restart, if known."""
     last_words: str = ""
-    """The line that named the failure at that end: its exception, where that is known."""
+    """The log line that named the failure then, such as its exception, if known."""
     gave_up: bool = False
-    """Whether it was not started again, though its policy says so, because it had failed twice with the same words."""
+    """Whether it was not restarted, despite its policy, because it had failed twice with the same error."""
     stopped: bool = False
-    """Whether it ended because tfprov stopped it."""
+    """Whether tfprov stopped it."""
     error: str = ""
-    """Why it could not be started, when it could not."""
+    """Why it could not start; empty if it could."""
     other_image: str = ""
-    """Why its image is not the one that was delivered, when it is another one."""
+    """Why its image differs from the delivered one; empty if it does not."""
 
     @property
     def finished(self) -> bool:
-        """Whether it ended by itself with exit code 0: the task is done, and that is not drift."""
+        """Whether it ended by itself with exit code 0, which is not drift."""
         return self.state is State.EXITED and self.exit_code == 0 and not self.stopped
 
     @property
@@ -159,16 +159,16 @@ class Observed:
         return describe_exit(self.exit_code)
 
 
-def not_delivered(image: str) -> str:
-    """Say that the image with a name of ours is another one than was delivered under it."""
+def undelivered_image(image: str) -> str:
+    """Return the message for an image whose id differs from the one delivered under its name."""
     return f"the image {image.rpartition(':')[2][:12]} is not the one that was delivered"
 
 
 @dataclass(frozen=True)
 class HostState:
-    """Everything of one cluster on one host, and the artifacts that were delivered to it.
+    """The containers of one cluster on one host, and the artifacts delivered to it.
 
-    `moved` are names of images that stand for another image there than the one that was delivered.
+    `moved` are names of images that now refer to another image than the delivered one.
     """
 
     host: str
@@ -179,9 +179,9 @@ class HostState:
 
 @dataclass(frozen=True)
 class Observation:
-    """All hosts at one moment; `built` are the artifacts that the controller has ready to deliver.
+    """The state of all hosts at one moment; `built` are the artifacts that the controller can deliver.
 
-    `unreachable` are the hosts that did not say what is there, and why: what they may hold is not among `hosts`.
+    `unreachable` has the hosts that did not answer, with their errors; they are not in `hosts`.
     """
 
     hosts: Mapping[str, HostState]
@@ -189,7 +189,7 @@ class Observation:
     unreachable: Mapping[str, HostError] = field(default_factory=dict)
 
     def containers(self) -> list[Observed]:
-        """Return every container, on every host."""
+        """Return the containers on all hosts."""
         return [container for state in self.hosts.values() for container in state.containers]
 
     def find(self, task: str) -> Observed | None:
@@ -201,7 +201,7 @@ _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 
 
 
 def describe_exit(code: int | None) -> str:
-    """Say what an exit code means; 128 + N is how shells and Docker report the signal N."""
+    """Return an exit code in words; shells and Docker report the signal N as 128 + N."""
     if code is None:
         return "ended"
     if code - 128 in _SIGNALS:
@@ -209,8 +209,8 @@ def describe_exit(code: int | None) -> str:
     return f"exited with code {code}"
 
 
-KIND = "data:"
-"""Begins the name of a data set as an artifact."""
+DATA_PREFIX = "data:"
+"""Prefix of the artifact name of a data set."""
 _DIGITS = 32
 """Hex digits of a key, as many as an image has."""
 
@@ -226,29 +226,29 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files that lie in one directory."""
+    """Files that are fetched into one directory."""
 
     files: tuple[DataFile, ...]
 
     @property
     def key(self) -> str:
-        """What it is known by: the same for the same files, in whatever order and wherever they come from."""
-        known = sorted((file.name, file.sha256) for file in self.files)
-        return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:_DIGITS]
+        """Its key: the same for the same names and contents, in any order and from any URL."""
+        files = sorted((file.name, file.sha256) for file in self.files)
+        return hashlib.sha256(json.dumps(files).encode()).hexdigest()[:_DIGITS]
 
     @property
     def artifact(self) -> str:
-        """Its name among what is brought to hosts: `data:3f2a9c01d2e4…`."""
-        return KIND + self.key
+        """Its name as an artifact: `data:3f2a9c01d2e4…`."""
+        return DATA_PREFIX + self.key
 
 
-def read_by(spec: Mapping[str, Any]) -> str | None:
-    """Return the data set, as an artifact, that a task with this spec reads; None for none."""
+def dataset_artifact(spec: Mapping[str, Any]) -> str | None:
+    """Return the data set, as an artifact, in a task's spec; None without one."""
     data = spec.get("data")
     key = data.get("fetch") if isinstance(data, Mapping) else None
-    return f"{KIND}{key}" if key else None
+    return f"{DATA_PREFIX}{key}" if key else None
 
 
-def key_of(artifact: str) -> str:
-    """Return the key of the data set that is called `artifact`."""
-    return artifact.removeprefix(KIND)
+def dataset_key(artifact: str) -> str:
+    """Return the key of the data set with the artifact name `artifact`."""
+    return artifact.removeprefix(DATA_PREFIX)

@@ -1,1 +1,1 @@
-"""Pure verbs on the way from an inventory to a plan: values in, values out, no host involved."""
+"""Pure functions from settings to a plan: no host involved."""

@@ -1,11 +1,11 @@
-"""A plan in words: one line per task, in training terms."""
+"""A plan as text, one line per task, and the formatting of sizes, durations and lists."""
 
 from collections.abc import Mapping, Sequence
 
 from tfprov.model.cluster import Cluster, job_counts
-from tfprov.model.plan import Action, Plan
+from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Container
-from tfprov.planning.reconcile import noun
+from tfprov.planning.reconcile import describe_artifact
 
 NOTHING = "nothing to do"
 
@@ -20,21 +20,22 @@ def summary(cluster: Cluster) -> str:
     return f"{cluster.name}: {counts} on {hosts} host{'s' if hosts > 1 else ''}"
 
 
-def lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
-    """Return the plan, a line per task and host: a stop is told as the restart or the removal it is the first half of."""
+def plan_lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
+    """Return the plan, a line per task and host: a stop that belongs to a restart or a removal has none."""
     if not plan:
         return [NOTHING]
     endpoints = {container.task.name: container.task.endpoint for container in wanted if container.task.serves}
     of_kind = {
-        kind: {(a.subject, a.host) for a in plan.actions if a.kind == kind} for kind in ("stop", "remove", "start")
+        kind: {(a.subject, a.host) for a in plan.actions if a.kind == kind}
+        for kind in (ActionKind.STOP, ActionKind.REMOVE, ActionKind.START)
     }
     rows = []
     for action in plan.actions:
-        place = action.subject, action.host
-        if action.kind == "stop" and place in of_kind["start"] | of_kind["remove"]:
+        task_host = action.subject, action.host
+        if action.kind == ActionKind.STOP and task_host in of_kind[ActionKind.START] | of_kind[ActionKind.REMOVE]:
             continue
-        restarted = action.kind == "start" and place in of_kind["stop"]
-        rows.append(_row(action, "restart" if restarted else action.kind, endpoints))
+        is_restart = action.kind == ActionKind.START and task_host in of_kind[ActionKind.STOP]
+        rows.append(_row(action, "restart" if is_restart else action.kind, endpoints))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in rows
@@ -42,10 +43,10 @@ def lines(plan: Plan, wanted: Sequence[Container] = ()) -> list[str]:
 
 
 def _row(action: Action, verb: str, endpoints: Mapping[str, str]) -> tuple[str, str, str, str]:
-    if action.kind in ("build", "deliver", "fetch"):
-        where = "" if action.kind == "build" else f"to {action.host}"
-        return verb, noun(action.subject), where, _because(action)
-    endpoint = endpoints.get(action.subject, "") if action.kind == "start" else ""
+    if action.kind in (ActionKind.BUILD, ActionKind.DELIVER, ActionKind.FETCH):
+        where = "" if action.kind == ActionKind.BUILD else f"to {action.host}"
+        return verb, describe_artifact(action.subject), where, _because(action)
+    endpoint = endpoints.get(action.subject, "") if action.kind == ActionKind.START else ""
     return verb, action.subject, f"on {action.host} {endpoint}".rstrip(), _because(action)
 
 
@@ -53,8 +54,8 @@ def _because(action: Action) -> str:
     return f"({', '.join(action.causes)})"
 
 
-def readable(size: float) -> str:
-    """Return a number of bytes in the unit that leaves one to three digits before the point."""
+def format_size(size: float) -> str:
+    """Return a number of bytes with the unit that leaves one to three digits before the point."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -62,20 +63,20 @@ def readable(size: float) -> str:
     return f"{size:.1f} TB"
 
 
-def rough(seconds: float) -> str:
-    """Return a time that need not be exact: `40 s`, `14 min`, `3 h`, `2 d`."""
+def format_duration(seconds: float) -> str:
+    """Return a duration, rounded down: `40 s`, `14 min`, `3 h`, `2 d`."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds // length:.0f} {unit}"
     return f"{seconds:.0f} s"
 
 
-def listed(names: Sequence[str], most: int) -> str:
-    """Return at most so many names, and how many there are besides: `ps/0, worker/0 and 3 more`."""
-    left = len(names) - most
-    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
+def join_names(names: Sequence[str], limit: int) -> str:
+    """Return at most `limit` names, and the number of the others: `ps/0, worker/0 and 3 more`."""
+    left = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {left} more" if left > 0 else "")
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a number with its noun: `1 tensor`, `3 tensors`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""What a command runs: its program, and the script or module that an interpreter is to run. Pure."""
+"""Parses commands: the program, and the script or module that an interpreter runs."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,14 +8,14 @@ from pathlib import PurePosixPath
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _WITH_VALUE = "WX"
-"""Options of Python that take a value, in the same word or in the next."""
+"""Options of Python with a value, in the same word or the next."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """`command` is what is started. Of an interpreter, `script` is the file, `module` the module that it runs.
+    """A parsed command: the executable, and for an interpreter the `script` or `module` that it runs.
 
-    `text` is a program that stands on the command line itself; each is empty where there is none.
+    `text` is a program on the command line itself. Each is empty if there is none.
     """
 
     command: str
@@ -25,22 +25,22 @@ class Program:
 
     @property
     def is_python(self) -> bool:
-        """Whether it is Python that is started."""
+        """Whether the executable is Python."""
         return _PYTHON.fullmatch(PurePosixPath(self.command).name) is not None
 
 
-def program_of(words: Sequence[str]) -> Program:
-    """Return what the `words` of a command run; options that are not known leave the script unknown."""
+def parse_command(words: Sequence[str]) -> Program:
+    """Parse the `words` of a command; after an unknown option, the script stays empty."""
     command, rest = words[0], list(words[1:])
     name = PurePosixPath(command).name
     if _PYTHON.fullmatch(name):
-        return _of_python(command, rest)
+        return _parse_python(command, rest)
     if name in _SHELLS:
-        return _of_shell(command, rest)
+        return _parse_shell(command, rest)
     return Program(command)
 
 
-def _of_python(command: str, rest: list[str]) -> Program:
+def _parse_python(command: str, rest: list[str]) -> Program:
     while rest:
         word = rest.pop(0)
         if not word.startswith("-"):
@@ -59,17 +59,17 @@ def _of_python(command: str, rest: list[str]) -> Program:
     return Program(command)
 
 
-def _of_shell(command: str, rest: Sequence[str]) -> Program:
+def _parse_shell(command: str, rest: Sequence[str]) -> Program:
     for word in rest:
         if not word.startswith(("-", "+")):
             return Program(command, script=word)
-        if word not in ("-e", "-u", "-x", "-eu", "-ex", "-eux"):  # `-c` and all that takes a value
+        if word not in ("-e", "-u", "-x", "-eu", "-ex", "-eux"):  # `-c` and options with a value
             break
     return Program(command)
 
 
-def started_by(first_line: bytes) -> str:
-    """Return the program that a script's first line names, `python3` for `#!/usr/bin/env python3`; empty for none."""
+def parse_shebang(first_line: bytes) -> str:
+    """Return the interpreter in a script's first line, `python3` for `#!/usr/bin/env python3`; empty without one."""
     words = first_line.removeprefix(b"#!").decode("utf-8", errors="replace").split()
     if not first_line.startswith(b"#!") or not words:
         return ""
@@ -78,7 +78,7 @@ def started_by(first_line: bytes) -> str:
     return next((word for word in words[1:] if not word.startswith("-") and "=" not in word), words[0])
 
 
-def files_of_module(module: str) -> Iterator[str]:
-    """Yield the files any of which `python -m` would run."""
+def module_files(module: str) -> Iterator[str]:
+    """Yield the paths that `python -m` may run for `module`."""
     path = module.replace(".", "/")
     yield from (f"{path}.py", f"{path}/__main__.py")

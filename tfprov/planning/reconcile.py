@@ -1,21 +1,21 @@
-"""What should run and what runs, to a plan. Pure: the same two values always give the same plan."""
+"""Compares desired and observed containers, and returns the plan. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfprov.model.plan import CONTROLLER, Action, Plan
-from tfprov.model.secrets import of_other_keys
-from tfprov.model.state import KIND as DATA
+from tfprov.model.plan import CONTROLLER, Action, ActionKind, Plan
+from tfprov.model.secrets import hashed_with_other_key
+from tfprov.model.state import DATA_PREFIX as DATA
 from tfprov.model.state import Container, Observation, Observed, State
-from tfprov.planning.order import ordered
+from tfprov.planning.order import order_actions
 
-_Place = tuple[str, str]
+_TaskHost = tuple[str, str]
 """A task's name and a host."""
 
 
 class _NotSet:
-    """The value of a field that one side does not have: unlike None, which is a flag without a value."""
+    """The value of a field that is absent on one side; None is a flag without a value."""
 
     def __str__(self) -> str:
         return "(not set)"
@@ -25,59 +25,59 @@ _NOT_SET = _NotSet()
 
 
 def reconcile(cluster: str, wanted: Sequence[Container], seen: Observation) -> Plan:
-    """Return the plan after which `seen` is what is `wanted`; an empty one when it already is."""
+    """Return the plan that turns `seen` into `wanted`; an empty one if they agree."""
     actions = [*_removals(wanted, seen), *_starts(wanted, seen)]
-    starting = {action.subject for action in actions if action.kind == "start"}
+    starting = {action.subject for action in actions if action.kind == ActionKind.START}
     deliveries = list(_deliveries([c for c in wanted if c.task.name in starting], seen))
-    return Plan(cluster, ordered([*deliveries, *actions], _endpoints(actions, wanted, seen)))
+    return Plan(cluster, order_actions([*deliveries, *actions], _endpoints(actions, wanted, seen)))
 
 
-def teardown(cluster: str, seen: Observation, chosen: Callable[[Observed], bool], *, remove: bool) -> Plan:
-    """Return the plan that stops the `chosen` containers in draining order and, with `remove`, removes them."""
+def plan_teardown(cluster: str, seen: Observation, selects: Callable[[Observed], bool], *, remove: bool) -> Plan:
+    """Return the plan that stops the selected containers in draining order and, with `remove`, removes them."""
     cause = ("taking the cluster down",)
     actions = []
-    for container in filter(chosen, seen.containers()):
+    for container in filter(selects, seen.containers()):
         if container.state is State.RUNNING:
-            actions.append(Action("stop", container.host, container.task, cause))
+            actions.append(Action(ActionKind.STOP, container.host, container.task, cause))
         if remove:
-            actions.append(Action("remove", container.host, container.task, cause))
-    return Plan(cluster, ordered(actions, {}))
+            actions.append(Action(ActionKind.REMOVE, container.host, container.task, cause))
+    return Plan(cluster, order_actions(actions, {}))
 
 
-def supplies(cluster: str, wanted: Sequence[Container], seen: Observation) -> Plan:
-    """Return the plan that brings every host what its tasks need, whether they are to start now or not."""
-    return Plan(cluster, ordered(list(_deliveries(wanted, seen)), {}))
+def plan_deliveries(cluster: str, wanted: Sequence[Container], seen: Observation) -> Plan:
+    """Return the plan that delivers to every host what its tasks need, also if none starts."""
+    return Plan(cluster, order_actions(list(_deliveries(wanted, seen)), {}))
 
 
 def differences(running: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return the dotted names of the fields that differ, each with both values where they are short and no secret."""
-    found = []
+    """Return the dotted names of the fields that differ, with both values if they are short and not secret."""
+    changes = []
     for key in dict.fromkeys([*wanted, *running]):
         name, before, after = f"{prefix}{key}", running.get(key, _NOT_SET), wanted.get(key, _NOT_SET)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
-            found.extend(differences(before, after, f"{name}."))
-        elif before != after and not of_other_keys(before, after):
-            found.append(name + _change(name, before, after))
-    return found
+            changes.extend(differences(before, after, f"{name}."))
+        elif before != after and not hashed_with_other_key(before, after):
+            changes.append(name + _change(name, before, after))
+    return changes
 
 
-def unknown_secrets(wanted: Sequence[Container], seen: Observation) -> list[str]:
-    """Return the secret variables, as `env.NAME of TASK`, that cannot be compared: another controller has hashed them."""
-    observed = {(one.task, one.host): one for one in seen.containers()}
+def incomparable_secrets(wanted: Sequence[Container], seen: Observation) -> list[str]:
+    """Return the secret variables, as `env.NAME of TASK`, that another controller hashed: they cannot be compared."""
+    observed = {(container.task, container.host): container for container in seen.containers()}
     return [
         f"env.{name} of {container.task.name}"
         for container in wanted
         if (current := observed.get((container.task.name, container.task.host))) is not None
         for name, value in container.spec.get("env", {}).items()
-        if of_other_keys((current.spec.get("env") or {}).get(name), value)
+        if hashed_with_other_key((current.spec.get("env") or {}).get(name), value)
     ]
 
 
 def _change(name: str, before: Any, after: Any) -> str:
     if name.startswith("env.") or any(isinstance(value, list | Mapping) for value in (before, after)):
-        return ""  # an environment often holds secrets, and a list of hosts says less than its name
+        return ""  # environments often hold secrets, and a list of hosts is too long
     if name in ("code", "data.fetch"):
-        return f": {short(before)} -> {short(after)}"
+        return f": {short_digest(before)} -> {short_digest(after)}"
     return f": {_shown(before)} -> {_shown(after)}"
 
 
@@ -85,23 +85,23 @@ def _shown(value: Any) -> str:
     return "(no value)" if value is None else str(value)
 
 
-def short(digest: str | None) -> str:
+def short_digest(digest: str | None) -> str:
     """Return the first 12 hex digits of a digest, or of an image's tag, as Docker shows them."""
     return digest.rpartition(":")[2][:12] if isinstance(digest, str) else "none"
 
 
 _CODE = "sha256:"
-"""Begins the name of code; an image's begins with its repository."""
+"""Prefix of code artifacts; images begin with their repository."""
 
 
-def noun(artifact: str) -> str:
-    """Return what an artifact is, in words: `code 3f2a9c01d2e4`, `data …` or `image …`."""
+def describe_artifact(artifact: str) -> str:
+    """Return an artifact in words: `code 3f2a9c01d2e4`, `data …` or `image …`."""
     kind = "code" if artifact.startswith(_CODE) else "data" if artifact.startswith(DATA) else "image"
-    return f"{kind} {short(artifact)}"
+    return f"{kind} {short_digest(artifact)}"
 
 
 def _removals(wanted: Sequence[Container], seen: Observation) -> Iterator[Action]:
-    """Stop and remove what no task of the inventory accounts for: a task that is gone, or that moved to another host."""
+    """Stop and remove containers whose task left the inventory or moved to another host."""
     hosts = {container.task.name: container.task.host for container in wanted}
     for container in seen.containers():
         host = hosts.get(container.task)
@@ -109,37 +109,37 @@ def _removals(wanted: Sequence[Container], seen: Observation) -> Iterator[Action
             continue
         cause = f"moved to {host}" if host else "not in the inventory"
         if container.state is State.RUNNING:
-            yield Action("stop", container.host, container.task, (cause,))
-        yield Action("remove", container.host, container.task, (cause,))
+            yield Action(ActionKind.STOP, container.host, container.task, (cause,))
+        yield Action(ActionKind.REMOVE, container.host, container.task, (cause,))
 
 
 @dataclass(frozen=True)
 class _Training:
-    """Where the training as a whole stands.
+    """The state of the training as a whole.
 
-    `over`: the one that is wanted is done, and nobody is started again to wait for a chief that has left. `again`: its
-    chief begins anew, and needs everyone, also those who were done.
+    `over`: its chief has finished, so no task is restarted to wait for it. `again`: its chief starts anew and needs all
+    tasks, also finished ones.
     """
 
     over: bool
     again: bool
 
 
-def _training(wanted: Sequence[Container], running: Mapping[_Place, Observed]) -> _Training:
+def _training(wanted: Sequence[Container], running: Mapping[_TaskHost, Observed]) -> _Training:
     by_name = {container.task.name: container for container in wanted}
     chief = by_name.get("chief/0") or by_name.get("worker/0")
     current = _current(chief, running) if chief else None
     if current is None or not current.finished:
         return _Training(over=False, again=current is None)
-    same = all(_is_same(container, running) for container in wanted if container.task.trains)
-    return _Training(over=same, again=not same)
+    unchanged = all(_is_unchanged(container, running) for container in wanted if container.task.trains)
+    return _Training(over=unchanged, again=not unchanged)
 
 
-def _current(container: Container, running: Mapping[_Place, Observed]) -> Observed | None:
+def _current(container: Container, running: Mapping[_TaskHost, Observed]) -> Observed | None:
     return running.get((container.task.name, container.task.host))
 
 
-def _is_same(container: Container, running: Mapping[_Place, Observed]) -> bool:
+def _is_unchanged(container: Container, running: Mapping[_TaskHost, Observed]) -> bool:
     current = _current(container, running)
     return current is None or not _changes(container, current)
 
@@ -152,16 +152,16 @@ def _starts(wanted: Sequence[Container], seen: Observation) -> Iterator[Action]:
         task = container.task
         current = _current(container, running)
         if current is None:
-            causes = _absence(container, elsewhere.get(task.name), training)
+            causes = _causes_of_absence(container, elsewhere.get(task.name), training)
         else:
             causes = _causes(container, current, training)
         if causes and current is not None and current.state is State.RUNNING:
-            yield Action("stop", task.host, task.name, causes)
+            yield Action(ActionKind.STOP, task.host, task.name, causes)
         if causes:
-            yield Action("start", task.host, task.name, causes)
+            yield Action(ActionKind.START, task.host, task.name, causes)
 
 
-def _absence(container: Container, elsewhere: str | None, training: _Training) -> tuple[str, ...]:
+def _causes_of_absence(container: Container, elsewhere: str | None, training: _Training) -> tuple[str, ...]:
     if training.over and not container.task.reads:
         return ()
     return (f"moved from {elsewhere}" if elsewhere else "not there",)
@@ -184,22 +184,23 @@ def _changes(container: Container, current: Observed) -> tuple[str, ...]:
 
 
 def _deliveries(starting: Sequence[Container], seen: Observation) -> Iterator[Action]:
-    """Bring images, code and data to the hosts that lack them; only what has to be brought has to be built."""
+    """Deliver images, code and data to the hosts that lack them; only what must be delivered is built."""
     for artifact in dict.fromkeys(container.artifact for container in starting if container.artifact):
         hosts = dict.fromkeys(container.task.host for container in starting if container.artifact == artifact)
         lacking = [host for host in hosts if not _has(seen, host, artifact)]
         if lacking and artifact not in seen.built:
-            yield Action(
-                "build", CONTROLLER, artifact, ("not packed yet" if artifact.startswith(_CODE) else "not built yet",)
-            )
-        yield from (Action("deliver", host, artifact, (_lack(seen, host, artifact),)) for host in lacking)
+            cause = "not packed yet" if artifact.startswith(_CODE) else "not built yet"
+            yield Action(ActionKind.BUILD, CONTROLLER, artifact, (cause,))
+        yield from (
+            Action(ActionKind.DELIVER, host, artifact, (_cause_of_delivery(seen, host, artifact),)) for host in lacking
+        )
     reading = dict.fromkeys((container.task.host, container.data) for container in starting if container.data)
     for host, data in reading:
         if not _has(seen, host, data):
-            yield Action("fetch", host, data, ("not there",))
+            yield Action(ActionKind.FETCH, host, data, ("not there",))
 
 
-def _lack(seen: Observation, host: str, artifact: str) -> str:
+def _cause_of_delivery(seen: Observation, host: str, artifact: str) -> str:
     is_moved = host in seen.hosts and artifact in seen.hosts[host].moved
     return f"the image of this name on {host} is not the one that was delivered" if is_moved else "not there"
 
@@ -211,13 +212,13 @@ def _has(seen: Observation, host: str, artifact: str) -> bool:
 def _endpoints(actions: Sequence[Action], wanted: Sequence[Container], seen: Observation) -> dict[str, str]:
     """Return, by action id, the `address:port` that a stop frees and a start takes.
 
-    Not by host: several hosts of an inventory can be one machine, under one address.
+    Several hosts of an inventory can be one machine, under one address.
     """
     takes = {(container.task.name, container.task.host): container.task.endpoint for container in wanted}
     frees = {
         (container.task, container.host): str(container.spec.get("endpoint", "")) for container in seen.containers()
     }
-    of_kind = {"stop": frees, "start": takes}
+    of_kind = {ActionKind.STOP: frees, ActionKind.START: takes}
     return {
         action.id: of_kind[action.kind][action.subject, action.host] for action in actions if action.kind in of_kind
     }

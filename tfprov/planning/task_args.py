@@ -1,4 +1,4 @@
-"""What a task is told of the cluster: on its command line, in its environment, and in its spec, which is compared."""
+"""The wiring of a task: on its command line, in its environment, and in its spec."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from tfprov.wiring import FLAGS_VARIABLE, STRATEGY_VARIABLE, to_flags, to_names,
 
 _DEFAULT_STRATEGY: Strategy = "between_graph"
 
-_ASKING = ("chief", "worker", "data_worker")
-"""Jobs that are told where tf.data's service is."""
+_DATA_CLIENTS = ("chief", "worker", "data_worker")
+"""Jobs that get the address of tf.data's service."""
 
 _COMMANDS: dict[str, Sequence[str]] = {
-    "tensorboard": ("tensorboard", "--logdir={dir}", "--host={listens}", "--port={port}"),
+    "tensorboard": ("tensorboard", "--logdir={dir}", "--host={listen_on}", "--port={port}"),
     "dispatcher": (
         *("python", "-m", "tfprov.runtime.data_service", "dispatcher"),
         *("--port={port}", "--work_dir={dir}"),
@@ -26,20 +26,26 @@ _COMMANDS: dict[str, Sequence[str]] = {
 }
 
 
-def default_command(cluster: Cluster, task: Task, directory: str, listens: str) -> list[str]:
-    """Return the command of a role that needs none of the user's; `listens` is the address on which it is to serve."""
+def default_command(cluster: Cluster, task: Task, directory: str, listen_on: str) -> list[str]:
+    """Return the default command of a role in DEFAULT_COMMANDS; it serves on the address `listen_on`."""
     service = (cluster.data_service or "").removeprefix("grpc://")
-    values = {"dir": directory, "listens": listens, "port": task.port, "endpoint": task.endpoint, "service": service}
+    values = {
+        "dir": directory,
+        "listen_on": listen_on,
+        "port": task.port,
+        "endpoint": task.endpoint,
+        "service": service,
+    }
     return [word.format(**values) for word in _COMMANDS[task.role]]
 
 
-def of_cluster(cluster: Cluster, task: Task) -> dict[str, str | int]:
-    """Return what `command`, `flags` and `env` may say of the cluster, by the names in OF_CLUSTER.
+def cluster_variables(cluster: Cluster, task: Task) -> dict[str, str | int]:
+    """Return the values of CLUSTER_VARIABLES for `command`, `flags` and `env`.
 
-    Ranks are those of the tasks that train: the chief's is 0, and neither a ps nor a task beside the cluster has one.
+    Tasks that train have a rank, the chief 0; a ps and tasks outside of the ClusterSpec have none.
     """
-    order = [one.name for one in cluster.tasks if one.trains and one.job != "ps"]
-    order.sort(key=lambda name: name != cluster.chief.name)  # stable: the others stay in the order of their index
+    order = [other.name for other in cluster.tasks if other.trains and other.job != "ps"]
+    order.sort(key=lambda name: name != cluster.chief.name)  # stable: the others keep the order of their index
     rank = {"rank": order.index(task.name)} if task.name in order else {}
     return {
         "ps_hosts": ",".join(cluster.spec.get("ps", ())),
@@ -50,41 +56,40 @@ def of_cluster(cluster: Cluster, task: Task) -> dict[str, str | int]:
     }
 
 
-def flags(cluster: Cluster, task: Task, role: RoleSettings) -> list[str]:
-    """Return the flags that tell a task who it is."""
-    told = role.values.by_flags and _is_told(task)
-    return to_flags(cluster.wiring(task), role.values.flag_names) if told else []
+def wiring_flags(cluster: Cluster, task: Task, role: RoleSettings) -> list[str]:
+    """Return the wiring flags of a task."""
+    by_flags = role.values.by_flags and _needs_wiring(task)
+    return to_flags(cluster.wiring(task), role.values.flag_names) if by_flags else []
 
 
-def _is_told(task: Task) -> bool:
-    """Whether a task needs to know the cluster: neither a tensorboard nor a task of tf.data's service does."""
+def _needs_wiring(task: Task) -> bool:
+    """Whether a task gets the wiring; a tensorboard and tasks of tf.data's service do not."""
     return not (task.feeds or task.role == "tensorboard")
 
 
 def environment(cluster: Cluster, task: Task, role: RoleSettings, data: str | None) -> dict[str, str]:
-    """Return the variables that tell a task who it is, how all train, and where it finds its `data`."""
+    """Return the environment variables of a task's wiring, strategy and `data` directory."""
     values = role.values
-    names = values.flag_names if values.by_flags and _is_told(task) else {}
-    found = {
+    names = values.flag_names if values.by_flags and _needs_wiring(task) else {}
+    variables = {
         "TFPROV_CLUSTER": cluster.name,
         "TFPROV_TASK": task.name,
         STRATEGY_VARIABLE: values.strategy,
-        "TFPROV_DATA_SERVICE": (cluster.data_service or "") if task.job in _ASKING else "",
+        "TFPROV_DATA_SERVICE": (cluster.data_service or "") if task.job in _DATA_CLIENTS else "",
         "TFPROV_DATA_DIR": (data or "") if role.reads_data else "",
-        "TF_CONFIG": to_tf_config(cluster.wiring(task)) if values.strategy != "single" and _is_told(task) else "",
+        "TF_CONFIG": to_tf_config(cluster.wiring(task)) if values.strategy != "single" and _needs_wiring(task) else "",
         FLAGS_VARIABLE: to_names(names) if names else "",
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in variables.items() if value}
 
 
-def wiring(cluster: Cluster, task: Task, role: RoleSettings) -> dict[str, Any]:
-    """Return what of this counts as a change. What is as it always was is left out, so that nobody restarts for it.
+def wiring_spec(cluster: Cluster, task: Task, role: RoleSettings) -> dict[str, Any]:
+    """Return the wiring's part of a task's spec. Defaults are left out, so that a new field restarts nothing.
 
-    A tensorboard is told nothing about the cluster, and a task of tf.data's service only where its dispatcher is: a
-    worker more or less is no reason to restart them.
+    A tensorboard has none, and a data worker only the address of its dispatcher: another worker must not restart them.
     """
     values = role.values
-    if not _is_told(task):
+    if not _needs_wiring(task):
         service = {"data_service": cluster.data_service}
         return service if task.role == "data_worker" else {}
     hosts = {f"{job}_hosts": list(addresses) for job, addresses in cluster.spec.items()}
@@ -97,5 +102,5 @@ def wiring(cluster: Cluster, task: Task, role: RoleSettings) -> dict[str, Any]:
         "job_name": task.job,
         "task_index": task.index,
         **(hosts if values.strategy != "single" else {}),
-        **({"data_service": cluster.data_service} if cluster.data_service and task.job in _ASKING else {}),
+        **({"data_service": cluster.data_service} if cluster.data_service and task.job in _DATA_CLIENTS else {}),
     }

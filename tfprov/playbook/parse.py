@@ -23,8 +23,8 @@ from tfprov.model.playbook import (
     Play,
     Step,
 )
-from tfprov.paths import shipped
-from tfprov.settings.pydantic_errors import Explainer, written
+from tfprov.paths import shipped_directory
+from tfprov.settings.pydantic_errors import ErrorExplainer, to_flow_yaml
 from tfprov.templating.host_values import is_template
 from tfprov.yamltext.load import parse, read, read_bytes
 from tfprov.yamltext.yaml11 import surprises
@@ -73,8 +73,8 @@ class _Reader:
         path = self.path.parent / name
         if not name or self.circular(path, name, at):
             return
-        if name in {ours.name for ours in shipped("playbooks").glob("*.yml")} and not path.exists():
-            path = shipped("playbooks") / name
+        if name in {ours.name for ours in shipped_directory("playbooks").glob("*.yml")} and not path.exists():
+            path = shipped_directory("playbooks") / name
         try:
             data = read_bytes(path, at, fix="a relative path counts from this file", name=f"`{shown(name)}` ")
             yield from _plays(path, parse(data, str(path), start_from=_FIRST), self.seen)
@@ -149,7 +149,7 @@ class _Reader:
             arguments: Any = MODULES[module].model_validate(plain(node))
         except ValidationError as error:
             whole = node if isinstance(node, Mapping) else Mapping(at=at)
-            problems = Explainer(MODULES[module], module, _example(module)).problems(whole, error, self.odd)
+            problems = ErrorExplainer(MODULES[module], module, _example(module)).problems(whole, error, self.odd)
             short = not isinstance(node, Mapping)
             self.problems.extend(replace(one, at=at, fix=_example(module)) if short else one for one in problems)
             return None
@@ -225,7 +225,7 @@ def _is_truth(node: Node) -> bool:
 
 def _example(module: str) -> str:
     example = MODULE_KEYS[module].example
-    return f"`{module}` takes no arguments" if example is None else f"for example `{module}: {written(example)}`"
+    return f"`{module}` takes no arguments" if example is None else f"for example `{module}: {to_flow_yaml(example)}`"
 
 
 def _long_form(module: str, node: Node) -> Node:

@@ -9,12 +9,12 @@ from tfprov.engine.execute import AtOnce
 from tfprov.engine.lock.lock import Lock
 from tfprov.engine.observe import missing, observe
 from tfprov.engine.rollback import take_back
-from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, together
+from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, combine_errors
 from tfprov.inventory.host_patterns import match
 from tfprov.model.playbook import Play, Step, WaitFor
 from tfprov.model.state import Observation
-from tfprov.paths import shipped
-from tfprov.planning.plan_text import listed
+from tfprov.paths import shipped_directory
+from tfprov.planning.plan_text import join_names
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.steps import RUN, check
 
@@ -61,15 +61,15 @@ def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
 
 def play_shipped(context: Context, options: PlayOptions) -> None:
     """Play the playbook that ships with tfprov under the name of `options.verb`."""
-    play(context, read_playbook(shipped("playbooks") / f"{options.verb}.yml"), options)
+    play(context, read_playbook(shipped_directory("playbooks") / f"{options.verb}.yml"), options)
 
 
 def find_playbook(name: str) -> Path:
     """Return the path of a playbook: a file, or the name of one that ships with tfprov. Raises Usage for neither."""
-    ours = shipped("playbooks") / f"{name}.yml"
+    ours = shipped_directory("playbooks") / f"{name}.yml"
     if Path(name).is_file() or not ours.is_file():
         if not Path(name).exists():
-            known = ", ".join(sorted(path.stem for path in shipped("playbooks").glob("*.yml")))
+            known = ", ".join(sorted(path.stem for path in shipped_directory("playbooks").glob("*.yml")))
             raise Usage(f"no playbook `{name}`", f"give a file, or one of {known}")
         return Path(name)
     return ours
@@ -89,7 +89,7 @@ def read_tagged(name: str, tags: Iterable[str]) -> tuple[Play, ...]:
 def _left(context: Context) -> str:
     """Say what goes on when nobody waits for it; nobody asks the hosts any more, so it is what may run there."""
     names = [container.task.name for container in context.wanted]
-    what = f"left at once: {listed(names, _NAMED)} may still run"
+    what = f"left at once: {join_names(names, _NAMED)} may still run"
     return f"{what}; `tfprov status` shows them, `tfprov down` gathers and ends them"
 
 
@@ -97,7 +97,7 @@ def _verdict(context: Context, errors: Sequence[BaseException]) -> BaseException
     """Return what to end with: Ctrl-C, or how the training itself ended, where that came first; else all errors."""
     failures = [error for error in errors if isinstance(error, TfprovError)]
     if not isinstance(errors[0], KeyboardInterrupt | TaskFailed):
-        return together(failures)
+        return combine_errors(failures)
     for error in failures:
         if str(error) != str(errors[0]):
             context.report.note(str(error))
@@ -142,7 +142,7 @@ class _Player:
                 if not one.always:
                     return
         if one.always and (lost := missing(context)):
-            yield together(lost)
+            yield combine_errors(lost)
 
     def noted(self, error: TfprovError | KeyboardInterrupt) -> BaseException:
         """Return the error, unless it is the second Ctrl-C, which leaves at once."""

@@ -15,14 +15,18 @@ from tfprov.engine.monitoring.kept_logs import KeptLogs
 from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.engine.observe import observe, plan, refuse_taken
 from tfprov.engine.programs import refuse_start
-from tfprov.errors import GatherError, HostError, TfprovError, together
-from tfprov.model.plan import Plan
+from tfprov.errors import GatherError, HostError, TfprovError, combine_errors
+from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.playbook import Command, Step, Stop, WaitFor
 from tfprov.model.state import Observation, Observed, State
-from tfprov.planning.plan_text import counted, lines, readable
-from tfprov.planning.reconcile import teardown
+from tfprov.planning.plan_text import format_count, format_size, plan_lines
+from tfprov.planning.reconcile import plan_teardown
 
-_KINDS = {"build": ("build",), "deliver": ("deliver", "fetch"), "start": ("stop", "remove", "start")}
+_KINDS = {
+    "build": (ActionKind.BUILD,),
+    "deliver": (ActionKind.DELIVER, ActionKind.FETCH),
+    "start": (ActionKind.STOP, ActionKind.REMOVE, ActionKind.START),
+}
 
 _BY_STEP = "model.ckpt-"
 """Begins the names of TensorFlow 1's checkpoints; TensorFlow 2 counts how often it saved, as in `ckpt-3`."""
@@ -45,7 +49,7 @@ def _bring_about(module: str) -> Callable[[Context, Any, bool], None]:
             part = _part(context, observation, module)
         if part and module != "build":
             context.remember()
-        starts = any(action.kind == "start" for action in part.actions)
+        starts = any(action.kind == ActionKind.START for action in part.actions)
         execute(context, part, current_run(context, observation) if starts else "").check()
         if module == "start":
             context.forget_empty(_afterwards(context, part, observation))
@@ -75,7 +79,7 @@ def _check_chief(context: Context, part: Plan, observation: Observation) -> None
 
 def _afterwards(context: Context, part: Plan, observation: Observation) -> Observation:
     """Return the hosts as far as they can be empty after `part`: they are asked again only where something was removed."""
-    if any(action.kind == "remove" for action in part.actions):
+    if any(action.kind == ActionKind.REMOVE for action in part.actions):
         return observe(context)
     started = {action.host for action in part.actions}
     return replace(observation, hosts={name: state for name, state in observation.hosts.items() if name not in started})
@@ -91,7 +95,7 @@ def _of_module(whole: Plan, module: str) -> Plan:
 
 def _save_what_goes(context: Context, part: Plan, observation: Observation) -> bool:
     """Gather what the plan would remove with a former chief, or with a ps; return whether anything was stopped for that."""
-    gone = {(action.subject, action.host) for action in part.actions if action.kind == "remove"}
+    gone = {(action.subject, action.host) for action in part.actions if action.kind == ActionKind.REMOVE}
     if not gone:  # to ask who holds what takes a look into every chief's directory
         return False
     held = unsaved_among(context, observation, lambda holder: (holder.task, holder.host) in gone)
@@ -100,7 +104,7 @@ def _save_what_goes(context: Context, part: Plan, observation: Observation) -> b
     chiefs = savers(context, observation, held)
     ends = {*held, *((chief.task, chief.host) for chief in chiefs)}  # a chief that is to end may save once more
     execute(
-        context, part.only(lambda action: action.kind == "stop" and (action.subject, action.host) in ends), ""
+        context, part.only(lambda action: action.kind == ActionKind.STOP and (action.subject, action.host) in ends), ""
     ).check()
     for chief in chiefs:
         tell(context, gather(context, context.verify, source=chief))
@@ -132,11 +136,11 @@ def _gather(context: Context, _arguments: Any, discard: bool) -> None:
 def tell(context: Context, gathered: Gathered) -> None:
     """Say what a gather brought."""
     if gathered.files:
-        what = f"{counted(gathered.files, 'file')}, {readable(gathered.size)}"
+        what = f"{format_count(gathered.files, 'file')}, {format_size(gathered.size)}"
         if gathered.new:
             newest = gathered.new[-1]
             read = "TensorFlow is not installed here, so its tensors were not read"
-            tensors = f"{counted(newest.tensors, 'tensor')} read" if newest.tensors is not None else read
+            tensors = f"{format_count(newest.tensors, 'tensor')} read" if newest.tensors is not None else read
             what = f"{newest.prefix} ({tensors}); {what}"
         context.report.note(f"gathered into {gathered.directory}: {what}")
     elif gathered.newest:
@@ -162,7 +166,7 @@ def tell_lost(context: Context, source: Observed, observation: Observation) -> N
         return
     did = "did not save when it was stopped" if source.stopped else "did not save at its end"
     what = f"{source.task} was at step {reached.step:,} and {did}"
-    context.report.note(f"{what}: {counted(lost, 'step')} since {newest.prefix} are lost")
+    context.report.note(f"{what}: {format_count(lost, 'step')} since {newest.prefix} are lost")
 
 
 def _stop(context: Context, arguments: Stop, discard: bool) -> None:
@@ -174,7 +178,7 @@ def _stop(context: Context, arguments: Stop, discard: bool) -> None:
     if nothing is not None:
         errors = [*errors, *_without_checkpoint(context, nothing)]
     if errors:
-        raise together(errors)
+        raise combine_errors(errors)
 
 
 def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[TfprovError], NothingSaved | None]:
@@ -189,8 +193,8 @@ def _stop_all(context: Context, arguments: Stop, discard: bool) -> tuple[list[Tf
     except HostError as error:
         return [error], None
     kept = {*held, *((nothing.place,) if nothing is not None and nothing.holds_model else ())}
-    whole = teardown(context.cluster.name, observation, chosen, remove=arguments.remove)
-    part = whole.only(lambda action: action.kind != "remove" or (action.subject, action.host) not in kept)
+    whole = plan_teardown(context.cluster.name, observation, chosen, remove=arguments.remove)
+    part = whole.only(lambda action: action.kind != ActionKind.REMOVE or (action.subject, action.host) not in kept)
     logs = KeptLogs(context, observation)
     errors = [*execute(replace(context, before_remove=logs.keep), part, "").failed.values()]
     if arguments.remove:
@@ -267,13 +271,13 @@ def check(context: Context, step: Step) -> None:
     """Say what a step would do, without doing it."""
     if step.module in _KINDS:
         part = _part(context, observe(context), step.module)
-        for line in lines(part, context.wanted):
+        for line in plan_lines(part, context.wanted):
             context.report.note(f"{step.module}: would {line}" if part else f"{step.module}: {line}")
     elif isinstance(step.arguments, Stop):
-        part = teardown(
+        part = plan_teardown(
             context.cluster.name, observe(context), _chosen(context, step.arguments), remove=step.arguments.remove
         )
-        for line in lines(part):
+        for line in plan_lines(part):
             context.report.note(f"stop: would {line}" if part else f"stop: {line}")
     elif isinstance(step.arguments, Command):
         context.report.note(f"command: would run {' '.join(step.arguments.argv)}")

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from tfprov.engine.context import Context
 from tfprov.engine.observe import missing, observe, plan
-from tfprov.errors import together
+from tfprov.errors import combine_errors
 from tfprov.model.state import Observation
-from tfprov.planning.plan_text import NOTHING, counted, lines, readable, summary
-from tfprov.planning.reconcile import unknown_secrets
+from tfprov.planning.plan_text import NOTHING, format_count, format_size, plan_lines, summary
+from tfprov.planning.reconcile import incomparable_secrets
 from tfprov.results import DownResult, PlanResult, RunResult, UpResult, checkpoint
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def down(context: Context, *, discard: bool) -> DownResult:
         return DownResult(name, tasks)
     _clean_all(context, observation)
     if errors := missing(context):
-        raise together(errors)
+        raise combine_errors(errors)
     context.report.note(f"{NOTHING}: {name} is not there")
     return DownResult(name, ())
 
@@ -103,7 +103,7 @@ def gather_path(context: Context, path: str) -> "CopiedPath":
 
     with Lock(context, "gather", tolerant=True):
         copied = bring(context, path)
-        what = f"{counted(copied.files, 'file')}, {readable(copied.size)}"
+        what = f"{format_count(copied.files, 'file')}, {format_size(copied.size)}"
         context.report.note(f"brought to {copied.at}: {what}, as it is: nothing was verified")
     return copied
 
@@ -118,7 +118,7 @@ def _clean_all(context: Context, observation: Observation) -> None:
     with Lock(context, "down", tolerant=True):
         errors = clean(context, observation)
     if errors:
-        raise together(errors)
+        raise combine_errors(errors)
 
 
 def _plan(context: Context) -> tuple[PlanResult, Observation]:
@@ -130,12 +130,12 @@ def _plan(context: Context) -> tuple[PlanResult, Observation]:
         return PlanResult(actions, title, (NOTHING,), uncomparable=uncomparable), observation
     from tfprov.engine.checkpoints.forecast import forecast  # noqa: PLC0415
 
-    text, consequence = tuple(lines(actions, context.wanted)), forecast(context, actions, observation)
+    text, consequence = tuple(plan_lines(actions, context.wanted)), forecast(context, actions, observation)
     return PlanResult(actions, title, text, consequence, uncomparable=uncomparable), observation
 
 
 def _uncomparable(context: Context, observation: Observation) -> str | None:
-    unknown = unknown_secrets(context.wanted, observation)
+    unknown = incomparable_secrets(context.wanted, observation)
     if not unknown:
         return None
     more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""

@@ -19,7 +19,7 @@ from tfprov.render.dns_names import short_name, too_long
 from tfprov.render.options import Option, Values
 from tfprov.render.output import documents
 from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
-from tfprov.settings.role_settings import beside_file
+from tfprov.settings.role_settings import resolve_path
 
 SHARED = "checkpoints"
 """The volume of the chief, of the ps, and of those who read its files; others have one of their own."""
@@ -76,7 +76,7 @@ def _build(request: RenderRequest, task: Task) -> Mapping[str, object] | None:
     role = request.role(task)
     if role.values.image is None or role.values.image.build is None:
         return None
-    context = str(beside_file(role, "image", "build").absolute())
+    context = str(resolve_path(role, "image", "build").absolute())
     build_args = {name: str(value) for name, value in role.values.image.build_args.items()}
     args = {"args": build_args} if build_args else {}
     return {"context": context, "dockerfile": role.values.image.dockerfile, **args}

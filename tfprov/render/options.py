@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from tfprov.errors import Usage, shown
-from tfprov.model.field_types import reference
-from tfprov.model.validators import Wrong
+from tfprov.model.field_types import check_image_name
+from tfprov.model.validators import InvalidValue
 
 Value = str | int | bool | tuple[str, ...] | Mapping[str, str]
 """What an option holds: text, a number, a switch, a list of texts, or texts by name."""
@@ -97,8 +97,8 @@ def named(name: Callable[[str], str], one: Callable[[str], str]) -> Callable[[st
 def image(value: str) -> str:
     """Read the name of an image in a registry."""
     try:
-        return reference(value)
-    except Wrong as error:
+        return check_image_name(value)
+    except InvalidValue as error:
         what = str(error)
         is_form = what.startswith("must be ")
         raise ValueError(what.removeprefix("must be ") if is_form else "the name of an image in a registry") from None

@@ -8,30 +8,30 @@ from tfprov.errors import InvalidInput, Position, Problem, TfprovError, one_line
 from tfprov.images.code import Code
 from tfprov.images.code_layer import DIRECTORY
 from tfprov.model.cluster import Cluster, Task
+from tfprov.model.node import EncryptedValue, Node, Scalar
 from tfprov.model.node import Mapping as Map
-from tfprov.model.node import Node, Scalar, Sealed
-from tfprov.model.secrets import KeyedHash, names_secret
+from tfprov.model.secrets import KeyedHash, is_secret_name
 from tfprov.model.sections import Image
 from tfprov.model.state import Container, Mount
 from tfprov.planning import task_args
-from tfprov.planning.datasets import data_dir, data_set
-from tfprov.planning.desired import Boxed, Place, desired
-from tfprov.planning.tasks import DEFAULT_PORT, TENSORBOARD_PORT, place
+from tfprov.planning.datasets import data_dir, dataset_of
+from tfprov.planning.desired import RoleHost, RoleImage, desired_containers
+from tfprov.planning.tasks import DEFAULT_PORT, TENSORBOARD_PORT, assign_tasks
 from tfprov.render import options
 from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import fill
 from tfprov.render.target import WITH_GPUS, Data, Member, Rendering, RenderRequest, Target, find_target
 from tfprov.settings.role_settings import RoleSettings
-from tfprov.settings.task_templates import for_task
+from tfprov.settings.task_templates import add_task_variables
 from tfprov.templating.host_values import is_secret, is_template
 
 
 def ask(
-    roles: Sequence[RoleSettings], target: Target, settings: Values, codes: Mapping[Place, Code] | None = None
+    roles: Sequence[RoleSettings], target: Target, settings: Values, codes: Mapping[RoleHost, Code] | None = None
 ) -> RenderRequest:
     """Return the cluster that `roles` describe, with the addresses and ports that `target` gives it."""
-    here = place(roles)
+    here = assign_tasks(roles)
     settled = {(role.role, role.host): role for role in roles}
     stated = {task.name: settled[task.role, task.host].values.port or _usual_port(task) for task in here.tasks}
     ports = target.ports(here, stated, settings)
@@ -60,7 +60,7 @@ def unfit(request: RenderRequest, target: Target) -> Iterator[Problem]:
         at = request.first.at("image", kind) if image else request.first.at("image")
         yield Problem(at, f"{what}: {target.name} has to pull it", fix)
     if not (request.settings.get("data_claim") or request.settings.get("data_path")):
-        fetching = next((role for role in request.roles.values() if data_set(role)), None)
+        fetching = next((role for role in request.roles.values() if dataset_of(role)), None)
         if fetching is not None:
             what = f"`data.fetch` is for hosts of tfprov: {target.name} fetches nothing"
             fix = "say where the data is, with `data: {path: …}`"
@@ -89,8 +89,8 @@ def members(request: RenderRequest) -> tuple[Member, ...]:
     """Return every task as templates see it; InvalidInput carries the templates of the inventory that fail for some."""
     cluster = request.cluster
     directories = {place: role.values.checkpoints.dir for place, role in request.roles.items()}
-    boxes = {place: Boxed(_image(role, request.settings), "", "0.0.0.0") for place, role in request.roles.items()}  # noqa: S104
-    containers = desired(
+    boxes = {place: RoleImage(_image(role, request.settings), "", "0.0.0.0") for place, role in request.roles.items()}  # noqa: S104
+    containers = desired_containers(
         cluster,
         list(request.roles.values()),
         {},
@@ -109,7 +109,7 @@ def _image(role: RoleSettings, settings: Values) -> str:
 def _member(container: Container, request: RenderRequest) -> Member:
     task, role, box = container.task, request.role(container.task), container.box
     assert box is not None, "each task was given a box"
-    told = tuple(task_args.flags(request.cluster, task, role))
+    told = tuple(task_args.wiring_flags(request.cluster, task, role))
     flags = len(container.spec["flags"])
     program = container.argv[: len(container.argv) - flags - len(told)]
     secrets = request.secrets.get((task.role, task.host), ())
@@ -155,11 +155,13 @@ def _secrets(role: RoleSettings, cluster: Cluster, task: Task) -> tuple[str, ...
     written = role.node.get("env")
     if not isinstance(written, Map) or not written.entries:
         return ()
-    named = {name for name in written.entries if names_secret(name) and name not in role.values.public_env}
+    named = {name for name in written.entries if is_secret_name(name) and name not in role.values.public_env}
     closed = [name for name, node in written.entries.items() if not _is_open(node)]
     data = data_dir(role)
-    known_of = task_args.of_cluster(cluster, task)
-    variables = for_task(role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, known_of=known_of)
+    cluster_values = task_args.cluster_variables(cluster, task)
+    variables = add_task_variables(
+        role.variables, cluster.name, task.name, role.values.checkpoints.dir, data, cluster_values=cluster_values
+    )
     computed = {name for name in closed if is_secret(written.entries[name], variables)}
     return tuple(name for name in written.entries if name in named | computed)
 
@@ -169,7 +171,7 @@ def _is_open(node: Node) -> bool:
     return (
         isinstance(node, Scalar)
         and not node.secret
-        and not isinstance(node.data, Sealed)
+        and not isinstance(node.data, EncryptedValue)
         and not is_template(node.data)
     )
 
@@ -216,7 +218,7 @@ def render(
     target: Target,
     texts: Sequence[str] = (),
     *,
-    codes: Mapping[Place, Code] | None = None,
+    codes: Mapping[RoleHost, Code] | None = None,
     template_dir: Path | None = None,
 ) -> dict[str, str]:
     """Return the text of every file that `target` has for the cluster in `roles`.

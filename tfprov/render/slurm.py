@@ -21,7 +21,7 @@ from tfprov.render import options
 from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.target import WITH_GPUS, BaseTarget, Member, Rendering, RenderRequest
-from tfprov.settings.role_settings import RoleSettings, beside_file
+from tfprov.settings.role_settings import RoleSettings, resolve_path
 
 DOMAIN = "slurm.invalid"
 """Under this domain, which can never exist, tasks have names until they have nodes."""
@@ -209,7 +209,7 @@ def _contained(role: RoleSettings, settings: Values) -> bool:
 
 
 def _gathered(role: RoleSettings) -> Path:
-    return (beside_file(role, "checkpoints", "to") / role.values.cluster).absolute()
+    return (resolve_path(role, "checkpoints", "to") / role.values.cluster).absolute()
 
 
 def _problems(role: RoleSettings, settings: Values) -> Iterator[tuple[Position, Problem]]:

@@ -11,7 +11,7 @@ from tfprov.errors import Problem, Usage, shown
 from tfprov.images.code import Code
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Mount
-from tfprov.planning.desired import Place
+from tfprov.planning.desired import RoleHost
 from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
 from tfprov.settings.role_settings import RoleSettings
@@ -99,10 +99,10 @@ class RenderRequest:
     """
 
     cluster: Cluster
-    roles: Mapping[Place, RoleSettings]
+    roles: Mapping[RoleHost, RoleSettings]
     settings: Values
-    secrets: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
-    codes: Mapping[Place, Code] = field(default_factory=dict)
+    secrets: Mapping[RoleHost, tuple[str, ...]] = field(default_factory=dict)
+    codes: Mapping[RoleHost, Code] = field(default_factory=dict)
 
     def role(self, task: Task) -> RoleSettings:
         """Return what was said of `task`."""

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, newest_whole, parse_state, relative
+from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component, newest_whole, parse_state
 
 _LEFT_FILE = re.compile(r".+\.tempstate[0-9]+|checkpoint\.tmp[0-9a-f]+")
 _LEFT_FOLDER = re.compile(r".+-[0-9]+_temp(?:_[0-9a-f]+)?")
@@ -44,7 +44,7 @@ def _managed(folder: Path, names: Iterable[str]) -> list[str]:
         text = (folder / STATE).read_text("utf-8", "surrogateescape")
     except FileNotFoundError:
         return []
-    first, *others = map(relative, parse_state(text) or [""])
+    first, *others = map(last_component, parse_state(text) or [""])
     return [prefix for prefix in dict.fromkeys([*others, first]) if prefix in whole]
 
 

@@ -1,1 +1,1 @@
-"""The variables of every host to checked settings and connections."""
+"""Turns the variables of every host into checked settings and connections."""

@@ -1,50 +1,51 @@
-"""What must hold of all roles on all hosts together."""
+"""Rules about all roles on all hosts together. Each yields the problems it finds."""
 
 import difflib
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as AbstractMapping
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
+from tfprov.model.cluster import is_loopback
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Mapping, Node, find
 from tfprov.model.settings import SHARED
-from tfprov.model.validators import is_loopback
-from tfprov.settings.connection import SSH_PORT, Connection, connection_of
+from tfprov.settings.connection import SSH_PORT, Connection, resolve_connection
 from tfprov.settings.role_settings import RoleSettings
 from tfprov.wiring import READERS
 
-_FOLLOW = ("runtime", "wiring")
-"""Settings that follow from others where they are not stated: of those, what differs is told."""
+_DERIVED = ("runtime", "wiring")
+"""Settings with a default derived from others: a difference between two defaults is reported for those instead."""
 
 
-def shared(inventory: Inventory, found: Sequence[RoleSettings]) -> Iterator[Problem]:
-    """Yield a problem for every setting that differs between two roles, and must not."""
+def check_shared_settings(inventory: Inventory, roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a problem for every setting in SHARED that differs between two roles."""
     fix = "one inventory is one cluster: state it once, for `all`"
     for name in SHARED:
-        values = [getattr(role.values, name) for role in found]
+        values = [getattr(role.values, name) for role in roles]
         if all(value == values[0] for value in values):
             continue
-        usual, told = _usual(inventory, found, name), set()
+        usual, reported = _usual_role(inventory, roles, name), set()
         expected = getattr(usual.values, name)
-        for other, value in zip(found, values, strict=True):
-            if value == expected or other.at(name) in told:
+        for role, value in zip(roles, values, strict=True):
+            at = role.at(name)
+            if value == expected or at in reported:
                 continue
-            told.add(other.at(name))
-            one, two = (f"{role.role} on {role.host}" for role in (other, usual))
+            reported.add(at)
+            this, that = f"{role.role} on {role.host}", f"{usual.role} on {usual.host}"
             if not (isinstance(value, str) and isinstance(expected, str)):
-                yield Problem(other.at(name), f"`{name}` is another one for {one} than for {two}", fix)
-            elif name not in _FOLLOW or name in other.node or name in usual.node:
-                yield Problem(other.at(name), f"`{name}` is `{value}` for {one} and `{expected}` for {two}", fix)
+                yield Problem(at, f"`{name}` differs between {this} and {that}", fix)
+            elif name not in _DERIVED or name in role.node or name in usual.node:
+                yield Problem(at, f"`{name}` is `{value}` for {this} and `{expected}` for {that}", fix)
 
 
-def _usual(inventory: Inventory, found: Sequence[RoleSettings], name: str) -> RoleSettings:
-    """Return a role whose setting is what all should have: what is stated for `all`, else the first one's."""
+def _usual_role(inventory: Inventory, roles: Sequence[RoleSettings], name: str) -> RoleSettings:
+    """Return a role with the expected value of a setting: the value for `all`, else the first role's."""
     for_all = [
         inventory.groups["all"].vars,
-        *(one for beside in inventory.beside for one in beside.groups.get("all", ())),
+        *(values for files in inventory.vars_files for values in files.groups.get("all", ())),
     ]
-    stated = {find(variables, [NAMESPACE, name])[1] for variables in for_all if _has(variables, name)}
-    return next((role for role in found if role.at(name) in stated), found[0])
+    positions = {find(variables, [NAMESPACE, name])[1] for variables in for_all if _has(variables, name)}
+    return next((role for role in roles if role.at(name) in positions), roles[0])
 
 
 def _has(variables: Node, name: str) -> bool:
@@ -52,50 +53,53 @@ def _has(variables: Node, name: str) -> bool:
     return isinstance(settings, Mapping) and name in settings.entries
 
 
-def twice(ways: AbstractMapping[str, Connection]) -> Iterator[Problem]:
-    """Yield a problem for every host that is another host under a second name."""
+def check_duplicate_hosts(connections: AbstractMapping[str, Connection]) -> Iterator[Problem]:
+    """Yield a problem for every host with the address and the port of another."""
     seen: dict[tuple[str | int | None, ...], Connection] = {}
-    for way in ways.values():
+    for connection in connections.values():
+        address, port = connection.address, connection.port or SSH_PORT
         # Behind different gateways, one address means different machines.
-        place = (way.address, way.port or SSH_PORT, way.proxy_jump, way.proxy_command)
-        first = way if way.local else seen.setdefault(place, way)
-        if first is not way:
-            what = f"{way.host} has the address and the SSH port of {first.host} ({way.address}:{way.port or SSH_PORT})"
-            yield Problem(way.at, what, "put one host into both groups, or set `tasks_per_host`")
+        endpoint = (address, port, connection.proxy_jump, connection.proxy_command)
+        first = connection if connection.local else seen.setdefault(endpoint, connection)
+        if first is not connection:
+            what = f"{connection.host} has the address and the SSH port of {first.host} ({address}:{port})"
+            yield Problem(connection.at, what, "put one host into both groups, or set `tasks_per_host`")
 
 
-def builders(inventory: Inventory, found: Sequence[RoleSettings]) -> Iterator[Problem]:
-    """Yield what is wrong with the hosts that `build_on` names."""
-    asked: dict[Position, str] = {}
-    for role in found:
+def check_build_hosts(inventory: Inventory, roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield the problems of the hosts in `image.build_on`."""
+    hosts: dict[Position, str] = {}
+    for role in roles:
         if role.values.image and role.values.image.build_on is not None:
-            asked[role.at("image", "build_on")] = role.values.image.build_on
-    for at, host in asked.items():
+            hosts[role.at("image", "build_on")] = role.values.image.build_on
+    for at, host in hosts.items():
         if host not in inventory.hosts:
-            yield Problem(at, f"`image.build_on`: no host `{shown(host)}` in the inventory", _meant(inventory, host))
+            yield Problem(
+                at, f"`image.build_on`: no host `{shown(host)}` in the inventory", _suggest_host(inventory, host)
+            )
             continue
         try:
-            connection_of(inventory, host)
+            resolve_connection(inventory, host)
         except InvalidInput as error:
             yield from error.problems
 
 
-def _meant(inventory: Inventory, name: str) -> str:
+def _suggest_host(inventory: Inventory, name: str) -> str:
     if name in inventory.groups:
         return f"`{name}` is a group: name one of its hosts"
     close = difflib.get_close_matches(name, inventory.hosts, n=1)
     return f"did you mean `{shown(close[0])}`?" if close else "name one of its hosts, or remove it"
 
 
-def in_reach(found: Sequence[RoleSettings]) -> Iterator[Problem]:
-    """Yield a problem for every loopback address of tasks in containers, where it is the container's own."""
-    members = [role for role in found if role.role not in READERS and role.values.runtime == "docker"]
+def check_loopback(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a problem for every loopback address of tasks in containers, which means the container itself."""
+    members = [role for role in roles if role.role not in READERS and role.values.runtime == "docker"]
     if sum(role.values.tasks_per_host for role in members) < 2:
         return
     for role in members:
-        written = role.values.address is not None
-        if is_loopback(role.address) and (written or not role.local):
-            at = role.at("address") if written else role.where
+        is_set = role.values.address is not None
+        if is_loopback(role.address) and (is_set or not role.local):
+            at = role.at("address") if is_set else role.where
             own = "leave `address` out, or give an address of this machine"
             fix = own if role.local else "set `address` to the one it has on the network"
             yield Problem(at, f"tasks in containers cannot reach each other at {role.address}", fix)
@@ -104,68 +108,68 @@ def in_reach(found: Sequence[RoleSettings]) -> Iterator[Problem]:
             yield Problem(role.at("bind"), what, "leave `bind` out, or give an address of the host")
 
 
-def processes_here(found: Sequence[RoleSettings]) -> Iterator[Problem]:
-    """Yield a problem for every other machine on which tasks would be processes."""
+def check_processes(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
+    """Yield a problem for every remote host with `runtime: process`."""
     what = "is reached over SSH, and `runtime: process` runs tasks on this machine only"
     fix = "give an `image`, or set `ansible_connection: local`"
-    for role in found:
+    for role in roles:
         if role.values.runtime == "process" and not role.local:
             yield Problem(role.where, f"{role.host} {what}", fix)
 
 
-_ALIKE = 0.82
-"""`wroker` is as near to `worker` as 0.83, and the group `work` as near as 0.8."""
+_CUTOFF = 0.82
+"""Similarity to a role's name: `wroker` has 0.83, and the group `work` 0.8."""
 
 
-def strays(inventory: Inventory) -> Iterator[Problem]:
-    """Yield a problem for every group that is called almost like a role and seems to stand in its place.
+def check_misspelt_roles(inventory: Inventory) -> Iterator[Problem]:
+    """Yield a problem for every group whose name looks like a misspelt role.
 
     A group `workers` above the group `worker` is fine.
     """
-    for name, role, _ in _alike(inventory):
-        if not _is_of_another(inventory, name, role):
+    for name, role, _ in _similar_groups(inventory):
+        if not _is_separate(inventory, name, role):
             yield Problem(inventory.groups[name].at, f"the group `{name}` is not a role", f"did you mean `{role}`?")
 
 
-def beside_roles(inventory: Inventory) -> Iterator[Problem]:
-    """Yield a warning for every group such as `workers`, beside a `worker` that has hosts, of which hosts have no role."""
-    for name, role, idle in _alike(inventory):
-        if _is_of_another(inventory, name, role):
+def check_similar_groups(inventory: Inventory) -> Iterator[Problem]:
+    """Yield a warning for every group such as `workers`, beside a `worker` with hosts, that has hosts without a role."""
+    for name, role, idle in _similar_groups(inventory):
+        if _is_separate(inventory, name, role):
             hosts = f"{shown(idle[0])} and {len(idle) - 1} more of its hosts" if len(idle) > 1 else shown(idle[0])
             what = f"the group `{name}` is not a role, and {hosts} {'have' if len(idle) > 1 else 'has'} none"
             yield Problem(inventory.groups[name].at, what, f"put them into `{role}` if they are to train")
 
 
-def _alike(inventory: Inventory) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield every group that is called almost like a role, with that role, and those of its hosts that have no role."""
-    placed = {host for role in ROLES for host in inventory.members(role)}
+def _similar_groups(inventory: Inventory) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield every group with a name similar to a role's, that role, and the hosts of the group without a role."""
+    with_role = {host for role in ROLES for host in inventory.members(role)}
     for name in inventory.groups:
         members = inventory.members(name)
-        role = _role_like(name) if members and name not in ROLES else None
-        idle = [host for host in members if host not in placed]
+        role = _similar_role(name) if members and name not in ROLES else None
+        idle = [host for host in members if host not in with_role]
         if role and (role not in inventory.groups or idle):
             yield name, role, idle
 
 
-def _is_of_another(inventory: Inventory, name: str, role: str) -> bool:
-    """Whether a group is meant for something else: the role has hosts, and the name is longer, not misspelt."""
+def _is_separate(inventory: Inventory, name: str, role: str) -> bool:
+    """Whether a group has a purpose of its own: the role has hosts, and the name is longer, not misspelt."""
     return name.lower() != role and name.lower().startswith(role) and bool(inventory.members(role))
 
 
-def empty_roles(inventory: Inventory) -> Iterator[Problem]:
-    """Yield a problem for every role that is there without a host."""
+def check_empty_roles(inventory: Inventory) -> Iterator[Problem]:
+    """Yield a problem for every role's group without hosts."""
     for role in ROLES:
         if role in inventory.groups and not inventory.members(role):
             at = inventory.groups[role].at
             yield Problem(at, f"the group `{role}` has no hosts", "add one, or remove the group")
 
 
-def no_roles(inventory: Inventory) -> Problem:
-    """Say that there is nothing to run."""
+def no_roles_problem(inventory: Inventory) -> Problem:
+    """Return the problem of an inventory without roles."""
     hosts = "no host has a role" if inventory.hosts else "no hosts"
     return Problem(inventory.groups["all"].at, hosts, "put hosts into the groups `ps` and `worker`")
 
 
-def _role_like(name: str) -> str | None:
-    close = difflib.get_close_matches(name.lower(), ROLES, n=1, cutoff=_ALIKE)
+def _similar_role(name: str) -> str | None:
+    close = difflib.get_close_matches(name.lower(), ROLES, n=1, cutoff=_CUTOFF)
     return close[0] if close else None

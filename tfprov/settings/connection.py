@@ -1,4 +1,4 @@
-"""How a host is reached: Ansible's connection variables, checked."""
+"""The connection to a host, from Ansible's connection variables."""
 
 import difflib
 from collections.abc import Iterator
@@ -10,27 +10,27 @@ from typing import Any
 from tfprov.errors import InvalidInput, Position, shown
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import Mapping, Node, plain
-from tfprov.model.validators import Wrong
+from tfprov.model.validators import InvalidValue
 from tfprov.settings.connection_vars import (
     ADDRESSES,
     ARGS,
     KEY_FILES,
+    PARSERS,
     PORTS,
-    READERS,
     TIMEOUTS,
     USERS,
     check_key_file,
-    expanded,
+    expand_path,
 )
 from tfprov.settings.ssh_args import SshArgs
 from tfprov.templating.host_values import Faults, Variables, is_secret, render
-from tfprov.templating.magic_vars import variables
+from tfprov.templating.magic_vars import HostVars
 from tfprov.vault.redaction import SECRETS
 from tfprov.yamltext.yaml11 import surprises
 
-_ALSO_ANSIBLES = ("ansible_scp_extra_args", "ansible_sftp_extra_args")
-"""Variables that are so called, and no misspelling of ours."""
-_NOT_HERE = {
+_OTHER_VARIABLES = ("ansible_scp_extra_args", "ansible_sftp_extra_args")
+"""Variables of Ansible that are no misspellings of supported ones."""
+_UNSUPPORTED = {
     **dict.fromkeys(
         ("ansible_private_key", "ansible_ssh_private_key"),
         "write the key to a file, and name that as `ansible_ssh_private_key_file`",
@@ -40,7 +40,7 @@ _NOT_HERE = {
         "give the key to the agent with ssh-add",
     ),
 }
-"""Variables without which Ansible would not get in, and what to do instead."""
+"""Variables that Ansible may need to log in, and what to do instead."""
 _SUDO = ("sudo", "ansible.builtin.sudo")
 SSH_PORT = 22
 TIMEOUT = 10.0
@@ -49,12 +49,12 @@ TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class Connection:
-    """The way to a host; `at` is where its address is written. `port` and `user` are None for SSH's own defaults.
+    """How to reach a host. `at` is the position of its address; `port` and `user` are None for SSH's defaults.
 
-    `key_files` come before the keys that SSH would try by itself. `known_hosts` replace its own files, and with
-    `accept_new` the first of them remembers a host that none knows. `proxy_jump` and `proxy_command` have the form they
-    have in ssh_config(5), as have the last four, and `ssh_config` is such a file, None for the user's own. With `become`,
-    what is run there is run as root. `timeout` is for connecting, in seconds.
+    `key_files` are tried before SSH's default keys. `known_hosts` replace the default files; with `accept_new`, unknown
+    hosts are added to the first of them. `proxy_jump`, `proxy_command` and the last four fields are in the syntax of
+    ssh_config(5); `ssh_config` is such a file, None for the user's own. With `become`, commands run as root. `timeout` is
+    for connecting, in seconds.
     """
 
     host: str
@@ -78,29 +78,29 @@ class Connection:
     address_family: str | None = None
 
 
-def connection_of(inventory: Inventory, host: str) -> Connection:
-    """Return the way to `host`, which needs no role; InvalidInput carries all that is wrong with it."""
+def resolve_connection(inventory: Inventory, host: str) -> Connection:
+    """Return the connection to `host`, with or without a role; InvalidInput carries all problems."""
     nodes, faults = inventory.variables(host), Faults()
-    way = connection(inventory, host, nodes, variables(inventory, host, nodes), faults)
+    connection = build_connection(inventory, host, nodes, HostVars(inventory).bind(host, nodes), faults)
     if faults.problems:
         raise InvalidInput(faults.problems)
-    return way
+    return connection
 
 
-def connection(inventory: Inventory, host: str, nodes: Mapping, context: Variables, faults: Faults) -> Connection:
-    """Return the connection that `nodes`, the variables of `host`, describe; what is wrong goes into `faults`."""
+def build_connection(inventory: Inventory, host: str, nodes: Mapping, context: Variables, faults: Faults) -> Connection:
+    """Return the connection in `nodes`, the variables of `host`; problems go into `faults`."""
     check_names(nodes, faults)
     values = dict(_values(nodes, context, faults))
     local = values.get("ansible_connection", "local" if host == "localhost" else "ssh") == "local"
     if values.get("ansible_become"):
         _check_become(nodes, values, faults)
-    args = SshArgs() if local else _arguments(nodes, values, faults)
+    args = SshArgs() if local else _ssh_args(nodes, values, faults)
     if not local:
-        _check_keys(nodes, values, faults)
-        for name in (name for name in _NOT_HERE if name in nodes.entries):
-            faults.add(nodes.key_at(name), f"`{name}` is not supported", _NOT_HERE[name])
+        _check_key_file(nodes, values, faults)
+        for name in (name for name in _UNSUPPORTED if name in nodes.entries):
+            faults.add(nodes.key_at(name), f"`{name}` is not supported", _UNSUPPORTED[name])
     at = inventory.hosts[host].at
-    named = [expanded(values[name]) for name in KEY_FILES if name in values][-1:]
+    key_file = [expand_path(values[name]) for name in KEY_FILES if name in values][-1:]
     return Connection(
         host,
         _last({name: nodes.entries[name].at for name in ADDRESSES if name in nodes.entries}, ADDRESSES, at),
@@ -108,7 +108,7 @@ def connection(inventory: Inventory, host: str, nodes: Mapping, context: Variabl
         _last(values, PORTS, args.port),
         _last(values, USERS, args.user),
         local,
-        key_files=(*named, *args.key_files),
+        key_files=(*key_file, *args.key_files),
         password=_last(values, SECRETS, None),
         become=values.get("ansible_become", False),
         timeout=_last(values, TIMEOUTS, args.timeout or TIMEOUT),
@@ -125,48 +125,48 @@ def connection(inventory: Inventory, host: str, nodes: Mapping, context: Variabl
 
 
 def _last(values: dict[str, Any], names: tuple[str, ...], default: Any) -> Any:
-    """Return the value of the last of `names` that has one, as Ansible takes it."""
+    """Return the value of the last of `names` that is set, as Ansible does."""
     return next((values[name] for name in reversed(names) if name in values), default)
 
 
 def _values(nodes: Mapping, context: Variables, faults: Faults) -> Iterator[tuple[str, Any]]:
-    """Yield the variables that are good, as what they mean."""
-    for name, read in READERS.items():
+    """Yield the valid variables with their parsed values."""
+    for name, parse in PARSERS.items():
         if name not in nodes.entries:
             continue
         node = nodes.entries[name]
         try:
-            yield name, read(name, _value(name, node, context, faults))
-        except Wrong as wrong:
-            secret = is_secret(node, context)
-            faults.add(node.at, f"`{name}` is secret, and not what it must be" if secret else str(wrong), wrong.fix)
-        except _Told:
+            yield name, parse(name, _value(name, node, context, faults))
+        except InvalidValue as error:
+            what = f"`{name}` is secret, and invalid" if is_secret(node, context) else str(error)
+            faults.add(node.at, what, error.fix)
+        except _Reported:
             pass
 
 
-class _Told(Exception):
-    """A value that is none, and the faults say why."""
+class _Reported(Exception):
+    """A value is invalid, and its problems are in the faults already."""
 
 
 def _value(name: str, node: Node, context: Variables, faults: Faults) -> Any:
     if name in SECRETS:
-        return _secret(name, node, context, faults)
-    # `ansible_become: yes` means what it looks like; `ansible_port: 22:22` does not.
-    found = [] if name == "ansible_become" else list(surprises(node))
-    faults.problems.extend(found)
+        return _password(name, node, context, faults)
+    # YAML 1.1 reads `ansible_become: yes` as it looks, but not `ansible_port: 22:22`.
+    problems = [] if name == "ansible_become" else list(surprises(node))
+    faults.problems.extend(problems)
     value = plain(render(node, context, faults))
-    if found or node.at in faults.at:
-        raise _Told
+    if problems or node.at in faults.at:
+        raise _Reported
     return value
 
 
-def _secret(name: str, node: Node, context: Variables, faults: Faults) -> Any:
-    """Return a password. It is rendered as a variable, because complaints about those never repeat a secret."""
+def _password(name: str, node: Node, context: Variables, faults: Faults) -> Any:
+    """Return a password, rendered as a variable: errors about those never repeat a secret."""
     try:
         return context[name]
     except InvalidInput as error:
         faults.include(error, node.at)
-        raise _Told from None
+        raise _Reported from None
 
 
 def _check_become(nodes: Mapping, values: dict[str, Any], faults: Faults) -> None:
@@ -179,36 +179,36 @@ def _check_become(nodes: Mapping, values: dict[str, Any], faults: Faults) -> Non
         faults.add(at, f"`ansible_become_user: {shown(user)}` is not supported", "use `root`, or remove it")
 
 
-def _check_keys(nodes: Mapping, values: dict[str, Any], faults: Faults) -> None:
+def _check_key_file(nodes: Mapping, values: dict[str, Any], faults: Faults) -> None:
     for name in [name for name in KEY_FILES if name in values][-1:]:
         try:
             check_key_file(name, values[name])
-        except Wrong as wrong:
-            faults.add(nodes.entries[name].at, str(wrong), wrong.fix)
+        except InvalidValue as error:
+            faults.add(nodes.entries[name].at, str(error), error.fix)
 
 
-def _arguments(nodes: Mapping, values: dict[str, Any], faults: Faults) -> SshArgs:
-    """Return what the arguments for `ssh` say, in the order in which Ansible gives them to it."""
+def _ssh_args(nodes: Mapping, values: dict[str, Any], faults: Faults) -> SshArgs:
+    """Parse the arguments for `ssh`, in the order in which Ansible passes them."""
     args = SshArgs()
     for name in (name for name in ARGS if name in values):
-        already = len(args.refused)
+        before = len(args.refused)
         args.add(values[name])
-        for refused in args.refused[already:]:
+        for refused in args.refused[before:]:
             faults.add(nodes.entries[name].at, f"`{name}` {refused}", refused.fix)
     return args
 
 
 def check_names(nodes: Mapping, faults: Faults) -> None:
-    """Put into `faults` what `nodes` call by a name that is almost right."""
+    """Add a problem to `faults` for every misspelt connection variable in `nodes`."""
     for name in nodes:
-        if meant := _meant(name):
-            faults.add(nodes.key_at(name), f"unknown variable `{shown(name)}`", f"did you mean `{meant}`?")
+        if correct := _correct_name(name):
+            faults.add(nodes.key_at(name), f"unknown variable `{shown(name)}`", f"did you mean `{correct}`?")
 
 
 @lru_cache
-def _meant(name: str) -> str | None:
-    if name in READERS or name in _NOT_HERE or name in _ALSO_ANSIBLES or not name.startswith("ansible_"):
+def _correct_name(name: str) -> str | None:
+    if name in PARSERS or name in _UNSUPPORTED or name in _OTHER_VARIABLES or not name.startswith("ansible_"):
         return None
-    # 0.9 lets `ansible_hostname` pass, which is a fact, and finds `ansible_prot`.
-    close = difflib.get_close_matches(name, READERS, n=1, cutoff=0.9)
+    # 0.9 passes `ansible_hostname`, which is a fact, and catches `ansible_prot`.
+    close = difflib.get_close_matches(name, PARSERS, n=1, cutoff=0.9)
     return close[0] if close else None

@@ -1,4 +1,4 @@
-"""Settings of containers that do not go together, each at the line that is to be changed."""
+"""Rules about settings that exclude or need each other, each reported at the line to change."""
 
 from collections.abc import Iterator
 
@@ -6,21 +6,21 @@ from tfprov.errors import Problem, shown
 from tfprov.model.node import Mapping, find
 from tfprov.model.sections import Data, DataSource, Image
 from tfprov.model.settings import CONTAINER_ONLY, Settings
-from tfprov.model.validators import Wrong, file_name
+from tfprov.model.validators import InvalidValue, check_file_name
 
 _DATA_KINDS = ("path", "fetch")
 
 
-def data_at_odds(node: Mapping, data: Data, *, whole: bool) -> Iterator[Problem]:
-    """Yield what is wrong with `data`, which was read from `node`; unless `whole`, nothing that could be elsewhere."""
-    given = [name for name in _DATA_KINDS if getattr(data, name) is not None]
-    if not given and whole:
+def check_data(node: Mapping, data: Data, *, whole: bool) -> Iterator[Problem]:
+    """Yield the problems of `data`, which was read from `node`; unless `whole`, settings may be missing."""
+    kinds = [name for name in _DATA_KINDS if getattr(data, name) is not None]
+    if not kinds and whole:
         at = find(node, ["data"])[1]
         yield Problem(at, "`data` needs one of path, fetch", "for example `data: {path: /data/mnist}`")
-    if len(given) > 1:
+    if len(kinds) > 1:
         written = node.get("data")
-        # What comes from a place of higher precedence stands behind what that place adds to.
-        last = [name for name in written.entries if name in given][-1] if isinstance(written, Mapping) else given[-1]
+        # Keys of higher precedence come last.
+        last = [name for name in written.entries if name in kinds][-1] if isinstance(written, Mapping) else kinds[-1]
         at = find(node, ["data", last])[1]
         yield Problem(at, "`data` has both path and fetch", "keep one, or set the other to null")
     yield from _names(node, data.fetch or ())
@@ -30,7 +30,7 @@ def _names(node: Mapping, sources: "list[DataSource] | tuple[()]") -> Iterator[P
     seen: set[str] = set()
     for number, source in enumerate(sources):
         at = find(node, ["data", "fetch", number, "name" if source.name else "url"])[1]
-        if not source.name and (reason := _unnamed(source)):
+        if not source.name and (reason := _name_error(source)):
             yield Problem(at, reason, "give it a `name`")
         elif source.file in seen:
             what = f"`data.fetch` has two files called `{shown(source.file)}`"
@@ -38,11 +38,11 @@ def _names(node: Mapping, sources: "list[DataSource] | tuple[()]") -> Iterator[P
         seen.add(source.file)
 
 
-def _unnamed(source: DataSource) -> str | None:
-    """Say why a file cannot be called what its address ends in."""
+def _name_error(source: DataSource) -> str | None:
+    """Return why the last part of a URL cannot be the name of its file; None if it can."""
     try:
-        file_name(source.file)
-    except Wrong:
+        check_file_name(source.file)
+    except InvalidValue:
         ending = f"in `{shown(source.file)}`" if source.file else "without a name"
         return f"`data.fetch` has an address that ends {ending}, which cannot be the name of a file"
     return None
@@ -50,21 +50,18 @@ def _unnamed(source: DataSource) -> str | None:
 
 ANYWHERE = "0.0.0.0"  # noqa: S104  it is refused here
 CODE = "/code"
-"""Where the training program lies in every container."""
+"""The directory of the training program in every container."""
 
 _KINDS = ("build", "name", "archive")
 _FOR_BUILD = ("dockerfile", "build_args", "build_on", "ca_bundle", "pip_conf")
 
 
-def at_odds(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
-    """Yield what does not go together in `values`, which were read from `node`.
-
-    Unless `whole`, nothing is said that could follow from what was left out.
-    """
+def check_container_settings(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
+    """Yield the problems of `values`, which were read from `node`; unless `whole`, settings may be missing."""
     if values.image is not None:
         yield from _image(node, values.image, whole=whole)
     if values.data is not None:
-        yield from data_at_odds(node, values.data, whole=whole)
+        yield from check_data(node, values.data, whole=whole)
     if values.runtime == "docker":
         yield from _docker(node, values, whole=whole)
         if values.python is not None and whole:
@@ -82,22 +79,22 @@ def at_odds(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
 
 
 def _image(node: Mapping, image: Image, *, whole: bool) -> Iterator[Problem]:
-    given = [name for name in _KINDS if getattr(image, name) is not None]
-    if not given and whole:
+    kinds = [name for name in _KINDS if getattr(image, name) is not None]
+    if not kinds and whole:
         fix = "for example `image: {build: ../images/train}`"
         yield Problem(find(node, ["image"])[1], "`image` needs one of build, name, archive", fix)
     written = node.get("image")
-    if len(given) > 1:
-        # What comes from a place of higher precedence stands behind what that place adds to.
-        last = [name for name in written.entries if name in given][-1] if isinstance(written, Mapping) else given[-1]
+    if len(kinds) > 1:
+        # Keys of higher precedence come last.
+        last = [name for name in written.entries if name in kinds][-1] if isinstance(written, Mapping) else kinds[-1]
         at = find(node, ["image", last])[1]
-        both = f"{'both' if len(given) == 2 else 'all of'} {', '.join(given[:-1])} and {given[-1]}"
+        both = f"{'both' if len(kinds) == 2 else 'all of'} {', '.join(kinds[:-1])} and {kinds[-1]}"
         yield Problem(at, f"`image` has {both}", "keep one, or set the others to null")
     for name in _FOR_BUILD:
-        if given and "build" not in given and isinstance(written, Mapping) and name in written.entries:
+        if kinds and "build" not in kinds and isinstance(written, Mapping) and name in written.entries:
             at = find(node, ["image", name])[1]
             yield Problem(
-                at, f"`image.{name}` is for an image that is built", f"remove it, or give `build` for `{given[0]}`"
+                at, f"`image.{name}` is for an image that is built", f"remove it, or give `build` for `{kinds[0]}`"
             )
 
 
@@ -106,13 +103,13 @@ def _docker(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem
         fix = "for example `image: {build: ../images/train}`"
         yield Problem(find(node, ["runtime"])[1], "`runtime: docker` needs an `image`", fix)
     if values.bind == ANYWHERE and not values.allow_insecure_network and whole:
-        what = "`bind: 0.0.0.0` is for all networks, and whoever reaches a TensorFlow port can run code"
+        what = "`bind: 0.0.0.0` is for all networks, and anyone who reaches a TensorFlow port can run code"
         fix = "bind an address of the cluster's network, or set `allow_insecure_network: true`"
         yield Problem(find(node, ["bind"])[1], what, fix)
     directory = values.checkpoints.dir
     if _overlap(directory, CODE):
         at = find(node, ["checkpoints", "dir"])[1]
-        yield Problem(at, f"`checkpoints.dir` is in the way of the code in {CODE}", "for example `dir: /checkpoints`")
+        yield Problem(at, f"`checkpoints.dir` overlaps the code in {CODE}", "for example `dir: /checkpoints`")
     if values.read_only and values.checkpoints.link and values.code is None and whole:
         at = find(node, ["checkpoints", "link"])[1]
         yield Problem(at, "`checkpoints.link` needs a working directory that can be written to", "remove `read_only`")
@@ -124,8 +121,8 @@ def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
     if values.data is not None:
         for what, directory in taken.items():
             if _overlap(values.data.to, directory):
-                said = f"`data.to` is in the way of {what} in {shown(directory)}"
-                yield Problem(find(node, ["data", "to"])[1], said, "choose another directory")
+                message = f"`data.to` overlaps {what} in {shown(directory)}"
+                yield Problem(find(node, ["data", "to"])[1], message, "choose another directory")
         taken["the data"] = values.data.to
     seen: set[str] = set()
     for number, mount in enumerate(values.mounts):
@@ -133,17 +130,17 @@ def _mounts(node: Mapping, values: Settings) -> Iterator[Problem]:
         name = f"`mounts[{number}].target`"
         for what, directory in taken.items():
             if _overlap(mount.target, directory):
-                yield Problem(at, f"{name} is in the way of {what} in {shown(directory)}", "choose another directory")
-        if _parts(mount.target) in seen:
+                yield Problem(at, f"{name} overlaps {what} in {shown(directory)}", "choose another directory")
+        if _normalize(mount.target) in seen:
             yield Problem(at, f"{name} is `{shown(mount.target)}` a second time", "give each mount its own directory")
-        seen.add(_parts(mount.target))
+        seen.add(_normalize(mount.target))
 
 
-def _parts(path: str) -> str:
+def _normalize(path: str) -> str:
     return "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
-def _overlap(one: str, other: str) -> bool:
-    """Whether one of two directories is the other, or lies in it."""
-    first, second = f"{_parts(one)}/", f"{_parts(other)}/"
+def _overlap(left: str, right: str) -> bool:
+    """Whether two directories are the same, or one is inside the other."""
+    first, second = f"{_normalize(left)}/", f"{_normalize(right)}/"
     return first.startswith(second) or second.startswith(first)

@@ -1,4 +1,4 @@
-"""The variables of every host to checked settings, with each complaint at the line that causes it."""
+"""Resolves the variables of every host to checked settings, and reports each problem at the line that causes it."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,44 +11,42 @@ from tfprov.errors import InvalidInput, Problem, shown
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain, scalars
 from tfprov.model.settings import Settings, implied_wiring
-from tfprov.model.validators import wrong_address
-from tfprov.settings.cluster_rules import builders, empty_roles, in_reach, no_roles, shared, strays, twice
-from tfprov.settings.connection import Connection, connection, connection_of
+from tfprov.model.validators import address_error
+from tfprov.settings.cluster_rules import (
+    check_build_hosts,
+    check_duplicate_hosts,
+    check_empty_roles,
+    check_loopback,
+    check_misspelt_roles,
+    check_shared_settings,
+    no_roles_problem,
+)
+from tfprov.settings.connection import Connection, build_connection, resolve_connection
 from tfprov.settings.connection_vars import ADDRESSES
-from tfprov.settings.container_rules import at_odds
-from tfprov.settings.pydantic_errors import Explainer
-from tfprov.settings.role_settings import DEFAULT_COMMANDS, RoleSettings, meant_for
-from tfprov.settings.settings_cache import Checked, Sharing
-from tfprov.settings.task_templates import LATE, OF_CLUSTER, for_task, render_late
+from tfprov.settings.container_rules import check_container_settings
+from tfprov.settings.pydantic_errors import ErrorExplainer
+from tfprov.settings.role_settings import DEFAULT_COMMANDS, RoleSettings, settings_for_role
+from tfprov.settings.settings_cache import CheckedSettings, SettingsCache
+from tfprov.settings.task_templates import CLUSTER_VARIABLES, TASK_SETTINGS, add_task_variables, render_task_settings
 from tfprov.templating.errors import UNDEFINED
-from tfprov.templating.host_values import Faults, Variables, is_secret, opened, render
-from tfprov.templating.magic_vars import variables
+from tfprov.templating.host_values import Faults, Variables, decrypt_node, is_secret, render
+from tfprov.templating.magic_vars import HostVars
 from tfprov.vault.decrypt import stays_closed
 from tfprov.wiring import FLAGS
 from tfprov.yamltext.yaml11 import odd_names, surprises
 
-__all__ = ["RoleSettings", "Rule", "connection_of", "resolve"]
+__all__ = ["RoleSettings", "Rule", "resolve", "resolve_connection"]
 
-_ELSEWHERE = {
-    "args": "command",
-    "cmd": "command",
-    "count": "tasks_per_host",
-    "directory": "dir",
-    "entrypoint": "command",
-    "environment": "env",
-    "gpu_count": "gpus",
-    "mem_limit": "memory",
-    "name": "cluster",
-    "replicas": "tasks_per_host",
-    "stop_grace_period": "stop_grace",
-    "volumes": "mounts",
-    "workers": "tasks_per_host",
-}
-"""What other tools call some of these settings."""
-_explainer = Explainer(Settings, NAMESPACE, "see what `tfprov init` writes", inside=False, others=_ELSEWHERE)
-
+_OTHER_TOOLS = {
+    "args": "command", "cmd": "command", "count": "tasks_per_host", "directory": "dir", "entrypoint": "command",
+    "environment": "env", "gpu_count": "gpus", "mem_limit": "memory", "name": "cluster", "replicas": "tasks_per_host",
+    "stop_grace_period": "stop_grace", "volumes": "mounts", "workers": "tasks_per_host",
+}  # fmt: skip
+"""Names that other tools have for some of these settings."""
+_explainer = ErrorExplainer(Settings, NAMESPACE, "see what `tfprov init` writes", inside=False, others=_OTHER_TOOLS)
 
 Rule = Callable[[Sequence[RoleSettings]], Iterator[Problem]]
+"""Yields problems of all roles together."""
 
 
 def resolve(
@@ -56,82 +54,104 @@ def resolve(
 ) -> tuple[RoleSettings, ...]:
     """Return the settings of every role on every host that has one; InvalidInput carries all problems of all hosts.
 
-    `broken` are problems of the inventory's structure: with them, nothing is said that could follow from what was
-    left out because of them. `rules` must hold of all roles besides those that always must.
+    `broken` are problems of the inventory's structure. With them, problems that could follow from what was left out
+    because of them are not reported. `rules` are checked besides those that always hold.
     """
-    faults = Faults(list(broken))
-    reached: dict[str, Connection] = {}
-    found = list(_all(inventory, faults, reached, whole=not broken))
+    resolver = _Resolver(inventory, whole=not broken)
+    problems = list(broken)
+    roles = list(resolver.roles(problems))
     if not broken:
-        faults.problems.extend(_amiss(inventory, found, reached))
-        faults.problems.extend(problem for rule in rules for problem in rule(found))
-        if not found and not faults.problems:
-            faults.problems.append(no_roles(inventory))
-    if faults.problems:
-        # A variable may be in a file that stays encrypted, about which enough is said.
+        problems.extend(_cluster_problems(inventory, roles, resolver.connections))
+        problems.extend(problem for rule in rules for problem in rule(roles))
+        if not roles and not problems:
+            problems.append(no_roles_problem(inventory))
+    if problems:
+        # An undefined variable may be defined in a file that could not be decrypted, which is reported already.
         unknown = any(map(stays_closed, broken))
-        raise InvalidInput(one for one in faults.problems if not unknown or not one.what.startswith(UNDEFINED))
-    return tuple(found)
+        raise InvalidInput(p for p in problems if not unknown or not p.what.startswith(UNDEFINED))
+    return tuple(roles)
 
 
-def _amiss(inventory: Inventory, found: list[RoleSettings], reached: dict[str, Connection]) -> Iterator[Problem]:
-    """What is wrong with the hosts as a whole."""
-    yield from strays(inventory)
-    yield from empty_roles(inventory)
-    yield from shared(inventory, found)
-    yield from twice(reached)
-    yield from builders(inventory, found)
-    yield from in_reach(found)
+def _cluster_problems(
+    inventory: Inventory, roles: list[RoleSettings], connections: dict[str, Connection]
+) -> Iterator[Problem]:
+    yield from check_misspelt_roles(inventory)
+    yield from check_empty_roles(inventory)
+    yield from check_shared_settings(inventory, roles)
+    yield from check_duplicate_hosts(connections)
+    yield from check_build_hosts(inventory, roles)
+    yield from check_loopback(roles)
 
 
-def _all(
-    inventory: Inventory, faults: Faults, reached: dict[str, Connection], *, whole: bool
-) -> Iterator[RoleSettings]:
-    sharing = Sharing()
-    for role in ROLES:
-        for host in inventory.members(role):
-            try:
-                yield _one(inventory, (role, host), reached, sharing, whole=whole)
-            except InvalidInput as error:
-                faults.problems.extend(error.problems)
+class _Resolver:
+    """Resolves the roles of one inventory. `connections` has those of the hosts so far.
 
+    Unless `whole`, settings may be missing: a part of the inventory could not be read.
+    """
 
-def _one(
-    inventory: Inventory, place: tuple[str, str], reached: dict[str, Connection], sharing: Sharing, *, whole: bool
-) -> RoleSettings:
-    role, host = place
-    nodes = inventory.variables(host, role=role)
-    context = variables(inventory, host, nodes)
-    faults = Faults()
-    way = reached[host] = connection(inventory, host, nodes, context, faults)
-    written = nodes.get(NAMESPACE)
-    if written is None:
-        at, what = inventory.groups["all"].at, f"no settings: nothing is called `{NAMESPACE}`"
-        raise InvalidInput([*faults.problems, *([Problem(at, what, "see what `tfprov init` writes")] if whole else [])])
-    if not isinstance(written, Mapping):
-        in_braces = isinstance(written, Scalar) and re.match(r"\s*\{[^{%#]", str(written.data))
-        fix = "write it as YAML, such as into group_vars/all.yml" if in_braces else "write one setting per line"
-        faults.add(written.at, f"`{NAMESPACE}` must be a mapping", fix)
+    def __init__(self, inventory: Inventory, *, whole: bool) -> None:
+        self.inventory, self.whole = inventory, whole
+        self.connections: dict[str, Connection] = {}
+        self._hostvars, self._cache = HostVars(inventory), SettingsCache()
+
+    def roles(self, problems: list[Problem]) -> Iterator[RoleSettings]:
+        """Yield the settings of every role on every host; those with problems are left out, and the problems added."""
+        for role in ROLES:
+            for host in self.inventory.members(role):
+                try:
+                    yield self._role(role, host)
+                except InvalidInput as error:
+                    problems.extend(error.problems)
+
+    def _role(self, role: str, host: str) -> RoleSettings:
+        inventory, faults = self.inventory, Faults()
+        nodes = inventory.variables(host, role=role)
+        context = self._hostvars.bind(host, nodes)
+        connection = self.connections[host] = build_connection(inventory, host, nodes, context, faults)
+        written = settings_for_role(inventory, host, role, self._written(nodes, faults))
+        check = partial(_check, role, written, context, whole=self.whole)
+        checked = self._cache.checked(role, written, context, check)
+        faults.problems.extend(_misplaced(nodes, problem) for problem in checked.problems)
+        address = _address(host, checked.values, connection, nodes, context, faults)
+        if checked.values is None or faults.problems:
+            raise InvalidInput(faults.problems)
+        at = inventory.groups[role].at
+        return RoleSettings(role, host, checked.values, checked.rendered, context, address, connection, at)
+
+    def _written(self, nodes: Mapping, faults: Faults) -> Mapping:
+        """Return the mapping under `tfprov:`; InvalidInput where there is none."""
+        written = nodes.get(NAMESPACE)
+        if isinstance(written, Mapping):
+            return written
+        if written is not None:
+            in_braces = isinstance(written, Scalar) and re.match(r"\s*\{[^{%#]", str(written.data))
+            fix = "write it as YAML, such as into group_vars/all.yml" if in_braces else "write one setting per line"
+            faults.add(written.at, f"`{NAMESPACE}` must be a mapping", fix)
+        elif self.whole:
+            what = f"no settings: nothing is called `{NAMESPACE}`"
+            faults.add(self.inventory.groups["all"].at, what, "see what `tfprov init` writes")
         raise InvalidInput(faults.problems)
-    written = meant_for(inventory, host, role, written)
-    found = sharing.checked(role, written, context, partial(_checked, role, written, context, whole=whole))
-    faults.problems.extend(_misplaced(nodes, problem) for problem in found.problems)
-    values = found.values
-    address = (values.address if values else None) or ("127.0.0.1" if way.local else way.address)
-    told = values is not None and (values.address or way.local)  # in plain, by a setting of its own
-    if values is not None and not told and any(_is_secret(nodes.get(name), context) for name in ADDRESSES):
-        what = "`ansible_host` is secret, and all tasks are told it on their command lines"
-        faults.add(way.at, what, "set `address` under `tfprov:`, or write it in plain")
-    elif values is not None and (reason := wrong_address(address)):
+
+
+def _address(  # noqa: PLR0913, PLR0917  all that the address of a host depends on
+    host: str, values: Settings | None, connection: Connection, nodes: Mapping, context: Variables, faults: Faults
+) -> str:
+    """Return the address at which other tasks reach `host`; without `values`, it is not checked."""
+    address = (values.address if values else None) or ("127.0.0.1" if connection.local else connection.address)
+    if values is None:
+        return address
+    is_public = values.address or connection.local
+    if not is_public and any(_is_secret(nodes.get(name), context) for name in ADDRESSES):
+        what = "`ansible_host` is secret, but all tasks have it on their command lines"
+        faults.add(connection.at, what, "set `address` under `tfprov:`, or write it in plain")
+    elif reason := address_error(address):
         fix = "set `address` under `tfprov:`" if address.isascii() else "give its address as `ansible_host`"
-        faults.add(way.at, f"the address of {shown(host)} {reason}", fix)
-    if values is None or faults.problems:
-        raise InvalidInput(faults.problems)
-    return RoleSettings(role, host, values, found.rendered, context, address, way, inventory.groups[role].at)
+        faults.add(connection.at, f"the address of {shown(host)} {reason}", fix)
+    return address
 
 
 def _misplaced(nodes: Mapping, problem: Problem) -> Problem:
-    """Return a complaint about a missing setting at the variable of the same name, where there is one beside `tfprov:`."""
+    """Return a problem of a missing setting at the variable of the same name, where one stands beside `tfprov:`."""
     name = re.match(r"`(\w+)` is missing (?:under|for)", problem.what)
     if name is None or name[1] not in nodes.entries:
         return problem
@@ -139,28 +159,28 @@ def _misplaced(nodes: Mapping, problem: Problem) -> Problem:
     return Problem(nodes.key_at(name[1]), what, f"put it under `{NAMESPACE}:`")
 
 
-def _checked(role: str, written: Mapping, context: Variables, *, whole: bool) -> Checked:
-    """Render and check settings, with no regard to how their host is reached."""
+def _check(role: str, written: Mapping, context: Variables, *, whole: bool) -> CheckedSettings:
+    """Render and check the settings of a role."""
     faults = Faults()
-    rendered = _rendered(written, context, faults)
-    _try_late(role, rendered, context, faults)
-    values = _validated(rendered, faults, whole=whole)
+    rendered = _render(written, context, faults)
+    _try_task_settings(role, rendered, context, faults)
+    values = _validate(rendered, faults, whole=whole)
     if whole and role not in DEFAULT_COMMANDS and _lacks_command(rendered):
         at, fix = find(rendered, ["command"])[1], "for example `command: [python, linear.py]`"
         faults.add(at, f"`command` is missing for the role `{role}`", fix)
-    return Checked(rendered, values, tuple(faults.problems))
+    return CheckedSettings(rendered, values, tuple(faults.problems))
 
 
 def _is_secret(node: Node | None, context: Variables) -> bool:
     return node is not None and is_secret(node, context)
 
 
-def _rendered(written: Mapping, context: Variables, faults: Faults) -> Mapping:
+def _render(written: Mapping, context: Variables, faults: Faults) -> Mapping:
     entries = {
-        key: opened(node, faults) if key in LATE else render(node, context, faults)
+        key: decrypt_node(node, faults) if key in TASK_SETTINGS else render(node, context, faults)
         for key, node in written.entries.items()
     }
-    for key in entries.keys() & Settings.model_fields.keys() - set(LATE):
+    for key in entries.keys() & Settings.model_fields.keys() - set(TASK_SETTINGS):
         for value in scalars(entries[key]):
             if value.secret and value.at not in faults.at:
                 what = f"`{key}` is secret, and tfprov shows it in plans and labels"
@@ -168,20 +188,22 @@ def _rendered(written: Mapping, context: Variables, faults: Faults) -> Mapping:
     return Mapping(entries, written.at, written.keys)
 
 
-def _try_late(role: str, node: Mapping, context: Variables, faults: Faults) -> None:
-    """Render what is rendered for each task once already, so that its problems are told with all the others."""
+def _try_task_settings(role: str, node: Mapping, context: Variables, faults: Faults) -> None:
+    """Render the settings of a task once already, so that their problems are reported with all others."""
     cluster = node.get("cluster")
     name = cluster.text if isinstance(cluster, Scalar) else ""
-    fixed = {key: _without_index(node.entries[key]) for key in LATE if key in node.entries}
+    fixed = {key: _without_index(node.entries[key]) for key in TASK_SETTINGS if key in node.entries}
     data = "/data" if isinstance(node.get("data"), Mapping) else None
-    render_late(Mapping(fixed), for_task(context, name, f"{_job(role, node)}/0", "/checkpoints", data), faults)
+    render_task_settings(
+        Mapping(fixed), add_task_variables(context, name, f"{_job(role, node)}/0", "/checkpoints", data), faults
+    )
 
 
 def _job(role: str, node: Mapping) -> str:
-    """Return the job that a role's tasks have, as far as it is known before the settings are checked."""
+    """Return the job of a role's tasks, as far as it is known before the settings are checked."""
     wiring, strategy = (_word(node.get(name)) for name in ("wiring", "strategy"))
-    named = strategy != "multi_worker_mirrored" and (wiring or implied_wiring(strategy)) == "tf_config"
-    return "worker" if role == "chief" and not named else role
+    has_chief = strategy != "multi_worker_mirrored" and (wiring or implied_wiring(strategy)) == "tf_config"
+    return "worker" if role == "chief" and not has_chief else role
 
 
 def _word(node: Node | None) -> str | None:
@@ -189,16 +211,18 @@ def _word(node: Node | None) -> str | None:
 
 
 def _without_index(node: Node) -> Node:
-    """Leave alone what depends on the index or the cluster, which are not known yet: right for the task, wrong before."""
+    """Return `node` with templates that use the index or the cluster marked as literal: neither is known yet."""
     if isinstance(node, Mapping):
         return Mapping({key: _without_index(value) for key, value in node.entries.items()}, node.at, node.keys)
     if isinstance(node, Items):
         return Items(tuple(map(_without_index, node.items)), node.at)
-    return replace(node, literal=True) if any(name in str(node.data) for name in ("index", *OF_CLUSTER)) else node
+    return (
+        replace(node, literal=True) if any(name in str(node.data) for name in ("index", *CLUSTER_VARIABLES)) else node
+    )
 
 
-def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None:
-    """Return the settings in `node`, or None and the reasons in `faults`; unless `whole`, some may be missing."""
+def _validate(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None:
+    """Return the settings in `node`, or None with the reasons in `faults`; unless `whole`, some may be missing."""
     for problem in _surprises(node):
         faults.add(problem.at, problem.what, problem.fix)
     try:
@@ -206,63 +230,63 @@ def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None
     except ValidationError as error:
         missing = not whole and all(item["type"] == "missing" for item in error.errors())
         faults.problems.extend(() if missing else _explainer.problems(node, error, faults.at))
-        faults.problems.extend(_usual_flags(node))
+        faults.problems.extend(_default_flags(node))
         return None
-    faults.problems.extend([*_reserved(node, values), *_unsaid(node, values), *at_odds(node, values, whole=whole)])
+    faults.problems.extend(
+        [*_reserved(node, values), *_chief_by_flags(node, values), *check_container_settings(node, values, whole=whole)]
+    )
     return values
 
 
 def _surprises(node: Mapping) -> Iterator[Problem]:
-    """Yield what YAML reads otherwise than it looks, in values and in the names of what becomes text."""
+    """Yield values that YAML 1.1 reads otherwise than they look, and such keys of flags, variables and build arguments."""
     yield from surprises(node)
     for path in (["flags"], ["env"], ["image", "build_args"]):
         names = find(node, path)[0]
         if isinstance(names, Mapping) and names is not find(node, path[:-1])[0]:
             yield from odd_names(names)
-            if path != ["flags"]:  # a flag goes out as it was written
+            if path != ["flags"]:  # a flag keeps its spelling
                 yield from surprises(names, as_text=True)
 
 
 def _lacks_command(node: Mapping) -> bool:
     command = node.get("command")
     is_null = isinstance(command, Scalar) and command.data is None
-    return is_null or (command is None and "command" not in _explainer.meant(node))
+    return is_null or (command is None and "command" not in _explainer.misspelt_keys(node))
 
 
 def _reserved(node: Mapping, values: Settings) -> Iterator[Problem]:
-    """The wiring's flags in the command would be given twice, and the program would believe the last one."""
-    called = [values.flag_names.get(name, name) for name in FLAGS] if values.by_flags else []
-    names = [name for name in called if name]
+    """Yield flags that the wiring also sets: the program would get them twice, and take the last."""
+    all_names = [values.flag_names.get(name, name) for name in FLAGS] if values.by_flags else []
+    names = [name for name in all_names if name]
     for number, word in enumerate(values.command or ()):
         if word.partition("=")[0] in {f"--{name}" for name in names}:
             what = f"`{word.partition('=')[0]}` is set by tfprov for every task"
             yield Problem(find(node, ["command", number])[1], what, "remove it, or set `wiring: tf_config`")
     for name in values.flags:
         if name in names:
-            yield _twice(node, name)
+            yield _repeated_flag(node, name)
     for flag, name in values.flag_names.items():
         if names.count(name) > 1:
             at = find(node, ["wiring", "flags", flag])[1]
-            yield Problem(
-                at, f"`wiring.flags.{flag}` is `--{name}` as another one is", "give each flag a name of its own"
-            )
+            yield Problem(at, f"`wiring.flags.{flag}` repeats the name `--{name}`", "give each flag a name of its own")
 
 
-def _usual_flags(node: Mapping) -> Iterator[Problem]:
-    """The same of settings that are wrong otherwise, so that one problem does not hide another."""
+def _default_flags(node: Mapping) -> Iterator[Problem]:
+    """Yield the same for settings that are invalid otherwise, so that one problem does not hide another."""
     wiring, strategy, flags = _word(node.get("wiring")), _word(node.get("strategy")), node.get("flags")
     by_flags = strategy != "single" and (wiring or implied_wiring(strategy)) == "flags"
     if by_flags and not isinstance(node.get("wiring"), Mapping) and isinstance(flags, Mapping):
-        yield from (_twice(node, name) for name in flags.entries if name in FLAGS)
+        yield from (_repeated_flag(node, name) for name in flags.entries if name in FLAGS)
 
 
-def _twice(node: Mapping, flag: str) -> Problem:
+def _repeated_flag(node: Mapping, flag: str) -> Problem:
     what = f"`flags.{flag}` is set by tfprov for every task"
     return Problem(find(node, ["flags", flag])[1], what, "remove it, or set `wiring: tf_config`")
 
 
-def _unsaid(node: Mapping, values: Settings) -> Iterator[Problem]:
-    """The flags have no word for a chief, whom some strategies need."""
+def _chief_by_flags(node: Mapping, values: Settings) -> Iterator[Problem]:
+    """Yield a problem for a strategy that needs a chief, which the flags cannot name."""
     if values.strategy in ("in_graph", "parameter_server") and values.wiring != "tf_config":
         what = f"`wiring: flags` cannot name the chief that `strategy: {values.strategy}` needs"
         yield Problem(find(node, ["wiring"])[1], what, "remove it: programs of this strategy read TF_CONFIG")

@@ -1,4 +1,4 @@
-"""What is known of one role on one host, once all of the inventory is read."""
+"""The settings of one role on one host, and which inherited settings apply to a role."""
 
 import os
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class RoleSettings:
-    """The settings of one role on one host; `node` knows where each was written, `variables` render the late ones.
+    """The settings of one role on one host. `node` has their positions; `variables` render those of single tasks.
 
-    `address` is where other tasks reach it, `way` how tfprov does, and `group` where the group of the role stands.
+    Other tasks reach the host at `address`, tfprov by `connection`. `group` is the position of the role's group.
     """
 
     role: str
@@ -30,135 +30,139 @@ class RoleSettings:
     node: Mapping
     variables: Variables
     address: str
-    way: Connection
+    connection: Connection
     group: Position = NOWHERE
 
     @property
     def local(self) -> bool:
         """Whether the host is this machine."""
-        return self.way.local
+        return self.connection.local
 
     @property
     def where(self) -> Position:
-        """Where the host's address comes from: `ansible_host`, or its name."""
-        return self.way.at
+        """The position of the host's address: of `ansible_host`, or of its name."""
+        return self.connection.at
 
     @property
-    def serves_at(self) -> str | None:
-        """The address of its host on which its ports are, where that is another one than the cluster's.
+    def bind_address(self) -> str | None:
+        """The address on which its ports are published, if that is not the cluster's; None otherwise.
 
-        A tensorboard asks nobody for a password either, and is for people, who reach it through the connection to its host.
+        A tensorboard has no password; people reach it through the SSH connection to its host.
         """
         return self.values.bind or (_LOOPBACK if self.role == "tensorboard" else None)
 
     @property
     def reads_data(self) -> bool:
-        """Whether its tasks read `data`; those of all roles know where it is."""
+        """Whether its tasks read `data`; tasks of every role know its directory."""
         return self.values.data is not None and self.role not in ("ps", "tensorboard")
 
     def at(self, *path: str | int) -> Position:
-        """Where the value at `path` is written, or the nearest thing around it."""
+        """Return the position of the value at `path`, or of the nearest mapping around it."""
         return find(self.node, path)[1]
 
 
 DEFAULT_COMMANDS = ("tensorboard", *FEEDERS)
-"""Roles for which tfprov brings a command."""
+"""Roles with a default command."""
 
-_OF_A_PROGRAM = ("command", "flags")
-_OF_OTHERS = {
+_PROGRAM = ("command", "flags")
+_OWN_GROUP_ONLY = {
     "ps": ("gpus",),
-    # It runs no code of the training's, so an edit is no reason to restart it; and people reach it through SSH.
-    "tensorboard": ("gpus", "bind", "code", "env", *_OF_A_PROGRAM),
-    "dispatcher": ("gpus", *_OF_A_PROGRAM),
-    "data_worker": ("gpus", *_OF_A_PROGRAM),
+    # It does not run the training code, so an edit must not restart it; and people reach it through SSH.
+    "tensorboard": ("gpus", "bind", "code", "env", *_PROGRAM),
+    "dispatcher": ("gpus", *_PROGRAM),
+    "data_worker": ("gpus", *_PROGRAM),
 }
-"""What a role takes only where its own group says it; of `flags` and `env`, each of them by itself.
+"""Settings that a role takes only from its own group; of `flags` and `env`, each key by itself.
 
-TensorFlow would take all the memory of a GPU in a ps that needs none of it.
+In a ps, which needs no GPU, TensorFlow would take all of its memory.
 """
-_BY_HOST = ("gpus",)
-"""What it takes from its host as well; everything else there is for the program of the host's other roles."""
+_ALSO_FROM_HOST = ("gpus",)
+"""Of these, the settings it takes from its host as well; the others there are for the host's other roles."""
 
 SettingPath = tuple[str, ...]
-"""The names under which a setting stands below `tfprov`: ("gpus",), or ("flags", "train_steps")."""
+"""The path of a setting below `tfprov`: ("gpus",), or ("flags", "train_steps")."""
 
 
-def meant_for(inventory: Inventory, host: str, role: str, written: Mapping) -> Mapping:
-    """Return the settings of `role` on `host` without those that are meant for others."""
-    others = set(meant_for_others(inventory, host, role, written))
+def settings_for_role(inventory: Inventory, host: str, role: str, written: Mapping) -> Mapping:
+    """Return the settings in `written` that apply to `role` on `host`."""
+    others = set(settings_for_other_roles(inventory, host, role, written))
     return _without(written, others) if others else written
 
 
-def meant_for_others(inventory: Inventory, host: str, role: str, written: Mapping) -> Iterator[SettingPath]:
-    """Yield those of the settings in `written` that `role` on `host` does not take."""
-    asked = [name for name in _OF_OTHERS.get(role, ()) if name in written.entries]
-    if not asked:
+def settings_for_other_roles(inventory: Inventory, host: str, role: str, written: Mapping) -> Iterator[SettingPath]:
+    """Yield the paths of settings in `written` that do not apply to `role` on `host`."""
+    restricted = [name for name in _OWN_GROUP_ONLY.get(role, ()) if name in written.entries]
+    if not restricted:
         return
     layers = list(inventory.layers(host, role=role))
-    for name in asked:
-        said = list(_said(layers, role, name))
-        if not said and not (name == "code" and any(_said(layers, role, "command"))):
+    for name in restricted:
+        own = list(_own_values(layers, role, name))
+        if not own and not (name == "code" and any(_own_values(layers, role, "command"))):
             yield (name,)
-        whole = written.entries[name]
-        if said and isinstance(whole, Mapping):
-            yield from ((name, key) for key in whole.entries if not any(_has(one, key) for one in said))
+        setting = written.entries[name]
+        if own and isinstance(setting, Mapping):
+            yield from ((name, key) for key in setting.entries if not any(_has(value, key) for value in own))
 
 
-def _said(layers: list[Layer], role: str, name: str) -> Iterator[Node]:
-    """Yield what the places that `role` listens to say of the setting called `name`."""
-    places = [f"group `{role}`", f"group_vars of `{role}`", *(("host", "host_vars") if name in _BY_HOST else ())]
+def _own_values(layers: list[Layer], role: str, name: str) -> Iterator[Node]:
+    """Yield the values of the setting `name` from the origins that `role` takes it from."""
+    origins = [
+        f"group `{role}`",
+        f"group_vars of `{role}`",
+        *(("host", "host_vars") if name in _ALSO_FROM_HOST else ()),
+    ]
     for layer in layers:
-        own = layer.vars.get(NAMESPACE)
-        if layer.origin in places and isinstance(own, Mapping) and name in own.entries:
-            yield own.entries[name]
+        settings = layer.vars.get(NAMESPACE)
+        if layer.origin in origins and isinstance(settings, Mapping) and name in settings.entries:
+            yield settings.entries[name]
 
 
 def _has(node: Node, key: str) -> bool:
-    """Whether `node` says something of `key`: a template may give any."""
+    """Whether `node` may have `key`: a template may render to any mapping."""
     return not isinstance(node, Mapping) or key in node.entries
 
 
-def _without(node: Mapping, others: set[SettingPath]) -> Mapping:
+def _without(node: Mapping, paths: set[SettingPath]) -> Mapping:
     kept: dict[str, Node] = {}
     for name, value in node.entries.items():
-        below = {path[1:] for path in others if path[0] == name}
+        below = {path[1:] for path in paths if path[0] == name}
         if () not in below:
             kept[name] = _without(value, below) if below and isinstance(value, Mapping) else value
     return Mapping(kept, node.at, node.keys)
 
 
-def beside_file(role: RoleSettings, *path: str) -> Path:
-    """Return a path setting as a path: a relative one counts from the file it is written in, `~` is the home directory.
+def resolve_path(role: RoleSettings, *path: str) -> Path:
+    """Return a path setting as a path; a relative one is relative to its file, and `~` is the home directory.
 
-    One in a file of `group_vars/` or `host_vars/` counts from where that directory lies.
+    In a file of `group_vars/` or `host_vars/`, it is relative to the parent of that directory.
     """
     value: object = role.values
     for name in path:
         value = getattr(value, name)
-    written = role.at(*path).file
-    base = Path() if written.startswith("-e") else base_of(written)
+    file = role.at(*path).file
+    base = Path() if file.startswith("-e") else base_of(file)
     return Path(os.path.normpath(base / Path(str(value)).expanduser()))
 
 
 INTERPRETER = "ansible_python_interpreter"
-"""Ansible's variable for the Python of a host; only an absolute path in it says which one that is."""
+"""Ansible's variable for the Python of a host; only an absolute path in it counts."""
 
 
-def python_of(role: RoleSettings) -> str | None:
-    """Return the path of the Python that runs tasks as processes; None for the one that runs tfprov.
+def python_path(role: RoleSettings) -> str | None:
+    """Return the path of the Python that runs tasks as processes: `python`, else Ansible's variable.
 
-    It is what `python` says, else what Ansible's variable says.
+    None for the Python that runs tfprov.
     """
     if role.values.python is not None:
-        return os.path.abspath(beside_file(role, "python"))  # noqa: PTH100  links are kept: a venv is one
-    stated = role.variables.meaning(INTERPRETER)
-    if not isinstance(stated, Scalar) or "ansible_playbook_python" in str(stated.data):  # which is the one of tfprov
+        return os.path.abspath(resolve_path(role, "python"))  # noqa: PTH100  links are kept: a venv is one
+    raw = role.variables.raw_value(INTERPRETER)
+    if not isinstance(raw, Scalar) or "ansible_playbook_python" in str(raw.data):  # the Python of tfprov
         return None
-    found = str(role.variables[INTERPRETER])
-    return found if found.startswith("/") else None
+    interpreter = str(role.variables[INTERPRETER])
+    return interpreter if interpreter.startswith("/") else None
 
 
-def python_at(role: RoleSettings) -> Position:
-    """Return where `python_of` is written."""
-    stated = role.variables.meaning(INTERPRETER)
-    return stated.at if role.values.python is None and isinstance(stated, Scalar) else role.at("python")
+def python_position(role: RoleSettings) -> Position:
+    """Return the position of `python_path`."""
+    raw = role.variables.raw_value(INTERPRETER)
+    return raw.at if role.values.python is None and isinstance(raw, Scalar) else role.at("python")

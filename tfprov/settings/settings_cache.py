@@ -1,4 +1,4 @@
-"""Settings that hosts share are rendered and checked once: the hosts of a range differ in little more than their names."""
+"""A cache of rendered and checked settings: the hosts of a range differ in little more than their names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from tfprov.model.node import Mapping
 from tfprov.model.settings import Settings
 from tfprov.templating.host_values import Variables
 
-_MOST = 8
-"""Different answers kept for the same settings: more of them, and they differ from host to host anyway."""
+_MAX_ENTRIES = 8
+"""Results kept for the same settings: with more, they differ from host to host anyway."""
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What became of settings as they are written: rendered, then checked; `values` are None where they are no settings."""
+class CheckedSettings:
+    """Settings after rendering and checking; `values` are None if they are invalid."""
 
     rendered: Mapping
     values: Settings | None
@@ -22,30 +22,32 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """An answer, and what it depends on: the settings themselves, and all that their templates asked for."""
+class _CacheEntry:
+    """A result and its inputs: the settings as written, and the names that their templates looked up."""
 
     written: Mapping
     context: Variables
-    asked: frozenset[str]
-    checked: Checked
+    names: frozenset[str]
+    checked: CheckedSettings
 
 
 @dataclass
-class Sharing:
-    """Remembers the answers for one inventory."""
+class SettingsCache:
+    """The cached results of one inventory."""
 
-    known: dict[tuple[str, int], list[_Known]] = field(default_factory=dict)
+    entries: dict[tuple[str, int], list[_CacheEntry]] = field(default_factory=dict)
 
-    def checked(self, role: str, written: Mapping, context: Variables, check: Callable[[], Checked]) -> Checked:
-        """Return what `check` makes of `written` in `context`; an earlier answer where it would be the same."""
-        key = (role, id(written))  # which is not used for anything else, since it is kept here
-        answers = self.known.setdefault(key, [])
-        for one in answers:
-            if context.agrees(one.context, one.asked):
-                return one.checked
-        with context.recorded() as asked:
+    def checked(
+        self, role: str, written: Mapping, context: Variables, check: Callable[[], CheckedSettings]
+    ) -> CheckedSettings:
+        """Return what `check` makes of `written` in `context`; a cached result where it would be the same."""
+        key = (role, id(written))  # unique, because the entry keeps `written` alive
+        entries = self.entries.setdefault(key, [])
+        for entry in entries:
+            if context.agrees_with(entry.context, entry.names):
+                return entry.checked
+        with context.recorded() as names:
             checked = check()
-        if len(answers) < _MOST:
-            answers.append(_Known(written, context, frozenset(asked), checked))
+        if len(entries) < _MAX_ENTRIES:
+            entries.append(_CacheEntry(written, context, frozenset(names), checked))
         return checked

@@ -1,4 +1,4 @@
-"""The arguments of `ssh` that an inventory may give: those that say how to reach a host, and none that weaken it."""
+"""Parses the arguments for `ssh` in an inventory: those that say how to connect, and none that weaken security."""
 
 import re
 import shlex
@@ -8,28 +8,28 @@ from functools import lru_cache
 from pathlib import Path
 
 from tfprov.errors import shown
-from tfprov.model.validators import Wrong
-from tfprov.settings.connection_vars import check_key_file, expanded
+from tfprov.model.validators import InvalidValue
+from tfprov.settings.connection_vars import check_key_file, expand_path
 
 _KEYWORDS = {"J": "ProxyJump", "i": "IdentityFile", "p": "Port", "l": "User", "F": "-F"}
-"""Letters that are short for an option of ssh_config(5); there is none for the file itself."""
+"""Short options and their ssh_config(5) keywords; `-F`, the file itself, has none."""
 _WITH_VALUE = "BbcDEeFIiJLlmOoPpQRSWw"
-"""Letters of `ssh` that are followed by a value."""
+"""Short options of `ssh` with a value."""
 _FAMILIES = {"4": "inet", "6": "inet6"}
-"""Letters that stand for a family of addresses."""
-_WITHOUT_MEANING = "CqvxTaA"
-"""Letters that change nothing here: compression, messages, and what is not forwarded anyway."""
+"""Short options for an address family."""
+_WITHOUT_EFFECT = "CqvxTaA"
+"""Short options without effect here: compression, verbosity, and forwarding that never happens."""
 _IGNORED = (
     "batchmode", "compression", "controlmaster", "controlpath", "controlpersist", "forwardagent", "forwardx11", "loglevel",
     "requesttty", "serveralivecountmax", "serveraliveinterval", "tcpkeepalive",
 )  # fmt: skip
-"""Options that change nothing here: there is one connection a host, and its pulse is watched anyway."""
+"""Keywords without effect here: there is one connection per host, with a keepalive of its own."""
 _JUMP = re.compile(r"(ssh://)?([^@\s,/]+@)?(\[[0-9A-Fa-f:.]+\]|[^\s:,@/\[\]-][^\s:,@/\[\]]*)(:[0-9]{1,5})?/?")
 _ELSEWHERE = "put it into ~/.ssh/config"
 
 
-class Refused(ValueError):
-    """An argument that cannot be used, and what to do instead."""
+class RefusedArgument(ValueError):
+    """An unsupported argument, with the fix."""
 
     def __init__(self, what: str, fix: str = _ELSEWHERE) -> None:
         super().__init__(what)
@@ -38,9 +38,9 @@ class Refused(ValueError):
 
 @dataclass
 class SshArgs:
-    """What arguments of `ssh` say about the way to a host; as there, the first of several values counts.
+    """Parsed arguments of `ssh`; as there, the first of several values wins.
 
-    `refused` are the arguments that cannot be used; none of them repeats a command, which may hold a password.
+    `refused` has the unsupported arguments; their messages never repeat a command, which may hold a password.
     """
 
     port: int | None = None
@@ -56,30 +56,32 @@ class SshArgs:
     authentications: tuple[str, ...] = ()
     host_key_algorithms: str | None = None
     address_family: str | None = None
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedArgument] = field(default_factory=list)
 
     def add(self, text: str) -> None:
-        """Read further arguments, as they would stand on a command line."""
+        """Parse further arguments, in the syntax of a command line."""
         try:
             words = _words(text)
         except ValueError:
-            self.refused.append(Refused("holds a quote that is never closed", "close it"))
+            self.refused.append(RefusedArgument("holds a quote that is never closed", "close it"))
             return
         for keyword, value in self._options(iter(words)):
             try:
                 self._set(keyword, value)
-            except Refused as refused:
+            except RefusedArgument as refused:
                 self.refused.append(refused)
 
     def _options(self, words: Iterator[str]) -> Iterator[tuple[str, str]]:
-        """Yield each option by its name in ssh_config, with its value."""
+        """Yield each option as an ssh_config keyword and its value."""
         for word in words:
             if not word.startswith("-") or word in ("-", "--"):
-                self.refused.append(Refused("holds a word that belongs to no option", "quote what has blanks in it"))
+                self.refused.append(
+                    RefusedArgument("holds a word that belongs to no option", "quote what has blanks in it")
+                )
                 continue
             letters = word[1:]
-            while letters and letters[0] in (*_WITHOUT_MEANING, *_FAMILIES):
-                self.address_family = _FAMILIES.get(letters[0], self.address_family)  # as ssh: the last one counts
+            while letters and letters[0] in (*_WITHOUT_EFFECT, *_FAMILIES):
+                self.address_family = _FAMILIES.get(letters[0], self.address_family)  # as in ssh, the last one wins
                 letters = letters[1:]
             if not letters:
                 continue
@@ -88,7 +90,7 @@ class SshArgs:
                 self.refused.append(_unsupported(f"-{letter}"))
                 continue
             value = value or next(words, "")
-            yield _option(value) if letter == "o" else (_KEYWORDS.get(letter, f"-{letter}"), value)
+            yield _split_option(value) if letter == "o" else (_KEYWORDS.get(letter, f"-{letter}"), value)
 
     def _set(self, keyword: str, value: str) -> None:
         name = keyword.lower()
@@ -97,7 +99,7 @@ class SshArgs:
         if name not in _SETTERS:
             raise _unsupported(keyword)
         if not value.strip():
-            raise Refused(f"gives no value for `{shown(keyword)}`", "add one, or remove it")
+            raise RefusedArgument(f"gives no value for `{shown(keyword)}`", "add one, or remove it")
         _SETTERS[name](self, value)
 
 
@@ -106,123 +108,125 @@ def _words(text: str) -> list[str]:
     return shlex.split(text)  # the hosts of a large inventory share their arguments
 
 
-def _port(args: SshArgs, value: str) -> None:
+def _set_port(args: SshArgs, value: str) -> None:
     if not re.fullmatch("[0-9]{1,5}", value) or not 1 <= int(value) <= 65535:
-        raise Refused(f"has the port `{shown(value)}`", "give one from 1 to 65535")
+        raise RefusedArgument(f"has the port `{shown(value)}`", "give one from 1 to 65535")
     args.port = args.port or int(value)
 
 
-def _user(args: SshArgs, value: str) -> None:
+def _set_user(args: SshArgs, value: str) -> None:
     args.user = args.user or value
 
 
-def _key_file(args: SshArgs, value: str) -> None:
+def _set_key_file(args: SshArgs, value: str) -> None:
     try:
-        check_key_file("-i", _unquoted(value)[0])
-    except Wrong as wrong:
-        raise Refused(f"has {wrong}", wrong.fix) from None
-    args.key_files.append(expanded(_unquoted(value)[0]))
+        check_key_file("-i", _unquote(value)[0])
+    except InvalidValue as error:
+        raise RefusedArgument(f"has {error}", error.fix) from None
+    args.key_files.append(expand_path(_unquote(value)[0]))
 
 
-def _jump(args: SshArgs, value: str) -> None:
+def _set_jump(args: SshArgs, value: str) -> None:
     if value.lower() != "none" and not all(map(_JUMP.fullmatch, value.split(","))):
-        raise Refused(f"has the gateway `{shown(value)}`", "write `[user@]host[:port]`")
+        raise RefusedArgument(f"has the gateway `{shown(value)}`", "write `[user@]host[:port]`")
     if args.proxy_command is None:
         args.proxy_jump = args.proxy_jump or value
 
 
-def _command(args: SshArgs, value: str) -> None:
+def _set_command(args: SshArgs, value: str) -> None:
     if (args.proxy_jump or "none").lower() == "none":
         args.proxy_command = args.proxy_command or value
 
 
-def _config(args: SshArgs, value: str) -> None:
-    # `none` is OpenSSH's own word for no file at all, and an empty file says the same.
-    path = expanded("/dev/null" if value.lower() == "none" else value)
+def _set_config(args: SshArgs, value: str) -> None:
+    # `none` is OpenSSH's word for no file, and equals an empty one.
+    path = expand_path("/dev/null" if value.lower() == "none" else value)
     if not path.exists():
-        raise Refused(f"names the file `{shown(value)}`, which does not exist", "correct the path behind `-F`")
+        raise RefusedArgument(f"names the file `{shown(value)}`, which does not exist", "correct the path behind `-F`")
     args.ssh_config = args.ssh_config or path
 
 
-def _known_hosts(args: SshArgs, value: str) -> None:
-    if any(name.lower() in ("/dev/null", "none") for name in _unquoted(value)):
-        raise Refused(f"has UserKnownHostsFile={shown(value)}, which remembers nobody", "remove it, or name a file")
-    args.known_hosts = args.known_hosts or tuple(expanded(name) for name in _unquoted(value))
+def _set_known_hosts(args: SshArgs, value: str) -> None:
+    if any(name.lower() in ("/dev/null", "none") for name in _unquote(value)):
+        raise RefusedArgument(
+            f"has UserKnownHostsFile={shown(value)}, which stores no host keys", "remove it, or name a file"
+        )
+    args.known_hosts = args.known_hosts or tuple(expand_path(name) for name in _unquote(value))
 
 
-def _strictness(args: SshArgs, value: str) -> None:
+def _set_strictness(args: SshArgs, value: str) -> None:
     if value.lower() in ("no", "off"):
-        what = f"has StrictHostKeyChecking={shown(value)}, which trusts whoever answers"
-        raise Refused(what, "use `StrictHostKeyChecking=accept-new`")
+        what = f"has StrictHostKeyChecking={shown(value)}, which accepts any host key"
+        raise RefusedArgument(what, "use `StrictHostKeyChecking=accept-new`")
     if value.lower() not in ("yes", "ask", "accept-new"):
-        raise Refused(f"has StrictHostKeyChecking={shown(value)}", "use `StrictHostKeyChecking=accept-new`")
+        raise RefusedArgument(f"has StrictHostKeyChecking={shown(value)}", "use `StrictHostKeyChecking=accept-new`")
     args.accept_new = value.lower() == "accept-new" if args.accept_new is None else args.accept_new
 
 
-def _timeout(args: SshArgs, value: str) -> None:
+def _set_timeout(args: SshArgs, value: str) -> None:
     if not re.fullmatch("[0-9]{1,4}", value) or not 1 <= int(value) <= 3600:
-        raise Refused(f"has ConnectTimeout={shown(value)}", "give a number of seconds from 1 to 3600")
+        raise RefusedArgument(f"has ConnectTimeout={shown(value)}", "give a number of seconds from 1 to 3600")
     args.timeout = args.timeout or float(value)
 
 
-def _identities_only(args: SshArgs, value: str) -> None:
+def _set_identities_only(args: SshArgs, value: str) -> None:
     if value.lower() not in ("yes", "no", "true", "false"):
-        raise Refused(f"has IdentitiesOnly={shown(value)}", "use `yes` or `no`")
+        raise RefusedArgument(f"has IdentitiesOnly={shown(value)}", "use `yes` or `no`")
     only = value.lower() in ("yes", "true")
     args.identities_only = only if args.identities_only is None else args.identities_only
 
 
-def _authentications(args: SshArgs, value: str) -> None:
+def _set_authentications(args: SshArgs, value: str) -> None:
     methods = tuple(word.strip().lower() for word in value.split(","))
     if not any(method in _METHODS for method in methods):
-        what = f"has PreferredAuthentications={shown(value)}, of which tfprov knows none"
-        raise Refused(what, f"name one of {', '.join(_METHODS)}")
+        what = f"has PreferredAuthentications={shown(value)}, and tfprov supports none of them"
+        raise RefusedArgument(what, f"name one of {', '.join(_METHODS)}")
     args.authentications = args.authentications or methods
 
 
-def _host_key_algorithms(args: SshArgs, value: str) -> None:
+def _set_host_key_algorithms(args: SshArgs, value: str) -> None:
     if not re.fullmatch(r"[+^-]?[\w@.*?-]+(,[\w@.*?-]+)*", value, re.ASCII):
-        raise Refused(f"has HostKeyAlgorithms={shown(value)}", "for example `HostKeyAlgorithms=ssh-ed25519`")
+        raise RefusedArgument(f"has HostKeyAlgorithms={shown(value)}", "for example `HostKeyAlgorithms=ssh-ed25519`")
     args.host_key_algorithms = args.host_key_algorithms or value
 
 
-def _address_family(args: SshArgs, value: str) -> None:
+def _set_address_family(args: SshArgs, value: str) -> None:
     if value.lower() not in ("any", "inet", "inet6"):
-        raise Refused(f"has AddressFamily={shown(value)}", "use `inet`, `inet6` or `any`")
+        raise RefusedArgument(f"has AddressFamily={shown(value)}", "use `inet`, `inet6` or `any`")
     args.address_family = args.address_family or value.lower()
 
 
 _METHODS = ("publickey", "password", "keyboard-interactive")
 _SETTERS: dict[str, Callable[[SshArgs, str], None]] = {
-    "port": _port,
-    "user": _user,
-    "identityfile": _key_file,
-    "proxyjump": _jump,
-    "proxycommand": _command,
-    "-f": _config,
-    "userknownhostsfile": _known_hosts,
-    "stricthostkeychecking": _strictness,
-    "connecttimeout": _timeout,
-    "identitiesonly": _identities_only,
-    "preferredauthentications": _authentications,
-    "hostkeyalgorithms": _host_key_algorithms,
-    "addressfamily": _address_family,
+    "port": _set_port,
+    "user": _set_user,
+    "identityfile": _set_key_file,
+    "proxyjump": _set_jump,
+    "proxycommand": _set_command,
+    "-f": _set_config,
+    "userknownhostsfile": _set_known_hosts,
+    "stricthostkeychecking": _set_strictness,
+    "connecttimeout": _set_timeout,
+    "identitiesonly": _set_identities_only,
+    "preferredauthentications": _set_authentications,
+    "hostkeyalgorithms": _set_host_key_algorithms,
+    "addressfamily": _set_address_family,
 }
 
 
-def _option(text: str) -> tuple[str, str]:
+def _split_option(text: str) -> tuple[str, str]:
     """Return the name and value of `-o`: `Name=value`, or `Name value`."""
-    found = re.match(r"([A-Za-z0-9]*)\s*=?\s*(.*)", text.strip(), re.DOTALL)
-    assert found is not None, "it matches an empty text"
-    return found[1] or "-o", found[2]
+    match = re.match(r"([A-Za-z0-9]*)\s*=?\s*(.*)", text.strip(), re.DOTALL)
+    assert match is not None, "the pattern matches an empty text"
+    return match[1] or "-o", match[2]
 
 
-def _unquoted(value: str) -> list[str]:
+def _unquote(value: str) -> list[str]:
     try:
         return shlex.split(value) or [value]
     except ValueError:
         return [value]
 
 
-def _unsupported(option: str) -> Refused:
-    return Refused(f"has the option `{shown(option)}`, which is not supported here")
+def _unsupported(option: str) -> RefusedArgument:
+    return RefusedArgument(f"has the option `{shown(option)}`, which is not supported here")

@@ -1,1 +1,1 @@
-"""Jinja2 in values, with what Ansible gives it: variables, filters, tests and lookups, in a sandbox."""
+"""Jinja2 templates in values, with Ansible's variables, filters, tests and lookups, in a sandbox."""

@@ -1,7 +1,8 @@
-"""Jinja2 in values: sandboxed, strict about undefined variables, and never rendered twice.
+"""The variables of a host as templates see them, and the rendering of values.
 
-A variable may refer to others (`{{ data_root }}/train`); each is rendered when it is first asked for, so their order in
-the file does not matter and a circle is an error instead of a hang.
+Templates are sandboxed, strict about undefined variables, and never rendered twice. A variable may refer to others
+(`{{ data_root }}/train`); each is rendered when a template first uses it, so their order in the file does not matter,
+and a circle is an error instead of a hang.
 """
 
 import re
@@ -12,27 +13,37 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
-from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed, plain, scalars, secretly, unsealed
+from tfprov.model.node import (
+    EncryptedValue,
+    Items,
+    Mapping,
+    Node,
+    Scalar,
+    decrypt_values,
+    mark_secret,
+    plain,
+    scalars,
+)
 from tfprov.model.secrets import is_ansible_password
-from tfprov.templating.errors import DEFINE, Missing, Omitted
-from tfprov.templating.lazy_values import SeenItems, SeenMapping
+from tfprov.templating.errors import DEFINE, OmittedValue, UndefinedVariable
+from tfprov.templating.lazy_values import LazyList, LazyMapping
 from tfprov.vault.decrypt import Unopened
-from tfprov.vault.redaction import Reads, mentions_secret
+from tfprov.vault.redaction import mentions_secret
 from tfprov.yamltext.load import MAX_DEPTH
 
 _ALL = "*"
-"""Is asked for in place of a name when a template goes through all variables."""
+"""Recorded in place of a name when a template iterates over all variables."""
 
 
 @dataclass
 class Faults:
-    """Problems found so far, and where the values stand that are no values because of them."""
+    """The problems so far, and the positions of the values that they make invalid."""
 
     problems: list[Problem] = field(default_factory=list)
     at: set[Position] = field(default_factory=set)
 
     def include(self, error: InvalidInput, at: Position) -> None:
-        """Add what `error` says about the value at `at`."""
+        """Add the problems of `error`, which the value at `at` raised."""
         self.problems.extend(error.problems)
         self.at.add(at)
 
@@ -42,142 +53,176 @@ class Faults:
         self.at.add(at)
 
 
-class Variables(AbstractMapping[str, Any]):
-    """The variables of a host, each rendered when a template first asks for it.
+@dataclass
+class SecretUse:
+    """Whether a rendering has read a secret."""
 
-    `special` are values that are no templates. Below the directories `readable`, as below that of the inventory, templates
-    may look up files. `trail` is what is being rendered at the moment, of all hosts that can
-    refer to each other: it tells a circle from a long way.
+    used: bool = False
+
+
+class RenderState:
+    """State that the variables of all hosts of an inventory share, because they can refer to each other.
+
+    `trail` has the variables that are being rendered, outermost first, which tells a circle from a long chain.
+    """
+
+    def __init__(self) -> None:
+        self.trail: list[tuple[int, int, str]] = []
+        self._uses = [SecretUse()]
+
+    def note_secret(self) -> None:
+        """Record that the current rendering reads a secret."""
+        self._uses[-1].used = True
+
+    @contextmanager
+    def watch_secrets(self) -> Iterator[SecretUse]:
+        """Record whether a secret is read meanwhile, by this rendering or by one inside it, of whatever host."""
+        inner = SecretUse()
+        self._uses.append(inner)
+        try:
+            yield inner
+        finally:
+            self._uses.pop()
+            self._uses[-1].used |= inner.used
+
+
+class Variables(AbstractMapping[str, Any]):
+    """The variables of a host, each rendered when a template first uses it.
+
+    `special` are values that are not templates. Templates may look up files below the directories `lookup_dirs`, and
+    below that of the inventory. `state` is shared with the variables of all hosts that can refer to each other.
     """
 
     def __init__(
         self,
         nodes: Mapping,
         special: AbstractMapping[str, Any],
-        trail: list[tuple[int, int, str]] | None = None,
-        readable: tuple[str, ...] = (),
+        state: RenderState | None = None,
+        lookup_dirs: tuple[str, ...] = (),
     ) -> None:
-        self.readable = readable
+        self.lookup_dirs = lookup_dirs
+        self.state = state or RenderState()
         self._nodes, self._special = nodes, dict(special)
-        self._done: dict[int, tuple[Any, bool, set[str]]] = {}
-        self._trail = [] if trail is None else trail
-        self._asked: list[set[str]] = [set()]
+        self._rendered: dict[int, tuple[Any, bool, set[str]]] = {}
+        self._recorders: list[set[str]] = [set()]
 
     def __getitem__(self, name: str) -> Any:
-        self._asked[-1].add(name)
+        self._recorders[-1].add(name)
         if name in self._special:
             return self._special[name]
-        return self._seen(self._nodes.entries[name], name)
+        return self._value(self._nodes.entries[name], name)
 
-    def _seen(self, node: Node, way: str) -> Any:
+    def _value(self, node: Node, path: str) -> Any:
         if isinstance(node, Mapping):
-            return SeenMapping(node, self._seen, way)
+            return LazyMapping(node, self._value, path)
         if isinstance(node, Items):
-            return SeenItems(node, self._seen, way)
-        if not isinstance(node.data, Sealed) and (node.literal or not is_template(node.data)):
+            return LazyList(node, self._value, path)
+        if not isinstance(node.data, EncryptedValue) and (node.literal or not is_template(node.data)):
             value, secret = node.data, node.secret
         else:
-            if id(node) not in self._done:
+            if id(node) not in self._rendered:
                 with self.recorded() as names:
-                    self._done[id(node)] = *self._rendered(node, way), names
-            value, secret, names = self._done[id(node)]
-            self._asked[-1] |= names
-        if secret or is_ansible_password(way):
-            Reads.note()
+                    self._rendered[id(node)] = *self._render(node, path), names
+            value, secret, names = self._rendered[id(node)]
+            self._recorders[-1] |= names
+        if secret or is_ansible_password(path):
+            self.state.note_secret()
         return value
 
-    def _rendered(self, node: Scalar, way: str) -> tuple[Any, bool]:
-        step = (id(self), id(node), way)
-        self._check_way(step, node.at)
-        self._trail.append(step)
+    def _render(self, node: Scalar, path: str) -> tuple[Any, bool]:
+        """Return the value of a template or an encrypted value, and whether it is secret."""
+        step = (id(self), id(node), path)
+        self._check_trail(step, node.at)
+        self.state.trail.append(step)
         try:
             rendered = render(node, self)
-        except Missing as error:
-            return _missing(error if not mentions_secret(way) else self._secretly(way, node, error)), False
+        except UndefinedVariable as error:
+            return _undefined(error if not mentions_secret(path) else self._redacted(path, node, error)), False
         except InvalidInput as error:
-            if isinstance(error, Unopened) or not mentions_secret(way):
+            if isinstance(error, Unopened) or not mentions_secret(path):
                 raise
-            raise self._secretly(way, node, error) from None
+            raise self._redacted(path, node, error) from None
         finally:
-            self._trail.pop()
+            self.state.trail.pop()
         return plain(rendered), any(value.secret for value in scalars(rendered))
 
-    def _check_way(self, step: tuple[int, int, str], at: Position) -> None:
-        before = [one[:2] for one in self._trail]
-        if step[:2] in before:
-            names = [name for _, _, name in self._trail[before.index(step[:2]) :]]
+    def _check_trail(self, step: tuple[int, int, str], at: Position) -> None:
+        trail = self.state.trail
+        values = [outer[:2] for outer in trail]
+        if step[:2] in values:
+            names = [name for _, _, name in trail[values.index(step[:2]) :]]
             circle = " -> ".join([*names, step[2]])
             what = f"variables refer to each other in a circle: {shown(circle)}"
             raise InvalidInput([Problem(at, what, "give one a plain value")])
-        if len(before) >= MAX_DEPTH:
+        if len(trail) >= MAX_DEPTH:
             what = f"variables refer to each other over more than {MAX_DEPTH} steps"
             raise InvalidInput([Problem(at, what, "shorten the chain")])
 
-    def _secretly(self, way: str, node: Scalar, error: InvalidInput) -> InvalidInput:
-        """Say that the template of a password fails, and no word of it but the name of a variable that is not there."""
-        asked = re.fullmatch(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}", str(node.data))
-        if asked and asked[1] not in self:
-            return type(error)([Problem(node.at, f"undefined variable `{asked[1]}`", DEFINE)])
+    def _redacted(self, path: str, node: Scalar, error: InvalidInput) -> InvalidInput:
+        """Return an error about the template of a password that repeats nothing but the name of an undefined variable."""
+        name = re.fullmatch(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}", str(node.data))
+        if name and name[1] not in self:
+            return type(error)([Problem(node.at, f"undefined variable `{name[1]}`", DEFINE)])
         fix = "correct the template, or write `!unsafe` before a password with braces"
-        return type(error)([Problem(node.at, f"the template in `{shown(way)}` fails", fix)])
+        return type(error)([Problem(node.at, f"the template in `{shown(path)}` fails", fix)])
 
     def __iter__(self) -> Iterator[str]:
-        self._asked[-1].add(_ALL)
+        self._recorders[-1].add(_ALL)
         return iter({**self._nodes.entries, **self._special})
 
     def __len__(self) -> int:
         return len({**self._nodes.entries, **self._special})
 
     def __contains__(self, name: object) -> bool:
-        self._asked[-1].add(str(name))
+        self._recorders[-1].add(str(name))
         return name in self._special or name in self._nodes.entries
 
-    def with_special(self, **values: Any) -> "Variables":
-        """Return these variables and `values`."""
-        found = Variables(self._nodes, {**self._special, **values}, self._trail, self.readable)
-        found._asked = self._asked  # what is asked of it is asked of these
-        return found
+    def with_variables(self, **values: Any) -> "Variables":
+        """Return these variables and `values`, which win."""
+        copy = Variables(self._nodes, {**self._special, **values}, self.state, self.lookup_dirs)
+        copy._recorders = self._recorders  # names that the copy looks up count as looked up here
+        return copy
 
     @contextmanager
     def recorded(self) -> Iterator[set[str]]:
-        """Collect the names that are asked for meanwhile, whether there is something of that name or not."""
-        self._asked.append(set())
+        """Collect the names that are looked up meanwhile, whether a variable has that name or not."""
+        self._recorders.append(set())
         try:
-            yield self._asked[-1]
+            yield self._recorders[-1]
         finally:
-            names = self._asked.pop()
-            self._asked[-1] |= names
+            names = self._recorders.pop()
+            self._recorders[-1] |= names
 
-    def agrees(self, other: "Variables", names: Iterable[str]) -> bool:
-        """Whether each of `names` means here what it means to `other`, as it is written."""
-        return all(name != _ALL and _is_same(self.meaning(name), other.meaning(name)) for name in names)
+    def agrees_with(self, other: "Variables", names: Iterable[str]) -> bool:
+        """Whether each of `names` has the same unrendered value here and in `other`."""
+        return all(name != _ALL and _is_same(self.raw_value(name), other.raw_value(name)) for name in names)
 
-    def meaning(self, name: str) -> object:
-        """Return what `name` stands for, unrendered; None for nothing."""
+    def raw_value(self, name: str) -> object:
+        """Return the unrendered value of `name`; None without such a variable."""
         return self._special[name] if name in self._special else self._nodes.entries.get(name)
 
 
-def _is_same(one: object, other: object) -> bool:
-    return one is other or one == other
+def _is_same(left: object, right: object) -> bool:
+    return left is right or left == right
 
 
-def _missing(error: InvalidInput) -> Any:
-    """Return what a template sees of a variable whose own template asks for one that is not there."""
-    from tfprov.templating.sandbox import Unknown  # noqa: PLC0415  see _computed
+def _undefined(error: InvalidInput) -> Any:
+    """Return the undefined value of a variable whose own template uses an undefined variable."""
+    from tfprov.templating.sandbox import Unknown  # noqa: PLC0415  see _compute
 
     return Unknown(hint=str(error), exc=lambda _: error)  # type: ignore[arg-type]
 
 
 def is_template(text: object) -> bool:
-    """Whether `text` has anything for Jinja2 to do."""
+    """Whether `text` holds Jinja2 syntax."""
     return isinstance(text, str) and ("{{" in text or "{%" in text or "{#" in text)
 
 
-def render(node: Node, variables: AbstractMapping[str, Any], faults: Faults | None = None) -> Node:
-    """Return `node` with every template in it rendered; what a template computes stands where the template stood.
+def render(node: Node, variables: Variables, faults: Faults | None = None) -> Node:
+    """Return `node` with every template rendered and every encrypted value decrypted; positions stay the template's.
 
-    With `faults`, templates that fail are collected there and left as they are, instead of raising at the first. What is
-    encrypted is opened, and what is computed from a secret is one.
+    A value computed from a secret is secret. With `faults`, a template that fails is left as it is and its problems go
+    there; without, the first one raises InvalidInput.
     """
     try:
         return _render(node, variables, faults)
@@ -188,24 +233,24 @@ def render(node: Node, variables: AbstractMapping[str, Any], faults: Faults | No
         return node
 
 
-def _render(node: Node, variables: AbstractMapping[str, Any], faults: Faults | None) -> Node:
+def _render(node: Node, variables: Variables, faults: Faults | None) -> Node:
     if isinstance(node, Mapping):
         entries: dict[str, Node] = {}
         for key, value in node.entries.items():
-            with suppress(Omitted):
+            with suppress(OmittedValue):
                 entries[key] = _render(value, variables, faults)
         return Mapping(entries, node.at, node.keys)
     if isinstance(node, Items):
         items: list[Node] = []
         for value in node.items:
-            with suppress(Omitted):
+            with suppress(OmittedValue):
                 items.append(_render(value, variables, faults))
         return Items(tuple(items), node.at)
-    if not isinstance(node.data, Sealed) and (node.literal or not is_template(node.data)):
+    if not isinstance(node.data, EncryptedValue) and (node.literal or not is_template(node.data)):
         return node
     try:
-        return unsealed(node) if isinstance(node.data, Sealed) else _computed(node, variables)
-    except Omitted:
+        return decrypt_values(node) if isinstance(node.data, EncryptedValue) else _compute(node, variables)
+    except OmittedValue:
         raise
     except InvalidInput as error:
         if faults is None:
@@ -214,38 +259,38 @@ def _render(node: Node, variables: AbstractMapping[str, Any], faults: Faults | N
         return node
 
 
-def is_secret(node: Node, variables: AbstractMapping[str, Any]) -> bool:
-    """Whether `node` is encrypted, or computed from something that is."""
+def is_secret(node: Node, variables: Variables) -> bool:
+    """Whether `node` is encrypted, or computed from a secret."""
     return any(value.secret for value in scalars(render(node, variables, Faults())))
 
 
-def opened(node: Node, faults: Faults) -> Node:
-    """Return `node` with every encrypted value in it opened, and no template rendered; what stays closed is in `faults`."""
+def decrypt_node(node: Node, faults: Faults) -> Node:
+    """Return `node` with every encrypted value decrypted and no template rendered; failures go into `faults`."""
     if isinstance(node, Mapping):
-        return Mapping({key: opened(value, faults) for key, value in node.entries.items()}, node.at, node.keys)
+        return Mapping({key: decrypt_node(value, faults) for key, value in node.entries.items()}, node.at, node.keys)
     if isinstance(node, Items):
-        return Items(tuple(opened(item, faults) for item in node.items), node.at)
+        return Items(tuple(decrypt_node(item, faults) for item in node.items), node.at)
     try:
-        return unsealed(node)
+        return decrypt_values(node)
     except InvalidInput as error:
         faults.include(error, node.at)
         return node
 
 
-def _computed(node: Scalar, variables: AbstractMapping[str, Any]) -> Node:
+def _compute(node: Scalar, variables: Variables) -> Node:
     # Here, because most inventories have few templates or none, and Jinja2 takes a while to import.
-    from tfprov.templating.render import computed  # noqa: PLC0415
+    from tfprov.templating.render import render_node  # noqa: PLC0415
 
-    before = Reads.count
-    try:
-        found = computed(node.data, variables, node.at)
-    except (Unopened, Omitted):
-        raise
-    except InvalidInput as error:
-        if not node.secret and Reads.count == before:
+    with variables.state.watch_secrets() as secrets:
+        try:
+            rendered = render_node(node.data, variables, node.at)
+        except (Unopened, OmittedValue):
             raise
-        # What Jinja2 has to say may repeat the secret.
-        fix = "correct the expression; the reason could repeat the secret"
-        own = Problem(node.at, "a template that uses a secret fails", fix)
-        raise type(error)(own if problem.at == node.at else problem for problem in error.problems) from None
-    return secretly(found) if node.secret or Reads.count != before else found
+        except InvalidInput as error:
+            if not node.secret and not secrets.used:
+                raise
+            # Jinja2's message may repeat the secret.
+            fix = "correct the expression; the reason could repeat the secret"
+            own = Problem(node.at, "a template that uses a secret fails", fix)
+            raise type(error)(own if problem.at == node.at else problem for problem in error.problems) from None
+    return mark_secret(rendered) if node.secret or secrets.used else rendered

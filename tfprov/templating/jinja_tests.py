@@ -1,4 +1,4 @@
-"""Ansible's tests for templates (`{{ name is match('gpu') }}`): those that look at a value, and at nothing else."""
+"""Ansible's Jinja2 tests (`{{ name is match('gpu') }}`) that depend on their value alone."""
 
 import math
 import operator
@@ -24,19 +24,19 @@ _VERSION_PART = re.compile(r"\d+|[a-z]+|[^\d.a-z]+", re.IGNORECASE)
 
 
 def matches(value: Any, pattern: str = "", ignorecase: bool = False, multiline: bool = False) -> bool:
-    """Whether `value` begins with what `pattern` describes."""
+    """Whether `pattern` matches at the beginning of `value`."""
     return re.match(pattern, text_of(value), flags_of(ignorecase, multiline)) is not None
 
 
 def contains_match(value: Any, pattern: str = "", ignorecase: bool = False, multiline: bool = False) -> bool:
-    """Whether what `pattern` describes is anywhere in `value`."""
+    """Whether `pattern` matches anywhere in `value`."""
     return re.search(pattern, text_of(value), flags_of(ignorecase, multiline)) is not None
 
 
 def regex(
     value: Any, pattern: str = "", ignorecase: bool = False, multiline: bool = False, match_type: str = "search"
 ) -> bool:
-    """Whether `pattern` describes `value`, or a part of it: `match_type` is `search`, `match` or `fullmatch`."""
+    """Whether `pattern` matches `value`; `match_type` is `search`, `match` or `fullmatch`."""
     if match_type not in ("search", "match", "fullmatch"):
         match_type = "search"
     compiled = re.compile(pattern, flags_of(ignorecase, multiline))
@@ -44,7 +44,7 @@ def regex(
 
 
 def version(value: Any, other: Any, operator: str = "eq", strict: Any = None, version_type: str | None = None) -> bool:
-    """Whether `value` is, as a version, what `operator` says beside `other`; numbers in it are compared as numbers."""
+    """Compare two versions with `operator`; numbers in them are compared as numbers."""
     if strict or version_type not in (None, "loose"):
         raise TemplateRuntimeError("`is version` compares loosely here: leave out `strict` and `version_type`")
     if not value or not other:
@@ -63,12 +63,12 @@ def _parts(value: Any) -> list[int | str]:
 
 
 def subset(value: Iterable[Any], other: Iterable[Any]) -> bool:
-    """Whether everything in `value` is in `other`."""
+    """Whether `value` is a subset of `other`."""
     return set(value) <= set(other)
 
 
 def superset(value: Iterable[Any], other: Iterable[Any]) -> bool:
-    """Whether everything in `other` is in `value`."""
+    """Whether `value` is a superset of `other`."""
     return set(value) >= set(other)
 
 
@@ -78,7 +78,7 @@ def contains(value: Any, item: Any) -> bool:
 
 
 def truthy(value: Any, convert_bool: bool = False) -> bool:
-    """Whether `value` counts as true; with `convert_bool`, `no` and the like do not."""
+    """Whether `value` is true; with `convert_bool`, words such as `no` are false."""
     if convert_bool and isinstance(value, str | int | float):
         try:
             return to_bool(value)
@@ -93,17 +93,17 @@ def falsy(value: Any, convert_bool: bool = False) -> bool:
 
 
 def nan(value: Any) -> bool:
-    """Whether `value` is the number that is none."""
+    """Whether `value` is NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 
 def uri(value: Any, schemes: Iterable[str] | None = None) -> bool:
-    """Whether `value` can be taken apart as a URI, of one of `schemes` where they are given."""
+    """Whether `value` is a URI, with one of `schemes` if there are any."""
     try:
-        found = urlsplit(value)
+        parts = urlsplit(value)
     except (ValueError, AttributeError):
         return False
-    return not schemes or found.scheme in schemes
+    return not schemes or parts.scheme in schemes
 
 
 def url(value: Any, schemes: Iterable[str] | None = None) -> bool:

@@ -1,6 +1,6 @@
-"""What a template sees of a mapping or a list: each value in it is rendered when it is asked for, and not before.
+"""Mappings and lists for templates, each value rendered when it is first used.
 
-So `{{ paths.data }}` works where another entry of `paths` cannot be rendered, and one entry may refer to another.
+So `{{ paths.data }}` works if another entry of `paths` cannot be rendered, and one entry may refer to another.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,22 +10,22 @@ from typing import Any
 
 from tfprov.model.node import Items, Mapping, Node
 
-Look = Callable[[Node, str], Any]
-"""Returns what a template sees of a node; the text is the way to it, such as `paths.data`, for messages."""
+Render = Callable[[Node, str], Any]
+"""Returns the value of a node for templates; the text is its path, such as `paths.data`, for messages."""
 
 
-class SeenMapping(AbstractMapping[Any, Any]):
-    """A mapping of the inventory; keys are what YAML reads, so `1:` is a number."""
+class LazyMapping(AbstractMapping[Any, Any]):
+    """A mapping of the inventory; keys have YAML's types, so `1:` is a number."""
 
-    __slots__ = ("_look", "_names", "_node", "_way")
+    __slots__ = ("_names", "_node", "_path", "_render")
 
-    def __init__(self, node: Mapping, look: Look, way: str) -> None:
-        self._node, self._look, self._way = node, look, way
+    def __init__(self, node: Mapping, render: Render, path: str) -> None:
+        self._node, self._render, self._path = node, render, path
         self._names = {_key(node, name): name for name in node.entries}
 
     def __getitem__(self, key: Any) -> Any:
         name = self._names[key]
-        return self._look(self._node.entries[name], f"{self._way}.{name}")
+        return self._render(self._node.entries[name], f"{self._path}.{name}")
 
     def __contains__(self, key: object) -> bool:
         return key in self._names
@@ -37,7 +37,7 @@ class SeenMapping(AbstractMapping[Any, Any]):
         return len(self._names)
 
     def __repr__(self) -> str:
-        return repr(whole(self))
+        return repr(to_plain(self))
 
 
 def _key(node: Mapping, name: str) -> Any:
@@ -45,43 +45,43 @@ def _key(node: Mapping, name: str) -> Any:
     return name if written is None or written.quoted else written.data
 
 
-class SeenItems(Sequence[Any]):
-    """A list of the inventory; two of them, or one and a list of a template, are added with `+`."""
+class LazyList(Sequence[Any]):
+    """A list of the inventory; `+` joins it with another, or with a list of a template."""
 
-    __slots__ = ("_look", "_node", "_way")
+    __slots__ = ("_node", "_path", "_render")
 
-    def __init__(self, node: Items, look: Look, way: str) -> None:
-        self._node, self._look, self._way = node, look, way
+    def __init__(self, node: Items, render: Render, path: str) -> None:
+        self._node, self._render, self._path = node, render, path
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return list(self)[index]
-        return self._look(self._node.items[index], f"{self._way}[{index}]")
+        return self._render(self._node.items[index], f"{self._path}[{index}]")
 
     def __len__(self) -> int:
         return len(self._node.items)
 
     def __eq__(self, other: object) -> bool:
-        return list(self) == (list(other) if isinstance(other, SeenItems) else other)
+        return list(self) == (list(other) if isinstance(other, LazyList) else other)
 
-    __hash__ = None  # type: ignore[assignment]  # as a list has none
+    __hash__ = None  # type: ignore[assignment]  # as of a list
 
     def __add__(self, other: Any) -> list[Any]:
-        return [*self, *other] if isinstance(other, list | SeenItems) else NotImplemented
+        return [*self, *other] if isinstance(other, list | LazyList) else NotImplemented
 
     def __radd__(self, other: Any) -> list[Any]:
         return [*other, *self] if isinstance(other, list) else NotImplemented
 
     def __repr__(self) -> str:
-        return repr(whole(self))
+        return repr(to_plain(self))
 
 
-def whole(value: Any, most: int | None = None) -> Any:
-    """Return `value` with everything in it rendered, as plain dicts and lists; of a series, the first `most`."""
+def to_plain(value: Any, max_items: int | None = None) -> Any:
+    """Return `value` rendered as plain dicts and lists; of an iterator, the first `max_items`."""
     if isinstance(value, AbstractMapping):
-        return {key: whole(below) for key, below in value.items()}
-    if isinstance(value, list | tuple | set | frozenset | SeenItems):
-        return [whole(below) for below in value]
+        return {key: to_plain(child) for key, child in value.items()}
+    if isinstance(value, list | tuple | set | frozenset | LazyList):
+        return [to_plain(child) for child in value]
     if isinstance(value, Iterator):
-        return [whole(below) for below in islice(value, most)]
+        return [to_plain(child) for child in islice(value, max_items)]
     return value

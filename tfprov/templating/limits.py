@@ -1,12 +1,12 @@
-"""A bound on the time and the memory of one rendering: whatever a template computes, it ends.
+"""Limits on the time and the memory of one rendering, so that every template ends.
 
-Single operations are refused by their size before they begin. What is left are loops, regular expressions
-that try one way after another, and many values of an allowed size. A timer of CPU time ticks while templates are
-rendered; regular expressions and loops let its handler in, which ends a rendering that has taken too long or too much. The
-limit of the address space makes an operation fail that would take more at once.
+Single operations with a large result are refused before they begin. Loops, regular expressions that backtrack, and many
+values of an allowed size remain. A CPU timer ticks while templates are rendered; its signal handler interrupts loops and
+regular expressions, and ends a rendering that takes too long or too much memory. A limit on the address space makes an
+operation fail that would take more at once.
 
-The timer's handler runs in the main thread, where inventories are read; another thread has no limit of time. Between
-renderings nothing is left behind: the timer stops at the first idle tick.
+The handler runs in the main thread, where inventories are read; other threads have no time limit. The timer stops at the
+first idle tick after a rendering.
 """
 
 import json
@@ -16,30 +16,30 @@ import resource
 import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 from jinja2 import Environment, pass_environment, pass_eval_context
 from jinja2.exceptions import SecurityError
 from jinja2.filters import make_attrgetter
 
-from tfprov.templating.lazy_values import SeenItems, whole
+from tfprov.templating.lazy_values import LazyList, to_plain
 
 T = TypeVar("T")
 SECONDS = 10.0
 """CPU seconds of a rendering. One that looks at all variables of 10,000 hosts takes 3."""
 MEMORY = 1 << 30
-"""Bytes by which a rendering may enlarge the process."""
+"""Bytes by which a rendering may grow the process."""
 _TICK = 0.1
 _PAGE = resource.getpagesize()
 
 
-class Expired(BaseException):
-    """A rendering has taken too much; says of what. No Exception: a template's own parts handle some of those."""
+class LimitExceeded(BaseException):
+    """A rendering exceeded a limit. Not an Exception, because Jinja2 catches some of those."""
 
 
 class Limits:
-    """Watches one rendering at a time, with those that it causes; `seconds` of CPU time and bytes of `memory`."""
+    """Limits one rendering at a time, including nested ones, to `seconds` of CPU time and bytes of `memory`."""
 
     def __init__(self, seconds: float = SECONDS, memory: int = MEMORY) -> None:
         self.seconds, self.memory = seconds, memory
@@ -53,12 +53,12 @@ class Limits:
         self._before: Any = signal.SIG_DFL
 
     def within(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return what `function` returns for `arguments`, or raise Expired or MemoryError."""
+        """Return `function(*arguments)`; raises LimitExceeded or MemoryError."""
         if self._active or threading.current_thread() is not threading.main_thread():
             return function(*arguments)
         if self._armed_in != os.getpid():  # a fork has no timer
             self._arm()
-        alone = self._space and threading.active_count() == 1  # other threads map much that they never use
+        alone = self._space and threading.active_count() == 1  # other threads map memory that they never use
         if alone:
             resource.setrlimit(resource.RLIMIT_AS, (self._space + self.memory, self._hard))
         self._ticks, self._active = 0, True
@@ -72,12 +72,12 @@ class Limits:
     def _arm(self) -> None:
         self._soft, self._hard = resource.getrlimit(resource.RLIMIT_AS)
         self._measure()
-        self._before = signal.signal(signal.SIGPROF, self._look)
+        self._before = signal.signal(signal.SIGPROF, self._on_tick)
         signal.siginterrupt(signal.SIGPROF, False)
         signal.setitimer(signal.ITIMER_PROF, self._tick, self._tick)
         self._armed_in = os.getpid()
 
-    def _look(self, _number: int, _frame: object) -> None:
+    def _on_tick(self, _number: int, _frame: object) -> None:
         resident = self._measure()
         if not self._active:
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -88,40 +88,40 @@ class Limits:
         if self._ticks == 1:
             self._resident = resident
         if self._ticks * self._tick > self.seconds:
-            raise Expired(f"takes more than {self.seconds:g} seconds")
+            raise LimitExceeded(f"takes more than {self.seconds:g} seconds")
         if resident - self._resident > self.memory:
-            raise Expired(self.too_much_memory())
+            raise LimitExceeded(self.too_much_memory())
 
     def too_much_memory(self) -> str:
-        """Say that a rendering takes too much memory."""
+        """Return the message of a rendering that takes too much memory."""
         return f"takes more than {self.memory >> 20} MiB of memory"
 
     def _measure(self) -> int:
-        """Note how large the address space is where no limit of the user's is lower; return the resident bytes."""
+        """Store the size of the address space, unless the user has a lower limit; return the resident bytes."""
         try:
             with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123  ten times a second
                 space, resident = (int(number) * _PAGE for number in file.read(64).split()[:2])
         except OSError:  # another system than Linux
             self._space = 0
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        limit = min((one for one in (self._soft, self._hard) if one != resource.RLIM_INFINITY), default=None)
+        limit = min((bound for bound in (self._soft, self._hard) if bound != resource.RLIM_INFINITY), default=None)
         self._space = space if limit is None or space + self.memory < limit else 0
         return resident
 
 
 MAX_OUTPUT = 1_000_000
-"""Characters or elements of a value: as much as a whole inventory may have."""
+"""Characters or elements of a value: as many as a whole inventory may have."""
 TOO_LARGE = "a value of more than 1,000,000 characters or elements"
 _MAX_BITS = 1024
 _MAX_COMPARED = 10**9
-"""Characters that are compared when a text is looked for from the end: it takes the product of both lengths."""
+"""Product of both lengths when a text is searched from the end, which is what the search costs."""
 _MAX_INDENT = 100
 _MAX_DIGITS = 1000
 _DIGITS = re.compile(r"\d+")
 _WIDTH_OF_A_VALUE = re.compile(r"(?<!%)(?:%%)*%[-+ #0\d.]*\*|\{[^{}]*\{")
-"""A format whose width is a value: `%*d`, or `{:{}}`."""
+"""A format with a width from its values: `%*d`, or `{:{}}`."""
 _NUMBER = 400
-"""Characters of a number that has no width of its own."""
+"""Characters of a formatted number without a width."""
 
 
 def _check_widths(*values: Any) -> None:
@@ -130,21 +130,21 @@ def _check_widths(*values: Any) -> None:
 
 
 def _check_replaced(_context: Any, text: Any, old: Any = "", new: Any = "", *_count: Any) -> None:
-    """Refuse a replacement that makes too much of `text`."""
+    """Refuse a replacement whose result would be too large."""
     if str(text).count(str(old)) * len(str(new)) > MAX_OUTPUT:
         raise SecurityError(TOO_LARGE)
 
 
 def check_joined(separator: str, items: Iterable[Any]) -> list[Any]:
-    """Return `items` as a list, unless they and the separators between them are too much."""
-    found = list(items)
-    if sum(len(item) if isinstance(item, str) else 1 for item in found) + len(separator) * len(found) > MAX_OUTPUT:
+    """Return `items` as a list; raises if the joined text would be too large."""
+    values = list(items)
+    if sum(len(item) if isinstance(item, str) else 1 for item in values) + len(separator) * len(values) > MAX_OUTPUT:
         raise SecurityError(TOO_LARGE)
-    return found
+    return values
 
 
 def bounded_join(join: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the filter `join` with a bound on what it makes."""
+    """Return the filter `join` with a limit on its result."""
 
     @pass_eval_context
     def bounded(context: Any, value: Any, d: str = "", attribute: Any = None) -> Any:
@@ -154,24 +154,24 @@ def bounded_join(join: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bounded_sum(add: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the filter `sum` with a bound on texts and lists that it adds."""
+    """Return the filter `sum` with a limit on the texts and lists that it adds."""
 
     @pass_environment
     def bounded(environment: Environment, iterable: Any, attribute: Any = None, start: Any = 0) -> Any:
         if not _is_sized(start):
             return add(environment, iterable, attribute, start)
-        found = start
+        total = start
         for value in iterable if attribute is None else map(make_attrgetter(environment, attribute), iterable):
-            if _added(found, value):
+            if _sum_too_large(total, value):
                 raise SecurityError(TOO_LARGE)
-            found = found + value
-        return found
+            total = total + value
+        return total
 
     return bounded
 
 
 def _check_lines(text: Any, width: Any = 4, *_: Any) -> None:
-    """Refuse to put too much in front of every line of `text`."""
+    """Refuse an indent whose result would be too large."""
     _check_widths(width)
     size = len(width) if isinstance(width, str) else int(width)
     if size * (str(text).count("\n") + 1) > MAX_OUTPUT:
@@ -190,7 +190,7 @@ def _check_translated(text: str, table: Any = (), *_: Any) -> None:
         raise SecurityError(TOO_LARGE)
 
 
-def _check_sought(text: str, part: Any = "", *_: Any) -> None:
+def _check_search(text: str, part: Any = "", *_: Any) -> None:
     if isinstance(part, str) and len(text) * len(part) > _MAX_COMPARED:
         raise SecurityError("looking for a text of that length from the end")
 
@@ -200,27 +200,23 @@ def _check_digits(*values: Any) -> None:
         raise SecurityError(TOO_LARGE)
 
 
-def _check_replaced_in(text: str, *arguments: Any) -> None:
-    _check_replaced(None, text, *arguments)
-
-
 def dumped(value: Any, **options: Any) -> str:
     """Return `value` as JSON, with the options of json.dumps."""
     indent = options.get("indent")
     if (isinstance(indent, int) and indent > _MAX_INDENT) or (isinstance(indent, str) and len(indent) > _MAX_INDENT):
         raise SecurityError(TOO_LARGE)
-    return json.dumps(whole(value), **options)
+    return json.dumps(to_plain(value), **options)
 
 
 def _check_format(template: Any, *values: Any) -> None:
-    if _formatted(str(template), values):
+    if _format_too_large(str(template), values):
         raise SecurityError(TOO_LARGE)
 
 
 def bounded(function: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
-    """Return `function`, which runs when `check` has let its arguments pass."""
+    """Return `function` with `check` called on its arguments first."""
 
-    @wraps(function)  # which keeps what Jinja2 notes on it
+    @wraps(function)  # keeps the attributes that Jinja2 sets
     def call(*args: Any, **kwargs: Any) -> Any:
         check(*args, *kwargs.values())
         return function(*args, **kwargs)
@@ -229,10 +225,10 @@ def bounded(function: Callable[..., Any], check: Callable[..., None]) -> Callabl
 
 
 def _is_sized(value: Any) -> bool:
-    return isinstance(value, str | bytes | list | tuple | SeenItems)
+    return isinstance(value, str | bytes | list | tuple | LazyList)
 
 
-def _multiplied(left: Any, right: Any) -> bool:
+def _product_too_large(left: Any, right: Any) -> bool:
     if _is_sized(left) or _is_sized(right):
         sized, times = (left, right) if _is_sized(left) else (right, left)
         return isinstance(times, int) and len(sized) * times > MAX_OUTPUT
@@ -240,16 +236,16 @@ def _multiplied(left: Any, right: Any) -> bool:
     return both and left.bit_length() + right.bit_length() > _MAX_BITS
 
 
-def _raised(left: Any, right: Any) -> bool:
+def _power_too_large(left: Any, right: Any) -> bool:
     return isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > _MAX_BITS
 
 
-def _added(left: Any, right: Any) -> bool:
+def _sum_too_large(left: Any, right: Any) -> bool:
     return _is_sized(left) and _is_sized(right) and len(left) + len(right) > MAX_OUTPUT
 
 
-def _formatted(left: Any, right: Any) -> bool:
-    """Whether a format may make too much of its values: widths, and every field as long as the longest value."""
+def _format_too_large(left: Any, right: Any) -> bool:
+    """Whether the result of a format may be too large: its widths, and each field as long as the longest value."""
     if not isinstance(left, str):
         return False
     runs = _DIGITS.findall(left)
@@ -265,7 +261,7 @@ def _formatted(left: Any, right: Any) -> bool:
             if widest > MAX_OUTPUT:
                 return True
             size += fields * widest
-    return size > 2 * MAX_OUTPUT  # a bound from above: one field may have all that is allowed
+    return size > 2 * MAX_OUTPUT  # an upper bound: a single field may have the whole limit
 
 
 def _length(value: Any) -> int:
@@ -286,15 +282,17 @@ FILTERS: dict[str, Callable[..., None]] = {
     "replace": _check_replaced,
     "round": _check_digits,
 }
-"""What looks at the arguments of a filter of Jinja2's first."""
+"""Checks of the arguments of Jinja2's filters."""
 METHODS: dict[str, Callable[..., None]] = {
     **dict.fromkeys(("center", "ljust", "rjust", "zfill"), _check_widths),
-    **dict.fromkeys(("rfind", "rindex", "rsplit", "rpartition"), _check_sought),
+    **dict.fromkeys(("rfind", "rindex", "rsplit", "rpartition"), _check_search),
     **dict.fromkeys(("format", "format_map"), _check_format),
     "expandtabs": _check_tabs,
-    "replace": _check_replaced_in,
+    "replace": partial(_check_replaced, None),
     "translate": _check_translated,
 }
-"""What looks at the text and the arguments of a method of a text first."""
-GROWS: dict[str, Callable[[Any, Any], bool]] = {"*": _multiplied, "**": _raised, "+": _added, "%": _formatted}
-"""Whether an operator makes too much of its operands."""
+"""Checks of the text and the arguments of methods of str."""
+GROWS: dict[str, Callable[[Any, Any], bool]] = {
+    "*": _product_too_large, "**": _power_too_large, "+": _sum_too_large, "%": _format_too_large
+}  # fmt: skip
+"""Whether the result of an operator would be too large."""

@@ -1,8 +1,8 @@
-"""Jinja2 without reach, and without weight: a template computes a value, it does not fill the memory.
+"""The Jinja2 environment of all templates: a sandbox that also limits the size of values.
 
-Jinja2's own sandbox forbids attributes that lead out of it and ranges above 100 000. What it lets through is size:
-`{{ 'a' * 10**9 }}`, `{{ 10**10**9 }}`, `{{ 'a'.ljust(10**9) }}`, texts joined to twice their size again and again, and
-loops in loops. Ansible's own filters and tests are imported when a template uses one.
+Jinja2's own sandbox forbids attributes that lead out of it and ranges above 100 000, but not large values:
+`{{ 'a' * 10**9 }}`, `{{ 10**10**9 }}`, `{{ 'a'.ljust(10**9) }}`, texts doubled again and again, and nested loops.
+Ansible's own filters and tests are imported when a template uses one.
 """
 
 import importlib
@@ -36,7 +36,7 @@ _COLLECTION = re.compile(r"ansible\.(?:builtin|legacy)\.")
 
 
 class _Table(dict[str, Any]):
-    """Filters or tests by name: Jinja2's own, and Ansible's from a module that is imported when one is asked for."""
+    """Filters or tests by name: Jinja2's own, and Ansible's from a module that is imported when one is looked up."""
 
     def __init__(self, own: dict[str, Any], module: str) -> None:
         super().__init__(own)
@@ -56,7 +56,7 @@ class _Table(dict[str, Any]):
         return self.get(str(name)) is not None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return what is called `name`, or `default`."""
+        """Return the filter or test `name`, or `default`."""
         try:
             return self[name]
         except KeyError:
@@ -64,21 +64,21 @@ class _Table(dict[str, Any]):
 
 
 class _Generator(NativeCodeGenerator):
-    """Keeps the type of a value that is nothing but one expression: `"{{ base + 1 }}"` is a number, as in Ansible."""
+    """Keeps the type of a template that is a single expression: `"{{ base + 1 }}"` is a number, as in Ansible."""
 
     def _output_const_repr(self, group: Iterable[Any]) -> str:
-        # Jinja2 makes text of a constant, even of one that stands alone.
+        # Jinja2 turns even a single constant into text.
         values = list(group)
         return repr(values[0]) if len(values) == 1 else super()._output_const_repr(values)
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> Any:
-        # What is nothing leaves no text, which is seen when the pieces are joined.
-        if (found := super()._output_child_to_const(node, frame, finalize)) is None:
+        # None leaves no text, which `concat` must see.
+        if (value := super()._output_child_to_const(node, frame, finalize)) is None:
             raise nodes.Impossible
-        return found
+        return value
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802  as in Jinja2
-        """Have `~` checked, which is no operator that could be intercepted."""
+        """Check the size for `~`, which Jinja2 cannot intercept as an operator."""
         self.write("environment.concatenated((")
         for operand in node.nodes:
             self.visit(operand, frame)
@@ -87,7 +87,7 @@ class _Generator(NativeCodeGenerator):
 
 
 class Unknown(StrictUndefined):
-    """What is not there: any use of it fails, but `| default(…)`, of what would be in it as well."""
+    """An undefined value: any use fails except `| default(…)`, also for its attributes and items."""
 
     __slots__ = ()
 
@@ -101,12 +101,12 @@ class Unknown(StrictUndefined):
 
 
 class _Lexer(Lexer):
-    r"""Takes a backslash in `{{ }}` for itself, as Ansible does: `'\1'` is a group of a regular expression."""
+    r"""Keeps backslashes in `{{ }}`, as Ansible does: `'\1'` is a group of a regular expression."""
 
     def wrap(
         self, stream: Iterable[tuple[int, str, str]], name: str | None = None, filename: str | None = None
     ) -> Iterator[Token]:
-        """Escape the backslashes of texts before Jinja2 reads its escapes in them."""
+        """Escape the backslashes of texts before Jinja2 interprets them."""
         return super().wrap(self._escaped(stream), name, filename)
 
     def _escaped(self, stream: Iterable[tuple[int, str, str]]) -> Iterator[tuple[int, str, str]]:
@@ -117,7 +117,7 @@ class _Lexer(Lexer):
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """The environment of all templates, with what Ansible sets otherwise than Jinja2."""
+    """The environment of all templates, with Ansible's options."""
 
     code_generator_class = _Generator
     intercepted_binops = frozenset(("*", "**", "+", "%"))
@@ -126,13 +126,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         super().__init__(undefined=Unknown, trim_blocks=True)
         self.steps = 0
         self.variables: Mapping[str, Any] = {}
-        """What is being rendered now is rendered with these; a template cannot set any of them."""
+        """The variables of the current rendering; a template cannot set any of them."""
         self._lexer = _Lexer(self)
         for name, check in FILTERS.items():
             self.filters[name] = bounded(self.filters[name], check)
         self.filters["sum"] = bounded_sum(self.filters["sum"])
         self.filters["join"] = bounded_join(self.filters["join"])
-        for name in ("random", "unique"):  # Ansible's are others
+        for name in ("random", "unique"):  # Ansible's differ
             del self.filters[name]
         self.filters = _Table(self.filters, "tfprov.templating.filters.text")
         self.tests = _Table(self.tests, "tfprov.templating.jinja_tests")
@@ -142,40 +142,40 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals.update(lookup=lookup, query=query, q=query, omit=OMIT)
 
     def concatenated(self, operands: Iterable[Any]) -> str:
-        """Return what `~` makes of its operands."""
-        found, size = [], 0
+        """Return the result of `~`."""
+        texts, size = [], 0
         for operand in operands:
-            found.append(str(operand))
-            size += len(found[-1])
+            texts.append(str(operand))
+            size += len(texts[-1])
             if size > MAX_OUTPUT:
                 raise SecurityError(TOO_LARGE)
-        return "".join(found)
+        return "".join(texts)
 
     @property
     def lexer(self) -> Lexer:
-        """What takes templates apart."""
+        """The lexer that keeps backslashes."""
         return self._lexer
 
     @staticmethod
     def concat(pieces: Iterable[Any]) -> Any:
-        """Return the one piece there is as it is, else all of them as text; one that is nothing does not count."""
-        found: list[Any] = []
+        """Return a single piece unchanged, several as text; None does not count."""
+        values: list[Any] = []
         size = 0
         for piece in pieces:
             if piece is not None:
-                found.append(piece)
+                values.append(piece)
                 size += len(piece) if isinstance(piece, str) else 1
             if size > MAX_OUTPUT:
                 raise SecurityError(TOO_LARGE)
-        if len(found) < 2:
-            return found[0] if found else None
-        text = "".join(map(str, found))
+        if len(values) < 2:
+            return values[0] if values else None
+        text = "".join(map(str, values))
         if len(text) > MAX_OUTPUT:
             raise SecurityError(TOO_LARGE)
         return text
 
     def range(self, *arguments: int) -> range:
-        """Return a range, as long as all ranges since `steps` was last set to 0 stay within bounds."""
+        """Return a range; all ranges of one rendering share the limit."""
         numbers = range(*arguments)
         try:
             self.steps += len(numbers)
@@ -186,14 +186,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return numbers
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Refuse a result that is too large before it is computed."""
+        """Refuse an operation whose result would be too large."""
         if GROWS[operator](left, right):
             raise SecurityError(TOO_LARGE)
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  as in Jinja2
-        """Refuse a method of a text whose arguments ask for a result that is too large."""
-        method = getattr(__obj, "__wrapped__", __obj)  # Jinja2 wraps `format` to look into its braces
+        """Refuse a method of a text whose result would be too large."""
+        method = getattr(__obj, "__wrapped__", __obj)  # Jinja2 wraps `format` to check its fields
         name, text = getattr(method, "__name__", ""), getattr(method, "__self__", None)
         if isinstance(text, str) and name in METHODS:
             METHODS[name](text, *args, *kwargs.values())

@@ -6,7 +6,7 @@ from binascii import Error, unhexlify
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tfprov.errors import InvalidInput, Position, Problem, hide, shown
+from tfprov.errors import InvalidInput, Position, Problem, hide_secret, shown
 from tfprov.vault.passwords import CONFIGURED, IDENTITIES, OPTIONS, PASSWORD_FILE, Passwords, Source
 
 _CIPHER = "AES256"
@@ -178,7 +178,7 @@ def _decoded(plaintext: bytes, at: Position) -> str:
     except UnicodeDecodeError:
         what = "not UTF-8 text once it is decrypted"
         raise Unopened([Problem(at, what, "encrypt text, and put other files into `mounts`")]) from None
-    hide(text)
+    hide_secret(text)
     return text
 
 

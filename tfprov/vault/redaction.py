@@ -4,10 +4,21 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tfprov.errors import InvalidInput, hide
+from tfprov.errors import InvalidInput, hide_secret
 from tfprov.model.inventory import NAMESPACE
-from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, plain, secretly, unsealed, visible
-from tfprov.model.secrets import is_ansible_password, names_secret
+from tfprov.model.node import (
+    HIDDEN,
+    EncryptedValue,
+    Items,
+    Mapping,
+    Node,
+    Scalar,
+    decrypt_values,
+    mark_secret,
+    plain,
+    plain_masked,
+)
+from tfprov.model.secrets import is_ansible_password, is_secret_name
 
 SECRETS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
 """Variables that hold a password."""
@@ -22,7 +33,7 @@ def mentions_secret(text: str) -> bool:
 
 def masks(name: str) -> bool:
     """Whether the value of a variable with this name is masked wherever an inventory is shown."""
-    return is_ansible_password(name) or (names_secret(name) and not name.startswith("ansible_"))
+    return is_ansible_password(name) or (is_secret_name(name) and not name.startswith("ansible_"))
 
 
 def public_names(settings: Mapping) -> frozenset[str]:
@@ -41,17 +52,6 @@ def discreet(text: str) -> str:
     return f"{text[: found.end()]}…" if found and found.end() < len(text) else text
 
 
-class Reads:
-    """Counts how often a template has asked for a secret: what it computed in between is a secret as well."""
-
-    count = 0
-
-    @classmethod
-    def note(cls) -> None:
-        """Say that a secret is being used."""
-        cls.count += 1
-
-
 _STRUCTURE = ("hosts", "children")
 
 
@@ -66,11 +66,11 @@ def hidden(node: Node, path: tuple[str, ...] = ()) -> Node:
         return Mapping(below, node.at, node.keys)
     if isinstance(node, Items):
         return Items(tuple(hidden(item, path) for item in node.items), node.at)
-    if _is_seen(path) or isinstance(node.data, Sealed):
+    if _is_seen(path) or isinstance(node.data, EncryptedValue):
         return node
     if isinstance(node.data, str) and "{{" not in node.data:
-        hide(node.data)
-    return secretly(node)
+        hide_secret(node.data)
+    return mark_secret(node)
 
 
 def _is_seen(path: tuple[str, ...]) -> bool:
@@ -89,20 +89,20 @@ def masked_value(path: Path, node: Node) -> Any:
     """Return `node` for others to see: also what is called like a password is hidden, wherever it came from."""
     is_program = path[:2] in ((NAMESPACE, "flags"), (NAMESPACE, "command"))  # they stand on a command line as they are
     if path[-1] in SECRETS or (not is_program and _is_named(path[-1], node)):
-        return HIDDEN if not _is_plain_template(node) else visible(node)
-    return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, Sealed) else _hidden_inside(node)
+        return HIDDEN if not _is_plain_template(node) else plain_masked(node)
+    return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, EncryptedValue) else _hidden_inside(node)
 
 
 def unless_public(public: frozenset[str], shows: Shows, path: Path, node: Node) -> Any:
     """Return `node` as `shows` does, unless it is a variable of which the inventory says that it is no secret."""
     is_public = path[:-1] == (NAMESPACE, "env") and path[-1] in public and isinstance(node, Scalar)
-    return _hidden_inside(node) if is_public and not isinstance(node.data, Sealed) else shows(path, node)  # type: ignore[union-attr]
+    return _hidden_inside(node) if is_public and not isinstance(node.data, EncryptedValue) else shows(path, node)  # type: ignore[union-attr]
 
 
 def clear(_path: Path, node: Node) -> Any:
     """Return `node` with its secrets, but for those that no password decrypts."""
     try:
-        return plain(unsealed(node))
+        return plain(decrypt_values(node))
     except InvalidInput:
         return _hidden_inside(node)
 

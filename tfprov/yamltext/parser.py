@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
-from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed
+from tfprov.model.node import EncryptedValue, Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
 from tfprov.vault.redaction import mentions_secret
 from tfprov.yamltext.yaml11 import ScalarError, is_scalar_tag, short_tag, tag_of, tag_of_plain, value_of
@@ -127,7 +127,7 @@ class _Composer:
             )
         if not text.startswith(HEADER):
             self.vault.note_unencrypted(at)
-        return Scalar(Sealed(text, self.vault.open), at, quoted=True, literal=True, secret=True)
+        return Scalar(EncryptedValue(text, self.vault.open), at, quoted=True, literal=True, secret=True)
 
     def refuse_tag(self, tag: str, at: Position) -> None:
         name = tag if tag.startswith("!") else f"!!{tag}"

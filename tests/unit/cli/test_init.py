@@ -12,7 +12,7 @@ import pytest
 from tests.support.door import Told, tell
 from tests.support.paths import ROOT
 from tests.support.waiting import until
-from tfprov.planning.tasks import place
+from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
 
 
@@ -26,7 +26,7 @@ def test_this_machine_and_the_example(capsys: pytest.CaptureFixture[str]) -> Non
         0, out="wrote demo/inventory.yml\nwrote demo/program/linear.py\nnext: cd demo && tfprov run\n"
     )
     _, roles = load(Path("demo/inventory.yml"))
-    assert [task.name for task in place(roles).tasks] == ["ps/0", "worker/0", "worker/1"]
+    assert [task.name for task in assign_tasks(roles).tasks] == ["ps/0", "worker/0", "worker/1"]
     assert roles[0].values.command == ["python", "linear.py"]
     assert roles[0].values.runtime == "process"
 
@@ -36,9 +36,13 @@ def test_machines_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
     assert told.code == 0
     assert told.out.splitlines()[-1] == "next: tfprov check"
     inventory, roles = load(Path("inventory.yml"))
-    assert place(roles).name == "no"
+    assert assign_tasks(roles).name == "no"
     assert (inventory.members("ps"), inventory.members("worker")) == (("node1",), ("node2", "10.0.0.3"))
-    assert [(role.way.user, role.way.port) for role in roles] == [("trainer", None), ("trainer", 2200), ("me", None)]
+    assert [(role.connection.user, role.connection.port) for role in roles] == [
+        ("trainer", None),
+        ("trainer", 2200),
+        ("me", None),
+    ]
     assert {role.values.runtime for role in roles} == {"docker"}
     assert Path("image/Dockerfile").read_text() == (ROOT / "images/train/Dockerfile").read_text()
     assert Path("inventory.yml").read_text().startswith("# yaml-language-server: $schema=inventory.schema.json\n")
@@ -145,7 +149,7 @@ def test_three_questions() -> None:
     assert code == 0
     assert text.lower().count("]: ") == 3
     inventory, roles = load(Path("inventory.yml"))
-    assert place(roles).name == "night"
+    assert assign_tasks(roles).name == "night"
     assert tuple(inventory.hosts) == ("a", "b")
     assert roles[0].values.command == ["python", "t.py"]
 
@@ -153,7 +157,7 @@ def test_three_questions() -> None:
 def test_answers_may_be_left_to_the_defaults() -> None:
     code, _ = talk(["fresh"], [("Name of the cluster", "\n"), ("Machines", "\n"), ("Command", "\n")])
     assert code == 0
-    assert place(load(Path("fresh/inventory.yml"))[1]).name == "fresh"
+    assert assign_tasks(load(Path("fresh/inventory.yml"))[1]).name == "fresh"
     assert Path("fresh/program/linear.py").exists()
 
 
@@ -167,7 +171,7 @@ def test_a_wrong_answer_is_asked_for_again() -> None:
     code, text = talk([], answers)
     assert code == 0
     assert "`No Name` is not a cluster name" in text
-    assert place(load(Path("inventory.yml"))[1]).name == "name"
+    assert assign_tasks(load(Path("inventory.yml"))[1]).name == "name"
 
 
 def test_what_options_say_is_not_asked() -> None:

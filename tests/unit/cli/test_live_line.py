@@ -9,14 +9,14 @@ import pytest
 from tests.support.terminal import terminal
 from tfprov.cli.output import LiveLine, Printer, fitting
 from tfprov.errors import TfprovError
-from tfprov.model.plan import Action
+from tfprov.model.plan import Action, ActionKind
 
 TASKS = 40
 FIX = "no route to host; check the address, the firewall and that sshd listens there"
 
 
 def actions(kind: str) -> list[Action]:
-    return [Action(kind, f"node{i}.example.com", f"worker/{i}", ()) for i in range(TASKS)]
+    return [Action(ActionKind(kind), f"node{i}.example.com", f"worker/{i}", ()) for i in range(TASKS)]
 
 
 def started_all(printer: Printer, resize: Callable[[int], None]) -> list[str]:

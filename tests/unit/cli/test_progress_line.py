@@ -4,11 +4,11 @@ import pytest
 
 from tfprov.cli.progress_line import UnderWay, duration, progress_line
 from tfprov.formats.event_file import Progress
-from tfprov.model.plan import Action
+from tfprov.model.plan import Action, ActionKind
 
 
 def action(kind: str, number: int) -> Action:
-    return Action(kind, f"node{number}", f"worker/{number}", ())
+    return Action(ActionKind(kind), f"node{number}", f"worker/{number}", ())
 
 
 def test_a_delivery_has_its_share_rate_and_time_left() -> None:
@@ -36,12 +36,12 @@ def test_a_transfer_of_unknown_size_says_what_has_come() -> None:
 
 def test_an_exported_image_and_what_a_start_brings_have_share_rate_and_time_left() -> None:
     rows = (
-        (Action("build", "(controller)", "tfprov/web:1", ()), "tfprov-base/build:1", "building tfprov/web:1"),
+        (Action(ActionKind.BUILD, "(controller)", "tfprov/web:1", ()), "tfprov-base/build:1", "building tfprov/web:1"),
         (action("start", 0), "worker/0", "starting 0/3 worker/0"),
     )
     for one, name, doing in rows:
         under_way = UnderWay()
-        under_way.plan([one] if one.kind == "build" else [action("start", i) for i in range(3)])
+        under_way.plan([one] if one.kind == ActionKind.BUILD else [action("start", i) for i in range(3)])
         under_way.begin(one, 0)
         assert under_way.text(0) == doing
         for second in range(3):
@@ -69,7 +69,7 @@ def test_actions_of_one_kind_are_counted_and_a_few_are_named() -> None:
         under_way.begin(action("start", i), 0)
     under_way.end(action("start", 0))
     assert under_way.text(12) == "starting 1/40 worker/1, worker/2, worker/3 and 6 more · 12s"
-    under_way.begin(Action("build", "(controller)", "web", ()), 11.5)
+    under_way.begin(Action(ActionKind.BUILD, "(controller)", "web", ()), 11.5)
     assert under_way.text(12).endswith("; building web")
 
 

@@ -18,7 +18,7 @@ from tfprov.cli.output import LiveLine, Printer, table
 from tfprov.cli.screening import Screened, json_screened, screened, write_document
 from tfprov.errors import HostError, TaskFailed
 from tfprov.hosts.docker.exec import pass_on
-from tfprov.model.plan import Action
+from tfprov.model.plan import Action, ActionKind
 
 PAYLOADS = {
     "cursor up and erase": "\x1b[3A\x1b[2Kforged",
@@ -67,7 +67,7 @@ def steers(text: str, *, colours: bool = True) -> list[str]:
 
 def printers(payload: str) -> dict[str, Callable[[Printer], None]]:
     """Return everything that prints what programs and hosts say."""
-    start = Action("start", payload, payload, ())
+    start = Action(ActionKind.START, payload, payload, ())
     lines = table([("TASK", payload), (payload, "a")])
     return {
         "note": lambda printer: printer.note(payload),

@@ -222,7 +222,7 @@ def test_a_file_with_two_names_is_left_alone(inventory: Path, capsys: pytest.Cap
 
 
 def test_a_file_that_changed_meanwhile_is_left_alone(inventory: Path) -> None:
-    with pytest.raises(OSError, match="changed by somebody else"):
+    with pytest.raises(OSError, match="changed by another process"):
         rewrite(inventory, b"what it was", b"what it would be")
     assert inventory.read_text() == GOOD
     assert [path.name for path in Path().iterdir()] == ["inventory.yml"]

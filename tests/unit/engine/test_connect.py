@@ -26,12 +26,12 @@ from tfprov.errors import (
     TfprovError,
     Unreachable,
     Usage,
-    together,
+    combine_errors,
 )
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.playbook import Play, Stop
 from tfprov.model.state import HostState, Observed, State
-from tfprov.paths import shipped
+from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.run import PlayOptions, play
 from tfprov.playbook.steps import RUN
@@ -68,7 +68,7 @@ class MemoryLab:
 
     def verb(self, name: str, context: Context | None = None) -> None:
         context = replace(context or self.context, missed={})  # every command begins anew
-        play(context, read_playbook(shipped("playbooks") / f"{name}.yml"), PlayOptions(name))
+        play(context, read_playbook(shipped_directory("playbooks") / f"{name}.yml"), PlayOptions(name))
 
     def calls(self) -> list[str]:
         return [call for host in self.hosts.values() for call in host.calls]
@@ -103,7 +103,7 @@ AWAY = Unreachable("h2", "no answer")
     ids=["one", "two", "no host is lost", "highest code", "the same twice", "one line per lost host", "nested"],
 )
 def test_several_errors_are_one(errors: list[TfprovError], text: str, code: int) -> None:
-    error = together(errors)
+    error = combine_errors(errors)
     assert (str(error), error.exit_code) == (text, code)
     assert isinstance(error, Several) == ("\n" in text)
 
@@ -298,12 +298,16 @@ def test_how_the_training_ended_comes_before_what_goes_wrong_behind_it(memory_la
     memory_lab.hosts["h2"].exits("worker/0", 7)
     memory_lab.hosts["h3"].refuses["stop worker/1"] = "will not"
     with pytest.raises(TaskFailed, match="worker/0: exited with code 7"):
-        play(memory_lab.context, [*_wait_done(), *read_playbook(shipped("playbooks") / "down.yml")], PlayOptions("run"))
+        play(
+            memory_lab.context,
+            [*_wait_done(), *read_playbook(shipped_directory("playbooks") / "down.yml")],
+            PlayOptions("run"),
+        )
     assert "h3: will not" in memory_lab.report.notes
 
 
 def _wait_done() -> list[Play]:
-    return [one for one in read_playbook(shipped("playbooks") / "run.yml") if one.name == "train"]
+    return [one for one in read_playbook(shipped_directory("playbooks") / "run.yml") if one.name == "train"]
 
 
 # --- silence, over time ----------------------------------------------------------------------------------------------

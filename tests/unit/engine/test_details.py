@@ -28,7 +28,8 @@ from tfprov.engine.monitoring.wait import wait_serving
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, HostError, Position, TaskFailed, Unreachable, Usage
 from tfprov.hosts.memory import MemoryRuntime
-from tfprov.model.node import Items, Mapping, Scalar, plain, secretly, visible, wrap
+from tfprov.model.node import Items, Mapping, Scalar, mark_secret, plain, plain_masked, wrap
+from tfprov.model.plan import ActionKind
 from tfprov.model.playbook import Command, Stop
 from tfprov.model.state import Observation, Observed, State, describe_exit
 from tfprov.playbook.parse import read_playbook
@@ -235,7 +236,7 @@ def test_the_forecast_of_a_chief_that_is_stopped_and_saves_once_more(split: Spli
     )
     ps = plan(context, seen).only(lambda action: action.subject.startswith("ps/"))
     assert forecast(context, ps, seen) == "the training goes on from step 400"
-    assert forecast(context, ps.only(lambda action: action.kind == "stop"), seen) is None
+    assert forecast(context, ps.only(lambda action: action.kind == ActionKind.STOP), seen) is None
 
 
 def test_a_gathered_checkpoint_that_cannot_be_read_is_in_the_way_of_a_resume_only(split: Split) -> None:
@@ -315,10 +316,10 @@ def test_computed_values_are_nodes_at_one_place_and_secrets_stay_hidden() -> Non
     assert isinstance(node.entries["a"], Items)
     assert node.entries["a"].items[0] == Scalar(1, at, "1", quoted=True)
     assert (node.at, node.keys["2"].data, node.key_at("2")) == (at, 2, at)
-    assert visible(node) == plain(node)
-    secret = secretly(node)
+    assert plain_masked(node) == plain(node)
+    secret = mark_secret(node)
     assert plain(secret) == plain(node)
-    hidden = visible(secret)
+    hidden = plain_masked(secret)
     assert hidden["a"][0] == hidden["a"][3][0] != 1
     assert "x" not in str(hidden)
 

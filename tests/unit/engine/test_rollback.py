@@ -23,8 +23,9 @@ from tfprov.errors import HostError, TaskFailed, TfprovError, Unreachable
 from tfprov.formats.checkpoint import checkpoints
 from tfprov.hosts.base import File
 from tfprov.hosts.memory import MemoryRuntime
+from tfprov.model.plan import ActionKind
 from tfprov.model.state import Observed, State
-from tfprov.paths import shipped
+from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.run import PlayOptions, play
 
@@ -48,7 +49,7 @@ class MemoryLab:
         return replace(made, home=self.directory, target=self.directory / "lab", report=self.report)
 
     def up(self, context: Context | None = None, **options: object) -> None:
-        plays = read_playbook(shipped("playbooks") / "up.yml")
+        plays = read_playbook(shipped_directory("playbooks") / "up.yml")
         play(context or self.context, plays, PlayOptions("up", **options))  # type: ignore[arg-type]
 
     def give_up_soon(self, task: str) -> None:
@@ -266,7 +267,7 @@ def test_whatever_fails_nothing_new_runs_and_no_checkpoint_is_lost(
     before = observe(context)
     found = plan(context, before)
     saving = data.draw(st.sets(st.sampled_from([action.subject for action in found.actions] or ["none"])))
-    starts = [action for action in found.actions if action.kind in ("start", "stop")]
+    starts = [action for action in found.actions if action.kind in (ActionKind.START, ActionKind.STOP)]
     for broken in data.draw(st.lists(st.sampled_from(starts), max_size=2)) if starts else ():
         hosts[broken.host].refuses[f"{broken.kind} {broken.subject}"] = "no"
     execute(context, found, "run")
@@ -308,7 +309,7 @@ def test_whatever_cannot_be_taken_back_is_not_removed_while_it_runs(
     before = observe(context)
     found = plan(context, before)
     execute(context, found, "run").check()
-    starts = [action for action in found.actions if action.kind == "start"]
+    starts = [action for action in found.actions if action.kind == ActionKind.START]
     assume(starts)
     stubborn = data.draw(st.sampled_from(starts))
     hosts[stubborn.host].refuses[f"stop {stubborn.subject}"] = "no"

@@ -12,9 +12,9 @@ from tfprov.formats.checkpoint import (
     Checkpoint,
     checkpoint_state,
     checkpoints,
+    last_component,
     newest_whole,
     parse_state,
-    relative,
     step_of,
 )
 
@@ -47,7 +47,7 @@ def test_a_checkpoint_of_the_graph_api_has_an_index_shards_and_a_meta_file() -> 
 def test_checkpoints_come_in_the_order_of_their_steps_and_not_of_their_names() -> None:
     names = [*files("ckpt-10"), *files("ckpt-9"), *files("model.ckpt-9"), *files("cp.ckpt")]
 
-    assert [found.prefix for found in checkpoints(names)] == ["cp.ckpt", "ckpt-9", "model.ckpt-9", "ckpt-10"]
+    assert [checkpoint.prefix for checkpoint in checkpoints(names)] == ["cp.ckpt", "ckpt-9", "model.ckpt-9", "ckpt-10"]
     assert newest_whole(names) == "ckpt-10"
 
 
@@ -71,10 +71,10 @@ def test_the_step_is_the_number_at_the_end_of_the_prefix(prefix: str, step: int)
 
 
 def test_a_checkpoint_without_its_index_is_not_whole() -> None:
-    (found,) = checkpoints(["ckpt-5.data-00000-of-00001"])
+    (checkpoint,) = checkpoints(["ckpt-5.data-00000-of-00001"])
 
-    assert found.missing == ("ckpt-5.index",)
-    assert not found.whole
+    assert checkpoint.missing == ("ckpt-5.index",)
+    assert not checkpoint.whole
 
 
 def test_a_checkpoint_names_the_shards_it_misses() -> None:
@@ -85,32 +85,32 @@ def test_a_checkpoint_names_the_shards_it_misses() -> None:
 
 
 def test_an_index_alone_misses_shards_of_an_unknown_number() -> None:
-    (found,) = checkpoints(["ckpt-5.index", "ckpt-5.meta"])
+    (checkpoint,) = checkpoints(["ckpt-5.index", "ckpt-5.meta"])
 
-    assert found.missing == ("ckpt-5.data-?????-of-?????",)
-    assert found.files == ("ckpt-5.index", "ckpt-5.meta")
+    assert checkpoint.missing == ("ckpt-5.data-?????-of-?????",)
+    assert checkpoint.files == ("ckpt-5.index", "ckpt-5.meta")
 
 
 def test_a_meta_file_alone_is_no_checkpoint() -> None:
     assert checkpoints(["ckpt-5.meta", "checkpoint", ".index", ".data-00000-of-00001"]) == []
 
 
-def test_shards_of_two_saves_are_torn_even_if_each_is_complete() -> None:
-    (found,) = checkpoints({*files("ckpt-5", 1), *files("ckpt-5", 2)})
+def test_shards_of_two_saves_conflict_even_if_each_is_complete() -> None:
+    (checkpoint,) = checkpoints({*files("ckpt-5", 1), *files("ckpt-5", 2)})
 
-    assert (found.torn, found.missing, found.whole) == ("shards of 1 and of 2", (), False)
-
-
-def test_shards_of_two_saves_name_what_each_misses() -> None:
-    (found,) = checkpoints(["ckpt-5.index", "ckpt-5.data-00000-of-00002", "ckpt-5.data-00000-of-00001"])
-
-    assert (found.torn, found.missing) == ("shards of 1 and of 2", ("ckpt-5.data-00001-of-00002",))
+    assert (checkpoint.conflict, checkpoint.missing, checkpoint.whole) == ("shards of 1 and of 2", (), False)
 
 
-def test_a_shard_beyond_the_number_of_shards_is_torn() -> None:
-    (found,) = checkpoints([*files("ckpt-5", 2), "ckpt-5.data-00003-of-00002"])
+def test_missing_shards_of_two_saves_are_named() -> None:
+    (checkpoint,) = checkpoints(["ckpt-5.index", "ckpt-5.data-00000-of-00002", "ckpt-5.data-00000-of-00001"])
 
-    assert (found.torn, found.whole) == ("shard 3 of only 2", False)
+    assert (checkpoint.conflict, checkpoint.missing) == ("shards of 1 and of 2", ("ckpt-5.data-00001-of-00002",))
+
+
+def test_a_shard_beyond_the_number_of_shards_is_a_conflict() -> None:
+    (checkpoint,) = checkpoints([*files("ckpt-5", 2), "ckpt-5.data-00003-of-00002"])
+
+    assert (checkpoint.conflict, checkpoint.whole) == ("shard 3 of only 2", False)
 
 
 @pytest.mark.parametrize(
@@ -149,15 +149,15 @@ def test_a_checkpoint_is_whole_exactly_if_all_its_files_are_there(prefix: str, t
     assume(not prefix.endswith(("_temp", ".part", ".tempstate")))
     every = files(prefix, total)
     names = [name for place, name in enumerate(every) if place not in dropped]
-    found = checkpoints(names)
+    listed = checkpoints(names)
 
-    assert [name for one in found for name in one.files] == sorted(names)
+    assert [name for checkpoint in listed for name in checkpoint.files] == sorted(names)
     assert newest_whole(names) == (prefix if names == every else None)
 
 
 @given(st.lists(st.text(st.sampled_from("ckpt-015.indexdataof/_temp\n\udc80"))))
 def test_no_directory_listing_is_an_error(names: list[str]) -> None:
-    assert {name for one in checkpoints(names) for name in one.files} <= set(names)
+    assert {name for checkpoint in checkpoints(names) for name in checkpoint.files} <= set(names)
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ def test_no_directory_listing_is_an_error(names: list[str]) -> None:
     [("/x/y/model.ckpt-3", "model.ckpt-3"), ("ckpt-3", "ckpt-3"), ("a/b", "b"), ("gs://bucket/run/ckpt-3", "ckpt-3")],
 )
 def test_a_relative_path_is_the_last_component(path: str, last: str) -> None:
-    assert relative(path) == last
+    assert last_component(path) == last
 
 
 @given(newest=FILE_NAMES, others=st.lists(FILE_NAMES))
-def test_what_is_written_is_read_back(newest: str, others: list[str]) -> None:
+def test_a_written_file_is_read_back(newest: str, others: list[str]) -> None:
     assert parse_state(checkpoint_state(newest, others)) == list(dict.fromkeys([newest, *others]))
 
 
@@ -219,7 +219,7 @@ def test_the_text_format_is_read(text: str, paths: list[str]) -> None:
         "<html>",
     ],
 )
-def test_what_cannot_be_read_is_no_path(text: str) -> None:
+def test_an_invalid_file_has_no_paths(text: str) -> None:
     assert parse_state(text) == []
 
 
@@ -261,12 +261,12 @@ def read_by_protobuf(message: Any, text: str) -> list[str]:
 
 
 @given(newest=FILE_NAMES, others=st.lists(FILE_NAMES))
-def test_protobuf_reads_what_is_written(protobuf: Any, newest: str, others: list[str]) -> None:
+def test_protobuf_reads_a_written_file(protobuf: Any, newest: str, others: list[str]) -> None:
     assert read_by_protobuf(protobuf, checkpoint_state(newest, others)) == list(dict.fromkeys([newest, *others]))
 
 
 @given(newest=PATHS, others=st.lists(PATHS), timestamp=st.floats(), as_utf8=st.booleans())
-def test_what_protobuf_writes_is_read(
+def test_a_file_that_protobuf_writes_is_read(
     protobuf: Any, newest: str, others: list[str], timestamp: float, as_utf8: bool
 ) -> None:
     state = protobuf(
@@ -285,7 +285,7 @@ PIECES += ['model_checkpoint_path: "', 'all_model_checkpoint_paths: "', "last_pr
 
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
-def test_what_protobuf_can_read_is_read_alike(protobuf: Any, text: str) -> None:
+def test_every_file_that_protobuf_reads_is_read_alike(protobuf: Any, text: str) -> None:
     try:
         paths = read_by_protobuf(protobuf, text)
     except (text_format().ParseError, UnicodeError):

@@ -29,10 +29,12 @@ def read(*events: bytes) -> list[Scalar]:
 
 @given(wall_time=st.floats(0, 1e10), step=INT64, values=st.dictionaries(st.text(), FLOAT32, max_size=4))
 def test_every_scalar_put_in_comes_out(wall_time: float, step: int, values: dict[str, float]) -> None:
-    found = read(event(wall_time, step, values))
+    logged = read(event(wall_time, step, values))
 
-    assert [(one.wall_time, one.step, one.tag) for one in found] == [(wall_time, step, tag) for tag in values]
-    assert repr([one.value for one in found]) == repr(list(values.values()))
+    assert [(scalar.wall_time, scalar.step, scalar.tag) for scalar in logged] == [
+        (wall_time, step, tag) for tag in values
+    ]
+    assert repr([scalar.value for scalar in logged]) == repr(list(values.values()))
 
 
 FLOAT, DOUBLE, INT32, STRING, INT = (b"\x08" + varint(dtype) for dtype in (1, 2, 3, 7, 9))
@@ -65,10 +67,10 @@ SHAPE_0 = sized(2, sized(2, b""))
     ],
 )
 def test_a_tensor_of_one_number_is_a_scalar(tensor: bytes, value: float | None) -> None:
-    assert [one.value for one in read(event(1, 2, {"x": tensor}))] == ([] if value is None else [value])
+    assert [scalar.value for scalar in read(event(1, 2, {"x": tensor}))] == ([] if value is None else [value])
 
 
-def test_unknown_fields_are_stepped_over() -> None:
+def test_unknown_fields_are_skipped() -> None:
     unknown = b"\xf8\x7f\x05" + b"\xf9\x7f" + bytes(8) + b"\xfd\x7f" + bytes(4) + sized(2047, b"later")
 
     assert read(event(1.5, 2, {"x": 3.0}, rest=unknown)) == [Scalar(1.5, 2, "x", 3.0)]
@@ -99,7 +101,7 @@ def test_a_file_cut_anywhere_gives_the_scalars_before_the_cut() -> None:
         assert progress(io.BytesIO(content[:cut])) == progress(file_of(*events[:whole]))
 
 
-def test_progress_is_what_the_last_records_say() -> None:
+def test_progress_comes_from_the_last_records() -> None:
     stream = file_of(
         event(100, 10, {"loss": 3.0}),
         event(110, 30, {"global_step/sec": 2.5}),
@@ -141,12 +143,12 @@ def test_other_tags_are_no_loss(tag: str) -> None:
     assert progress(file_of(event(1, 1, {tag: 1.0}))) == Progress(1, 1.0, None, None)
 
 
-def test_a_loss_that_is_not_a_number_is_told() -> None:
-    found = progress(file_of(event(1, 1, {"loss": math.nan})))
+def test_a_loss_that_is_not_a_number_is_returned() -> None:
+    latest = progress(file_of(event(1, 1, {"loss": math.nan})))
 
-    assert found
-    assert found.loss is not None
-    assert math.isnan(found.loss)
+    assert latest
+    assert latest.loss is not None
+    assert math.isnan(latest.loss)
 
 
 def test_an_empty_file_has_no_progress() -> None:
@@ -202,9 +204,9 @@ def test_well_framed_garbage_is_no_error_to_progress(messages: list[bytes], garb
 def test_a_flipped_bit_is_no_error_to_progress(bit: int) -> None:
     content = bytearray(file_of(*(event(step, step, {"loss": 0.5}) for step in range(1, 8))).getvalue())
     content[bit // 8] ^= 1 << bit % 8
-    found = progress(io.BytesIO(content))
+    latest = progress(io.BytesIO(content))
 
-    assert found is None or (found.step in range(1, 8) and found.loss == 0.5)
+    assert latest is None or (latest.step in range(1, 8) and latest.loss == 0.5)
 
 
 def test_zeros_at_the_end_as_after_a_lost_disk_are_no_error() -> None:
@@ -225,6 +227,6 @@ def test_tensorboards_messages_are_read(tensorboard: Any, values: dict[str, floa
         theirs.summary.value.add(tag=tag, simple_value=value, node_name="node")
         theirs.summary.value.add(tag=tag, tensor={"dtype": 1, "float_val": [value]}, metadata={"display_name": "x"})
 
-    assert repr([one.value for one in read(theirs.SerializeToString())]) == repr(
+    assert repr([scalar.value for scalar in read(theirs.SerializeToString())]) == repr(
         [value for value in values.values() for _ in range(2)]
     )

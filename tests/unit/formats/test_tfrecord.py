@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tfprov.formats.tfrecord import (
     RecordError,
     TruncatedError,
-    checked,
     crc32c,
     last_records,
     masked_crc,
     read_records,
+    verify_body,
     write_record,
 )
 
@@ -89,7 +89,7 @@ def test_a_rewritten_file_is_the_same_to_the_byte() -> None:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_flipped_bit_anywhere_is_found(live: bool) -> None:
+def test_a_flipped_bit_anywhere_is_detected(live: bool) -> None:
     content = written([b"first", b"the second", b""])
     for bit in range(8 * len(content)):
         flipped = bytearray(content)
@@ -99,7 +99,7 @@ def test_a_flipped_bit_anywhere_is_found(live: bool) -> None:
 
 
 @given(records=st.lists(st.binary(max_size=3000), min_size=1, max_size=3), where=st.floats(0, 1, exclude_max=True))
-def test_a_flipped_bit_in_any_file_is_found(records: list[bytes], where: float) -> None:
+def test_a_flipped_bit_in_any_file_is_detected(records: list[bytes], where: float) -> None:
     flipped = bytearray(written(records))
     bit = int(where * 8 * len(flipped))
     flipped[bit // 8] ^= 1 << bit % 8
@@ -108,7 +108,7 @@ def test_a_flipped_bit_in_any_file_is_found(records: list[bytes], where: float) 
 
 
 @given(RECORDS)
-def test_every_truncation_but_between_two_records_is_found(records: list[bytes]) -> None:
+def test_every_truncation_but_between_two_records_is_detected(records: list[bytes]) -> None:
     content = written(records)
     whole = {len(written(records[:count])): records[:count] for count in range(len(records) + 1)}
     for cut in range(len(content)):
@@ -120,14 +120,14 @@ def test_every_truncation_but_between_two_records_is_found(records: list[bytes])
 
 
 @given(RECORDS)
-def test_a_live_file_ends_before_the_record_that_is_not_all_there(records: list[bytes]) -> None:
+def test_a_live_file_ends_before_a_truncated_record(records: list[bytes]) -> None:
     content = written(records)
     ends = [len(written(records[:count])) for count in range(1, len(records) + 1)]
     for cut in range(len(content)):
         assert read(content[:cut], live=True) == records[: sum(end <= cut for end in ends)]
 
 
-def test_an_error_says_where_the_damaged_record_begins() -> None:
+def test_an_error_has_the_offset_of_the_damaged_record() -> None:
     content = written([b"first", b"second"])
     with pytest.raises(RecordError, match="the data does not match its checksum in the record at byte 21") as caught:
         read(content[:-1] + b"\0")
@@ -141,7 +141,7 @@ def test_a_length_beyond_all_memory_is_a_truncated_file() -> None:
         read(content)
 
 
-def test_a_pipe_may_give_less_than_was_asked_for() -> None:
+def test_a_pipe_may_return_fewer_bytes() -> None:
     class Pipe(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             return super().read(min(size or 0, 3))
@@ -149,7 +149,7 @@ def test_a_pipe_may_give_less_than_was_asked_for() -> None:
     assert list(read_records(Pipe(written([b"a record", b"another"])))) == [b"a record", b"another"]
 
 
-def test_ten_thousand_records_go_through_gzip() -> None:
+def test_ten_thousand_records_are_read_through_gzip() -> None:
     records = [f"record {number}".encode() * (number % 7) for number in range(10_000)]
     packed = gzip.compress(written(records))
     with gzip.open(io.BytesIO(packed)) as stream:
@@ -162,8 +162,8 @@ def test_the_last_records_are_found_from_any_place_in_the_file() -> None:
     starts = [len(written(records[:count])) for count in range(len(records))]
     for start in range(len(content)):
         tail = content[start:]
-        found = [checked(tail[body]) for body in last_records(tail, 1024, aligned=False)]
-        assert found == records[sum(begin < start for begin in starts) :]
+        bodies = [verify_body(tail[body]) for body in last_records(tail, 1024, aligned=False)]
+        assert bodies == records[sum(begin < start for begin in starts) :]
 
 
 def test_no_more_than_the_last_records_are_found() -> None:
@@ -177,7 +177,7 @@ def test_a_damaged_length_ends_the_last_records_and_damaged_data_does_not() -> N
     content = first + second[:-1] + b"\0" + third + b"\xff" + first[1:]
     bodies = last_records(content, 1024, aligned=True)
 
-    assert [checked(content[body]) for body in bodies] == [b"first", None, b"third"]
+    assert [verify_body(content[body]) for body in bodies] == [b"first", None, b"third"]
 
 
 @given(st.binary() | st.lists(st.sampled_from([bytes(5), bytes(9), b"\1", b"\2\0\0\0\0\0\0\0"])).map(b"".join))

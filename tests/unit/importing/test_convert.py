@@ -20,7 +20,7 @@ from tfprov.errors import InvalidInput
 from tfprov.importing.convert import Imported, imported
 from tfprov.importing.identify import Machine
 from tfprov.model.cluster import Cluster
-from tfprov.planning.tasks import place
+from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
 
 FILES = CASES / "import"
@@ -53,7 +53,7 @@ def cluster_of(text: str, directory: Path) -> Cluster:
     """Return the cluster that an inventory describes."""
     path = directory / "made.yml"
     path.write_text(text)
-    return place(load(path)[1])
+    return assign_tasks(load(path)[1])
 
 
 def test_the_references_kubernetes_template(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ ROUND = {
 def test_what_was_rendered_comes_back(target: str, how: str, tmp_path: Path) -> None:
     given = {"kubernetes": ["access=ReadWriteMany"]}.get(target, [])
     (tmp_path / "was.yml").write_text(ROUND[how])
-    was = place(load(tmp_path / "was.yml")[1])
+    was = assign_tasks(load(tmp_path / "was.yml")[1])
     (text,) = files_of(ROUND[how], target, *given).values()
     found = of(text)
     again = cluster_of(found.text, tmp_path)
@@ -403,7 +403,10 @@ def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) ->
     )
     assert len(told.lines) == 3
     roles = load(Path("new/inventory.yml"))[1]
-    assert {(role.host, role.way.user, role.way.port) for role in roles} == {("a", "me", None), ("b", "me", 2200)}
+    assert {(role.host, role.connection.user, role.connection.port) for role in roles} == {
+        ("a", "me", None),
+        ("b", "me", 2200),
+    }
     printed = tell(capsys, "import", str(FILES / "reference.yml"))
     assert printed.out.startswith("# A TensorFlow cluster, imported from reference.yml.\nall:\n")
 

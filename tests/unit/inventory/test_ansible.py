@@ -12,12 +12,12 @@ from tfprov.errors import Usage
 from tfprov.inventory.host_names import RangeError, expand
 from tfprov.inventory.host_patterns import match
 from tfprov.model.node import NOWHERE, Mapping, Scalar, plain
-from tfprov.model.validators import Wrong
-from tfprov.settings.connection import check_names, connection
-from tfprov.settings.connection_vars import READERS
+from tfprov.model.validators import InvalidValue
+from tfprov.settings.connection import build_connection, check_names
+from tfprov.settings.connection_vars import PARSERS
 from tfprov.settings.load import load_inventory
 from tfprov.templating.host_values import Faults
-from tfprov.templating.magic_vars import variables as known
+from tfprov.templating.magic_vars import HostVars
 
 pytestmark = pytest.mark.xdist_group("parity")
 
@@ -227,8 +227,8 @@ def test_a_word_that_matches_nothing_is_an_error_where_ansible_only_warns(files:
 def test_a_boolean_is_read_in_the_same_way(answers: dict[str, Any]) -> None:
     def read(value: Any) -> bool | None:
         try:
-            return bool(READERS["ansible_become"]("ansible_become", value))
-        except Wrong:
+            return bool(PARSERS["ansible_become"]("ansible_become", value))
+        except InvalidValue:
             return None
 
     found = [(value, read(value)) for value in BOOLEANS]
@@ -240,7 +240,7 @@ def test_a_host_is_reached_in_the_same_way(answers: dict[str, Any], files: dict[
     for host, expected in answers["inventories"]["connection variables"]["ways"].items():
         variables = inventory.variables(host)
         faults = Faults()
-        way = connection(inventory, host, variables, known(inventory, host, variables), faults)
+        way = build_connection(inventory, host, variables, HostVars(inventory).bind(host, variables), faults)
         assert {problem.what.split("`: ")[-1] for problem in faults.problems} <= {
             "`~/keys/all` does not exist",
             "`/keys/own` does not exist",

@@ -9,7 +9,7 @@ from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
 from tests.support.door import Told, tell
 from tfprov.inventory.yaml_source import SETTINGS
 from tfprov.model.settings import Settings
-from tfprov.planning.tasks import place
+from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
 
 GOOD = """\
@@ -137,7 +137,7 @@ ACCEPTED: Mapping[str, str] = {
 def test_an_inventory_that_only_looks_odd_is_accepted(content: str, there: Path) -> None:
     path = there / "inventory.yml"
     path.write_bytes(content.encode())
-    assert place(load(path)[1]).tasks
+    assert assign_tasks(load(path)[1]).tasks
 
 
 def test_a_problem_that_a_thousand_hosts_share_is_told_once(there: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,9 @@ from tests.support.vaults import encrypted, value
 from tfprov.errors import InvalidInput
 from tfprov.inventory.vars_files import base_of
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import plain, visible
+from tfprov.model.node import plain, plain_masked
 from tfprov.settings.load import load, load_inventory
-from tfprov.settings.role_settings import beside_file
+from tfprov.settings.role_settings import resolve_path
 from tfprov.vault.decrypt import Vault
 from tfprov.vault.passwords import Passwords
 
@@ -163,8 +163,8 @@ def test_a_relative_path_counts_from_where_the_directory_lies() -> None:
     settings = "tfprov: {cluster: c, command: [x], code: ./program, checkpoints: {to: ../saved}}\n"
     write_files({f"inv/{name}": text for name, text in (PROGRAM | {"group_vars/all/tf.yml": settings}).items()})
     (role,) = load(["inv/i.yml"])[1]
-    assert beside_file(role, "code") == Path("inv/program")
-    assert beside_file(role, "checkpoints", "to") == Path("saved")
+    assert resolve_path(role, "code") == Path("inv/program")
+    assert resolve_path(role, "checkpoints", "to") == Path("saved")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_an_encrypted_file_and_an_encrypted_value() -> None:
     )
     vault = Vault(Passwords(files=["pw"]))
     inventory = load_inventory(["i.yml"], vault=vault)
-    found = visible(inventory.variables("node1"))
+    found = plain_masked(inventory.variables("node1"))
     assert found["ansible_password"] == "******"
     assert list(found["b"]) == ["__ansible_vault"]
     assert "no password is given" in told({})[0]

@@ -1,4 +1,4 @@
-"""Data that hosts fetch, without a host: what it is known by, who reads it, and when it comes."""
+"""Data sets in plans: their key, the tasks that read them, and when they are fetched."""
 
 import json
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ from tfprov.engine.observe import observe
 from tfprov.errors import HostError
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.node import plain
-from tfprov.model.plan import Action
-from tfprov.model.state import DataFile, DataSet, read_by
+from tfprov.model.plan import Action, ActionKind
+from tfprov.model.state import DataFile, DataSet, dataset_artifact
 from tfprov.planning.datasets import data_dir, data_path
-from tfprov.planning.reconcile import supplies
+from tfprov.planning.reconcile import plan_deliveries
 from tfprov.playbook.steps import RUN
 from tfprov.settings.resolve import resolve
 from tfprov.yamltext.load import parse
@@ -51,7 +51,7 @@ def calls(hosts: Runtimes, verb: str) -> dict[str, list[str]]:
     return {name: [call for call in host.calls if call.startswith(verb)] for name, host in hosts.items()}
 
 
-def test_a_set_is_known_by_its_names_and_sums_alone() -> None:
+def test_the_key_of_a_data_set_depends_on_names_and_sums_alone() -> None:
     key = data(("a", ONE), ("b", TWO)).key
     assert data(("b", TWO), ("a", ONE), base="http://mirror/").key == key
     others: Iterable[DataSet] = (data(("a", ONE)), data(("a", TWO), ("b", ONE)), data(("a", ONE), ("c", TWO)))
@@ -59,7 +59,7 @@ def test_a_set_is_known_by_its_names_and_sums_alone() -> None:
     assert len(key) == 32
 
 
-def test_tasks_that_read_data_find_it_and_a_ps_only_knows_where_it_would_be() -> None:
+def test_tasks_that_read_data_get_its_directory_and_a_ps_only_the_flag() -> None:
     context = world(inventory(source("train")))
     ps, worker, _ = context.wanted
     assert ps.box is not None
@@ -72,7 +72,7 @@ def test_tasks_that_read_data_find_it_and_a_ps_only_knows_where_it_would_be() ->
     assert "data" not in ps.spec
 
 
-def test_nothing_of_an_address_is_in_a_spec_which_others_can_read() -> None:
+def test_a_spec_contains_no_url() -> None:
     context = world(inventory(source("train?key=s3cret")))
     assert all("s3cret" not in f"{one.spec} {one.env} {one.argv} {one.data}" for one in context.wanted)
     assert [one.data.files[0].name for one in context.data.values()] == ["train"]
@@ -92,22 +92,22 @@ def test_a_host_fetches_once_and_never_again() -> None:
 
 def test_a_start_waits_for_the_data_and_the_data_for_the_image() -> None:
     plan, _ = up(world(inventory(source("train"))))
-    fetches = [action for action in plan.actions if action.kind == "fetch"]
+    fetches = [action for action in plan.actions if action.kind == ActionKind.FETCH]
     for fetch in fetches:
         assert [need for need in fetch.needs if need.endswith(f"on {fetch.host}")] == list(fetch.needs)
         assert all(need.startswith("deliver ") for need in fetch.needs)
         assert fetch.needs
-    starts = {(action.subject, action.host): action.needs for action in plan.actions if action.kind == "start"}
+    starts = {(action.subject, action.host): action.needs for action in plan.actions if action.kind == ActionKind.START}
     for (_, host), needs in starts.items():
         assert {fetch.id for fetch in fetches if fetch.host == host} <= set(needs)
 
 
-def test_other_data_restarts_those_who_read_it_and_the_old_data_goes_with_the_next_fetch() -> None:
+def test_other_data_restarts_its_readers_and_the_next_fetch_removes_the_old_data() -> None:
     hosts: Runtimes = {}
     up(world(inventory(source("train")), runtimes=hosts))
     first, second, third = (data(("train", ONE)), data(("train", TWO)), data(("test", TWO)))
     plan, _ = up(world(inventory(source("train", TWO)), runtimes=hosts))
-    assert {(a.kind, a.subject) for a in plan.actions if a.kind in ("stop", "start")} == {
+    assert {(a.kind, a.subject) for a in plan.actions if a.kind in (ActionKind.STOP, ActionKind.START)} == {
         (kind, task) for kind in ("stop", "start") for task in ("worker/0", "worker/1")
     }
     assert hosts["h2"].data == {first.artifact, second.artifact}
@@ -139,18 +139,18 @@ def test_a_host_that_cannot_fetch_starts_nothing_that_reads() -> None:
         hosts["h2"].start(context.wanted[-1], "run")
 
 
-def test_data_comes_with_the_delivery_and_nothing_is_stopped_before_it_is_there() -> None:
+def test_data_is_fetched_with_the_delivery_before_any_stop() -> None:
     hosts: Runtimes = {}
     context = world(inventory(source("train")), runtimes=hosts)
     for module in ("build", "deliver"):
         RUN[module](context, None, False)
     assert calls(hosts, "fetch")["h2"]
     assert not calls(hosts, "start")["h2"]
-    kinds = {action.kind for action in supplies("lab", context.wanted, observe(context)).actions}
+    kinds = {action.kind for action in plan_deliveries("lab", context.wanted, observe(context)).actions}
     assert kinds == set()
 
 
-def test_a_teardown_keeps_the_data_that_is_still_wanted() -> None:
+def test_a_teardown_keeps_the_desired_data() -> None:
     hosts: Runtimes = {}
     context = world(inventory(source("train")), runtimes=hosts)
     up(context)
@@ -166,27 +166,30 @@ def test_a_teardown_keeps_the_data_that_is_still_wanted() -> None:
 
 
 def test_an_action_in_words() -> None:
-    assert describe(Action("fetch", "node2", f"data:{'3f2a9c01d2e4' * 2}", ())) == "fetch data 3f2a9c01d2e4 to node2"
+    assert (
+        describe(Action(ActionKind.FETCH, "node2", f"data:{'3f2a9c01d2e4' * 2}", ()))
+        == "fetch data 3f2a9c01d2e4 to node2"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "path"), [("{path: /srv/sets}", "/srv/sets"), ("{fetch: [%s], to: /srv/sets}", None), ("", None)]
 )
-def test_only_a_directory_that_lies_there_is_a_path_of_its_host(text: str, path: str | None) -> None:
-    said = f"data: {text.replace('%s', source('train'))}" if text else "cluster: lab"
-    settings = {"cluster": "lab", "command": ["python"], **plain(parse(said, "inventory.yml"))}
+def test_only_existing_data_has_a_path_on_its_host(text: str, path: str | None) -> None:
+    written = f"data: {text.replace('%s', source('train'))}" if text else "cluster: lab"
+    settings = {"cluster": "lab", "command": ["python"], **plain(parse(written, "inventory.yml"))}
     document = {"all": {"vars": {"tfprov": settings}}, "worker": {"hosts": {"h1": None}}}
-    found = read_groups(parse(json.dumps(document), "inventory.yml"), "inventory.yml")
-    assert [data_path(role) for role in resolve(found)] == [path]
+    groups = read_groups(parse(json.dumps(document), "inventory.yml"), "inventory.yml")
+    assert [data_path(role) for role in resolve(groups)] == [path]
 
 
 def test_a_spec_says_which_data_its_task_reads() -> None:
-    assert read_by({"data": {"fetch": "1", "to": "/x"}}) == "data:1"
+    assert dataset_artifact({"data": {"fetch": "1", "to": "/x"}}) == "data:1"
     for spec in ({}, {"data": None}, {"data": "x"}, {"data": {"path": "/x"}}, {"data": {"fetch": None}}):
-        assert read_by(spec) is None
+        assert dataset_artifact(spec) is None
 
 
-def test_processes_find_what_their_host_has_fetched_and_nothing_where_nothing_is_said() -> None:
+def test_processes_get_the_directory_of_fetched_data() -> None:
     here = inventory(source("train"), image="address: 127.0.0.1")
     here = here.replace("h1: {ansible_host: 10.0.0.1}", "localhost: ").replace(
         "h1: , h2: {ansible_host: 10.0.0.2}", "localhost: "

@@ -1,4 +1,4 @@
-"""From tasks to what is run: the arguments, the environment, and what counts as a change."""
+"""Desired containers: arguments, environment, and which settings count as a change."""
 
 import json
 from typing import Any
@@ -9,10 +9,10 @@ import pytest
 from tests.support.world import packed, world
 from tfprov.errors import InvalidInput
 from tfprov.hosts.docker.labels import creation
-from tfprov.model.secrets import KeyedHash, names_secret
+from tfprov.model.secrets import KeyedHash, is_secret_name
 from tfprov.model.state import Box, Container, HostState, Observation, Observed, State
 from tfprov.planning.plan_text import summary
-from tfprov.planning.reconcile import differences, unknown_secrets
+from tfprov.planning.reconcile import differences, incomparable_secrets
 
 FULL = """
 all:
@@ -31,9 +31,9 @@ tensorboard: {hosts: {h2: {ansible_host: 10.0.0.2}}}
 
 
 def container(task: str, inventory: str = FULL, *extra: str) -> Container:
-    found = world(inventory, extra).container(task)
-    assert found is not None
-    return found
+    desired = world(inventory, extra).container(task)
+    assert desired is not None
+    return desired
 
 
 def test_a_program_gets_its_command_its_wiring_and_its_flags() -> None:
@@ -54,7 +54,7 @@ def test_a_program_gets_its_command_its_wiring_and_its_flags() -> None:
     )
 
 
-def test_a_task_finds_who_it_is_in_its_environment() -> None:
+def test_a_task_has_its_wiring_in_the_environment() -> None:
     env = container("worker/1").env
     assert {name: value for name, value in env.items() if name != "TF_CONFIG"} == {
         "DEBUG": "1",
@@ -81,28 +81,28 @@ def test_with_tf_config_no_wiring_is_on_the_command_line() -> None:
     assert not any(word.startswith(("--job_name", "--worker_hosts")) for word in argv)
 
 
-def test_the_code_is_part_of_what_a_task_is() -> None:
+def test_the_code_is_part_of_the_spec() -> None:
     assert container("worker/0").artifact == packed("./program").digest
     assert container("worker/0").spec != container("worker/0", FULL, "tfprov.code=./other").spec
 
 
-def changed(setting: str) -> bool:
-    found: Any = container("worker/0", FULL, setting).spec
-    return bool(found != container("worker/0").spec)
+def changes_spec(setting: str) -> bool:
+    desired: Any = container("worker/0", FULL, setting).spec
+    return bool(desired != container("worker/0").spec)
 
 
-def test_what_can_change_without_a_restart_is_no_part_of_it() -> None:
-    assert not changed("tfprov.restart=never")
-    assert not changed("tfprov.max_restarts=7")
-    assert not changed("tfprov.stop_grace=7")
-    assert not changed("tfprov.start_timeout=7")
-    assert not changed("tfprov.ready=start")
-    assert changed("tfprov.flags.lr=0.2")
-    assert changed("tfprov.port=7000")
-    assert changed("tfprov.wiring=tf_config")
+def test_settings_that_need_no_restart_are_not_in_the_spec() -> None:
+    assert not changes_spec("tfprov.restart=never")
+    assert not changes_spec("tfprov.max_restarts=7")
+    assert not changes_spec("tfprov.stop_grace=7")
+    assert not changes_spec("tfprov.start_timeout=7")
+    assert not changes_spec("tfprov.ready=start")
+    assert changes_spec("tfprov.flags.lr=0.2")
+    assert changes_spec("tfprov.port=7000")
+    assert changes_spec("tfprov.wiring=tf_config")
 
 
-def test_a_cluster_is_told_in_one_line() -> None:
+def test_a_cluster_is_summed_up_in_one_line() -> None:
     assert summary(world(FULL).cluster) == "linear: 1 ps, 2 workers, 1 tensorboard on 3 hosts"
 
 
@@ -119,7 +119,7 @@ worker: {hosts: {"h[2:3]": }, vars: {tfprov: {env: {RANK: "{{ rank }}", MASTER: 
 """
 
 
-def test_a_program_can_be_told_of_the_cluster_in_words_of_its_own() -> None:
+def test_templates_can_use_the_cluster_variables() -> None:
     rows = {
         # the settings, a task: its arguments behind the script, and the variables RANK and MASTER
         ("wiring: tf_config", "worker/1"): (["h1:2222,h2:2222", "h2:2223", "data", "--hosts=2", "--world=2"], "1 h2"),
@@ -130,14 +130,17 @@ def test_a_program_can_be_told_of_the_cluster_in_words_of_its_own() -> None:
         ),
     }
     for (settings, task), (argv, variables) in rows.items():
-        found = container(task, PLACED % settings)
-        assert (list(found.argv[2:]), f"{found.env.get('RANK')} {found.env.get('MASTER')}") == (argv, variables), task
+        desired = container(task, PLACED % settings)
+        assert (list(desired.argv[2:]), f"{desired.env.get('RANK')} {desired.env.get('MASTER')}") == (
+            argv,
+            variables,
+        ), task
     # A variable of the inventory that was always there goes on meaning what it meant.
     own = PLACED.replace("    tfprov:", "    world_size: 7\n    tfprov:", 1) % "wiring: tf_config"
     assert "--world=7" in container("ps/0", own).argv
 
 
-def test_flags_of_the_wiring_are_the_users_where_tfprov_appends_none() -> None:
+def test_users_may_set_the_wiring_flags_if_tfprov_appends_none() -> None:
     for wiring in ("wiring: tf_config", "wiring: {flags: {job_name: --role}}", "strategy: single"):
         inventory = f"all: {{vars: {{tfprov: {{cluster: lab, {wiring}, command: [x], flags: {{job_name: mine}}}}}}}}"
         assert "--job_name=mine" in container("worker/0", f"{inventory}\nworker: {{hosts: {{h1: }}}}").argv, wiring
@@ -159,21 +162,23 @@ worker: {hosts: {h2: }}
 """ % ("0" * 64)
 
 
-def test_secrets_are_known_by_their_origin_and_by_their_name_unless_they_are_public() -> None:
-    found = container("worker/0", SECRETS)
-    assert found.secret == {"HF_TOKEN", "SUDO"}
-    spec = found.spec["env"]
+def test_variables_are_secret_by_origin_or_name_unless_public() -> None:
+    desired = container("worker/0", SECRETS)
+    assert desired.secret == {"HF_TOKEN", "SUDO"}
+    spec = desired.spec["env"]
     assert {name: spec[name] for name in ("MONKEY", "SORT_KEY", "KEY_FILE")} == {
         "MONKEY": "banana",
         "SORT_KEY": "by-name",
         "KEY_FILE": "/etc/key",
     }
-    made = creation(docker.APIClient(version="1.41"), found, found.box or Box(""), "linear", "run-1", "", ["/bin/sh"])
+    made = creation(
+        docker.APIClient(version="1.41"), desired, desired.box or Box(""), "linear", "run-1", "", ["/bin/sh"]
+    )
     assert not [secret for secret in ("hf-secret", "become-secret") if secret in json.dumps(made, default=str)]
     assert made["environment"]["MONKEY"] == "banana"
 
 
-def test_a_container_has_the_user_and_the_closed_file_system_that_it_is_given() -> None:
+def test_a_container_has_the_user_and_the_read_only_file_system_of_its_settings() -> None:
     api = docker.APIClient(version="1.41")
     cases = {
         "": (None, False, None, None),
@@ -187,9 +192,9 @@ def test_a_container_has_the_user_and_the_closed_file_system_that_it_is_given() 
     for setting, expected in cases.items():
         whole = f"cluster: linear, image: {{name: 'tf@sha256:{'0' * 64}'}}, {setting}command: [python, train.py]"
         text = f"all: {{vars: {{tfprov: {{{whole}}}}}}}\nps: {{hosts: {{h1: }}}}\nworker: {{hosts: {{h2: }}}}\n"
-        found = container("worker/0", text)
-        assert found.box is not None
-        made = creation(api, found, found.box, "linear", "run-1", "", [])
+        desired = container("worker/0", text)
+        assert desired.box is not None
+        made = creation(api, desired, desired.box, "linear", "run-1", "", [])
         config = made["host_config"]
         seen = (
             made.get("user"),
@@ -197,7 +202,7 @@ def test_a_container_has_the_user_and_the_closed_file_system_that_it_is_given() 
             list(config["Tmpfs"]) if config.get("Tmpfs") else None,
             made["environment"].get("HOME"),
         )
-        if seen != expected or found.spec.get("user") != expected[0]:
+        if seen != expected or desired.spec.get("user") != expected[0]:
             wrong[setting] = seen
     assert wrong == {}
 
@@ -217,8 +222,8 @@ NAMES = {
 }
 
 
-def test_a_name_is_a_secrets_by_its_words() -> None:
-    assert {name: names_secret(name) for name in NAMES} == NAMES
+def test_a_name_marks_a_secret_by_its_words() -> None:
+    assert {name: is_secret_name(name) for name in NAMES} == NAMES
 
 
 REFUSED = {
@@ -230,7 +235,7 @@ REFUSED = {
 }
 
 
-def test_a_secret_on_a_command_line_or_in_a_label_is_refused_where_it_stands() -> None:
+def test_a_secret_on_a_command_line_is_refused_at_its_line() -> None:
     wrong = {}
     for setting, (column, what) in REFUSED.items():
         text = SECRETS.replace("flags: {name: plain}", setting)
@@ -245,16 +250,16 @@ def test_a_secret_on_a_command_line_or_in_a_label_is_refused_where_it_stands() -
     assert wrong == {}
 
 
-def test_hashes_under_another_controllers_key_are_no_change() -> None:
+def test_hashes_with_another_controllers_key_are_no_change() -> None:
     one, other = KeyedHash(lambda: b"one"), KeyedHash(lambda: b"other")
-    ours, same, changed = (one.of("linear", "KEY", value) for value in ("a", "a", "b"))
+    ours, same, changes_spec = (one.of("linear", "KEY", value) for value in ("a", "a", "b"))
     assert differences({"env": {"KEY": ours}}, {"env": {"KEY": same}}) == []
-    assert differences({"env": {"KEY": ours}}, {"env": {"KEY": changed}}) == ["env.KEY"]
+    assert differences({"env": {"KEY": ours}}, {"env": {"KEY": changes_spec}}) == ["env.KEY"]
     assert differences({"env": {"KEY": other.of("linear", "KEY", "b")}}, {"env": {"KEY": ours}}) == []
     assert differences({"env": {"KEY": "plain"}}, {"env": {"KEY": ours}}) == ["env.KEY"]
     wanted = container("worker/0", SECRETS)
     theirs = {**wanted.spec, "env": {**wanted.spec["env"], "HF_TOKEN": other.of("linear", "HF_TOKEN", "x")}}
     for spec, unknown in ((theirs, ["env.HF_TOKEN of worker/0"]), (wanted.spec, []), ({}, [])):
         seen = Observation({"h2": HostState("h2", (Observed("worker/0", "h2", State.RUNNING, spec),))})
-        assert unknown_secrets([wanted], seen) == unknown
+        assert incomparable_secrets([wanted], seen) == unknown
     assert one.of("linear", "KEY", "a") not in (one.of("lab", "KEY", "a"), one.of("linear", "OTHER", "a"))

@@ -1,4 +1,4 @@
-"""What holds for every cluster, whatever is found on its hosts."""
+"""Laws that hold for every plan and every run, whatever is on the hosts."""
 
 import contextlib
 from collections import Counter
@@ -17,19 +17,19 @@ from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import HostError
-from tfprov.model.plan import KINDS, Plan
+from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import State
-from tfprov.planning.reconcile import differences, teardown
+from tfprov.planning.reconcile import differences, plan_teardown
 from tfprov.wiring import FEEDERS, from_flags, from_names, from_tf_config
 
 laws = examples(60)
 
 
-def kept(context: Context) -> list[str]:
-    """Return the tasks that run as they are wanted."""
+def up_to_date_tasks(context: Context) -> list[str]:
+    """Return the tasks whose running containers have the desired spec."""
     seen = {(c.task, c.host): c for c in observe(context).containers()}
-    found = [(container, seen.get((container.task.name, container.task.host))) for container in context.wanted]
-    return [c.task.name for c, now in found if now and now.state is State.RUNNING and now.spec == c.spec]
+    pairs = [(container, seen.get((container.task.name, container.task.host))) for container in context.wanted]
+    return [c.task.name for c, now in pairs if now and now.state is State.RUNNING and now.spec == c.spec]
 
 
 def calls(hosts: Runtimes) -> list[str]:
@@ -38,34 +38,34 @@ def calls(hosts: Runtimes) -> list[str]:
 
 @dataclass(frozen=True)
 class Seen:
-    """A situation that nobody changes: what is planned in it, and how it would be taken down."""
+    """A situation that stays the same: its plan, and its teardown."""
 
     context: Context
-    found: Plan
+    plan: Plan
     down: Plan
     kept_down: Plan
-    """The same, with all containers kept."""
+    """The teardown without removing containers."""
 
     @classmethod
     def of(cls, situation: tuple[str, Left]) -> "Seen":
         context, _ = build(*situation)
         seen = observe(context)
-        down, kept_down = (teardown("law", seen, lambda _: True, remove=remove) for remove in (True, False))
+        down, kept_down = (plan_teardown("law", seen, lambda _: True, remove=remove) for remove in (True, False))
         return cls(context, plan(context, seen), down, kept_down)
 
 
 def every_action_comes_after_all_it_needs(seen: Seen) -> None:
     done: set[str] = set()
-    for action in seen.found.actions:
+    for action in seen.plan.actions:
         assert done.issuperset(action.needs)
         assert action.id not in done
         done.add(action.id)
-    kinds = [KINDS.index(action.kind) for action in seen.found.actions]
+    kinds = [list(ActionKind).index(action.kind) for action in seen.plan.actions]
     assert kinds == sorted(kinds)
 
 
 def every_action_has_a_cause(seen: Seen) -> None:
-    assert all(action.causes and all(action.causes) for action in seen.found.actions)
+    assert all(action.causes and all(action.causes) for action in seen.plan.actions)
 
 
 def a_teardown_stops_no_ps_before_all_others(seen: Seen) -> None:
@@ -73,27 +73,29 @@ def a_teardown_stops_no_ps_before_all_others(seen: Seen) -> None:
     assert "ps" not in jobs or set(jobs[jobs.index("ps") :]) == {"ps"}
 
 
-def nobody_trains_while_its_ps_is_away(seen: Seen) -> None:
-    ids = {kind: {a.id for a in seen.found.actions if a.kind == kind} for kind in KINDS}
-    of_ps = {kind: {i for i in ids[kind] if i.startswith(f"{kind} ps/")} for kind in KINDS}
-    for stop in ids["stop"] - of_ps["stop"]:
-        assert dependents(seen.found, stop) >= of_ps["stop"]
-    for stop in of_ps["stop"]:
-        assert dependents(seen.found, stop) >= ids["start"]
+def no_task_trains_without_its_ps(seen: Seen) -> None:
+    ids = {kind: {a.id for a in seen.plan.actions if a.kind == kind} for kind in ActionKind}
+    of_ps = {kind: {i for i in ids[kind] if i.startswith(f"{kind} ps/")} for kind in ActionKind}
+    for stop in ids[ActionKind.STOP] - of_ps[ActionKind.STOP]:
+        assert dependents(seen.plan, stop) >= of_ps[ActionKind.STOP]
+    for stop in of_ps[ActionKind.STOP]:
+        assert dependents(seen.plan, stop) >= ids[ActionKind.START]
 
 
-def nobody_waits_for_data_that_never_comes(seen: Seen) -> None:
-    for stop in of(seen.down, "stop", ("worker", "chief")):
-        assert dependents(seen.down, stop) >= of(seen.down, "stop", FEEDERS)
+def no_task_waits_for_a_stopped_data_service(seen: Seen) -> None:
+    for stop in ids_of(seen.down, ActionKind.STOP, ("worker", "chief")):
+        assert dependents(seen.down, stop) >= ids_of(seen.down, ActionKind.STOP, FEEDERS)
 
 
-def of(found: Plan, kind: str, jobs: Sequence[str]) -> set[str]:
-    return {action.id for action in found.actions if action.kind == kind and action.subject.partition("/")[0] in jobs}
+def ids_of(current_plan: Plan, kind: ActionKind, jobs: Sequence[str]) -> set[str]:
+    return {
+        action.id for action in current_plan.actions if action.kind == kind and action.subject.partition("/")[0] in jobs
+    }
 
 
-def dependents(found: Plan, failed: str) -> set[str]:
+def dependents(current_plan: Plan, failed: str) -> set[str]:
     reached = {failed}
-    for action in found.actions:
+    for action in current_plan.actions:
         if reached.intersection(action.needs):
             reached.add(action.id)
     return reached - {failed}
@@ -107,18 +109,18 @@ def no_two_tasks_share_an_address_and_indices_have_no_gap(seen: Seen) -> None:
         assert indices == list(range(len(indices)))
 
 
-def every_task_reads_out_of_its_container_who_it_is(seen: Seen) -> None:
+def every_container_has_the_wiring_of_its_task(seen: Seen) -> None:
     for container in seen.context.wanted:
         wiring = seen.context.cluster.wiring(container.task)
-        told = from_tf_config(container.env.get("TF_CONFIG", ""))
-        assert told == (None if container.task.feeds or container.task.role == "tensorboard" else wiring)
+        from_env = from_tf_config(container.env.get("TF_CONFIG", ""))
+        assert from_env == (None if container.task.feeds or container.task.role == "tensorboard" else wiring)
         by_flags = container.spec["wiring"].get("style") == "flags"
         names = from_names(container.env.get("TFPROV_FLAGS", ""))
         assert from_flags(container.argv, names) == (wiring if by_flags else None)
         assert wiring.address in (None, container.task.endpoint)
 
 
-def exactly_one_task_takes_itself_for_the_chief(seen: Seen) -> None:
+def exactly_one_task_is_the_chief(seen: Seen) -> None:
     cluster = seen.context.cluster
     assert [task for task in cluster.tasks if cluster.wiring(task).is_chief] == [cluster.chief]
 
@@ -127,18 +129,18 @@ SEEN: tuple[Callable[[Seen], None], ...] = (
     every_action_comes_after_all_it_needs,
     every_action_has_a_cause,
     a_teardown_stops_no_ps_before_all_others,
-    nobody_trains_while_its_ps_is_away,
-    nobody_waits_for_data_that_never_comes,
+    no_task_trains_without_its_ps,
+    no_task_waits_for_a_stopped_data_service,
     no_two_tasks_share_an_address_and_indices_have_no_gap,
-    every_task_reads_out_of_its_container_who_it_is,
-    exactly_one_task_takes_itself_for_the_chief,
+    every_container_has_the_wiring_of_its_task,
+    exactly_one_task_is_the_chief,
 )
 
 
 @laws
 @given(situations())
 def test_laws_of_every_plan(situation: tuple[str, Left]) -> None:
-    """To make a situation takes longer than to look at it."""
+    """Check all laws of one situation, because building it takes longer than they do."""
     seen = Seen.of(situation)
     wrong = []
     for law in SEEN:
@@ -150,47 +152,47 @@ def test_laws_of_every_plan(situation: tuple[str, Left]) -> None:
 
 
 def after_an_up_there_is_nothing_to_do(situation: tuple[str, Left], _data: st.DataObject) -> None:
-    """And a task that runs as wanted has not been touched."""
+    """Also, up-to-date tasks are not touched."""
     context, _ = build(*situation)
-    right = kept(context)
+    right = up_to_date_tasks(context)
     places = {container.task.name: container.task.host for container in context.wanted}
-    found, outcome = up(context)
+    current_plan, outcome = up(context)
     outcome.check()
     assert not outcome.skipped
-    touched = {(action.subject, action.host) for action in found.actions}
+    touched = {(action.subject, action.host) for action in current_plan.actions}
     assert not touched & {(task, places[task]) for task in right}
     assert plan(context, observe(context)) == Plan("law")
 
 
-def any_order_that_the_needs_allow_leads_there(situation: tuple[str, Left], data: st.DataObject) -> None:
+def any_order_that_the_needs_allow_works(situation: tuple[str, Left], data: st.DataObject) -> None:
     context, _ = build(*situation)
-    found = plan(context, observe(context))
+    current_plan = plan(context, observe(context))
     chance = data.draw(st.randoms(use_true_random=False))
-    shuffled = chance.sample(found.actions, len(found.actions))
-    execute(replace(context, forks=1), replace(found, actions=tuple(shuffled)), "run").check()
+    shuffled = chance.sample(current_plan.actions, len(current_plan.actions))
+    execute(replace(context, forks=1), replace(current_plan, actions=tuple(shuffled)), "run").check()
     assert not plan(context, observe(context))
 
 
 def a_teardown_leaves_nothing(situation: tuple[str, Left], _data: st.DataObject) -> None:
     context, hosts = build(*situation)
     seen = observe(context)
-    found = teardown("law", seen, lambda _: True, remove=True)
-    execute(context, found, "run").check()
+    current_plan = plan_teardown("law", seen, lambda _: True, remove=True)
+    execute(context, current_plan, "run").check()
     assert observe(context).containers() == []
     assert not any(call.startswith("start") for call in calls(hosts))
 
 
 def a_failure_skips_exactly_what_depends_on_it(situation: tuple[str, Left], data: st.DataObject) -> None:
     context, hosts = build(*situation)
-    found = plan(context, observe(context))
-    if not (on_hosts := [action for action in found.actions if action.kind != "build"]):
+    current_plan = plan(context, observe(context))
+    if not (on_hosts := [action for action in current_plan.actions if action.kind != ActionKind.BUILD]):
         return
     broken = data.draw(st.sampled_from(on_hosts))
     hosts[broken.host].refuses[f"{broken.kind} {broken.subject}"] = "the disk is full"
-    outcome = execute(context, found, "run")
+    outcome = execute(context, current_plan, "run")
     assert list(outcome.failed) == [broken.id]
-    assert {action.id for action in outcome.skipped} == dependents(found, broken.id)
-    assert len(outcome.done) + len(outcome.skipped) + 1 == len(found.actions)
+    assert {action.id for action in outcome.skipped} == dependents(current_plan, broken.id)
+    assert len(outcome.done) + len(outcome.skipped) + 1 == len(current_plan.actions)
     with pytest.raises(HostError, match="the disk is full"):
         outcome.check()
     hosts[broken.host].refuses.clear()
@@ -203,18 +205,18 @@ def a_limit_changes_nothing_elsewhere(situation: tuple[str, Left], data: st.Data
     pattern = data.draw(st.sampled_from(["h1", "h2", "h1:h3"]))
     limited = context.limited(pattern.split(":"))
     before = {name: runtime.observe() for name, runtime in hosts.items()}
-    found = plan(limited, observe(limited))
-    assert {action.host for action in found.actions} <= {*pattern.split(":"), "(controller)"}
+    current_plan = plan(limited, observe(limited))
+    assert {action.host for action in current_plan.actions} <= {*pattern.split(":"), "(controller)"}
     outside = set(hosts) - set(pattern.split(":"))
     # A port that only a task outside of the limit could free stays taken: Watched has that for an error.
     with contextlib.suppress(AssertionError):
-        execute(limited, found, "run")
+        execute(limited, current_plan, "run")
     assert all(hosts[name].observe() == before[name] for name in outside)
 
 
 DONE: tuple[Callable[[tuple[str, Left], st.DataObject], None], ...] = (
     after_an_up_there_is_nothing_to_do,
-    any_order_that_the_needs_allow_leads_there,
+    any_order_that_the_needs_allow_works,
     a_teardown_leaves_nothing,
     a_failure_skips_exactly_what_depends_on_it,
     a_limit_changes_nothing_elsewhere,
@@ -224,7 +226,7 @@ DONE: tuple[Callable[[tuple[str, Left], st.DataObject], None], ...] = (
 @laws
 @given(situations(), st.data())
 def test_laws_of_every_run(situation: tuple[str, Left], data: st.DataObject) -> None:
-    """Each law has the hosts to itself."""
+    """Build the situation anew for each law, because laws change the hosts."""
     wrong = []
     for law in DONE:
         try:

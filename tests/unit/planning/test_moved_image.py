@@ -1,4 +1,4 @@
-"""A tag that somebody moved on a host: what the plan does about it, and why."""
+"""The plan for a tag that refers to another image on a host than the delivered one."""
 
 from dataclasses import replace
 
@@ -6,8 +6,8 @@ from tests.support.clusters import Left
 from tests.support.leftovers import build
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
-from tfprov.model.state import Observation, not_delivered
-from tfprov.planning.plan_text import lines
+from tfprov.model.state import Observation, undelivered_image
+from tfprov.planning.plan_text import plan_lines
 
 INVENTORY = """
 all:
@@ -19,20 +19,20 @@ all:
 """
 
 
-def planned(context: Context, seen: Observation) -> list[str]:
-    return [" ".join(line.split()) for line in lines(plan(context, seen), context.wanted)]
+def lines_of_plan(context: Context, seen: Observation) -> list[str]:
+    return [" ".join(line.split()) for line in plan_lines(plan(context, seen), context.wanted)]
 
 
-def test_an_image_that_is_not_the_delivered_one_is_brought_before_anything_starts_from_it() -> None:
+def test_a_replaced_image_is_delivered_again_before_a_start() -> None:
     context, _ = build(INVENTORY)
     name = str(context.wanted[0].artifact)
     seen = observe(context)
-    assert any(row.startswith("build image") for row in planned(context, seen))
+    assert any(row.startswith("build image") for row in lines_of_plan(context, seen))
     hosts = {
         "h1": replace(seen.hosts["h1"], delivered=frozenset({name})),
         "h2": replace(seen.hosts["h2"], moved=frozenset({name})),
     }
-    rows = planned(context, replace(seen, hosts={**seen.hosts, **hosts}, built={name}))
+    rows = lines_of_plan(context, replace(seen, hosts={**seen.hosts, **hosts}, built={name}))
     tag = name.rpartition(":")[2][:12]
     assert rows == [
         f"deliver image {tag} to h2 (the image of this name on h2 is not the one that was delivered)",
@@ -41,12 +41,12 @@ def test_an_image_that_is_not_the_delivered_one_is_brought_before_anything_start
     ]
 
 
-def test_a_container_of_another_image_is_started_again() -> None:
+def test_a_container_of_another_image_is_restarted() -> None:
     context, _ = build(INVENTORY, Left(INVENTORY, ("running", "running"), ()))
     seen = observe(context)
-    assert planned(context, seen) == ["nothing to do"]
+    assert lines_of_plan(context, seen) == ["nothing to do"]
     state = seen.hosts["h2"]
     (worker,) = state.containers
-    state = replace(state, containers=(replace(worker, other_image=not_delivered("tfprov/law:0123456789abcdef")),))
-    rows = planned(context, replace(seen, hosts={**seen.hosts, "h2": state}))
+    state = replace(state, containers=(replace(worker, other_image=undelivered_image("tfprov/law:0123456789abcdef")),))
+    rows = lines_of_plan(context, replace(seen, hosts={**seen.hosts, "h2": state}))
     assert rows == ["restart worker/0 on h2 10.0.0.12:2222 (the image 0123456789ab is not the one that was delivered)"]

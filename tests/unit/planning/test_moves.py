@@ -1,4 +1,4 @@
-"""What an `up` takes away must not be all that is left of a training."""
+"""An `up` that moves the chief never removes the last copy of a checkpoint."""
 
 import contextlib
 from dataclasses import replace

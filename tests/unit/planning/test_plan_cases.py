@@ -1,4 +1,4 @@
-"""Golden plans: an inventory and what the hosts say, in; the text a user reads, out.
+"""Golden plans: the inventory and the state of the hosts as input, the text that users read as output.
 
 A case is a file in tests/cases/plan:
 
@@ -25,8 +25,8 @@ from tfprov.inventory.host_patterns import match
 from tfprov.model.node import Mapping, plain
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container
-from tfprov.planning.plan_text import lines
-from tfprov.planning.reconcile import teardown
+from tfprov.planning.plan_text import plan_lines
+from tfprov.planning.reconcile import plan_teardown
 from tfprov.yamltext.load import parse
 
 PLANS = sorted((CASES / "plan").glob("*.yml"))
@@ -77,7 +77,7 @@ def _context(case: Mapping) -> Context:
 
 
 def _left(was: Context, observed: str | dict[str, str]) -> dict[tuple[str, str], tuple[Container, str]]:
-    """Return what is there, by task and host."""
+    """Return the observed containers by task and host."""
     if observed == "nothing":
         return {}
     left = {(container.task.name, container.task.host): (container, "running") for container in was.wanted}
@@ -100,11 +100,11 @@ def _renamed(container: Container, task: str) -> Container:
 def _text(case: Mapping) -> str:
     """Return the plan as a user reads it."""
     context = _context(case)
-    return "\n".join(lines(_plan(case, context), context.wanted))
+    return "\n".join(plan_lines(_plan(case, context), context.wanted))
 
 
 def _plan(case: Mapping, context: Context) -> Plan:
     seen = observe(context)
     if "down" in case.entries:
-        return teardown(context.cluster.name, seen, lambda observed: context.allows(observed.host), remove=True)
+        return plan_teardown(context.cluster.name, seen, lambda observed: context.allows(observed.host), remove=True)
     return plan(context, seen)

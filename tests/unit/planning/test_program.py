@@ -1,8 +1,8 @@
-"""What a command runs: the program, and the script or module behind an interpreter."""
+"""The program of a command, and the script or module of an interpreter."""
 
 import shlex
 
-from tfprov.planning.program import Program, program_of, started_by
+from tfprov.planning.program import Program, parse_command, parse_shebang
 
 COMMANDS = {
     "python train.py --fast": Program("python", script="train.py"),
@@ -30,12 +30,12 @@ COMMANDS = {
 }
 
 
-def test_what_a_command_runs() -> None:
-    found = {line: program_of(shlex.split(line)) for line in COMMANDS}
-    assert {line: it for line, it in found.items() if it != COMMANDS[line]} == {}
+def test_the_program_of_a_command_is_parsed() -> None:
+    programs = {line: parse_command(shlex.split(line)) for line in COMMANDS}
+    assert {line: it for line, it in programs.items() if it != COMMANDS[line]} == {}
 
 
-def test_the_program_that_a_first_line_names() -> None:
+def test_the_interpreter_in_a_shebang_is_parsed() -> None:
     lines = {
         b"#!/bin/sh -e": "/bin/sh",
         b"#! /usr/bin/python3": "/usr/bin/python3",
@@ -46,4 +46,4 @@ def test_the_program_that_a_first_line_names() -> None:
         b"import x": "",
         b"\x7fELF": "",
     }
-    assert {line: started_by(line) for line in lines} == lines
+    assert {line: parse_shebang(line) for line in lines} == lines

@@ -1,4 +1,4 @@
-"""What each strategy tells its tasks, and how a cluster on which TensorFlow would trip is told before anything starts."""
+"""The wiring of each strategy, and the errors for clusters that TensorFlow could not run."""
 
 import json
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from tests.support.paths import ROOT
 from tests.support.world import HASHES, world
 from tfprov.errors import InvalidInput
 from tfprov.model.state import Box, Container, Mount
-from tfprov.planning.desired import desired
+from tfprov.planning.desired import desired_containers
 from tfprov.planning.plan_text import summary
-from tfprov.planning.tasks import place
+from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
 from tfprov.settings.provenance import explain
 from tfprov.wiring import from_flags, from_names, from_tf_config
@@ -34,124 +34,127 @@ tensorboard: {hosts: {h2: }}
 SERVED = LAB + "dispatcher: {hosts: {h1: }}\ndata_worker: {hosts: {h2: , h3: }}\n"
 
 
-def run(text: str, more: str = "port: 2222", *extra: str) -> dict[str, Container]:
+def containers(text: str, more: str = "port: 2222", *extra: str) -> dict[str, Container]:
     """Return all containers by their tasks."""
-    return {one.task.name: one for one in world(text.replace("MORE", more), extra).wanted}
+    return {container.task.name: container for container in world(text.replace("MORE", more), extra).wanted}
 
 
 def cluster_of(container: Container) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(container.env["TF_CONFIG"])["cluster"]
-    return found
+    jobs: dict[str, list[str]] = json.loads(container.env["TF_CONFIG"])["cluster"]
+    return jobs
 
 
-# --- what is told ----------------------------------------------------------------------------------------------------
+# --- the wiring of each strategy ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", ["in_graph", "parameter_server"])
 def test_a_strategy_with_a_chief_names_it_by_tf_config(strategy: str) -> None:
-    found = run(LAB, f"strategy: {strategy}")
-    assert list(found) == ["ps/0", "chief/0", "worker/0", "worker/1", "evaluator/0"]
-    assert all(one.argv == ("python", "digits.py") for one in found.values())
-    assert cluster_of(found["chief/0"]) == {
+    tasks = containers(LAB, f"strategy: {strategy}")
+    assert list(tasks) == ["ps/0", "chief/0", "worker/0", "worker/1", "evaluator/0"]
+    assert all(container.argv == ("python", "digits.py") for container in tasks.values())
+    assert cluster_of(tasks["chief/0"]) == {
         "ps": ["10.0.0.1:2222"], "chief": ["10.0.0.1:2223"], "worker": ["h2:2222", "h3:2222"],
     }  # fmt: skip
-    assert {one.env["TFPROV_STRATEGY"] for one in found.values()} == {strategy}
+    assert {container.env["TFPROV_STRATEGY"] for container in tasks.values()} == {strategy}
 
 
 def test_in_an_all_reduce_every_task_is_a_worker() -> None:
-    found = run(MIRRORED, "strategy: multi_worker_mirrored")
-    assert list(found) == ["worker/0", "worker/1", "worker/2", "evaluator/0"]
-    assert (found["worker/0"].task.role, found["worker/0"].argv) == ("chief", ("python", "digits.py"))
-    assert cluster_of(found["worker/1"]) == {"worker": ["10.0.0.1:2222", "h2:2222", "h3:2222"]}
+    tasks = containers(MIRRORED, "strategy: multi_worker_mirrored")
+    assert list(tasks) == ["worker/0", "worker/1", "worker/2", "evaluator/0"]
+    assert (tasks["worker/0"].task.role, tasks["worker/0"].argv) == ("chief", ("python", "digits.py"))
+    assert cluster_of(tasks["worker/1"]) == {"worker": ["10.0.0.1:2222", "h2:2222", "h3:2222"]}
 
 
-def test_an_all_reduce_can_be_told_by_flags_as_well() -> None:
-    argv = run(MIRRORED, "strategy: multi_worker_mirrored, wiring: flags")["worker/1"].argv
+def test_an_all_reduce_can_be_wired_by_flags_as_well() -> None:
+    argv = containers(MIRRORED, "strategy: multi_worker_mirrored, wiring: flags")["worker/1"].argv
     wiring = from_flags(argv)
     assert wiring is not None
     assert (wiring.job, wiring.index, list(wiring.cluster)) == ("worker", 1, ["worker"])
 
 
-def test_a_single_task_is_told_of_no_cluster() -> None:
-    found = run(ALONE, "strategy: single, flags: {steps: 5}")
-    assert found["worker/0"].argv == ("python", "digits.py", "--steps=5")
-    assert "TF_CONFIG" not in found["worker/0"].env
-    assert found["worker/0"].env["TFPROV_STRATEGY"] == "single"
-    assert list(found) == ["worker/0", "tensorboard/0"]
+def test_a_single_task_gets_no_wiring() -> None:
+    tasks = containers(ALONE, "strategy: single, flags: {steps: 5}")
+    assert tasks["worker/0"].argv == ("python", "digits.py", "--steps=5")
+    assert "TF_CONFIG" not in tasks["worker/0"].env
+    assert tasks["worker/0"].env["TFPROV_STRATEGY"] == "single"
+    assert list(tasks) == ["worker/0", "tensorboard/0"]
 
 
 def test_without_a_strategy_it_is_between_graph_and_by_flags() -> None:
-    found = run(LAB)
-    assert {one.env["TFPROV_STRATEGY"] for one in found.values()} == {"between_graph"}
-    assert "--job_name=ps" in found["ps/0"].argv
-    assert "chief" not in cluster_of(found["worker/0"])
-    assert run(LAB, "wiring: tf_config")["chief/0"].task.role == "chief"
+    tasks = containers(LAB)
+    assert {container.env["TFPROV_STRATEGY"] for container in tasks.values()} == {"between_graph"}
+    assert "--job_name=ps" in tasks["ps/0"].argv
+    assert "chief" not in cluster_of(tasks["worker/0"])
+    assert containers(LAB, "wiring: tf_config")["chief/0"].task.role == "chief"
 
 
-def test_flags_have_the_names_that_the_program_has_for_them() -> None:
+def test_wiring_flags_can_be_renamed() -> None:
     names = "wiring: {flags: {job_name: --role, task_index: --id, worker_hosts: --peers}}"
-    container = run(LAB, names)["worker/1"]
+    container = containers(LAB, names)["worker/1"]
     assert container.argv[2:] == (
         "--role=worker", "--id=1", "--ps_hosts=10.0.0.1:2222", "--peers=10.0.0.1:2223,h2:2222,h3:2222",
     )  # fmt: skip
-    told = from_names(container.env["TFPROV_FLAGS"])
-    assert told == {"job_name": "role", "task_index": "id", "worker_hosts": "peers"}
-    assert from_flags(container.argv, told) == from_tf_config(container.env["TF_CONFIG"])
-    assert "TFPROV_FLAGS" not in run(LAB)["worker/1"].env
-    assert "TFPROV_FLAGS" not in run(LAB, "wiring: {flags: {job_name: --job_name}}")["worker/1"].env
+    explained_settings = from_names(container.env["TFPROV_FLAGS"])
+    assert explained_settings == {"job_name": "role", "task_index": "id", "worker_hosts": "peers"}
+    assert from_flags(container.argv, explained_settings) == from_tf_config(container.env["TF_CONFIG"])
+    assert "TFPROV_FLAGS" not in containers(LAB)["worker/1"].env
+    assert "TFPROV_FLAGS" not in containers(LAB, "wiring: {flags: {job_name: --job_name}}")["worker/1"].env
 
 
 def test_a_flag_that_was_renamed_is_free_in_the_command() -> None:
     text = LAB.replace("digits.py]", "digits.py, --worker_hosts=mine]")
-    assert run(text, "wiring: {flags: {worker_hosts: --peers}}")["ps/0"].argv[2] == "--worker_hosts=mine"
+    assert containers(text, "wiring: {flags: {worker_hosts: --peers}}")["ps/0"].argv[2] == "--worker_hosts=mine"
 
 
 # --- what is restarted -----------------------------------------------------------------------------------------------
 
 
 def test_every_task_is_restarted_when_it_fails_unless_its_group_says_otherwise() -> None:
-    found = run(SERVED, "max_restarts: 3")
-    assert {(one.restart, one.max_restarts) for one in found.values()} == {("on-failure", 3)}
+    tasks = containers(SERVED, "max_restarts: 3")
+    assert {(container.restart, container.max_restarts) for container in tasks.values()} == {("on-failure", 3)}
     text = SERVED.replace(
         "worker: {hosts: {h2: , h3: }}", "worker: {hosts: {h2: , h3: }, vars: {tfprov: {restart: never}}}", 1
     )
-    assert {name for name, one in run(text).items() if one.restart == "never"} == {"worker/1", "worker/2"}
+    assert {name for name, container in containers(text).items() if container.restart == "never"} == {
+        "worker/1",
+        "worker/2",
+    }
 
 
 # --- tf.data's service -----------------------------------------------------------------------------------------------
 
 
 def test_the_data_service_has_commands_of_its_own() -> None:
-    found = run(SERVED, "flags: {steps: 5}, gpus: 1, image: {name: train}")
-    assert found["dispatcher/0"].argv[1:] == (
+    tasks = containers(SERVED, "flags: {steps: 5}, gpus: 1, image: {name: train}")
+    assert tasks["dispatcher/0"].argv[1:] == (
         "-m", "tfprov.runtime.data_service", "dispatcher", "--port=2225", "--work_dir=/checkpoints/dispatcher/0",
     )  # fmt: skip
-    assert found["data_worker/1"].argv[3:] == (
+    assert tasks["data_worker/1"].argv[3:] == (
         "worker", "--port=2223", "--address=h3:2223", "--dispatcher=10.0.0.1:2225",
     )  # fmt: skip
-    assert {name for name, one in found.items() if one.box and one.box.gpus} == {
+    assert {name for name, container in tasks.items() if container.box and container.box.gpus} == {
         "worker/0", "worker/1", "worker/2", "evaluator/0",
     }  # fmt: skip
 
 
-def test_who_asks_for_data_knows_where() -> None:
-    found = run(SERVED)
-    where = {name for name, one in found.items() if "TFPROV_DATA_SERVICE" in one.env}
+def test_tasks_that_train_get_the_address_of_the_data_service() -> None:
+    tasks = containers(SERVED)
+    where = {name for name, container in tasks.items() if "TFPROV_DATA_SERVICE" in container.env}
     assert where == {"worker/0", "worker/1", "worker/2", "data_worker/0", "data_worker/1"}
-    assert found["worker/0"].env["TFPROV_DATA_SERVICE"] == "grpc://10.0.0.1:2225"
-    assert "dispatcher" not in cluster_of(found["worker/0"])
-    assert not any("TF_CONFIG" in one.env for one in found.values() if one.task.feeds)
+    assert tasks["worker/0"].env["TFPROV_DATA_SERVICE"] == "grpc://10.0.0.1:2225"
+    assert "dispatcher" not in cluster_of(tasks["worker/0"])
+    assert not any("TF_CONFIG" in container.env for container in tasks.values() if container.task.feeds)
 
 
-def test_a_command_for_the_group_itself_counts() -> None:
+def test_a_command_of_the_own_group_wins() -> None:
     text = SERVED.replace(
         "dispatcher: {hosts: {h1: }}", "dispatcher: {hosts: {h1: }, vars: {tfprov: {command: [serve], flags: {v: 1}}}}"
     )
-    assert run(text)["dispatcher/0"].argv == ("serve", "--v=1")
+    assert containers(text)["dispatcher/0"].argv == ("serve", "--v=1")
 
 
 def test_everyone_reaches_the_data_service_by_its_port() -> None:
-    assert all(one.task.serves for one in run(SERVED).values() if one.task.feeds)
+    assert all(container.task.serves for container in containers(SERVED).values() if container.task.feeds)
     assert summary(world(SERVED.replace("MORE", "port: 1")).cluster) == (
         "lab: 1 ps, 3 workers, 1 evaluator, 1 dispatcher, 2 data workers on 3 hosts"
     )
@@ -160,22 +163,22 @@ def test_everyone_reaches_the_data_service_by_its_port() -> None:
 # --- data ------------------------------------------------------------------------------------------------------------
 
 
-def test_data_is_where_tasks_read_it() -> None:
+def test_data_is_mounted_for_the_tasks_that_read_it() -> None:
     data = 'data: {path: /srv/digits}, flags: {data_dir: "{{ data_dir }}"}'
-    boxed = run(SERVED, f"image: {{name: train}}, {data}")
+    boxed = containers(SERVED, f"image: {{name: train}}, {data}")
     worker, ps = boxed["worker/1"], boxed["ps/0"]
     assert (worker.env["TFPROV_DATA_DIR"], worker.argv[-1]) == ("/data", "--data_dir=/data")
     assert isinstance(worker.box, Box)
     assert worker.box.mounts == (Mount("/srv/digits", "/data", read_only=True),)
     assert isinstance(ps.box, Box)
     assert (ps.box.mounts, ps.argv[-1], "TFPROV_DATA_DIR" in ps.env) == ((), "--data_dir=/data", False)
-    here = run(SERVED, data)["worker/1"]
+    here = containers(SERVED, data)["worker/1"]
     assert (here.env["TFPROV_DATA_DIR"], here.argv[-1]) == ("/srv/digits", "--data_dir=/srv/digits")
 
 
 def test_a_relative_path_of_data_counts_from_the_file() -> None:
     text = ALONE.replace("{h2: }", "{localhost: }")
-    assert run(text, "data: {path: digits}")["worker/0"].env["TFPROV_DATA_DIR"] == str(Path("digits").absolute())
+    assert containers(text, "data: {path: digits}")["worker/0"].env["TFPROV_DATA_DIR"] == str(Path("digits").absolute())
 
 
 # --- the examples ----------------------------------------------------------------------------------------------------
@@ -194,28 +197,28 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "inventories").glob("*.yml")), ids=lambda path: path.stem)
-def test_every_example_is_a_cluster_with_a_program_that_is_there(path: Path) -> None:
-    _, found = load(path)
-    cluster = place(found)
+def test_every_example_is_a_cluster_with_an_existing_program(path: Path) -> None:
+    _, roles = load(path)
+    cluster = assign_tasks(roles)
     assert [task.name for task in cluster.tasks] == EXAMPLES[path.stem]
-    for container in desired(cluster, found, {}, lambda task: f"/checkpoints/{task.name}", hashed=HASHES):
+    for container in desired_containers(cluster, roles, {}, lambda task: f"/checkpoints/{task.name}", hashed=HASHES):
         assert container.task.feeds or (ROOT / "images" / "train" / "programs" / container.argv[1]).is_file()
         assert cluster.name in (path.stem, "linear")
-    assert path.stem in ("lab", "local") or {role.values.data is not None for role in found} == {True}
+    assert path.stem in ("lab", "local") or {role.values.data is not None for role in roles} == {True}
 
 
 # --- where a value comes from ----------------------------------------------------------------------------------------
 
 
-def told(text: str, host: str, role: str) -> dict[str, object]:
-    return {one.name: one.value for one in explain(inventory(text), host, role).settings[role]}
+def explained_settings(text: str, host: str, role: str) -> dict[str, object]:
+    return {origin.name: origin.value for origin in explain(inventory(text), host, role).settings[role]}
 
 
 def test_a_default_that_follows_from_the_strategy_is_explained() -> None:
-    assert told(LAB.replace("MORE", "port: 1"), "h1", "chief")["tfprov.wiring"] == "flags"
-    assert told(LAB.replace("MORE", "strategy: in_graph"), "h1", "chief")["tfprov.wiring"] == "tf_config"
-    found = told(LAB.replace("MORE", "wiring: {flags: {job_name: --job}}"), "h1", "ps")
-    assert {name: value for name, value in found.items() if name.startswith("tfprov.wiring")} == {
+    assert explained_settings(LAB.replace("MORE", "port: 1"), "h1", "chief")["tfprov.wiring"] == "flags"
+    assert explained_settings(LAB.replace("MORE", "strategy: in_graph"), "h1", "chief")["tfprov.wiring"] == "tf_config"
+    settings = explained_settings(LAB.replace("MORE", "wiring: {flags: {job_name: --job}}"), "h1", "ps")
+    assert {name: value for name, value in settings.items() if name.startswith("tfprov.wiring")} == {
         "tfprov.wiring.flags.job_name": "--job",
         "tfprov.wiring.flags.task_index": "--task_index",
         "tfprov.wiring.flags.ps_hosts": "--ps_hosts",
@@ -223,11 +226,11 @@ def test_a_default_that_follows_from_the_strategy_is_explained() -> None:
     }
 
 
-def test_what_a_role_does_not_take_is_not_told_of_it() -> None:
+def test_a_setting_that_does_not_apply_to_a_role_is_not_explained() -> None:
     text = SERVED.replace("MORE", "flags: {steps: 5}, gpus: 1, image: {name: train}")
-    found = told(text, "h1", "dispatcher")
-    assert (found["tfprov.command"], found["tfprov.flags"], found["tfprov.gpus"]) == (None, {}, 0)
-    assert told(text, "h1", "chief")["tfprov.flags.steps"] == 5
+    settings = explained_settings(text, "h1", "dispatcher")
+    assert (settings["tfprov.command"], settings["tfprov.flags"], settings["tfprov.gpus"]) == (None, {}, 0)
+    assert explained_settings(text, "h1", "chief")["tfprov.flags.steps"] == 5
 
 
 # --- where TensorFlow would trip -------------------------------------------------------------------------------------
@@ -235,10 +238,10 @@ def test_what_a_role_does_not_take_is_not_told_of_it() -> None:
 TWO = "all: {vars: {tfprov: {cluster: lab, command: [python, x.py]}}}\n"
 
 
-def complaints(text: str) -> list[str]:
-    """Return what is wrong with an inventory, with line and column."""
+def errors(text: str) -> list[str]:
+    """Return the errors of an inventory, with line and column."""
     try:
-        place(roles(text))
+        assign_tasks(roles(text))
     except InvalidInput as error:
         return [str(problem).removeprefix("i.yml:") for problem in error.problems]
     return []
@@ -293,17 +296,17 @@ TOLD: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("groups", "what"), TOLD.values(), ids=TOLD)
-def test_where_tensorflow_would_trip_the_line_is_told(groups: str, what: str) -> None:
-    found = complaints(TWO + groups)
-    assert len(found) == 1
-    assert found[0].startswith(what)
+def test_a_setting_that_tensorflow_would_fail_on_is_reported_at_its_line(groups: str, what: str) -> None:
+    problems = errors(TWO + groups)
+    assert len(problems) == 1
+    assert problems[0].startswith(what)
 
 
 def jobs(containers: Sequence[Container]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for one in containers:
-        found.setdefault(one.task.job, []).append(one.task.index)
-    return found
+    indices: dict[str, list[int]] = {}
+    for container in containers:
+        indices.setdefault(container.task.job, []).append(container.task.index)
+    return indices
 
 
 @pytest.mark.parametrize("more", ["wiring: flags", "wiring: tf_config", "strategy: parameter_server"])
@@ -311,27 +314,27 @@ def test_an_index_has_no_gap_whatever_the_groups_are_called(more: str) -> None:
     text = LAB.replace(
         "worker: {hosts: {h2: , h3: }}", "worker: {hosts: {h9: , h2: , h5: }, vars: {tfprov: {tasks_per_host: 2}}}"
     )
-    for indices in jobs(list(run(text, more).values())).values():
+    for indices in jobs(list(containers(text, more).values())).values():
         assert indices == list(range(len(indices)))
 
 
 @pytest.mark.parametrize(
     "more", ["wiring: flags", "wiring: tf_config", "strategy: in_graph", "strategy: parameter_server"]
 )
-def test_nobody_but_the_chief_takes_itself_for_it(more: str) -> None:
+def test_only_the_chief_acts_as_chief(more: str) -> None:
     cluster = world(SERVED.replace("MORE", more)).cluster
     assert [task.name for task in cluster.tasks if cluster.wiring(task).is_chief] == [cluster.chief.name]
     assert cluster.chief.host == "h1"
 
 
 @pytest.mark.parametrize("more", ["wiring: tf_config", "strategy: in_graph", "strategy: parameter_server"])
-def test_only_those_who_train_are_in_the_cluster_spec(more: str) -> None:
-    for container in run(SERVED, more).values():
+def test_only_tasks_that_train_are_in_the_cluster_spec(more: str) -> None:
+    for container in containers(SERVED, more).values():
         if not container.task.feeds:
             assert set(cluster_of(container)) == {"ps", "chief", "worker"}
 
 
-def test_a_ps_takes_no_gpu_that_is_meant_for_others() -> None:
+def test_a_ps_takes_no_gpu_of_other_roles() -> None:
     text = LAB.replace("MORE", "gpus: 1, image: {name: train}")
     assert {role.role: role.values.gpus for role in roles(text)} == {"ps": 0, "chief": 1, "worker": 1, "evaluator": 1}
     assert inventory(text).members("ps") == ("h1",)

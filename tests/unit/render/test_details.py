@@ -12,7 +12,7 @@ from tests.support.render_options import filled
 from tests.support.rendered import cluster_of, files_of, objects_of, of_kind, roles_of
 from tfprov.errors import InvalidInput, TfprovError, Usage
 from tfprov.images.code import Code
-from tfprov.planning.plan_text import counted, readable
+from tfprov.planning.plan_text import format_count, format_size
 from tfprov.render import output
 from tfprov.render.compose import size
 from tfprov.render.dns_names import dns_1123, subdomain
@@ -225,11 +225,11 @@ def test_an_amount_for_compose_is_in_the_largest_unit_that_says_it_exactly(amoun
     ],
 )  # fmt: skip
 def test_an_amount_for_people_has_one_to_three_digits_before_the_point(amount: float, text: str) -> None:
-    assert readable(amount) == text
+    assert format_size(amount) == text
 
 
 def test_only_one_is_singular() -> None:
-    assert [counted(number, "shard") for number in (0, 1, 2)] == ["0 shards", "1 shard", "2 shards"]
+    assert [format_count(number, "shard") for number in (0, 1, 2)] == ["0 shards", "1 shard", "2 shards"]
 
 
 @pytest.mark.parametrize("name", ["a", "a-b", "0", "a" * 63])

@@ -20,7 +20,7 @@ from tests.support.slurm import Allocation
 from tests.support.waiting import until
 from tfprov.errors import InvalidInput, Position, Usage
 from tfprov.images.code import pack
-from tfprov.planning.tasks import place
+from tfprov.planning.tasks import assign_tasks
 from tfprov.render.render import render
 from tfprov.render.target import find_target
 from tfprov.settings.load import load
@@ -164,7 +164,7 @@ def test_without_slurm_it_says_how_it_is_started() -> None:
 @examples(6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(inventory=inventories())
 def test_slurm_tells_every_task_who_it_is(inventory: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    cluster = place(roles_of(inventory))
+    cluster = assign_tasks(roles_of(inventory))
     directory = tmp_path_factory.mktemp("law")
     files = files_of(inventory, "slurm", f"checkpoints={directory}/shared", "code=image")
     found = by_rank(files, directory, len(cluster.tasks), cluster.chief.name)

@@ -1,4 +1,4 @@
-"""From Ansible's connection variables to the way to a host, and that a password stays one."""
+"""Connections from Ansible's connection variables, and passwords that no message repeats."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import read_groups
-from tfprov.settings.connection import Connection, connection_of
+from tfprov.settings.connection import Connection, resolve_connection
 from tfprov.settings.load import extra_vars, load, load_inventory
 from tfprov.settings.resolve import resolve
 from tfprov.yamltext.load import parse
@@ -49,17 +49,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def written(text: str, directory: Path) -> Path:
+def write_inventory(text: str, directory: Path) -> Path:
     path = directory / "inventory.yml"
     path.write_text(text)
     return path
 
 
-def test_all_that_an_inventory_says_about_the_way_to_a_host(home: Path) -> None:
-    _, roles = load(written(FULL, home))
+def test_every_connection_variable_is_read(home: Path) -> None:
+    _, roles = load(write_inventory(FULL, home))
     keys = (home / "keys" / "cluster", home / "keys" / "more")
     path = str(home / "inventory.yml")
-    first, second, third = (role.way for role in roles)
+    first, second, third = (role.connection for role in roles)
     assert first == Connection(
         "node1", Position(path, 14, 40), "10.0.0.1", None, "trainer", local=False, key_files=keys, become=True,
         proxy_jump="gate@bastion:2200", accept_new=True,
@@ -77,26 +77,26 @@ def test_all_that_an_inventory_says_about_the_way_to_a_host(home: Path) -> None:
 
 
 def test_a_host_needs_no_role(home: Path) -> None:
-    way = connection_of(load_inventory(written(FULL, home)), "builder")
+    way = resolve_connection(load_inventory(write_inventory(FULL, home)), "builder")
     assert (way.host, way.key_files, way.ssh_config) == ("builder", (home / "keys" / "more",), Path("/dev/null"))
 
 
-def test_what_is_wrong_with_a_host_without_a_role_is_told(home: Path) -> None:
-    inventory = load_inventory(written(FULL, home), ["ansible_port=0", "ansible_become_method=su"])
+def test_problems_of_a_host_without_a_role_are_reported(home: Path) -> None:
+    inventory = load_inventory(write_inventory(FULL, home), ["ansible_port=0", "ansible_become_method=su"])
     with pytest.raises(InvalidInput) as caught:
-        connection_of(inventory, "builder")
+        resolve_connection(inventory, "builder")
     assert [str(problem.at) for problem in caught.value.problems] == ["-e ansible_become_method", "-e ansible_port"]
 
 
-def only(variables: str, *extra: str) -> Connection:
-    """Return the way to a host with `variables`."""
+def connection_with(variables: str, *extra: str) -> Connection:
+    """Return the connection to a host with `variables`."""
     inventory = read_groups(parse(f"all: {{hosts: {{node1: {{{variables}}}}}}}", "i.yml"), "i.yml")
-    return connection_of(replace(inventory, extra=extra_vars(extra)), "node1")
+    return resolve_connection(replace(inventory, extra=extra_vars(extra)), "node1")
 
 
-def test_what_is_not_said_is_left_to_ssh() -> None:
-    assert only("") == Connection("node1", Position("i.yml", 1, 15), "node1", None, None, local=False)
-    assert only("").timeout == 10.0
+def test_unset_variables_are_left_to_ssh() -> None:
+    assert connection_with("") == Connection("node1", Position("i.yml", 1, 15), "node1", None, None, local=False)
+    assert connection_with("").timeout == 10.0
 
 
 @pytest.mark.parametrize(
@@ -126,32 +126,32 @@ def test_what_is_not_said_is_left_to_ssh() -> None:
     ],
 )
 def test_each_variable_is_read(variables: str, extra: tuple[str, ...], value: tuple[str, object]) -> None:
-    assert getattr(only(variables, *extra), value[0]) == value[1]
+    assert getattr(connection_with(variables, *extra), value[0]) == value[1]
 
 
-def test_for_this_machine_what_is_meant_for_ssh_means_nothing() -> None:
+def test_a_local_connection_ignores_ssh_variables() -> None:
     variables = "ansible_ssh_private_key_file: /nowhere, ansible_ssh_common_args: -o StrictHostKeyChecking=no"
-    assert only(f"ansible_connection: local, {variables}").local
+    assert connection_with(f"ansible_connection: local, {variables}").local
     with pytest.raises(InvalidInput):
-        only(variables)
+        connection_with(variables)
 
 
-def test_a_key_that_may_not_be_read_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_key_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root, which tests often run as, may read everything
     with pytest.raises(InvalidInput, match="`~/keys/more` cannot be read; allow it with chmod"):
-        only("ansible_ssh_private_key_file: ~/keys/more")
+        connection_with("ansible_ssh_private_key_file: ~/keys/more")
 
 
 @pytest.mark.parametrize("name", ["ansible_private_key", "ansible_ssh_private_key_passphrase"])
-def test_a_key_in_the_inventory_itself_is_not_passed_over_in_silence(name: str) -> None:
+def test_a_key_in_the_inventory_itself_is_reported(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"`{name}` is not supported; ") as caught:
-        only(f"{name}: geheim")
+        connection_with(f"{name}: geheim")
     assert "geheim" not in str(caught.value)
 
 
-def test_a_password_whose_variable_is_not_given_is_told_by_its_name() -> None:
+def test_an_undefined_variable_of_a_password_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"undefined variable `pw`; define it under `vars:` or give it with `-e`"):
-        only('ansible_password: "{{ pw }}"')
+        connection_with('ansible_password: "{{ pw }}"')
 
 
 SECRET = "geheim"
@@ -166,8 +166,8 @@ PASSWORDS = st.lists(
 
 @examples(400)
 @given(password=PASSWORDS, name=st.sampled_from(["ansible_password", "ansible_ssh_pass", "ansible_ssh_password"]))
-def test_a_password_is_never_said(password: str, name: str) -> None:
-    """Nothing of it, however it is mistaken: not where it is read, not where another value is made of it."""
+def test_an_error_never_repeats_a_password(password: str, name: str) -> None:
+    """No invalid password is repeated, neither by its own error nor by that of a value computed from it."""
     text = f"""\
 all:
   vars:
@@ -181,11 +181,11 @@ all:
     worker: {{hosts: {{node1: }}}}
 """
     try:
-        found = resolve(read_groups(parse(text, "i.yml"), "i.yml"))
-        said = repr(found)
+        roles = resolve(read_groups(parse(text, "i.yml"), "i.yml"))
+        message = repr(roles)
     except InvalidInput as error:
-        said = str(error)
-    assert SECRET not in said
+        message = str(error)
+    assert SECRET not in message
 
 
 @examples(200)
@@ -193,16 +193,16 @@ all:
     password=PASSWORDS,
     form=st.sampled_from(["ansible_password={}", "ansible_password: {}", "{{ansible_password: {}}}"]),
 )
-def test_a_password_on_the_command_line_is_never_said(password: str, form: str) -> None:
+def test_an_error_never_repeats_a_password_of_the_command_line(password: str, form: str) -> None:
     try:
         extra_vars([form.format(password)])
-        said = ""
+        message = ""
     except InvalidInput as error:
-        said = str(error)
-    assert SECRET not in said
+        message = str(error)
+    assert SECRET not in message
 
 
-def test_a_good_password_is_in_no_representation() -> None:
-    way = only(f"ansible_password: {SECRET}")
+def test_no_repr_contains_the_password() -> None:
+    way = connection_with(f"ansible_password: {SECRET}")
     assert way.password == SECRET
     assert SECRET not in repr(way)

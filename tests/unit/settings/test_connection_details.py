@@ -1,4 +1,4 @@
-"""What each of Ansible's variables for a connection, and each argument of `ssh`, may be; and what is said of the rest."""
+"""The values and arguments that Ansible's connection variables accept, and the errors for all others."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.inventories import roles
 from tfprov.errors import InvalidInput
-from tfprov.model.validators import Wrong
-from tfprov.settings.connection_vars import READERS, check_key_file, expanded
+from tfprov.model.validators import InvalidValue
+from tfprov.settings.connection_vars import PARSERS, check_key_file, expand_path
 from tfprov.settings.ssh_args import SshArgs
 
 VALUES = [
@@ -25,10 +25,10 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value", "read"), VALUES, ids=range(len(VALUES)))
-def test_a_variable_may_be(name: str, value: Any, read: Any) -> None:
-    found = READERS[name](name, value)
-    assert (found, type(found)) == (read, type(read))
+@pytest.mark.parametrize(("name", "value", "expected"), VALUES, ids=range(len(VALUES)))
+def test_a_valid_variable_is_parsed(name: str, value: Any, expected: Any) -> None:
+    parsed = PARSERS[name](name, value)
+    assert (parsed, type(parsed)) == (expected, type(expected))
 
 
 PORT = "`ansible_port` must be a port from 1 to 65535, not"
@@ -73,43 +73,43 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value", "what", "fix"), WRONG, ids=range(len(WRONG)))
-def test_a_variable_may_not_be(name: str, value: Any, what: str, fix: str) -> None:
-    with pytest.raises(Wrong) as raised:
-        READERS[name](name, value)
+def test_an_invalid_variable_is_refused(name: str, value: Any, what: str, fix: str) -> None:
+    with pytest.raises(InvalidValue) as raised:
+        PARSERS[name](name, value)
     assert (str(raised.value), raised.value.fix) == (what, fix)
 
 
-def test_a_key_is_a_file_that_can_be_read_and_is_no_public_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_file_is_readable_and_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "key").write_text("")
     (tmp_path / "key.pub").write_text("")
     check_key_file("-i", "~/key")
-    assert expanded("~/key") == tmp_path / "key"
-    assert expanded("~nobody-is-called-so/key") == Path("~nobody-is-called-so/key")
+    assert expand_path("~/key") == tmp_path / "key"
+    assert expand_path("~nobody-is-called-so/key") == Path("~nobody-is-called-so/key")
     for written, what, fix in (
         ("~/none", "does not exist", "correct the path"),
         ("~", "is not a file", "name the file with the private key"),
         ("~/key.pub", "is a public key", "name the private key beside it, without `.pub`"),
         ("x" * 300, "cannot be read", "allow it with chmod, or name another key"),
     ):
-        with pytest.raises(Wrong) as raised:
+        with pytest.raises(InvalidValue) as raised:
             check_key_file("-i", written)
         assert str(raised.value).startswith("`-i`: `")
         assert str(raised.value).endswith(f"` {what}")
         assert raised.value.fix == fix
     if os.geteuid():  # nothing is kept from root
         (tmp_path / "key").chmod(0)
-        with pytest.raises(Wrong, match="cannot be read"):
+        with pytest.raises(InvalidValue, match="cannot be read"):
             check_key_file("-i", "~/key")
 
 
-def read(text: str, *more: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return what arguments say that is not the default, and what was refused."""
-    found, nothing = SshArgs(), vars(SshArgs())
-    for one in (text, *more):
-        found.add(one)
-    said = {name: value for name, value in vars(found).items() if name != "refused" and value != nothing[name]}
-    return said, [(str(one), one.fix) for one in found.refused]
+def parse_args(text: str, *more: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the parsed options that differ from the default, and the refused ones."""
+    parsed, default = SshArgs(), vars(SshArgs())
+    for arguments in (text, *more):
+        parsed.add(arguments)
+    options = {name: value for name, value in vars(parsed).items() if name != "refused" and value != default[name]}
+    return options, [(str(refused), refused.fix) for refused in parsed.refused]
 
 
 ARGS = [
@@ -131,9 +131,9 @@ ARGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), ARGS, ids=range(len(ARGS)))
-def test_arguments_of_ssh_that_count(text: str, said: dict[str, Any]) -> None:
-    assert read(text) == (said, [])
+@pytest.mark.parametrize(("text", "expected"), ARGS, ids=range(len(ARGS)))
+def test_supported_ssh_arguments_are_parsed(text: str, expected: dict[str, Any]) -> None:
+    assert parse_args(text) == (expected, [])
 
 
 ELSEWHERE = "put it into ~/.ssh/config"
@@ -147,13 +147,13 @@ REFUSED = [
     ("-J -a", "has the gateway `-a`", "write `[user@]host[:port]`"),
     ("-F /no/such", "names the file `/no/such`, which does not exist", "correct the path behind `-F`"),
     ("-i /no/such", "has `-i`: `/no/such` does not exist", "correct the path"),
-    ("-o UserKnownHostsFile=/dev/null", "has UserKnownHostsFile=/dev/null, which remembers nobody",
+    ("-o UserKnownHostsFile=/dev/null", "has UserKnownHostsFile=/dev/null, which stores no host keys",
      "remove it, or name a file"),
-    ("-o UserKnownHostsFile='/a none'", "has UserKnownHostsFile=/a none, which remembers nobody",
+    ("-o UserKnownHostsFile='/a none'", "has UserKnownHostsFile=/a none, which stores no host keys",
      "remove it, or name a file"),
-    ("-o StrictHostKeyChecking=no", "has StrictHostKeyChecking=no, which trusts whoever answers",
+    ("-o StrictHostKeyChecking=no", "has StrictHostKeyChecking=no, which accepts any host key",
      "use `StrictHostKeyChecking=accept-new`"),
-    ("-o StrictHostKeyChecking=Off", "has StrictHostKeyChecking=Off, which trusts whoever answers",
+    ("-o StrictHostKeyChecking=Off", "has StrictHostKeyChecking=Off, which accepts any host key",
      "use `StrictHostKeyChecking=accept-new`"),
     ("-o StrictHostKeyChecking=x", "has StrictHostKeyChecking=x", "use `StrictHostKeyChecking=accept-new`"),
     ("-o ConnectTimeout=0", "has ConnectTimeout=0", "give a number of seconds from 1 to 3600"),
@@ -171,12 +171,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "what", "fix"), REFUSED, ids=range(len(REFUSED)))
-def test_arguments_of_ssh_that_are_refused(text: str, what: str, fix: str) -> None:
-    assert read("-l me", text, "-p 7") == ({"user": "me", "port": 7}, [(what, fix)])
+def test_unsupported_ssh_arguments_are_refused(text: str, what: str, fix: str) -> None:
+    assert parse_args("-l me", text, "-p 7") == ({"user": "me", "port": 7}, [(what, fix)])
 
 
-def told(variables: str) -> list[str]:
-    """Return what is said of the variables of a host."""
+def messages(variables: str) -> list[str]:
+    """Return the error messages about the variables of a host."""
     text = (
         "all: {vars: {tfprov: {cluster: lab, image: {name: x}, command: [x]}}}\n"
         f"worker: {{hosts: {{h1: {{ansible_host: 10.0.0.1, {variables}}}}}}}\n"
@@ -190,7 +190,7 @@ KEY_FIX = "write the key to a file, and name that as `ansible_ssh_private_key_fi
 
 
 @pytest.mark.parametrize(
-    ("variables", "said"),
+    ("variables", "message"),
     [
         *((f"{name}: x", f"`{name}` is not supported; {KEY_FIX}")
           for name in ("ansible_private_key", "ansible_ssh_private_key")),
@@ -205,8 +205,8 @@ KEY_FIX = "write the key to a file, and name that as `ansible_ssh_private_key_fi
         ("ansible_usr: x", "unknown variable `ansible_usr`; did you mean `ansible_user`?"),
     ],
 )  # fmt: skip
-def test_a_variable_without_which_nobody_gets_in_is_told(variables: str, said: str) -> None:
-    assert told(variables) == [said]
+def test_an_unsupported_login_variable_is_reported(variables: str, message: str) -> None:
+    assert messages(variables) == [message]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_variable_without_which_nobody_gets_in_is_told(variables: str, said: s
         "ansible_become: true, ansible_become_method: sudo, ansible_become_user: root", "ansible_become_user: me",
     ],
 )  # fmt: skip
-def test_a_variable_that_changes_nothing_about_the_way_is_no_fault(variables: str) -> None:
+def test_a_variable_without_effect_on_the_connection_is_allowed(variables: str) -> None:
     (role,) = roles(
         "all: {vars: {tfprov: {cluster: lab, image: {name: x}, command: [x]}}}\n"
         f"worker: {{hosts: {{h1: {{ansible_host: 10.0.0.1, {variables}}}}}}}\n"

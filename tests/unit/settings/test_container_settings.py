@@ -1,4 +1,4 @@
-"""What an inventory says about containers, read in full; and what is sensible although it looks odd."""
+"""The settings of containers, and validators at their limits."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,13 +9,13 @@ from pydantic import ValidationError
 from tests.support.inventories import inventory, roles
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model import validators
-from tfprov.model.field_types import reference
+from tfprov.model.field_types import check_image_name
 from tfprov.model.node import Items
 from tfprov.model.sections import Image, MountSetting
 from tfprov.model.settings import Settings
-from tfprov.model.validators import Wrong, bytes_of, one_line
-from tfprov.planning.tasks import place
-from tfprov.settings.pydantic_errors import written
+from tfprov.model.validators import InvalidValue, check_one_line, parse_size
+from tfprov.planning.tasks import assign_tasks
+from tfprov.settings.pydantic_errors import to_flow_yaml
 from tfprov.settings.resolve import resolve
 
 FULL = """\
@@ -45,13 +45,13 @@ all:
 """
 
 
-def one(settings: str, *extra: str, host: str = "node1") -> Settings:
+def settings_of(settings: str, *extra: str, host: str = "node1") -> Settings:
     """Return the settings of one worker."""
     tfprov = f"{{cluster: linear, command: [python], {settings}}}"
     return roles(f"all: {{vars: {{tfprov: {tfprov}}}}}\nworker: {{hosts: {{{host}: }}}}", *extra)[0].values
 
 
-def test_all_that_an_inventory_says_about_containers() -> None:
+def test_every_container_setting_is_read() -> None:
     ps, worker, other = (role.values for role in roles(FULL))
     assert worker.image == Image(
         build="../images/train",
@@ -71,8 +71,8 @@ def test_all_that_an_inventory_says_about_containers() -> None:
     assert (other.gpus, other.bind) == (2, None)
 
 
-def test_without_limits_there_are_none() -> None:
-    values = one("image: {name: train}")
+def test_limits_are_off_by_default() -> None:
+    values = settings_of("image: {name: train}")
     assert (values.memory, values.cpus, values.gpus, values.pids) == (None, None, 0, 4096)
     assert (values.mounts, values.bind, values.allow_insecure_network) == ([], None, False)
     assert values.image is not None
@@ -97,8 +97,10 @@ def test_without_limits_there_are_none() -> None:
         ('image: {name: "train:{{ 1 + 1 }}"}', (), "docker", "name"),
     ],
 )
-def test_an_image_says_what_runs_tasks(settings: str, extra: tuple[str, ...], runtime: str, kind: str | None) -> None:
-    values = one(settings, *extra, host="localhost")
+def test_the_runtime_follows_from_an_image(
+    settings: str, extra: tuple[str, ...], runtime: str, kind: str | None
+) -> None:
+    values = settings_of(settings, *extra, host="localhost")
     assert (values.runtime, values.image and values.image.kind) == (runtime, kind)
 
 
@@ -113,7 +115,7 @@ all:
 
 
 @pytest.mark.parametrize(
-    ("said", "extra", "ps", "worker"),
+    ("settings", "extra", "ps", "worker"),
     [
         ({}, (), 0, 0),
         ({"all": "gpus: 1"}, (), 0, 1),
@@ -126,10 +128,10 @@ all:
         ({"ps": "gpus: 2"}, ("tfprov.gpus=3",), 3, 3),
     ],
 )
-def test_a_ps_has_gpus_only_where_they_are_meant_for_it(
-    said: Mapping[str, str], extra: tuple[str, ...], ps: int, worker: int | str
+def test_a_ps_has_gpus_only_from_its_own_group_or_host(
+    settings: Mapping[str, str], extra: tuple[str, ...], ps: int, worker: int | str
 ) -> None:
-    text = GPUS.format(**({"all": "port: 1", "rack": "", "ps": "", "host": ""} | dict(said)))
+    text = GPUS.format(**({"all": "port: 1", "rack": "", "ps": "", "host": ""} | dict(settings)))
     assert [role.values.gpus for role in roles(text, *extra)] == [ps, worker]
 
 
@@ -141,13 +143,13 @@ def test_a_ps_has_gpus_only_where_they_are_meant_for_it(
     ],
 )  # fmt: skip
 def test_a_size_in_dockers_units(text: str, amount: int) -> None:
-    assert bytes_of(text) == amount
+    assert parse_size(text) == amount
 
 
 @pytest.mark.parametrize("text", ["", "4", "4gb", "g", " 4g", "4 g", "-4g", "+4g", "1e3m", "٤g", "4.g", ".5g", "4g\n"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match="is no size"):
-        bytes_of(text)
+def test_an_invalid_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a size"):
+        parse_size(text)
 
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -163,7 +165,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
     ],
 )  # fmt: skip
 def test_a_name_that_docker_takes(name: str) -> None:
-    assert reference(name) == name
+    assert check_image_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -176,8 +178,8 @@ def test_a_name_that_docker_takes(name: str) -> None:
     ],
 )  # fmt: skip
 def test_a_name_that_docker_refuses(name: str) -> None:
-    with pytest.raises(Wrong):
-        reference(name)
+    with pytest.raises(InvalidValue):
+        check_image_name(name)
 
 
 @pytest.mark.parametrize(
@@ -196,11 +198,11 @@ def test_a_name_that_docker_refuses(name: str) -> None:
         "checkpoints: {dir: /code}",
     ],
 )
-def test_what_only_looks_odd_is_accepted(settings: str) -> None:
-    assert one(settings)
+def test_unusual_settings_are_accepted(settings: str) -> None:
+    assert settings_of(settings)
 
 
-def test_who_reads_files_only_may_be_alone_on_its_machine() -> None:
+def test_a_tensorboard_may_be_alone_on_its_machine() -> None:
     text = """\
 all:
   vars: {tfprov: {cluster: linear, image: {name: train}, command: [python]}}
@@ -220,16 +222,16 @@ worker:
     node1: {ansible_ssh_common_args: -J site1, tfprov: {address: node1.site1}}
     node2: {ansible_ssh_common_args: -J site2, tfprov: {address: node2.site2}}
 """
-    assert [role.way.proxy_jump for role in roles(text)] == ["site1", "site2"]
+    assert [role.connection.proxy_jump for role in roles(text)] == ["site1", "site2"]
 
 
-def test_where_an_image_is_written_is_known() -> None:
+def test_the_position_of_an_image_is_kept() -> None:
     role = roles(FULL)[1]
     assert (role.at("image", "build").line, role.at("image", "pip_conf").line) == (6, 11)
     assert isinstance(role.node.get("mounts"), Items)
 
 
-def test_of_a_broken_inventory_nothing_is_said_that_could_follow() -> None:
+def test_a_broken_inventory_reports_no_consequential_problems() -> None:
     settings = "{cluster: linear, command: [python], gpus: 1, runtime: docker, bind: 0.0.0.0}"
     read = inventory(f"all: {{vars: {{tfprov: {settings}}}}}\nworker: {{hosts: {{node1: }}}}")
     with pytest.raises(InvalidInput) as caught:
@@ -237,7 +239,7 @@ def test_of_a_broken_inventory_nothing_is_said_that_could_follow() -> None:
     assert len(caught.value.problems) == 1
 
 
-def test_the_models_themselves_take_nothing_for_something_else() -> None:
+def test_the_models_convert_no_types() -> None:
     wrong: list[dict[str, Any]] = [
         {"cpus": True},
         {"gpus": True},
@@ -251,14 +253,16 @@ def test_the_models_themselves_take_nothing_for_something_else() -> None:
 
 
 @pytest.mark.parametrize("half", [0xD800, 0xDABC, 0xDFFF])
-def test_half_of_a_character_is_no_word_of_a_command_line(half: int) -> None:
-    with pytest.raises(Wrong, match="must be text that UTF-8 can hold"):
-        one_line(f"a{chr(half)}b")
-    assert one_line("\ud7ff\ue000") == "\ud7ff\ue000", "the characters before the first and behind the last of them"
+def test_a_lone_surrogate_is_refused_in_a_command(half: int) -> None:
+    with pytest.raises(InvalidValue, match="must be text that UTF-8 can hold"):
+        check_one_line(f"a{chr(half)}b")
+    assert check_one_line("\ud7ff\ue000") == "\ud7ff\ue000", (
+        "the characters before the first and behind the last of them"
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "suggestion"),
     [
         ("args", "command"), ("cmd", "command"), ("count", "tasks_per_host"), ("entrypoint", "command"),
         ("environment", "env"), ("gpu_count", "gpus"), ("mem_limit", "memory"), ("name", "cluster"),
@@ -266,11 +270,11 @@ def test_half_of_a_character_is_no_word_of_a_command_line(half: int) -> None:
         ("workers", "tasks_per_host"),
     ],
 )  # fmt: skip
-def test_what_other_tools_call_a_setting_is_known(name: str, meant: str) -> None:
+def test_other_tools_names_of_a_setting_are_suggested(name: str, suggestion: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
-    [problem] = [one for one in raised.value.problems if f"`{name}`" in one.what]
-    assert problem.fix == f"did you mean `{meant}`?"
+    [problem] = [error for error in raised.value.problems if f"`{name}`" in error.what]
+    assert problem.fix == f"did you mean `{suggestion}`?"
 
 
 SMALL_ONE = "all:\n vars:\n  tfprov:\n   cluster: lab\n   command: [a]\n "
@@ -280,10 +284,10 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
     text = (
         f"{SMALL_ONE}{{}}worker: {{{{hosts: {{{{localhost: }}}}}}}}\ntensorboard: {{{{hosts: {{{{localhost: }}}}}}}}\n"
     )
-    for said, runtime in (("  restart: never\n", "process"), ("  image: {name: x}\n", "docker")):
-        roles = resolve(inventory(text.format(said)))
+    for settings, runtime in (("  restart: never\n", "process"), ("  image: {name: x}\n", "docker")):
+        roles = resolve(inventory(text.format(settings)))
         assert {role.values.runtime for role in roles} == {runtime}
-        assert {task.name: task.port for task in place(roles).tasks} == {"worker/0": 2222, "tensorboard/0": 6006}
+        assert {task.name: task.port for task in assign_tasks(roles).tasks} == {"worker/0": 2222, "tensorboard/0": 6006}
 
 
 @pytest.mark.parametrize(
@@ -293,22 +297,25 @@ def test_the_runtime_follows_from_the_image_and_the_ports_are_tensorflows_own() 
         (["a", 1], "[a, 1]"), ({"a": "x", "b": ["1"]}, '{a: x, b: ["1"]}'),
     ],
 )  # fmt: skip
-def test_an_example_stands_as_it_would_in_the_file(example: Any, text: str) -> None:
-    assert written(example) == text
+def test_an_example_is_printed_as_yaml(example: Any, text: str) -> None:
+    assert to_flow_yaml(example) == text
 
 
-def test_templates_that_are_rendered_for_each_task_are_tried_with_all_the_rest() -> None:
+def test_templates_of_single_tasks_are_checked_with_all_others() -> None:
     text = f"{SMALL_ONE}  port: x\n   flags: {{a: '{{{{ nowhere }}}}'}}\nworker: {{hosts: {{localhost: }}}}\n"
     with pytest.raises(InvalidInput) as raised:
         resolve(inventory(text))
-    assert [(one.at.line, "nowhere" in one.what) for one in raised.value.problems] == [(6, False), (7, True)]
+    assert [(error.at.line, "nowhere" in error.what) for error in raised.value.problems] == [
+        (6, False),
+        (7, True),
+    ]
 
 
 @pytest.mark.parametrize("name", ["stopGrace", "stop-grace", "StopGrace", "stop_grace_period", "stopGracePeriod"])
-def test_a_setting_in_another_notation_is_known(name: str) -> None:
+def test_a_setting_in_another_notation_is_suggested(name: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         resolve(inventory(f"{SMALL_ONE}  {name}: 1\nworker: {{hosts: {{localhost: }}}}\n"))
-    assert [one.fix for one in raised.value.problems] == ["did you mean `stop_grace`?"]
+    assert [error.fix for error in raised.value.problems] == ["did you mean `stop_grace`?"]
 
 
 OF_THE_SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "sys")
@@ -322,31 +329,33 @@ OF_ALL = ("home", "media", "mnt", "opt", "root", "run", "srv", "tmp", "usr", "va
         *(f"//./{name}/." for name in OF_ALL),
     ],
 )  # fmt: skip
-def test_nothing_goes_into_a_directory_that_is_the_systems_own(name: str) -> None:
-    with pytest.raises(Wrong) as raised:
-        validators.absolute_apart(name)
+def test_a_system_directory_is_refused(name: str) -> None:
+    with pytest.raises(InvalidValue) as raised:
+        validators.check_directory(name)
     assert str(raised.value) == f"must not be the system's own directory `{name}`"
 
 
 @pytest.mark.parametrize("name", [*(f"/{name}/x" for name in OF_ALL), "/x", "/binary", "/x/etc"])
-def test_a_directory_of_its_own_may_be_below_one_that_all_share(name: str) -> None:
-    assert validators.absolute_apart(name) == name
+def test_a_directory_below_a_shared_one_is_accepted(name: str) -> None:
+    assert validators.check_directory(name) == name
 
 
 @pytest.mark.parametrize(
     ("check", "value"),
     [
-        (validators.memory, "6m"), (validators.memory, "6291456b"), (validators.memory, "1048576g"), (validators.gpus, 0),
-        (validators.gpus, 1024), (validators.gpus, "all"), (validators.wrong_address, "a" * 253),
-        (validators.file_name, "é" * 100), (validators.file_name, "a" * 200), (validators.path, "~"),
-        (validators.path, "~/x"), (validators.path, "x~"),
-        (validators.data, "x/../y"), (validators.data, "/x"), (validators.web_address, "https://h:65535/a%20b?c#d"),
-        (validators.web_address, "http://[::1]:1"), (validators.sha256, "ab" * 32), (validators.ip_v4, "0.0.0.0"),
-        (validators.ip_v4, "127.0.0.1"), (validators.dockerfile, "a/b"), (validators.host_directory, "/a/..b"),
-        (validators.whole_number, 2.0), (validators.with_unit, "4"), (validators.wiring, "flags"), (validators.wiring, {}),
+        (validators.check_memory, "6m"), (validators.check_memory, "6291456b"),
+        (validators.check_memory, "1048576g"), (validators.check_gpus, 0),
+        (validators.check_gpus, 1024), (validators.check_gpus, "all"), (validators.address_error, "a" * 253),
+        (validators.check_file_name, "é" * 100), (validators.check_file_name, "a" * 200), (validators.check_path, "~"),
+        (validators.check_path, "~/x"), (validators.check_path, "x~"),
+        (validators.check_data_path, "x/../y"), (validators.check_data_path, "/x"), (validators.check_url, "https://h:65535/a%20b?c#d"),
+        (validators.check_url, "http://[::1]:1"), (validators.check_sha256, "ab" * 32), (validators.check_ipv4, "0.0.0.0"),
+        (validators.check_ipv4, "127.0.0.1"), (validators.check_dockerfile, "a/b"), (validators.check_host_path, "/a/..b"),
+        (validators.refuse_fraction, 2.0), (validators.require_unit, "4"), (validators.check_wiring, "flags"),
+        (validators.check_wiring, {}),
     ],
 )  # fmt: skip
-def test_a_value_at_the_limit_of_its_setting_is_taken(check: Callable[[Any], object], value: object) -> None:
+def test_a_value_at_the_limit_of_its_setting_is_accepted(check: Callable[[Any], object], value: object) -> None:
     assert check(value) in (value, None)
 
 
@@ -354,86 +363,85 @@ SUM = "take what `sha256sum FILE` prints"
 
 
 @pytest.mark.parametrize(
-    ("check", "value", "said"),
+    ("check", "value", "message"),
     [
-        (validators.memory, "6291455b", "must be at least 6m, not `6291455b`; "),
-        (validators.memory, "1048577g", "must be at most 1048576g, not `1048577g`; "),
-        (validators.memory, "4", "must be a number and one of the units b, k, m and g, not `4`; "),
-        (validators.with_unit, 4, "must be a number and one of the units b, k, m and g, not `4`; "),
-        (validators.gpus, 1025, "must be `all` or a number from 0 to 1024, not `1025`; "),
-        (validators.gpus, -1, "must be `all` or a number from 0 to 1024, not `-1`; "),
-        (validators.gpus, True, "must be `all` or a number from 0 to 1024, not `true`; "),
-        (validators.gpus, "1", 'must be `all` or a number from 0 to 1024, not the text "1"; '),
-        (validators.gpus, [], "must be `all` or a number from 0 to 1024, not a list; "),
-        (validators.gpus, {}, "must be `all` or a number from 0 to 1024, not a mapping; "),
-        (validators.gpus, None, "must be `all` or a number from 0 to 1024, not nothing; "),
-        (validators.gpus, "", "must be `all` or a number from 0 to 1024, not an empty text; "),
-        (validators.address, "a" * 254, f"must be a host name or an IPv4 address, not `{'a' * 57}...`; "),
-        (validators.address, "300.1.1.1", "must be a host name or an IPv4 address, not `300.1.1.1`; "),
-        (validators.address, "0.0.0.0", "must be an address that other hosts can reach, not `0.0.0.0`; "),
-        (validators.address, "224.0.0.1", "must be an address that other hosts can reach, not `224.0.0.1`; "),
-        (validators.address, "240.0.0.1", "must be an address that other hosts can reach, not `240.0.0.1`; "),
-        (validators.ip_v4, "h1", "must be an IPv4 address of the host, not `h1`; "),
-        (validators.ip_v4, "224.0.0.1", "must be an address that a host can have, not `224.0.0.1`; "),
-        (validators.ip_v4, "240.0.0.1", "must be an address that a host can have, not `240.0.0.1`; "),
-        (validators.file_name, "é" * 100 + "a", "must not be longer than 200 bytes; "),
-        (validators.file_name, ".a", "must be a name that does not begin with a dot, not `.a`; "),
-        (validators.file_name, " ", "must be a name that does not begin with a dot, not ` `; "),
-        (validators.file_name, "a/b", "must be a name without `/`, not `a/b`; "),
-        (validators.file_name, "a\tb", "must be printable; "),
-        (validators.path, "~x/y", "must not begin with another user's home directory, as in `~x/y`; "),
-        (validators.path, " ", "must not be empty; "),
-        (validators.data, "/.", "must not be the whole file system; "),
-        (validators.data, "/a/../b", "must not contain `..`; "),
-        (validators.absolute_apart, "/a/../b", "must not contain `..`; "),
-        (validators.absolute_apart, "a", "must be an absolute path, not `a`; "),
-        (validators.host_directory, "a", "must be an absolute path, not `a`; "),
-        (validators.host_directory, "/a/..", "must not contain `..`; "),
-        (validators.dockerfile, "/a", "must be a path inside the directory that `build` names, not `/a`; "),
-        (validators.dockerfile, "~/a", "must be a path inside the directory that `build` names, not `~/a`; "),
-        (validators.dockerfile, "a/../b", "must be a path inside the directory that `build` names, not `a/../b`; "),
-        (validators.dockerfile, " ", "must not be empty; "),
-        (validators.sha256, "sha256: " + "AB" * 32,
+        (validators.check_memory, "6291455b", "must be at least 6m, not `6291455b`; "),
+        (validators.check_memory, "1048577g", "must be at most 1048576g, not `1048577g`; "),
+        (validators.check_memory, "4", "must be a number and one of the units b, k, m and g, not `4`; "),
+        (validators.require_unit, 4, "must be a number and one of the units b, k, m and g, not `4`; "),
+        (validators.check_gpus, 1025, "must be `all` or a number from 0 to 1024, not `1025`; "),
+        (validators.check_gpus, -1, "must be `all` or a number from 0 to 1024, not `-1`; "),
+        (validators.check_gpus, True, "must be `all` or a number from 0 to 1024, not `true`; "),
+        (validators.check_gpus, "1", 'must be `all` or a number from 0 to 1024, not the text "1"; '),
+        (validators.check_gpus, [], "must be `all` or a number from 0 to 1024, not a list; "),
+        (validators.check_gpus, {}, "must be `all` or a number from 0 to 1024, not a mapping; "),
+        (validators.check_gpus, None, "must be `all` or a number from 0 to 1024, not nothing; "),
+        (validators.check_gpus, "", "must be `all` or a number from 0 to 1024, not an empty text; "),
+        (validators.check_address, "a" * 254, f"must be a host name or an IPv4 address, not `{'a' * 57}...`; "),
+        (validators.check_address, "300.1.1.1", "must be a host name or an IPv4 address, not `300.1.1.1`; "),
+        (validators.check_address, "0.0.0.0", "must be an address that other hosts can reach, not `0.0.0.0`; "),
+        (validators.check_address, "224.0.0.1", "must be an address that other hosts can reach, not `224.0.0.1`; "),
+        (validators.check_address, "240.0.0.1", "must be an address that other hosts can reach, not `240.0.0.1`; "),
+        (validators.check_ipv4, "h1", "must be an IPv4 address of the host, not `h1`; "),
+        (validators.check_ipv4, "224.0.0.1", "must be an address that a host can have, not `224.0.0.1`; "),
+        (validators.check_ipv4, "240.0.0.1", "must be an address that a host can have, not `240.0.0.1`; "),
+        (validators.check_file_name, "é" * 100 + "a", "must not be longer than 200 bytes; "),
+        (validators.check_file_name, ".a", "must be a name that does not begin with a dot, not `.a`; "),
+        (validators.check_file_name, " ", "must be a name that does not begin with a dot, not ` `; "),
+        (validators.check_file_name, "a/b", "must be a name without `/`, not `a/b`; "),
+        (validators.check_file_name, "a\tb", "must be printable; "),
+        (validators.check_path, "~x/y", "must not begin with another user's home directory, as in `~x/y`; "),
+        (validators.check_path, " ", "must not be empty; "),
+        (validators.check_data_path, "/.", "must not be the whole file system; "),
+        (validators.check_data_path, "/a/../b", "must not contain `..`; "),
+        (validators.check_directory, "/a/../b", "must not contain `..`; "),
+        (validators.check_directory, "a", "must be an absolute path, not `a`; "),
+        (validators.check_host_path, "a", "must be an absolute path, not `a`; "),
+        (validators.check_host_path, "/a/..", "must not contain `..`; "),
+        (validators.check_dockerfile, "/a", "must be a path inside the directory that `build` names, not `/a`; "),
+        (validators.check_dockerfile, "~/a", "must be a path inside the directory that `build` names, not `~/a`; "),
+        (validators.check_dockerfile, "a/../b", "must be a path inside the directory that `build` names, not `a/../b`; "),
+        (validators.check_dockerfile, " ", "must not be empty; "),
+        (validators.check_sha256, "sha256: " + "AB" * 32,
          f"must be the 64 hex digits alone; write `sha256: {'ab' * 32}`"),
-        *((validators.sha256, "a" * digits,
+        *((validators.check_sha256, "a" * digits,
            f"must be 64 hex digits, not `{shown('a' * digits)}`, which looks like {what}; {SUM}")
           for digits, what in ((32, "an MD5 sum"), (40, "a SHA-1 sum"), (56, "a SHA-224 sum"), (96, "a SHA-384 sum"),
                                (128, "a SHA-512 sum"))),
-        (validators.sha256, "a" * 33, f"must be 64 hex digits, not `{'a' * 33}`; {SUM}"),
-        (validators.sha256, "x" * 32, f"must be 64 hex digits, not `{'x' * 32}`; {SUM}"),
-        (validators.web_address, "http://me:pw@h/x",
+        (validators.check_sha256, "a" * 33, f"must be 64 hex digits, not `{'a' * 33}`; {SUM}"),
+        (validators.check_sha256, "x" * 32, f"must be 64 hex digits, not `{'x' * 32}`; {SUM}"),
+        (validators.check_url, "http://me:pw@h/x",
          "must not hold a user or a password; give a `url` that needs none: an inventory is no safe"),
-        (validators.web_address, "ftp://h", "must begin with http:// or https://, not `ftp://h`; "),
-        (validators.web_address, "http://h/a b",
+        (validators.check_url, "ftp://h", "must begin with http:// or https://, not `ftp://h`; "),
+        (validators.check_url, "http://h/a b",
          "must be plain ASCII without blanks; write other characters as %XX, such as %20 for a blank"),
-        (validators.web_address, "http://h/é",
+        (validators.check_url, "http://h/é",
          "must be plain ASCII without blanks; write other characters as %XX, such as %20 for a blank"),
-        (validators.web_address, "http://", "must name a host, and a port that can be, not `http://`; "),
-        (validators.web_address, "http://h:0", "must name a host, and a port that can be, not `http://h:0`; "),
-        (validators.web_address, "http://h:65536", "must name a host, and a port that can be, not `http://h:65536`; "),
-        (validators.no_short_data, "https://h/x",
+        (validators.check_url, "http://", "must name a host, and a port that can be, not `http://`; "),
+        (validators.check_url, "http://h:0", "must name a host, and a port that can be, not `http://h:0`; "),
+        (validators.check_url, "http://h:65536", "must name a host, and a port that can be, not `http://h:65536`; "),
+        (validators.refuse_short_data, "https://h/x",
          "must be a mapping, not `https://h/x`; write `data: {fetch: [{url: …, sha256: …}]}`"),
-        (validators.no_short_data, "/x", "must be a mapping, not `/x`; write `data: {path: /x}`"),
-        (validators.no_short_source, "http://h", "must be a mapping, not `http://h`; write `{url: http://h, sha256: …}`"),
-        (validators.no_short_list, "x", "must be a list, not `x`; write `fetch: [{url: …, sha256: …}]`"),
-        (validators.no_short_list, {}, "must be a list, not a mapping; write `fetch: [{url: …, sha256: …}]`"),
-        (validators.no_short_image, "x:1", "must be a mapping, not `x:1`; write `image: {name: x:1}`"),
-        (validators.no_short_image, "./x", "must be a mapping, not `./x`; write `image: {build: ./x}`"),
-        (validators.no_short_mount, "/a:/b", ("must be a mapping, not `/a:/b`; "
+        (validators.refuse_short_data, "/x", "must be a mapping, not `/x`; write `data: {path: /x}`"),
+        (validators.refuse_short_source, "http://h",
+         "must be a mapping, not `http://h`; write `{url: http://h, sha256: …}`"),
+        (validators.refuse_single_source, "x", "must be a list, not `x`; write `fetch: [{url: …, sha256: …}]`"),
+        (validators.refuse_single_source, {}, "must be a list, not a mapping; write `fetch: [{url: …, sha256: …}]`"),
+        (validators.refuse_short_image, "x:1", "must be a mapping, not `x:1`; write `image: {name: x:1}`"),
+        (validators.refuse_short_image, "./x", "must be a mapping, not `./x`; write `image: {build: ./x}`"),
+        (validators.refuse_short_mount, "/a:/b", ("must be a mapping, not `/a:/b`; "
          "write `{source: /a, target: /b, read_only: false}`")),
-        (validators.no_short_mount, "/a:/b:ro", "must be a mapping, not `/a:/b:ro`; write `{source: /a, target: /b}`"),
-        (validators.wiring, "both", "must be `flags`, `tf_config` or a mapping, not `both`; "),
-        (validators.wiring, None, "must be `flags`, `tf_config` or a mapping, not nothing; "),
-        (validators.whole_number, 2.5, "must be a whole number, not 2.5; "),
-        (validators.program, [" "], "must begin with a program; "),
-        (validators.one_line, "a\0", "must not hold a null byte; remove it"),
-        (validators.one_line, "a\rb", "must be one line; remove the line break"),
-        (validators.one_line, "\ud800", "must be text that UTF-8 can hold; "),
+        (validators.refuse_short_mount, "/a:/b:ro", "must be a mapping, not `/a:/b:ro`; write `{source: /a, target: /b}`"),
+        (validators.check_wiring, "both", "must be `flags`, `tf_config` or a mapping, not `both`; "),
+        (validators.check_wiring, None, "must be `flags`, `tf_config` or a mapping, not nothing; "),
+        (validators.refuse_fraction, 2.5, "must be a whole number, not 2.5; "),
+        (validators.check_command, [" "], "must begin with a program; "),
+        (validators.check_one_line, "a\0", "must not hold a null byte; remove it"),
+        (validators.check_one_line, "a\rb", "must be one line; remove the line break"),
+        (validators.check_one_line, "\ud800", "must be text that UTF-8 can hold; "),
     ],
 )  # fmt: skip
-def test_a_value_that_a_setting_cannot_have_is_told_in_full(
-    check: Callable[[Any], object], value: object, said: str
-) -> None:
-    with pytest.raises(Wrong) as raised:
+def test_an_invalid_value_is_reported_in_full(check: Callable[[Any], object], value: object, message: str) -> None:
+    with pytest.raises(InvalidValue) as raised:
         check(value)
-    assert f"{raised.value}; {raised.value.fix}" == said
+    assert f"{raised.value}; {raised.value.fix}" == message

@@ -1,4 +1,4 @@
-"""`tfprov inventory explain`: where every value comes from."""
+"""`tfprov inventory explain`: the provenance of every value."""
 
 import json
 from collections.abc import Callable
@@ -42,12 +42,12 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return lambda *words: tell(capsys, "inventory", "explain", *words)
 
 
-def lines(told: Told) -> list[str]:
-    assert told.code == 0, told.lines
-    return [" ".join(line.split()) for line in told.out.splitlines()]
+def lines(shown: Told) -> list[str]:
+    assert shown.code == 0, shown.lines
+    return [" ".join(line.split()) for line in shown.out.splitlines()]
 
 
-def test_a_value_stands_above_those_it_wins_over(ask: Ask) -> None:
+def test_a_value_is_listed_above_those_it_overrides(ask: Ask) -> None:
     assert lines(ask("node2", "tfprov.flags.train_steps", "-e", "tfprov.flags.train_steps=7")) == [
         "tfprov.flags.train_steps 7 -e tfprov.flags.train_steps",
         "over 500 inventory.yml:17:50 (group `worker`)",
@@ -55,9 +55,9 @@ def test_a_value_stands_above_those_it_wins_over(ask: Ask) -> None:
     ]
 
 
-def test_a_host_with_two_roles_is_told_what_each_leaves_out(ask: Ask) -> None:
-    told = lines(ask("node1", "tfprov.flags.train_steps"))
-    assert told == [
+def test_each_of_two_roles_lists_the_settings_of_the_other(ask: Ask) -> None:
+    shown = lines(ask("node1", "tfprov.flags.train_steps"))
+    assert shown == [
         "settings as ps",
         "tfprov.flags.train_steps 1 inventory.yml:12:52 (group `ps`)",
         "over 2000 inventory.yml:8:15 (group `all`)",
@@ -71,41 +71,41 @@ def test_a_host_with_two_roles_is_told_what_each_leaves_out(ask: Ask) -> None:
     assert "settings as" not in "\n".join(lines(ask("node1", "tfprov.flags.train_steps", "--role", "ps")))
 
 
-def test_everything_there_is_and_the_defaults_of_the_rest(ask: Ask) -> None:
-    told = lines(ask("node4"))
-    assert told[0] == "node4: all, worker (inventory.yml:16:9)"
-    assert "data_root /fast inventory.yml:16:17 (host)" in told
-    assert "over /data inventory.yml:3:5 (group `all`)" in told
-    assert "tfprov.command [python, linear.py, --data=/fast/train] inventory.yml:7:7 (group `all`)" in told
-    assert "tfprov.checkpoints.to ./out inventory.yml:10:21 (group `all`)" in told
-    assert "tfprov.checkpoints.dir /checkpoints default" in told
-    assert "tfprov.memory (none) default: no limit" in told
-    assert "tfprov.env.WHO (differs from task to task) inventory.yml:9:13 (group `all`)" in told
-    assert any(line.startswith("tfprov.env.BAD (undefined variable `nobody`) inventory.yml:9:37") for line in told)
-    assert "hunter22" not in "".join(told)
+def test_all_values_and_defaults_are_listed(ask: Ask) -> None:
+    shown = lines(ask("node4"))
+    assert shown[0] == "node4: all, worker (inventory.yml:16:9)"
+    assert "data_root /fast inventory.yml:16:17 (host)" in shown
+    assert "over /data inventory.yml:3:5 (group `all`)" in shown
+    assert "tfprov.command [python, linear.py, --data=/fast/train] inventory.yml:7:7 (group `all`)" in shown
+    assert "tfprov.checkpoints.to ./out inventory.yml:10:21 (group `all`)" in shown
+    assert "tfprov.checkpoints.dir /checkpoints default" in shown
+    assert "tfprov.memory (none) default: no limit" in shown
+    assert "tfprov.env.WHO (differs from task to task) inventory.yml:9:13 (group `all`)" in shown
+    assert any(line.startswith("tfprov.env.BAD (undefined variable `nobody`) inventory.yml:9:37") for line in shown)
+    assert "hunter22" not in "".join(shown)
 
 
-def test_a_mapping_that_is_replaced_by_a_single_value_is_lost_as_a_whole(ask: Ask) -> None:
-    told = lines(ask("node4", "tfprov.flags"))
-    assert told[0] == "tfprov.flags 5 inventory.yml:16:72 (host)"
-    assert {line.partition(" inventory")[0] for line in told[1:]} == {
+def test_a_scalar_overrides_a_whole_mapping(ask: Ask) -> None:
+    shown = lines(ask("node4", "tfprov.flags"))
+    assert shown[0] == "tfprov.flags 5 inventory.yml:16:72 (host)"
+    assert {line.partition(" inventory")[0] for line in shown[1:]} == {
         "over tfprov.flags.train_steps: 500", "over tfprov.flags.train_steps: 2000", "over tfprov.flags.lr: 0.1"
     }  # fmt: skip
 
 
-def test_as_data(ask: Ask) -> None:
-    told = json.loads(ask("node4", "data_root", "--json").out)
+def test_json_has_the_same_values(ask: Ask) -> None:
+    shown = json.loads(ask("node4", "data_root", "--json").out)
     of_host = {"value": "/fast", "origin": "host", "file": "inventory.yml", "line": 16, "column": 17}
     of_all = {"value": "/data", "origin": "group `all`", "file": "inventory.yml", "line": 3, "column": 5}
-    assert told["variables"] == {"data_root": {"value": "/fast", "from": of_host, "overrides": [of_all]}}
-    told = json.loads(ask("node2", "tfprov.command", "--json").out)["settings"]["worker"]["tfprov.command"]
-    assert told["value"] == ["python", "linear.py", "--data=/data/train"]
-    assert told["template"] == ["python", "linear.py", "--data={{ data_root }}/train"]
+    assert shown["variables"] == {"data_root": {"value": "/fast", "from": of_host, "overrides": [of_all]}}
+    shown = json.loads(ask("node2", "tfprov.command", "--json").out)["settings"]["worker"]["tfprov.command"]
+    assert shown["value"] == ["python", "linear.py", "--data=/data/train"]
+    assert shown["template"] == ["python", "linear.py", "--data={{ data_root }}/train"]
     assert json.loads(ask("node2", "tfprov.pids", "--json").out)["settings"]["worker"]["tfprov.pids"]["default"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["nod2"], "no host `nod2` in inventory.yml; did you mean `node2`?"),
         (["worker"], "no host `worker` in inventory.yml; it is a group: name one of its hosts, such as `node1`"),
@@ -117,20 +117,20 @@ def test_as_data(ask: Ask) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
-def test_what_is_not_there_is_told_with_what_was_meant(ask: Ask, words: list[str], said: str) -> None:
-    assert ask(*words) == Told(2, (f"error: {said}",))
+def test_an_unknown_name_is_reported_with_a_suggestion(ask: Ask, words: list[str], message: str) -> None:
+    assert ask(*words) == Told(2, (f"error: {message}",))
 
 
-def test_an_encrypted_value_is_told_of_without_a_password(ask: Ask) -> None:
+def test_an_encrypted_value_is_listed_without_a_password(ask: Ask) -> None:
     [text] = encrypted("very-secret-token")
     more = f"    token: {value(text, 6)}    again: 'x{{{{ token }}}}'\n"
     Path("inventory.yml").write_text(INVENTORY.replace("    data_root: /data\n", more, 1))
-    told = lines(ask("node2"))
-    assert "token ****** inventory.yml:3:5 (group `all`)" in told
-    assert any(line.startswith("again ****** inventory.yml:") for line in told)
+    shown = lines(ask("node2"))
+    assert "token ****** inventory.yml:3:5 (group `all`)" in shown
+    assert any(line.startswith("again ****** inventory.yml:") for line in shown)
 
 
-def test_what_is_told_is_what_counts(tmp_path: Path) -> None:
+def test_the_explained_values_are_the_effective_ones(tmp_path: Path) -> None:
     text = INVENTORY.replace(', BAD: "{{ nobody }}"', "").replace(", tfprov: {flags: 5}", "")
     (tmp_path / "inventory.yml").write_text(text.replace("command:", "image: {name: x}\n      command:"))
     from tfprov.settings.provenance import explain  # noqa: PLC0415
@@ -138,15 +138,15 @@ def test_what_is_told_is_what_counts(tmp_path: Path) -> None:
     inventory = load_inventory(tmp_path / "inventory.yml")
     for role in resolve(inventory):
         settings = explain(inventory, role.host, role.role).settings[role.role]
-        told = {one.name: one.value for one in settings if not one.template}
-        assert told["tfprov.flags.train_steps"] == role.values.flags["train_steps"]
-        assert told["tfprov.tasks_per_host"] == role.values.tasks_per_host
-        assert told["tfprov.checkpoints.to"] == role.values.checkpoints.to
-        assert told["tfprov.stop_grace"] == role.values.stop_grace
-        assert told["tfprov.cluster"] == plain(role.node)["cluster"]
+        shown = {origin.name: origin.value for origin in settings if not origin.template}
+        assert shown["tfprov.flags.train_steps"] == role.values.flags["train_steps"]
+        assert shown["tfprov.tasks_per_host"] == role.values.tasks_per_host
+        assert shown["tfprov.checkpoints.to"] == role.values.checkpoints.to
+        assert shown["tfprov.stop_grace"] == role.values.stop_grace
+        assert shown["tfprov.cluster"] == plain(role.node)["cluster"]
 
 
-def test_an_empty_mapping_takes_nothing_away(ask: Ask) -> None:
+def test_an_empty_mapping_overrides_nothing(ask: Ask) -> None:
     Path("inventory.yml").write_text(INVENTORY.replace("{tasks_per_host: 2, flags: {train_steps: 500}}", "{flags: {}}"))
     assert lines(ask("node2", "tfprov.flags.train_steps")) == [
         "tfprov.flags.train_steps 2000 inventory.yml:8:15 (group `all`)",
@@ -160,8 +160,8 @@ def test_an_empty_mapping_takes_nothing_away(ask: Ask) -> None:
 @pytest.mark.parametrize(("image", "runtime"), [("{build: .}", "docker"), ("null", "process")])
 def test_the_runtime_follows_from_the_image(ask: Ask, image: str, runtime: str) -> None:
     Path("inventory.yml").write_text(INVENTORY.replace("cluster: linear", f"cluster: linear\n      image: {image}"))
-    told = lines(ask("node2", "tfprov.runtime"))
-    assert told == [f"tfprov.runtime {runtime} default: `docker` where an `image` is given, else `process`"]
+    shown = lines(ask("node2", "tfprov.runtime"))
+    assert shown == [f"tfprov.runtime {runtime} default: `docker` where an `image` is given, else `process`"]
 
 
 def test_a_group_without_hosts_is_no_host(ask: Ask) -> None:
@@ -169,16 +169,16 @@ def test_a_group_without_hosts_is_no_host(ask: Ask) -> None:
     assert ask("spare").lines == ("error: no host `spare` in inventory.yml; it is a group without hosts",)
 
 
-def test_what_must_be_said_and_is_not_is_told_as_missing(ask: Ask) -> None:
+def test_a_missing_required_setting_is_listed(ask: Ask) -> None:
     Path("inventory.yml").write_text(INVENTORY.replace("      cluster: linear\n", ""))
     assert "tfprov.cluster (missing) no default" in lines(ask("node2"))
-    told = json.loads(ask("node2", "--json").out)["settings"]["worker"]["tfprov.cluster"]
+    shown = json.loads(ask("node2", "--json").out)["settings"]["worker"]["tfprov.cluster"]
     origin = {"value": None, "origin": "no default"}
-    assert told == {"value": None, "from": origin, "overrides": [], "default": True, "problem": "missing"}
+    assert shown == {"value": None, "from": origin, "overrides": [], "default": True, "problem": "missing"}
 
 
-def test_what_stands_on_a_command_line_is_shown_whatever_it_is_called(ask: Ask) -> None:
+def test_a_flag_is_shown_even_if_its_name_sounds_secret(ask: Ask) -> None:
     Path("inventory.yml").write_text(INVENTORY.replace("lr: 0.10}", "lr: 0.10, password_file: /etc/p}"))
-    told = lines(ask("node2"))
-    assert "tfprov.flags.password_file /etc/p inventory.yml:8:44 (group `all`)" in told
-    assert "secret_sauce ****** inventory.yml:4:5 (group `all`)" in told
+    shown = lines(ask("node2"))
+    assert "tfprov.flags.password_file /etc/p inventory.yml:8:44 (group `all`)" in shown
+    assert "secret_sauce ****** inventory.yml:4:5 (group `all`)" in shown

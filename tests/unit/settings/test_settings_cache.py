@@ -1,4 +1,4 @@
-"""Settings that hosts share are checked once, and no host gets what another one's templates gave."""
+"""Settings that hosts share are checked once, and no host gets values of another."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.support.world import world
 from tfprov.errors import InvalidInput
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.settings.resolve import RoleSettings, resolve
-from tfprov.settings.settings_cache import Sharing
+from tfprov.settings.settings_cache import SettingsCache
 from tfprov.yamltext.load import parse
 
 INVENTORY = """\
@@ -33,7 +33,7 @@ all:
 """
 
 
-def resolved(who: str) -> dict[str, RoleSettings]:
+def resolve_with(who: str) -> dict[str, RoleSettings]:
     text = INVENTORY.replace("WHO", who)
     return {role.host: role for role in resolve(read_groups(parse(text, "inventory.yml"), "inventory.yml"))}
 
@@ -56,7 +56,7 @@ def resolved(who: str) -> dict[str, RoleSettings]:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_every_host_gets_its_own(who: str, expected: "object") -> None:
+def test_every_host_gets_its_own_values(who: str, expected: "object") -> None:
     assert callable(expected)
     text = INVENTORY.replace("WHO", who)
     wanted = {container.task.host: container for container in world(text).wanted}
@@ -64,7 +64,7 @@ def test_every_host_gets_its_own(who: str, expected: "object") -> None:
     assert {host: one.argv[2] for host, one in wanted.items()} == {f"h{n}": f"--who={expected(n)}" for n in range(24)}
 
 
-def test_what_fails_for_one_host_fails_for_it_alone() -> None:
+def test_a_failing_template_fails_for_its_host_alone() -> None:
     text = INVENTORY.replace("WHO", "{{ rack }}").replace('"h[2:20:2]": , ', "")
     with pytest.raises(InvalidInput) as caught:
         world(text)
@@ -73,7 +73,7 @@ def test_what_fails_for_one_host_fails_for_it_alone() -> None:
 
 def test_hosts_that_are_alike_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[str] = []
-    original = Sharing.checked
+    original = SettingsCache.checked
 
     def counting(self, role, written, context, check):  # type: ignore[no-untyped-def]
         def noted():  # type: ignore[no-untyped-def]
@@ -82,9 +82,9 @@ def test_hosts_that_are_alike_are_checked_once(monkeypatch: pytest.MonkeyPatch) 
 
         return original(self, role, written, context, noted)
 
-    monkeypatch.setattr(Sharing, "checked", counting)
-    assert len(resolved("{{ own }}")) == 24
+    monkeypatch.setattr(SettingsCache, "checked", counting)
+    assert len(resolve_with("{{ own }}")) == 24
     assert checked.count("worker") == 3
     checked.clear()
-    assert len(resolved("{{ inventory_hostname }}")) == 24
+    assert len(resolve_with("{{ inventory_hostname }}")) == 24
     assert checked.count("worker") == 23

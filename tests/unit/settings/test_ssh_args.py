@@ -1,4 +1,4 @@
-"""Arguments of `ssh` in an inventory mean what they mean to ssh, which is asked for its own reading of them."""
+"""Arguments of `ssh` in an inventory are parsed as `ssh -G` parses them."""
 
 import shlex
 import shutil
@@ -35,15 +35,15 @@ UNDERSTOOD = [
 ]
 
 
-def read(*texts: str) -> SshArgs:
+def parse(*texts: str) -> SshArgs:
     args = SshArgs()
     for text in texts:
         args.add(text)
     return args
 
 
-def told(args: SshArgs) -> dict[str, str | None]:
-    """Return what was understood in the words of `ssh -G`; None where nothing is said."""
+def as_ssh_prints(args: SshArgs) -> dict[str, str | None]:
+    """Return the parsed options as `ssh -G` prints them; None for unset options."""
     strict = {None: None, True: "accept-new", False: "true"}
     return {
         "user": args.user,
@@ -62,45 +62,45 @@ def told(args: SshArgs) -> dict[str, str | None]:
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="asks OpenSSH's client")
 @pytest.mark.parametrize("text", UNDERSTOOD)
-def test_ssh_reads_them_in_the_same_way(text: str) -> None:
-    def asked(*words: str) -> dict[str, str]:
+def test_ssh_parses_the_arguments_alike(text: str) -> None:
+    def print_config(*words: str) -> dict[str, str]:
         command = ["ssh", "-G", "-F", "none", *words, "10.0.0.1"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
         return {line.split(" ", 1)[0]: line.split(" ", 1)[-1] for line in done.stdout.splitlines()}
 
-    args = read(text)
+    args = parse(text)
     assert not args.refused
-    default, ssh = asked(), asked(*shlex.split(text))
-    for name, value in told(args).items():
+    default, ssh = print_config(), print_config(*shlex.split(text))
+    for name, value in as_ssh_prints(args).items():
         assert ssh.get(name) == (default.get(name) if value is None else value), name
 
 
-def test_keys_and_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_files_and_a_config_file_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("one", "two", "config"):
         (tmp_path / name).write_text("")
-    args = read(f"-i ~/one -o IdentityFile={tmp_path}/two", "-F ~/config -F /dev/null")
+    args = parse(f"-i ~/one -o IdentityFile={tmp_path}/two", "-F ~/config -F /dev/null")
     assert args.refused == []
     assert args.key_files == [tmp_path / "one", tmp_path / "two"]
     assert args.ssh_config == tmp_path / "config"
 
 
-def test_no_file_at_all_is_an_empty_one() -> None:
-    assert read("-F none").ssh_config == Path("/dev/null")
+def test_no_config_file_equals_an_empty_one() -> None:
+    assert parse("-F none").ssh_config == Path("/dev/null")
 
 
-def test_the_first_of_several_variables_counts() -> None:
-    args = read("-p 2201", "-p 2202 -J bastion", "-J other")
+def test_the_first_of_several_values_wins() -> None:
+    args = parse("-p 2201", "-p 2202 -J bastion", "-J other")
     assert (args.port, args.proxy_jump) == (2201, "bastion")
 
 
 @pytest.mark.parametrize(
     "text", ["-o StrictHostKeyChecking=no", "-o stricthostkeychecking=OFF", "-oStrictHostKeyChecking=no"]
 )
-def test_nobody_is_let_in_unseen(text: str) -> None:
-    args = read(text)
+def test_host_key_checking_cannot_be_turned_off(text: str) -> None:
+    args = parse(text)
     assert args.accept_new is None
-    assert "trusts whoever answers" in str(args.refused[0])
+    assert "accepts any host key" in str(args.refused[0])
 
 
 WORDS = [
@@ -111,8 +111,8 @@ WORDS = [
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=8), st.sampled_from(["", " "]))
-def test_whatever_stands_there_is_understood_or_refused(words: list[str], between: str) -> None:
-    args = read(between.join(words))
+def test_any_arguments_are_parsed_or_refused(words: list[str], between: str) -> None:
+    args = parse(between.join(words))
     for refused in args.refused:
         assert str(refused)
         assert refused.fix
@@ -127,18 +127,18 @@ OPTIONS_WITHOUT_MEANING = (
 @pytest.mark.parametrize(
     "text", [*(f"-o {name}=x" for name in OPTIONS_WITHOUT_MEANING), *(f"-{letter}" for letter in "CqvxTaA")]
 )
-def test_what_changes_nothing_about_the_way_is_passed_over(text: str) -> None:
-    assert read(text, "-p 2201") == SshArgs(port=2201)
+def test_options_without_effect_are_ignored(text: str) -> None:
+    assert parse(text, "-p 2201") == SshArgs(port=2201)
 
 
 @pytest.mark.parametrize("letter", "BbcDEeIiLlmOoPpQRSWwJF")
-def test_the_value_of_a_letter_is_the_next_word(letter: str) -> None:
-    said = [str(refused) for refused in read(f"-{letter} - -p 2201").refused]
-    assert "holds a word that belongs to no option" not in said
+def test_the_value_of_a_short_option_may_be_the_next_word(letter: str) -> None:
+    message = [str(refused) for refused in parse(f"-{letter} - -p 2201").refused]
+    assert "holds a word that belongs to no option" not in message
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "fix"),
+    ("text", "message", "fix"),
     [
         ("-J 'x", "holds a quote that is never closed", "close it"),
         ("bastion", "holds a word that belongs to no option", "quote what has blanks in it"),
@@ -149,7 +149,7 @@ def test_the_value_of_a_letter_is_the_next_word(letter: str) -> None:
         ("-o AddressFamily=ipv4", "has AddressFamily=ipv4", "use `inet`, `inet6` or `any`"),
         ("-o HostKeyAlgorithms='a b'", "has HostKeyAlgorithms=a b", "for example `HostKeyAlgorithms=ssh-ed25519`"),
         ("-o PreferredAuthentications=gssapi-with-mic",
-         "has PreferredAuthentications=gssapi-with-mic, of which tfprov knows none",
+         "has PreferredAuthentications=gssapi-with-mic, and tfprov supports none of them",
          "name one of publickey, password, keyboard-interactive"),
         ("-L 1:h:2", "has the option `-L`, which is not supported here", "put it into ~/.ssh/config"),
         ("-o Ciphers=x", "has the option `Ciphers`, which is not supported here", "put it into ~/.ssh/config"),
@@ -161,11 +161,11 @@ def test_the_value_of_a_letter_is_the_next_word(letter: str) -> None:
         ("-p 2x", "has the port `2x`", "give one from 1 to 65535"),
         ("-J a,b@", "has the gateway `a,b@`", "write `[user@]host[:port]`"),
         ("-F /no/such", "names the file `/no/such`, which does not exist", "correct the path behind `-F`"),
-        ("-o UserKnownHostsFile=/dev/null", "has UserKnownHostsFile=/dev/null, which remembers nobody",
+        ("-o UserKnownHostsFile=/dev/null", "has UserKnownHostsFile=/dev/null, which stores no host keys",
          "remove it, or name a file"),
-        ("-o UserKnownHostsFile=None", "has UserKnownHostsFile=None, which remembers nobody",
+        ("-o UserKnownHostsFile=None", "has UserKnownHostsFile=None, which stores no host keys",
          "remove it, or name a file"),
-        ("-o StrictHostKeyChecking=off", "has StrictHostKeyChecking=off, which trusts whoever answers",
+        ("-o StrictHostKeyChecking=off", "has StrictHostKeyChecking=off, which accepts any host key",
          "use `StrictHostKeyChecking=accept-new`"),
         ("-o StrictHostKeyChecking=x", "has StrictHostKeyChecking=x", "use `StrictHostKeyChecking=accept-new`"),
         ("-o ConnectTimeout=0", "has ConnectTimeout=0", "give a number of seconds from 1 to 3600"),
@@ -173,22 +173,22 @@ def test_the_value_of_a_letter_is_the_next_word(letter: str) -> None:
         ("-o ConnectTimeout=1s", "has ConnectTimeout=1s", "give a number of seconds from 1 to 3600"),
     ],
 )  # fmt: skip
-def test_an_argument_that_cannot_be_used_is_told_with_what_to_do(text: str, said: str, fix: str) -> None:
-    assert [(str(refused), refused.fix) for refused in read(text).refused] == [(said, fix)]
+def test_a_refused_argument_is_reported_with_a_fix(text: str, message: str, fix: str) -> None:
+    assert [(str(refused), refused.fix) for refused in parse(text).refused] == [(message, fix)]
 
 
-def test_ports_and_times_at_their_limits_are_taken() -> None:
-    assert (read("-p 1").port, read("-p 65535").port) == (1, 65535)
-    assert (read("-o ConnectTimeout=1").timeout, read("-o ConnectTimeout=3600").timeout) == (1.0, 3600.0)
+def test_ports_and_timeouts_at_their_limits_are_accepted() -> None:
+    assert (parse("-p 1").port, parse("-p 65535").port) == (1, 65535)
+    assert (parse("-o ConnectTimeout=1").timeout, parse("-o ConnectTimeout=3600").timeout) == (1.0, 3600.0)
 
 
 @pytest.mark.parametrize(
     "gateway", ["ssh://me@bastion:22/", "[2001:db8::7]:2200", "me@10.0.0.1", "a,b:7,ssh://c", "NONE"]
 )
-def test_a_gateway_may_be_written_in_each_of_sshs_ways(gateway: str) -> None:
-    assert read(f"-J {gateway}") == SshArgs(proxy_jump=gateway)
+def test_a_gateway_in_each_of_sshs_notations_is_accepted(gateway: str) -> None:
+    assert parse(f"-J {gateway}") == SshArgs(proxy_jump=gateway)
 
 
 @pytest.mark.parametrize("gateway", ["-x", "a b", "a:123456", "me@", "a/b", "[x]", "a,"])
-def test_what_is_no_gateway_is_refused(gateway: str) -> None:
-    assert [str(refused) for refused in read(f"-J '{gateway}'").refused] == [f"has the gateway `{gateway}`"]
+def test_an_invalid_gateway_is_refused(gateway: str) -> None:
+    assert [str(refused) for refused in parse(f"-J '{gateway}'").refused] == [f"has the gateway `{gateway}`"]

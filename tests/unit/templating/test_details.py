@@ -1,4 +1,4 @@
-"""Filters, tests and names in templates at their limits: what each says when it is called with what it cannot use."""
+"""The messages of filters, tests and names in templates, and their limits."""
 
 from pathlib import Path
 from typing import Any
@@ -10,22 +10,22 @@ from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.node import Mapping, plain
 from tfprov.settings.resolve import resolve
 from tfprov.templating.host_values import Variables
-from tfprov.templating.magic_vars import variables as known
-from tfprov.templating.render import computed
+from tfprov.templating.magic_vars import HostVars
+from tfprov.templating.render import render_node
 from tfprov.yamltext.load import parse
 
 AT = Position("i.yml", 3, 5)
 NAMES = "{l: [b, a, B], m: {x: 1, y: [1, 2]}, pairs: [{key: a, value: 1}, {key: b, value: 2}]}"
 
 
-def rendered(text: str, names: str = NAMES, **special: Any) -> Any:
+def render_value(text: str, names: str = NAMES, **special: Any) -> Any:
     nodes = parse(names, "v.yml")
     assert isinstance(nodes, Mapping)
-    return plain(computed(text, Variables(nodes, special), AT))
+    return plain(render_node(text, Variables(nodes, special), AT))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{{ 'aa' | regex_replace('a', 'b', mandatory_count=3) }}", "`a` matches 2 times, not 3"),
         ("{{ 'ab' | regex_search('a', 'b') }}", "`b` is no group: write `\\\\1` or `\\\\g<name>`"),
@@ -68,15 +68,15 @@ def rendered(text: str, names: str = NAMES, **special: Any) -> Any:
         ("{{ '1.x' is version('1.2', '<') }}", "`1.x` and `1.2` cannot be compared as versions"),
     ],
 )
-def test_what_a_filter_or_a_test_cannot_use_is_told(text: str, said: str) -> None:
+def test_an_invalid_argument_of_a_filter_or_test_is_reported(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        rendered(text)
+        render_value(text)
     [problem] = raised.value.problems
-    assert (problem.at, problem.what, problem.fix) == (AT, f"the template failed: {said}", "correct the expression")
+    assert (problem.at, problem.what, problem.fix) == (AT, f"the template failed: {message}", "correct the expression")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{{ lookup('env', nowhere) }}", "undefined variable `nowhere`; define it under `vars:` or give it with `-e`"),
         ("{{ ansible_play_hosts }}", "`ansible_play_hosts` is Ansible's own, and not known here; write the value out"),
@@ -93,10 +93,10 @@ def test_what_a_filter_or_a_test_cannot_use_is_told(text: str, said: str) -> Non
         ("{{ l | unique(case_sensitive=false, attribute='x.y') | list }}", "no `x` in"),
     ],
 )
-def test_a_fault_is_told_in_words(text: str, said: str) -> None:
+def test_an_error_is_reported_in_words(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        rendered(text, groups={"worker": ["h1"]})
-    assert said in str(raised.value)
+        render_value(text, groups={"worker": ["h1"]})
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_a_fault_is_told_in_words(text: str, said: str) -> None:
         ("{{ 'x' | ansible.builtin.quote }}", "x"),
     ],
 )
-def test_a_filter_or_a_test_says(text: str, value: Any) -> None:
-    assert rendered(text) == value
+def test_a_filter_or_test_returns(text: str, value: Any) -> None:
+    assert render_value(text) == value
 
 
 ANSIBLES = (
@@ -143,28 +143,28 @@ MISSING_FILTERS = (
 )  # fmt: skip
 
 
-def complaint(text: str, names: str = NAMES, **special: Any) -> str:
+def error_of(text: str, names: str = NAMES, **special: Any) -> str:
     with pytest.raises(InvalidInput) as raised:
-        rendered(text, names, **special)
+        render_value(text, names, **special)
     (problem,) = raised.value.problems
     return f"{problem.what}; {problem.fix}"
 
 
 @pytest.mark.parametrize("name", ANSIBLES)
-def test_a_name_that_only_ansible_gives_a_value_to_is_told_as_such(name: str) -> None:
-    said = f"`{name}` is Ansible's own, and not known here; write the value out, or give it with `-e`"
-    assert complaint(f"{{{{ {name} }}}}") == said
+def test_a_variable_that_only_ansible_sets_is_reported_as_such(name: str) -> None:
+    message = f"`{name}` is Ansible's own, and not known here; write the value out, or give it with `-e`"
+    assert error_of(f"{{{{ {name} }}}}") == message
 
 
 @pytest.mark.parametrize("name", MISSING_FILTERS)
-def test_a_filter_that_is_not_here_although_ansible_has_it_is_told_as_such(name: str) -> None:
+def test_an_unsupported_filter_of_ansible_is_reported_as_such(name: str) -> None:
     fix = "compute the value elsewhere, and give it with `-e` or as a variable"
-    assert complaint(f"{{{{ l | {name} }}}}") == f"no filter `{name}` here; {fix}"
-    assert complaint(f"{{{{ l | ansible.builtin.{name} }}}}") == f"no filter `ansible.builtin.{name}` here; {fix}"
+    assert error_of(f"{{{{ l | {name} }}}}") == f"no filter `{name}` here; {fix}"
+    assert error_of(f"{{{{ l | ansible.builtin.{name} }}}}") == f"no filter `ansible.builtin.{name}` here; {fix}"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{{ m.q }}", "no `q` in the mapping; correct the name or the number"),
         ("{{ {'a': 1}.q }}", "no `q` in the mapping; correct the name or the number"),
@@ -185,24 +185,24 @@ def test_a_filter_that_is_not_here_although_ansible_has_it_is_told_as_such(name:
         ("{# l", "a template that is never closed; close `{{` with `}}`, and `{%` with `%}`"),
         ("{{ l + }}", "not a valid template: unexpected `end of print statement`; check the braces and quotes"),
         ("{{ 9 | bool }}", "the template failed: `9` is neither true nor false; correct the expression"),
-        ("{{ l.__class__ }}", ("the template sandbox forbids this: access to attribute `__class__` of `SeenItems` object "
+        ("{{ l.__class__ }}", ("the template sandbox forbids this: access to attribute `__class__` of `LazyList` object "
          "is unsafe; use plain variables and filters")),
         ("{{ range(1000001) }}", ("the template renders to a value of more than 1,000,000 characters or elements; "
          "make it smaller")),
-        ("{{ omit }}", "the template renders to `omit`, which is no value; write `default('')`"),
+        ("{{ omit }}", "the template renders to `omit`, which is not a value; write `default('')`"),
         ("{{ l.append }}", "no `append` in the list; correct the name or the number"),
         ("{{ l | random }}", ("the template failed: chance would make another plan of every run: "
          "give `seed=inventory_hostname`; correct the expression")),
     ],
 )  # fmt: skip
-def test_a_fault_of_a_template_is_told_in_full(text: str, said: str) -> None:
-    assert complaint(text, groups={"worker": ["h1"]}) == said
+def test_an_error_of_a_template_is_reported_in_full(text: str, message: str) -> None:
+    assert error_of(text, groups={"worker": ["h1"]}) == message
 
 
 @pytest.mark.parametrize("how", ["center", "ljust", "rjust", "zfill", "expandtabs"])
 def test_no_text_is_padded_to_more_than_a_million_characters(how: str) -> None:
-    assert len(rendered(f"{{{{ '\t'.{how}(1000000) }}}}")) == 1_000_000
-    assert "more than 1,000,000 characters" in complaint(f"{{{{ '\t'.{how}(1000001) }}}}")
+    assert len(render_value(f"{{{{ '\t'.{how}(1000000) }}}}")) == 1_000_000
+    assert "more than 1,000,000 characters" in error_of(f"{{{{ '\t'.{how}(1000001) }}}}")
 
 
 INVENTORY = """
@@ -218,10 +218,10 @@ worker: {hosts: {10.0.0.7: , 10.0.0.x: }}
 def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(host: str, short: str) -> None:
     inventory = read_groups(parse(INVENTORY, "i.yml"), "i.yml")
     resolve(inventory)
-    names = known(inventory, host, inventory.variables(host))
-    assert plain(computed("{{ inventory_hostname_short }}", names, AT)) == short
-    assert plain(computed("{{ 'gpu1.example.com' in hostvars, 'gpu2' in hostvars }}", names, AT)) == [True, False]
-    assert plain(computed("{{ groups.keys() | sort, hostvars | length }}", names, AT)) == [
+    names = HostVars(inventory)[host]
+    assert plain(render_node("{{ inventory_hostname_short }}", names, AT)) == short
+    assert plain(render_node("{{ 'gpu1.example.com' in hostvars, 'gpu2' in hostvars }}", names, AT)) == [True, False]
+    assert plain(render_node("{{ groups.keys() | sort, hostvars | length }}", names, AT)) == [
         ["all", "ps", "ungrouped", "worker"],
         3,
     ]
@@ -230,22 +230,22 @@ def test_the_short_name_of_a_host_ends_at_its_first_dot_unless_it_is_an_address(
 def test_a_lookup_names_the_file_it_cannot_read(tmp_path: Path) -> None:
     (tmp_path / "picture").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInput, match="lookup of the file `picture`: not UTF-8 text"):
-        rendered("{{ lookup('file', 'picture') }}", inventory_dir=str(tmp_path))
+        render_value("{{ lookup('file', 'picture') }}", inventory_dir=str(tmp_path))
     (tmp_path / "text").write_text("  two  \n\n")
     look = "{{ lookup('file', 'text', %s) }}"
-    assert rendered(look % "lstrip=true", inventory_dir=str(tmp_path)) == "two"
-    assert rendered(look % "rstrip=false", inventory_dir=str(tmp_path)) == "  two  \n\n"
+    assert render_value(look % "lstrip=true", inventory_dir=str(tmp_path)) == "two"
+    assert render_value(look % "rstrip=false", inventory_dir=str(tmp_path)) == "  two  \n\n"
 
 
-def test_what_a_template_computes_is_not_too_deep_and_not_too_large() -> None:
+def test_the_value_of_a_template_has_a_limited_depth_and_size() -> None:
     def nested(depth: int) -> list[Any]:
-        found: list[Any] = []
+        value: list[Any] = []
         for _ in range(depth):
-            found = [found]
-        return found
+            value = [value]
+        return value
 
-    assert rendered("{{ deep }}", deep=nested(32)) == nested(32)
+    assert render_value("{{ deep }}", deep=nested(32)) == nested(32)
     for value in (nested(33), [0] * 100_001):
         with pytest.raises(InvalidInput, match="a list or mapping that is too large or too deep; make it smaller"):
-            rendered("{{ value }}", value=value)
-    assert len(rendered("{{ large }}", large=[0] * 100_000)) == 100_000
+            render_value("{{ value }}", value=value)
+    assert len(render_value("{{ large }}", large=[0] * 100_000)) == 100_000

@@ -1,4 +1,4 @@
-"""Jinja2 in an inventory: types stay, nothing is rendered before it is asked for, and nothing gets out of the sandbox."""
+"""Jinja2 in an inventory: types are kept, values are rendered lazily, and the sandbox holds."""
 
 import os
 import resource
@@ -10,13 +10,13 @@ import pytest
 
 from tests.support.door import SMALLEST, tell
 from tfprov.errors import InvalidInput, Position
-from tfprov.model.node import Mapping, plain
+from tfprov.model.node import EncryptedValue, Mapping, Scalar, plain
 from tfprov.settings.load import load_inventory
-from tfprov.settings.task_templates import render_late
-from tfprov.templating.host_values import Faults, Variables, render
+from tfprov.settings.task_templates import render_task_settings
+from tfprov.templating.host_values import Faults, Variables, is_secret, render
 from tfprov.templating.limits import Limits
-from tfprov.templating.magic_vars import variables as known
-from tfprov.templating.render import computed, render_text
+from tfprov.templating.magic_vars import HostVars
+from tfprov.templating.render import render_node, render_text
 from tfprov.yamltext.load import parse
 
 AT = Position("inventory.yml", 7, 3)
@@ -28,8 +28,8 @@ def variables(text: str = "{}", **special: Any) -> Variables:
     return Variables(nodes, special)
 
 
-def rendered(text: str, names: str = "{}", **special: Any) -> Any:
-    return plain(computed(text, variables(names, **special), AT))
+def render_value(text: str, names: str = "{}", **special: Any) -> Any:
+    return plain(render_node(text, variables(names, **special), AT))
 
 
 @pytest.mark.parametrize(
@@ -55,58 +55,58 @@ def rendered(text: str, names: str = "{}", **special: Any) -> Any:
 )
 def test_a_value_that_is_one_expression_keeps_its_type(text: str, value: Any) -> None:
     names = "{base: 2222, ratio: 0.25, on: true, hosts: [a, b], none: null, word: '2222'}"
-    found = rendered(text, names)
-    assert found == value
-    assert type(found) is type(value)
+    result = render_value(text, names)
+    assert result == value
+    assert type(result) is type(value)
 
 
 def test_text_that_looks_like_code_stays_text() -> None:
-    assert rendered("{{ text }}", "{text: '[1, 2]'}") == "[1, 2]"
-    assert rendered("{{ text }}", "{text: 'None'}") == "None"
+    assert render_value("{{ text }}", "{text: '[1, 2]'}") == "[1, 2]"
+    assert render_value("{{ text }}", "{text: 'None'}") == "None"
 
 
 def test_variables_may_refer_to_others_that_come_later() -> None:
-    assert rendered("{{ a }}", "{a: '{{ b }}/x', b: '{{ c }}', c: /data}") == "/data/x"
+    assert render_value("{{ a }}", "{a: '{{ b }}/x', b: '{{ c }}', c: /data}") == "/data/x"
 
 
-def test_what_is_not_asked_for_is_not_rendered() -> None:
-    assert rendered("{{ good }}", "{good: 1, bad: '{{ nowhere }}', worse: '{{'}") == 1
+def test_an_unused_variable_is_not_rendered() -> None:
+    assert render_value("{{ good }}", "{good: 1, bad: '{{ nowhere }}', worse: '{{'}") == 1
 
 
 def test_a_special_value_is_no_template_and_wins() -> None:
-    assert rendered("{{ host }}", "{host: from a file}", host="{{ x }}") == "{{ x }}"
+    assert render_value("{{ host }}", "{host: from a file}", host="{{ x }}") == "{{ x }}"
 
 
 def test_a_result_is_not_rendered_again() -> None:
-    assert rendered("{{ '{{ secret }}' }}", "{secret: 1}") == "{{ secret }}"
-    assert rendered("{{ a }}", "{a: !unsafe '{{ secret }}', secret: 1}") == "{{ secret }}"
+    assert render_value("{{ '{{ secret }}' }}", "{secret: 1}") == "{{ secret }}"
+    assert render_value("{{ a }}", "{a: !unsafe '{{ secret }}', secret: 1}") == "{{ secret }}"
 
 
-def test_further_special_values_leave_the_others_as_they_are() -> None:
+def test_further_special_values_keep_the_others() -> None:
     base = variables("{a: '{{ task }}'}")
-    assert render_text("{{ a }}", base.with_special(task="ps/0"), AT) == "ps/0"
-    assert render_text("{{ a }}", base.with_special(task="ps/1"), AT) == "ps/1"
+    assert render_text("{{ a }}", base.with_variables(task="ps/0"), AT) == "ps/0"
+    assert render_text("{{ a }}", base.with_variables(task="ps/1"), AT) == "ps/1"
 
 
-def problem(text: str, names: str = "{}") -> str:
+def error_of(text: str, names: str = "{}") -> str:
     with pytest.raises(InvalidInput) as raised:
-        rendered(text, names)
+        render_value(text, names)
     assert len(raised.value.problems) == 1
     return str(raised.value)
 
 
-def test_an_undefined_variable_is_told_by_name_and_line() -> None:
-    message = problem("{{ nowhere }}")
+def test_an_undefined_variable_is_reported_by_name_and_line() -> None:
+    message = error_of("{{ nowhere }}")
     assert message.startswith("inventory.yml:7:3: error: ")
     assert "nowhere" in message
 
 
-def test_a_fault_in_a_variable_is_told_where_the_variable_stands() -> None:
-    assert problem("{{ a }}", "a: '{{ nowhere }}'").startswith("vars.yml:1:4: error: ")
+def test_an_error_in_a_variable_is_reported_at_the_variable() -> None:
+    assert error_of("{{ a }}", "a: '{{ nowhere }}'").startswith("vars.yml:1:4: error: ")
 
 
-def test_a_circle_is_an_error_that_shows_the_way() -> None:
-    assert "a -> b -> a" in problem("{{ a }}", "{a: '{{ b }}', b: '{{ a }}'}")
+def test_a_circle_is_an_error_that_lists_its_variables() -> None:
+    assert "a -> b -> a" in error_of("{{ a }}", "{a: '{{ b }}', b: '{{ a }}'}")
 
 
 @pytest.mark.parametrize(
@@ -122,67 +122,67 @@ def test_a_circle_is_an_error_that_shows_the_way() -> None:
     ],
 )
 def test_nothing_gets_out_of_the_sandbox(text: str) -> None:
-    problem(text, "{hosts: [a]}")
+    error_of(text, "{hosts: [a]}")
 
 
 @pytest.mark.parametrize(
     "text", ["{{", "{{ a", "{% if %}", "{{ 1 / 0 }}", "{{ 'a' + 1 }}", "{{ none.x }}", "{{ [][5] }}"]
 )
-def test_whatever_fails_in_a_template_is_one_problem_at_its_line(text: str) -> None:
-    assert problem(text).startswith("inventory.yml:7:3: error: ")
+def test_any_error_in_a_template_is_one_problem_at_its_line(text: str) -> None:
+    assert error_of(text).startswith("inventory.yml:7:3: error: ")
 
 
 @pytest.mark.parametrize("text", ["{{ 'x' * 100000000 }}", "{{ range(100000000) | list }}", "{{ 9 ** 999999999 }}"])
 def test_a_template_cannot_eat_the_memory(text: str) -> None:
-    problem(text)
+    error_of(text)
 
 
 def test_one_entry_of_a_mapping_may_refer_to_another() -> None:
     names = "{paths: {root: /data, train: '{{ paths.root }}/train', bad: '{{ nowhere }}'}}"
-    assert rendered("{{ paths.train }}", names) == "/data/train"
-    assert "undefined variable `nowhere`" in problem("{{ paths }}", names)
+    assert render_value("{{ paths.train }}", names) == "/data/train"
+    assert "undefined variable `nowhere`" in error_of("{{ paths }}", names)
 
 
-def test_a_circle_in_a_mapping_is_told_with_its_way() -> None:
-    assert "m.a -> m.b -> m.a" in problem("{{ m.a }}", "{m: {a: '{{ m.b }}', b: '{{ m.a }}'}}")
+def test_a_circle_in_a_mapping_is_reported_with_its_paths() -> None:
+    assert "m.a -> m.b -> m.a" in error_of("{{ m.a }}", "{m: {a: '{{ m.b }}', b: '{{ m.a }}'}}")
 
 
 def test_omit_leaves_an_entry_out() -> None:
     node = parse("{env: {A: '{{ omit }}', B: '{{ x | default(omit) }}', C: c}, list: [a, '{{ omit }}', b]}", "vars.yml")
     assert plain(render(node, variables())) == {"env": {"C": "c"}, "list": ["a", "b"]}
-    assert "renders to `omit`" in problem("{{ omit }}")
+    assert "renders to `omit`" in error_of("{{ omit }}")
 
 
-def test_a_late_setting_may_leave_entries_out() -> None:
+def test_a_setting_of_a_task_may_omit_entries() -> None:
     node = parse(
         "{command: [python, '{{ omit }}', x, '{{ [] }}'], env: {A: '{{ omit }}', B: '{{ none }}'}}", "vars.yml"
     )
     assert isinstance(node, Mapping)
     faults = Faults()
-    found = plain(render_late(node, variables(), faults))
-    assert found == {"command": ["python", "x", []], "env": {"B": None}}
-    assert [problem.what for problem in faults.problems] == [
+    result = plain(render_task_settings(node, variables(), faults))
+    assert result == {"command": ["python", "x", []], "env": {"B": None}}
+    assert [error_of.what for error_of in faults.problems] == [
         "`command` renders to a list or a mapping",
         "`env.B` renders to nothing",
     ]
 
 
-def test_what_is_in_something_undefined_is_undefined() -> None:
-    assert rendered("{{ a.b['c'] | default('x') }}", "{a: '{{ nowhere.d }}'}") == "x"
-    assert "undefined variable `nowhere`" in problem("{{ nowhere.a.b }}")
-    problem("{{ nowhere.__class__ }}")
+def test_an_attribute_of_an_undefined_value_is_undefined() -> None:
+    assert render_value("{{ a.b['c'] | default('x') }}", "{a: '{{ nowhere.d }}'}") == "x"
+    assert "undefined variable `nowhere`" in error_of("{{ nowhere.a.b }}")
+    error_of("{{ nowhere.__class__ }}")
 
 
 @pytest.mark.parametrize("name", ["ansible_facts", "ansible_version", "playbook_dir", "ansible_default_ipv4", "vars"])
-def test_what_only_ansible_knows_is_said_to_be_its_own(name: str) -> None:
-    assert f"`{name}` is Ansible's own, and not known here" in problem(f"{{{{ {name} }}}}")
+def test_a_name_of_ansibles_own_is_reported_as_such(name: str) -> None:
+    assert f"`{name}` is Ansible's own, and not known here" in error_of(f"{{{{ {name} }}}}")
 
 
 def test_a_file_is_looked_up_beside_the_inventory(tmp_path: Path) -> None:
     (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA me\n")
-    assert rendered("{{ lookup('file', 'key.pub') }}", inventory_dir=str(tmp_path)) == "ssh-ed25519 AAAA me"
+    assert render_value("{{ lookup('file', 'key.pub') }}", inventory_dir=str(tmp_path)) == "ssh-ed25519 AAAA me"
     with pytest.raises(InvalidInput, match="lookup of the file `no/such`: no such file"):
-        rendered("{{ lookup('file', 'no/such') }}", inventory_dir=str(tmp_path))
+        render_value("{{ lookup('file', 'no/such') }}", inventory_dir=str(tmp_path))
 
 
 def test_a_file_outside_of_the_inventorys_directory_is_not_looked_up(tmp_path: Path) -> None:
@@ -211,11 +211,11 @@ def test_a_file_outside_of_the_inventorys_directory_is_not_looked_up(tmp_path: P
         "{{ lookup('file', 'folder') }}": outside,
         "{{ lookup('file', '.') }}": "is a directory",
     }
-    names = Variables(Mapping(), {"inventory_dir": str(home)}, readable=(str(allowed),))
+    names = Variables(Mapping(), {"inventory_dir": str(home)}, lookup_dirs=(str(allowed),))
     wrong = {}
     for text, expected in cases.items():
         try:
-            seen = plain(computed(text, names, AT))
+            seen = plain(render_node(text, names, AT))
         except InvalidInput as error:
             seen = str(error)
         if expected not in seen or (expected != "s3cret" and "s3cret" in seen):
@@ -274,7 +274,7 @@ def test_every_rendering_ends_within_its_limits() -> None:
     for text, expected in cases.items():
         began = time.process_time()
         with pytest.raises(InvalidInput) as caught:
-            computed(text, {}, AT, limits)
+            render_node(text, {}, AT, limits)
         took = time.process_time() - began
         if expected not in str(caught.value) or took > 1 or not str(caught.value).startswith(str(AT)):
             wrong[text] = (took, str(caught.value))
@@ -293,17 +293,40 @@ def test_formats_of_ordinary_length_are_no_bombs() -> None:
         "{{ 2.567 | round(1) }}": 2.6,
         "{{ 'abc'.translate({97: 'x'}) }}": "xbc",
     }
-    assert {text: rendered(text) for text in cases if rendered(text) != cases[text]} == {}
+    assert {text: render_value(text) for text in cases if render_value(text) != cases[text]} == {}
 
 
-def test_hosts_share_what_they_see_of_each_other(tmp_path: Path) -> None:
+def test_hosts_share_the_values_of_each_other(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yml"
     path.write_text("all: {vars: {port: '{{ 8000 + index }}', index: 1}, children: {g: {hosts: {'h[1:50]': }}}}")
     inventory = load_inventory(path)
-    seen = [known(inventory, host, inventory.variables(host)) for host in inventory.hosts]
+    hostvars = HostVars(inventory)
+    seen = [hostvars.bind(host, inventory.variables(host)) for host in inventory.hosts]
     assert len({id(one["groups"]["g"]) for one in seen}) == 1
     assert len({id(one["hostvars"]["h1"]) for one in seen}) == 1
     assert render_text("{{ groups.g | map('extract', hostvars, 'port') | sum }}", seen[7], AT) == 50 * 8001
+
+
+def test_a_value_computed_from_a_secret_is_secret_across_hosts_and_nested_variables(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text(
+        "all: {vars: {open: plain, named: '{{ hidden }}'}, hosts: {a: {}, b: {hidden: s, deep: [{x: '{{ named }}'}]}}}"
+    )
+    inventory = load_inventory(path)
+    encrypted = EncryptedValue("$ANSIBLE_VAULT;", lambda _text, _at: "s3cret")
+    inventory.hosts["b"].vars.entries["hidden"] = Scalar(encrypted, AT)
+    hostvars = HostVars(inventory)
+    cases = {
+        "{{ hostvars.b.hidden }}": True,
+        "{{ hostvars.b.named | upper }}": True,
+        "{{ [hostvars['b'].deep[0].x, open] }}": True,
+        "{% if hostvars.b.hidden %}yes{% endif %}": True,
+        "{{ open }} {{ hostvars.b.open }}": False,
+        "{{ hostvars.b.deep | length }}": False,
+    }
+    for _ in range(2):  # the second time from what was rendered the first time
+        computed = {text: is_secret(Scalar(text, AT, text), hostvars["a"]) for text in cases}
+        assert {text for text in cases if computed[text] != cases[text]} == set()
 
 
 TOO_LARGE = "the template renders to a value of more than 1,000,000 characters or elements"
@@ -325,7 +348,7 @@ TOO_LARGE = "the template renders to a value of more than 1,000,000 characters o
 )
 def test_a_format_is_refused_before_it_is_computed(text: str) -> None:
     # Python itself fails with such widths, in other words: those are not what is told here.
-    assert TOO_LARGE in problem(text)
+    assert TOO_LARGE in error_of(text)
 
 
 @pytest.mark.parametrize(
@@ -340,19 +363,19 @@ def test_a_format_is_refused_before_it_is_computed(text: str) -> None:
     ],
 )
 def test_only_the_width_of_a_format_counts(text: str, value: str) -> None:
-    assert rendered(f"{{{{ {text} }}}}") == value
+    assert render_value(f"{{{{ {text} }}}}") == value
 
 
 def test_a_file_is_looked_up_up_to_its_limit(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_bytes(b"x" * 1_000_000)
-    assert len(rendered("{{ lookup('file', 'key') }}", inventory_dir=str(tmp_path))) == 1_000_000
+    assert len(render_value("{{ lookup('file', 'key') }}", inventory_dir=str(tmp_path))) == 1_000_000
     file.write_bytes(b"x" * 1_000_001)
     with pytest.raises(InvalidInput, match="lookup of the file `key`: larger than 1,000,000 bytes"):
-        rendered("{{ lookup('file', 'key') }}", inventory_dir=str(tmp_path))
+        render_value("{{ lookup('file', 'key') }}", inventory_dir=str(tmp_path))
 
 
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_a_width_of_a_million_is_the_last_one(sign: str) -> None:
-    assert rendered(f"{{{{ ('%*d' % ({sign}1000000, 1)) | length }}}}") == 1_000_000
-    assert TOO_LARGE in problem(f"{{{{ ('%*d' % ({sign}1000001, 1)) | length }}}}")
+    assert render_value(f"{{{{ ('%*d' % ({sign}1000000, 1)) | length }}}}") == 1_000_000
+    assert TOO_LARGE in error_of(f"{{{{ ('%*d' % ({sign}1000001, 1)) | length }}}}")

@@ -1,4 +1,4 @@
-"""Templates compute what they compute in Ansible: value and type of each expression, asked of ansible-core's templar."""
+"""Templates have the value and the type that ansible-core's templar gives them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,20 +132,20 @@ def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[s
     texts = [*TYPES, *NAMES, *ERRORS]
     with pytest.MonkeyPatch.context() as patch:
         work_as_in(ansible.home, patch)
-        found = ansible.ask("rendered", sources=[inventory.path], host=HOST, texts=texts)
-        yield dict(zip(texts, found, strict=True))
+        computed = ansible.ask("rendered", sources=[inventory.path], host=HOST, texts=texts)
+        yield dict(zip(texts, computed, strict=True))
 
 
 @pytest.mark.parametrize("text", [*TYPES, *NAMES])
 def test_a_template_computes_the_same(answers: dict[str, dict[str, Any]], inventory: Inventory, text: str) -> None:
     expected = answers[text]
     assert "value" in expected, expected
-    found = ours(inventory, text)
-    assert (found, types_of(found)) == (expected["value"], types_of(expected["value"]))
+    computed = ours(inventory, text)
+    assert (computed, types_of(computed)) == (expected["value"], types_of(expected["value"]))
 
 
 @pytest.mark.parametrize("text", ERRORS)
-def test_what_fails_there_fails_here_in_one_line(
+def test_an_error_in_ansible_is_one_line_here(
     answers: dict[str, dict[str, Any]], inventory: Inventory, text: str
 ) -> None:
     assert "error" in answers[text]

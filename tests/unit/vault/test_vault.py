@@ -12,11 +12,12 @@ import pytest
 
 from tests.support.vaults import encrypted, value
 from tests.support.world import up, world
-from tfprov.errors import HostError, InvalidInput, Position, Problem, hide
+from tfprov.errors import HostError, InvalidInput, Position, Problem, hide_secret
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.inventory import Inventory
-from tfprov.model.node import Mapping, plain, unsealed, visible
-from tfprov.settings.connection import connection_of
+from tfprov.model.node import Mapping, decrypt_values, plain, plain_masked
+from tfprov.model.plan import ActionKind
+from tfprov.settings.connection import resolve_connection
 from tfprov.settings.resolve import resolve
 from tfprov.vault.decrypt import Broken, Vault, WrongPassword, decrypt, stays_closed, vault_id
 from tfprov.vault.passwords import Passwords, Source
@@ -53,9 +54,9 @@ def refused(vault: Vault, text: str) -> str:
 def test_a_value_is_opened_when_it_is_asked_for(vault: Vault) -> None:
     [text] = encrypted(SECRET)
     node = parse(f"token: {value(text, 2)}", "vars.yml", vault=vault)
-    assert visible(node) == {"token": {"__ansible_vault": text}}
+    assert plain_masked(node) == {"token": {"__ansible_vault": text}}
     assert SECRET not in repr(node)
-    assert plain(unsealed(node)) == {"token": SECRET}
+    assert plain(decrypt_values(node)) == {"token": SECRET}
 
 
 def test_what_was_encrypted_is_text_and_no_template(vault: Vault) -> None:
@@ -64,7 +65,7 @@ def test_what_was_encrypted_is_text_and_no_template(vault: Vault) -> None:
     inventory = cluster(
         f"env: {{}}\n    api: {value(texts[0], 6)}    other: {{x: 1}}\n    tfprov2: '{{{{ api }}}}'", vault
     )
-    assert plain(unsealed(inventory.variables("h1")))["api"] == "{{ other }}"
+    assert plain(decrypt_values(inventory.variables("h1")))["api"] == "{{ other }}"
 
 
 def test_a_whole_file_keeps_its_lines(vault: Vault, tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_a_whole_file_keeps_its_lines(vault: Vault, tmp_path: Path) -> None:
     (tmp_path / "vars.yml").write_text(text)
     node = read(tmp_path / "vars.yml", vault=vault)
     assert plain(node) == {"token": SECRET, "count": 5}
-    assert visible(node) == {"token": "******", "count": "******"}
+    assert plain_masked(node) == {"token": "******", "count": "******"}
     assert isinstance(node, Mapping)
     assert node.key_at("count") == Position(str(tmp_path / "vars.yml"), 2, 1)
 
@@ -353,7 +354,9 @@ def test_another_secret_is_another_spec_and_the_plan_names_the_variable_only(vau
     for text, causes in ((one, {"not there"}), (one, set()), (other, {f"env.{name}" for name in ENV})):
         document = parse(CLUSTER.replace("SETTINGS", with_env(text)), "inventory.yml", vault=vault)
         found, _ = up(world(document, runtimes=runtimes))
-        assert {cause for action in found.actions if action.kind == "start" for cause in action.causes} == causes
+        assert {
+            cause for action in found.actions if action.kind == ActionKind.START for cause in action.causes
+        } == causes
         assert SECRET not in repr(found)
         assert "another-secret" not in repr(found)
 
@@ -427,20 +430,20 @@ def test_passwords_and_users_may_be_encrypted_and_an_address_too_where_tasks_hav
     variables = f"    ansible_password: {value(password, 6)}    ansible_user: {value(user, 6)}"
     variables += f"    ansible_host: {value(host, 6)}"
     inventory = cluster(f"address: 10.0.0.1\n      image: {{name: x}}\n{variables}", vault)
-    way = connection_of(inventory, "h2")
+    way = resolve_connection(inventory, "h2")
     assert (way.password, way.user, way.address) == (SECRET, "train-user", "10.77.0.9")
     assert SECRET not in repr(way)
     assert str(HostError("h2", "10.77.0.9 does not answer to train-user")) == "h2: ****** does not answer to ******"
-    said = "`ansible_host` is secret, and all tasks are told it on their command lines; set `address` under `tfprov:`"
+    said = "`ansible_host` is secret, but all tasks have it on their command lines; set `address` under `tfprov:`"
     assert f"{said}, or write it in plain" in problems(f"image: {{name: x}}\n{variables}", vault)
     assert problems(f"env: {{}}\n    ansible_port: {value(port, 6)}", vault) == [
-        "`ansible_port` is secret, and not what it must be; for example `ansible_port: 22`"
+        "`ansible_port` is secret, and invalid; for example `ansible_port: 22`"
     ]
 
 
 def test_a_message_of_a_library_does_not_repeat_a_secret() -> None:
-    hide("some-long-secret")
-    hide("true")
+    hide_secret("some-long-secret")
+    hide_secret("true")
     assert str(HostError("h", "login as some-long-secret: not true")) == "h: login as ******: not true"
 
 

@@ -30,8 +30,8 @@ from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line, show
 from tfprov.inventory.detect import Kind, is_blank, is_foreign, kind_of
 from tfprov.inventory.sources import place_of
 from tfprov.model.inventory import Inventory
-from tfprov.planning.tasks import place
-from tfprov.settings.cluster_rules import processes_here
+from tfprov.planning.tasks import assign_tasks
+from tfprov.settings.cluster_rules import check_processes
 from tfprov.settings.load import load_inventory
 from tfprov.settings.resolve import resolve
 from tfprov.vault.decrypt import HEADER, Vault
@@ -54,7 +54,7 @@ def read(options: dict[str, Any], vault: Vault, instead: dict[str, bytes] | None
     with reading(instead) as found:
         try:
             inventory = load_inventory(sources_of(options), options["extra"], vault, lookup_dirs=options["lookup_dirs"])
-            place(resolve(inventory, (), [processes_here]))
+            assign_tasks(resolve(inventory, (), [check_processes]))
         except InvalidInput as error:
             return Read(inventory, error.problems, found.files)
     return Read(inventory, (), found.files)

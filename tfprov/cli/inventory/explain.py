@@ -11,7 +11,7 @@ from tfprov.cli.output import Printer
 from tfprov.cli.screening import json_screened
 from tfprov.errors import shown
 from tfprov.model.inventory import ROLES
-from tfprov.settings.provenance import Explained, Given, Origin, explain, place
+from tfprov.settings.provenance import HostExplanation, Origin, SourceValue, describe_place, explain
 
 _NAME, _DIM, _BAD = "36", "2", "31"
 """ANSI: cyan, faint, red."""
@@ -47,7 +47,7 @@ def explain_command(
         printer.print(line)
 
 
-def _lines(found: Explained, printer: Printer, *, whole: bool) -> Iterator[str]:
+def _lines(found: HostExplanation, printer: Printer, *, whole: bool) -> Iterator[str]:
     """Yield what is told to people: variables, then settings; defaults stand at the end."""
     parts = list(_parts(found))
     rows = [row for _, origins in parts for row in _rows(origins)]
@@ -63,7 +63,7 @@ def _lines(found: Explained, printer: Printer, *, whole: bool) -> Iterator[str]:
             yield f"{printer.paint(name, _NAME)}  {printer.paint(rest, colour) if colour else rest}".rstrip()
 
 
-def _parts(found: Explained) -> Iterator[tuple[str, tuple[Origin, ...]]]:
+def _parts(found: HostExplanation) -> Iterator[tuple[str, tuple[Origin, ...]]]:
     """Yield variables and settings under titles; roles in which all settings are the same are told together."""
     if found.variables:
         yield "variables", found.variables
@@ -79,14 +79,14 @@ def _rows(origins: Iterable[Origin]) -> Iterator[Row]:
     for one in ordered:
         colour = _BAD if one.failed else _DIM if one.is_default else ""
         value = f"({one.note})" if one.note and one.value is None else _text(one.value)
-        yield (one.name, _short(value), place(one.given)), colour
-        if one.template and one.given.written != one.value:
-            yield ("", _short(f"  = {_text(one.given.written)}"), ""), _DIM
-        for lost in one.lost:
+        yield (one.name, _short(value), describe_place(one.source)), colour
+        if one.template and one.source.written != one.value:
+            yield ("", _short(f"  = {_text(one.source.written)}"), ""), _DIM
+        for lost in one.overridden:
             called = f"{lost.name}: " if lost.name else ""
-            yield ("", _short(f"  over {called}{_text(lost.written)}"), place(lost)), _DIM
+            yield ("", _short(f"  over {called}{_text(lost.written)}"), describe_place(lost)), _DIM
         for other in one.elsewhere:
-            yield ("", _short(f"  not {_text(other.written)}"), f"{place(other)}: of another role"), _DIM
+            yield ("", _short(f"  not {_text(other.written)}"), f"{describe_place(other)}: of another role"), _DIM
 
 
 def _text(value: Any) -> str:
@@ -104,7 +104,7 @@ def _short(text: str) -> str:
     return shown(text) if len(text) <= _LONGEST else f"{shown(text[: _LONGEST - 3])}..."
 
 
-def _data(found: Explained) -> dict[str, Any]:
+def _data(found: HostExplanation) -> dict[str, Any]:
     """Return plain data for `--json`."""
     settings = {role: {one.name: _origin(one) for one in origins} for role, origins in found.settings.items()}
     own = {one.name: _origin(one) for one in found.variables}
@@ -112,14 +112,14 @@ def _data(found: Explained) -> dict[str, Any]:
 
 
 def _origin(one: Origin) -> dict[str, Any]:
-    told = {"value": one.value, "from": _given(one.given), "overrides": [_given(lost) for lost in one.lost]}
+    told = {"value": one.value, "from": _given(one.source), "overrides": [_given(lost) for lost in one.overridden]}
     told |= {"default": True} if one.is_default else {}
-    told |= {"template": one.given.written} if one.template else {}
+    told |= {"template": one.source.written} if one.template else {}
     told |= {"of_other_roles": [_given(other) for other in one.elsewhere]} if one.elsewhere else {}
     return told | ({"problem" if one.failed else "note": one.note} if one.note else {})
 
 
-def _given(given: Given) -> dict[str, Any]:
+def _given(given: SourceValue) -> dict[str, Any]:
     at = {"file": given.at.file, "line": given.at.line, "column": given.at.column} if given.at else {}
     named = {"name": given.name} if given.name else {}
     return {"value": given.written, "origin": given.origin, **named, **at}

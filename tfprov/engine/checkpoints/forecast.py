@@ -10,9 +10,9 @@ from tfprov.engine.monitoring.chief_progress import read_progress
 from tfprov.errors import GatherError
 from tfprov.formats.checkpoint import NO_STEP, step_of
 from tfprov.hosts.base import File
-from tfprov.model.plan import Plan
+from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import Observation, Observed, State
-from tfprov.planning.plan_text import rough
+from tfprov.planning.plan_text import format_duration
 
 
 def forecast(context: Context, plan: Plan, observation: Observation) -> str | None:
@@ -23,7 +23,7 @@ def forecast(context: Context, plan: Plan, observation: Observation) -> str | No
     raises as `resuming` does.
     """
     task = context.cluster.chief
-    starts = {action.subject for action in plan.actions if action.kind == "start"}
+    starts = {action.subject for action in plan.actions if action.kind == ActionKind.START}
     if not any(name == task.name or name.startswith("ps/") for name in starts):
         return None
     chief = context.chief(observation)
@@ -78,7 +78,7 @@ _KEEPING = ("between_graph", "in_graph")
 def _or_later(context: Context, plan: Plan, observation: Observation, chief: Observed) -> str:
     """Say what may be newer than the newest checkpoint."""
     if chief.state is State.RUNNING:
-        saves = any(action.kind == "stop" and action.subject == chief.task for action in plan.actions)
+        saves = any(action.kind == ActionKind.STOP and action.subject == chief.task for action in plan.actions)
         return ", or later if it saves when stopped" if saves else ""
     wanted, touched = context.container(chief.task), {action.subject for action in plan.actions}
     ps = [container for container in observation.containers() if container.task.startswith("ps/")]
@@ -114,7 +114,7 @@ def _was(context: Context, observation: Observation, files: Mapping[str, File] |
         return ""
     age = context.clock.wall() - progress.wall_time
     if chief.state is State.RUNNING and age > _OLD:
-        return f" (it was at {progress.step} {rough(age)} ago, and has written no event since)"
+        return f" (it was at {progress.step} {format_duration(age)} ago, and has written no event since)"
     return f" (it is at {progress.step})"
 
 

@@ -24,7 +24,15 @@ from tfprov.engine.context import Context
 from tfprov.engine.monitoring.task_progress import FILE as PROGRESS
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError
-from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, model_files, parse_state, relative, step_of
+from tfprov.formats.checkpoint import (
+    STATE,
+    checkpoint_state,
+    checkpoints,
+    last_component,
+    model_files,
+    parse_state,
+    step_of,
+)
 from tfprov.model.state import Observation, Observed
 
 _TRIES = 3
@@ -153,7 +161,9 @@ class _Gather:
         folder = state.rpartition("/")[0]
         there = {name.removeprefix(f"{folder}/") for name in surveyed.chief.files if name.startswith(f"{folder}/")}
         named = parse_state((self.staging.directory / state).read_text("utf-8", "surrogateescape")) or []
-        return any(one.whole and one.prefix == relative(named[0]) for one in checkpoints(there)) if named else False
+        return (
+            any(one.whole and one.prefix == last_component(named[0]) for one in checkpoints(there)) if named else False
+        )
 
     def clean(self) -> None:
         """Remove what was staged and not moved into place."""
@@ -274,8 +284,8 @@ class _Gather:
 def _lacks(prefix: str, surveyed: Survey) -> str:
     """Say what of a checkpoint is not with the chief."""
     has = next((one for one in checkpoints(surveyed.chief.files) if one.prefix == prefix), None)
-    if has is not None and has.torn:
-        return f"is torn: {has.torn}"
+    if has is not None and has.conflict:
+        return f"is torn: {has.conflict}"
     return f"lacks {', '.join(has.missing if has else (f'{prefix}.index', 'all its shards'))}"
 
 

@@ -19,10 +19,10 @@ from tfprov.engine.checkpoints.ungathered import Place, gathered_of
 from tfprov.engine.context import Context
 from tfprov.engine.observe import locate
 from tfprov.errors import GatherError, Usage
-from tfprov.formats.checkpoint import STATE, checkpoints, lies_in, model_files, models, relative
+from tfprov.formats.checkpoint import STATE, checkpoints, is_within, last_component, model_files, model_roots
 from tfprov.hosts.base import File, Tree
 from tfprov.model.state import Observation, Observed
-from tfprov.planning.plan_text import listed
+from tfprov.planning.plan_text import join_names
 
 _WHOLE = "work"
 """What a whole working directory is called beside the checkpoints."""
@@ -94,7 +94,7 @@ class _Bringing:
     @property
     def name(self) -> str:
         """What it is called beside the checkpoints."""
-        return _WHOLE if self.tree.path == "." else relative(self.tree.path)
+        return _WHOLE if self.tree.path == "." else last_component(self.tree.path)
 
     @property
     def to(self) -> Path:
@@ -120,7 +120,7 @@ class _Bringing:
         if self.to.exists():
             self.to.rename(self.staging.directory / ".before")
         (self.staging.directory / self.name).rename(self.to)
-        others = {name: entry for name, entry in kept.files.items() if not lies_in(name, self.name)}
+        others = {name: entry for name, entry in kept.files.items() if not is_within(name, self.name)}
         entries, paths = {**others, **self.staging.entries}, {**kept.paths, self.name: self.tree.path}
         with_fields(kept, files=entries, paths=paths).write(self.context.target)
         sync(self.context.target)
@@ -219,9 +219,9 @@ def nothing_saved(
     return NothingSaved(
         chief,
         runtime.checkpoint_dir(chief.task),
-        tuple(models(here)),
-        tuple(models(lost)),
-        tuple(models(path for path, file in written.items() if file.lasting and not _is_ours(context, path))),
+        tuple(model_roots(here)),
+        tuple(model_roots(lost)),
+        tuple(model_roots(path for path, file in written.items() if file.lasting and not _is_ours(context, path))),
     )
 
 
@@ -232,14 +232,14 @@ def _names(listing: Mapping[str, File]) -> list[str]:
 def _is_gathered(kept: Manifest) -> bool:
     """Whether a checkpoint, or another model, was gathered from the checkpoint directory."""
     brought = tuple(kept.paths)
-    names = [name for name in kept.files if not any(lies_in(name, one) for one in brought)]
+    names = [name for name in kept.files if not any(is_within(name, one) for one in brought)]
     return bool(kept.checkpoints or model_files(names))
 
 
 def _is_brought(kept: Manifest | None, path: str, file: File) -> bool:
     """Whether a file elsewhere was brought as it is now."""
     for name, source in (kept.paths if kept else {}).items():
-        if lies_in(path, source):
+        if is_within(path, source):
             below = path if source == "." else path.removeprefix(source).lstrip("/")
             if kept is not None and not kept.has_changed(f"{name}/{below}" if below else name, file):
                 return True
@@ -248,8 +248,8 @@ def _is_brought(kept: Manifest | None, path: str, file: File) -> bool:
 
 def _is_ours(context: Context, path: str) -> bool:
     """Whether a file of this machine is one that was gathered, which the search of a home directory meets as well."""
-    return lies_in(path, str(context.target.parent.resolve())) or lies_in(path, str(context.target.parent))
+    return is_within(path, str(context.target.parent.resolve())) or is_within(path, str(context.target.parent))
 
 
 def _named(paths: tuple[str, ...]) -> str:
-    return listed(paths, _NAMED)
+    return join_names(paths, _NAMED)

@@ -20,6 +20,7 @@ from tfprov.errors import GatherError, Usage
 from tfprov.formats.checkpoint import NO_STEP, STATE, checkpoint_state, checkpoints, step_of
 from tfprov.hosts.base import NOTHING
 from tfprov.model.cluster import Task
+from tfprov.model.plan import ActionKind
 from tfprov.model.state import Observation, Observed, State
 
 _CHUNK = 1024 * 1024
@@ -132,7 +133,7 @@ def _chief(context: Context, observation: Observation) -> Observed | None:
 
 def _check_ps(context: Context, resume: Resume, observation: Observation) -> None:
     """A ps that goes on running gets no files: it must have them."""
-    starting = {action.subject for action in plan(context, observation).actions if action.kind == "start"}
+    starting = {action.subject for action in plan(context, observation).actions if action.kind == ActionKind.START}
     for task in context.cluster.tasks:
         if task.job == "ps" and task.name not in starting:
             has = context.runtimes[task.host].files(task.name)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
-from tfprov.formats.checkpoint import NO_STEP, STATE, Checkpoint, checkpoints, parse_state, relative, step_of
+from tfprov.formats.checkpoint import NO_STEP, STATE, Checkpoint, checkpoints, last_component, parse_state, step_of
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed, State
 
@@ -186,7 +186,7 @@ def _named(runtime: Runtime, chief: str) -> tuple[str, ...]:
             text = file.read(_STATE_LIMIT).decode(errors="surrogateescape")
     except HostError:  # nothing was saved yet
         return ()
-    return tuple(dict.fromkeys(filter(None, map(relative, parse_state(text)))))
+    return tuple(dict.fromkeys(filter(None, map(last_component, parse_state(text)))))
 
 
 def _parts(prefix: str, place: Place) -> dict[str, File]:

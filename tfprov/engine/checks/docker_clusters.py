@@ -16,7 +16,7 @@ from tfprov.engine.events import Quiet
 from tfprov.engine.execute import execute
 from tfprov.engine.lock.lock import Lock
 from tfprov.errors import HostError, Locked
-from tfprov.model.plan import CONTROLLER, Action, Plan
+from tfprov.model.plan import CONTROLLER, Action, ActionKind, Plan
 from tfprov.model.state import Container
 
 IN_THE_WAY = ("engine", "architecture", "disk")
@@ -98,11 +98,11 @@ def _actions(context: Context, lacking: Mapping[str, Sequence[str]]) -> Iterator
     builds = {}
     for name in dict.fromkeys(image for images in lacking.values() for image in images):
         if not context.artifacts[name].ready:
-            builds[name] = Action("build", CONTROLLER, name, ("not built yet",))
+            builds[name] = Action(ActionKind.BUILD, CONTROLLER, name, ("not built yet",))
     yield from builds.values()
     for host, images in lacking.items():
         for name in images:
-            yield Action("deliver", host, name, ("not there",), (builds[name].id,) if name in builds else ())
+            yield Action(ActionKind.DELIVER, host, name, ("not there",), (builds[name].id,) if name in builds else ())
 
 
 # -- addresses --------------------------------------------------------------------------------------------------------

@@ -20,9 +20,8 @@ from tfprov.engine.checks.host_rules import (
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, System, owner_of, publisher
 from tfprov.images.preflight import MARGIN, amount
-from tfprov.model.cluster import Cluster
-from tfprov.model.state import Box, Container, not_delivered
-from tfprov.model.validators import is_loopback
+from tfprov.model.cluster import Cluster, is_loopback
+from tfprov.model.state import Box, Container, undelivered_image
 
 UNKNOWN_IMAGE = 3 * GIB
 """What an image with TensorFlow takes, about: 1.9 GB, and the largest layer of it once more while it is unpacked."""
@@ -194,7 +193,7 @@ def _images(engine: EngineFacts, part: Part) -> Iterator[Finding]:
     lacking = [image for image in part.images if image not in engine.images]
     moved = [image for image in lacking if image in engine.moved]
     if moved:
-        yield warning("image", not_delivered(moved[0]), BRING)
+        yield warning("image", undelivered_image(moved[0]), BRING)
     elif lacking:
         yield note("image", "not there yet", BRING)
     else:

@@ -15,7 +15,7 @@ from tfprov.hosts.docker.reachability_probe import CHECK, sweep_created
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.program_checks import Imported
 from tfprov.model.state import Container
-from tfprov.planning.plan_text import listed
+from tfprov.planning.plan_text import join_names
 
 
 def refuse_images(context: Context, programs: Programs, containers: Iterable[Container]) -> None:
@@ -128,4 +128,6 @@ def is_root(user: str) -> bool:
 def as_root(tasks: Sequence[str]) -> str:
     """Say that these tasks are root in their containers."""
     one = len(tasks) == 1
-    return f"{listed(tasks, 4)} {'runs' if one else 'run'} as root in {'its container' if one else 'their containers'}"
+    return (
+        f"{join_names(tasks, 4)} {'runs' if one else 'run'} as root in {'its container' if one else 'their containers'}"
+    )

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 from tfprov.engine.context import Context
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import checkpoints
-from tfprov.formats.event_file import Progress, last_fall, progress
+from tfprov.formats.event_file import Progress, last_step_drop, progress
 from tfprov.hosts.base import File, Runtime
 from tfprov.model.state import Observation, Observed
 
@@ -45,7 +45,7 @@ def read_fall(context: Context, observation: Observation, reached: Reached, sinc
     if chief is None or not reached.file:
         return None
     try:
-        return last_fall(tail_of(context.runtimes[chief.host], chief.task, reached.file, reached.size), since)
+        return last_step_drop(tail_of(context.runtimes[chief.host], chief.task, reached.file, reached.size), since)
     except HostError:
         return None
 

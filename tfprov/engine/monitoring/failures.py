@@ -13,7 +13,7 @@ from tfprov.errors import HostError, TaskFailed
 from tfprov.hosts.crash import LINES as SEARCHED_LINES
 from tfprov.hosts.crash import QUICK, condensed, exception_at, from_outside, is_passing, last_words
 from tfprov.model.state import Observation, Observed, State
-from tfprov.planning.plan_text import counted, listed
+from tfprov.planning.plan_text import format_count, join_names
 
 _WIRING = (
     "tfprov appends these flags: `wiring: tf_config` leaves them out, and `wiring: {flags: {…}}` calls them otherwise"
@@ -229,7 +229,7 @@ def _lines(first: Failure, others: Iterable[Failure]) -> list[str]:
     for one in others:
         by_words.setdefault((one.observed.ending, same_cause(one.words)), []).append(one)
     return [
-        f"{listed([one.observed.task for one in fallen], _NAMED)}: {_as_well(fallen[0], first)}"
+        f"{join_names([one.observed.task for one in fallen], _NAMED)}: {_as_well(fallen[0], first)}"
         for fallen in by_words.values()
     ]
 
@@ -259,7 +259,7 @@ def _from_here(directory: str) -> str:
 
 def ended(observed: Observed) -> str:
     """Return how a task ended, and after how many restarts: one that fails again and again is at its limit."""
-    after = f" after {counted(observed.restarts, 'restart')}" if observed.restarts else ""
+    after = f" after {format_count(observed.restarts, 'restart')}" if observed.restarts else ""
     enough = " (the same error twice: not started again)" if observed.gave_up else ""
     ending = observed.ending.replace("could not start", f"could not start on {observed.host}", 1)
     return f"{ending}{after}{enough}"

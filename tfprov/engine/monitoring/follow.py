@@ -15,7 +15,7 @@ from tfprov.errors import HostError, TaskFailed, TfprovError
 from tfprov.formats.checkpoint import Checkpoint, checkpoints
 from tfprov.formats.event_file import Progress, progress
 from tfprov.model.state import Container, Observation, Observed, State
-from tfprov.planning.plan_text import listed
+from tfprov.planning.plan_text import join_names
 
 _SETTLE = 1.0
 """Seconds in which a worker sees that the training is over: it is not told about one that ends in them."""
@@ -40,7 +40,7 @@ def see_out(context: Context, observation: Observation, look: Callable[[], Obser
     busy = _busy(context, observation)
     try:
         while waited := [c for c in busy if context.clock.now() - begin < max(_SETTLE, c.end_wait)]:
-            context.report.awaiting(f"waiting for {listed([c.task.name for c in waited], _NAMED)} to end")
+            context.report.awaiting(f"waiting for {join_names([c.task.name for c in waited], _NAMED)} to end")
             context.clock.sleep(_POLL)
             observation = look()
             busy = _busy(context, observation)
@@ -78,7 +78,7 @@ def _tell(context: Context, workers: Sequence[Container], observation: Observati
         f", for longer than `end: {{wait: {longest}}}` allows" if longest else "; `end: {wait: 60}` would wait for that"
     )
     verb = "still runs" if len(names) == 1 else "still run"
-    context.report.note(f"{context.cluster.chief.name} is done, and {listed(names, _NAMED)} {verb}{fix}")
+    context.report.note(f"{context.cluster.chief.name} is done, and {join_names(names, _NAMED)} {verb}{fix}")
 
 
 def _unevaluated(context: Context, observation: Observation) -> str:
@@ -235,7 +235,7 @@ class _Training:
         if lasting and not chief.finished:
             raise self.end_of_training(error)
         self.told.update((one.task, one.restarts) for one in new)
-        names = listed([one.task for one in new], len(new))
+        names = join_names([one.task for one in new], len(new))
         self.context.report.note(f"{error}\nthe training goes on without {names}")
 
     def end_of_training(self, error: TaskFailed) -> TaskFailed:

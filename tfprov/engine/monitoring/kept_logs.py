@@ -21,8 +21,8 @@ from typing import Any
 
 from tfprov.atomic_write import private_directory, replace
 from tfprov.engine.context import Context
-from tfprov.errors import HostError, masked
-from tfprov.model.node import HIDDEN, visible
+from tfprov.errors import HostError, mask_secrets
+from tfprov.model.node import HIDDEN, plain_masked
 from tfprov.model.state import Observation, Observed, State
 from tfprov.settings.resolve import RoleSettings
 from tfprov.vault.redaction import masks, mentions_secret
@@ -135,7 +135,7 @@ def _write(directory: Path, name: str, lines: Iterator[str]) -> None:
     part, packed = directory / f".{name}.log", directory / f".{name}.log.gz"
     try:
         with os.fdopen(_private_file(part), "wb") as file:
-            file.writelines(f"{masked(line)}\n".encode("utf-8", "replace") for line in lines)
+            file.writelines(f"{mask_secrets(line)}\n".encode("utf-8", "replace") for line in lines)
             file.flush()
             os.fsync(file.fileno())
         whole = part
@@ -172,7 +172,7 @@ def _of_task(one: Observed) -> dict[str, Any]:
 
 
 def _of_role(role: RoleSettings) -> dict[str, Any]:
-    written: Any = visible(role.node)
+    written: Any = plain_masked(role.node)
     values = role.values.model_dump(mode="json") | {"address": role.address, "env": written.get("env") or {}}
     return _public(values | ({} if role.values.saves else {"checkpoints": "none"}))
 
@@ -193,4 +193,4 @@ def _masked(value: Any) -> Any:
         return {key: _masked(below) for key, below in value.items()}
     if isinstance(value, list | tuple):
         return [_masked(below) for below in value]
-    return masked(value) if isinstance(value, str) else value
+    return mask_secrets(value) if isinstance(value, str) else value

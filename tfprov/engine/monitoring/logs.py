@@ -10,7 +10,7 @@ from tfprov.engine.monitoring.failures import own_paths
 from tfprov.engine.monitoring.kept_logs import Kept, kept_logs, lines_of
 from tfprov.engine.monitoring.kept_logs import ended as ended_text
 from tfprov.engine.observe import locate, needs, observe
-from tfprov.errors import HostError, Usage, together
+from tfprov.errors import HostError, Usage, combine_errors
 from tfprov.model.state import Observation, Observed
 from tfprov.results import LogRecord, LogStream
 
@@ -46,7 +46,7 @@ def read_logs(context: Context, tasks: Sequence[str], *, follow: bool, tail: int
                 lines = context.runtimes[observed.host].logs(observed.task, tail=tail)
                 yield from (LogRecord(observed.task, line) for line in lines)
         if errors := [error for host, error in observation.unreachable.items() if needs(context, host)]:
-            raise together(errors)
+            raise combine_errors(errors)
 
     return LogStream(names, records())
 

@@ -68,7 +68,7 @@ class Status:
     @property
     def left(self) -> float | None:
         """The seconds that the chief still trains at its present rate; None where that is not known."""
-        return self.progress.left(self.steps) if self.progress and self.chief_runs else None
+        return self.progress.seconds_left(self.steps) if self.progress and self.chief_runs else None
 
     @property
     def chief_runs(self) -> bool:

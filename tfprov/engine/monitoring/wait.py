@@ -11,7 +11,7 @@ from tfprov.engine.monitoring.watch import Watch
 from tfprov.errors import HostError, TaskFailed
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, Observation, Observed
-from tfprov.planning.plan_text import listed
+from tfprov.planning.plan_text import join_names
 
 _PROBE_FIRST, _PROBE_LAST, _PROBE_GROWTH = 0.1, 1.0, 1.5
 """Seconds before a question is asked again: soon at first, and no more than once a second of a task that takes minutes."""
@@ -242,10 +242,10 @@ class _Start:
     def awaited(self, observation: Observation) -> str:
         """Return what is waited for: tasks that do not serve yet, or a worker that does not reach a peer."""
         if names := [c.task.name for c in self.pending if c.task.name not in self.served]:
-            return f"waiting for {listed(names, _NAMED)} to import TensorFlow and serve"
+            return f"waiting for {join_names(names, _NAMED)} to import TensorFlow and serve"
         for container in self.pending:
             if lacks := self.unjoined(container, observation):
-                unreached = listed([probe.task.name for probe in lacks], _NAMED)
+                unreached = join_names([probe.task.name for probe in lacks], _NAMED)
                 return f"waiting for {container.task.name} to reach {unreached}"
         return ""
 

@@ -19,7 +19,7 @@ from tfprov.hosts.docker.archive import directory_for_all
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, DATA, data_name
-from tfprov.model.state import KIND, DataSet, key_of
+from tfprov.model.state import DATA_PREFIX, DataSet, dataset_key
 
 _MARK, _SEALS = "tfprov.data-mark", "tfprov.data-whole"
 _WHERE = "/fetched"
@@ -47,7 +47,7 @@ class DataVolumes:
                 sealed.add((labels[DATA], labels[_SEALS]))
             else:
                 filled[labels[DATA]] = labels.get(_MARK)
-        return frozenset(KIND + key for key, mark in filled.items() if (key, mark) in sealed)
+        return frozenset(DATA_PREFIX + key for key, mark in filled.items() if (key, mark) in sealed)
 
     def _volumes(self) -> list[dict[str, Any]]:
         with self.engine.errors():
@@ -144,7 +144,7 @@ class DataVolumes:
 
     def tidy(self, keep: Collection[str]) -> int:
         """See Runtime. An engine removes no volume that a container has."""
-        kept = {key_of(artifact) for artifact in keep}
+        kept = {dataset_key(artifact) for artifact in keep}
         by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for volume in self._volumes():
             by_key[volume["Labels"][DATA]].append(volume)

@@ -17,7 +17,7 @@ import docker
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.labels import DELIVERED, home
 from tfprov.hosts.program_checks import LIFE, TRY, Imported, read
-from tfprov.model.state import Box, Container, not_delivered
+from tfprov.model.state import Box, Container, undelivered_image
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for in an image that does not say it."""
@@ -164,5 +164,5 @@ def other_image(deliveries: Deliveries, facts: Mapping[str, Any]) -> str:
     label = str((facts["Config"].get("Labels") or {}).get(DELIVERED) or "")
     reference, _, delivered = label.rpartition("@")
     if reference:  # engines differ in whether they show the id of a manifest or of an index; both name this image
-        return "" if delivered in (image_id, made_from) else not_delivered(reference)
-    return "" if is_delivered(deliveries, made_from, image_id) else not_delivered(made_from)
+        return "" if delivered in (image_id, made_from) else undelivered_image(reference)
+    return "" if is_delivered(deliveries, made_from, image_id) else undelivered_image(made_from)

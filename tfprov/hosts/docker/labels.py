@@ -8,8 +8,8 @@ import docker
 
 from tfprov.hosts.docker import secret_files
 from tfprov.hosts.process.spec import RUN as RUN_VARIABLE
-from tfprov.model.field_types import number_of
-from tfprov.model.state import Box, Container, key_of
+from tfprov.model.field_types import parse_uid
+from tfprov.model.state import Box, Container, dataset_key
 
 CLUSTER, TASK, HOST = "tfprov.cluster", "tfprov.task", "tfprov.host"
 SPEC, RUN, DIRECTORY = "tfprov.spec", "tfprov.run", "tfprov.checkpoints"
@@ -58,7 +58,7 @@ def labels(container: Container, cluster: str, run: str) -> dict[str, str]:
 
 def home(box: Box) -> dict[str, str]:
     """Return where the user of a container may write, for one who has no directory of their own or cannot write there."""
-    return {"HOME": TEMPORARY} if box.read_only or number_of(box.user) else {}
+    return {"HOME": TEMPORARY} if box.read_only or parse_uid(box.user) else {}
 
 
 def creation(  # noqa: PLR0913, PLR0917  one container, seen from all sides
@@ -101,7 +101,7 @@ def _host_config(api: docker.APIClient, container: Container, box: Box, cluster:
     volume = volume_name(cluster, box.files_of or task.name)
     mounts = [docker.types.Mount(container.checkpoint_dir, volume, type="volume", read_only=box.only_reads)]
     if container.data and box.data_at:
-        data = data_name(cluster, key_of(container.data))
+        data = data_name(cluster, dataset_key(container.data))
         mounts.append(docker.types.Mount(box.data_at, data, type="volume", read_only=True, no_copy=True))
     if box.read_only and box.has_code:
         # The engine copies what the image has there into a volume without a name, which goes with the container.

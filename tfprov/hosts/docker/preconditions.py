@@ -15,7 +15,7 @@ from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, CODE, TASK, container_name, volume_name
 from tfprov.hosts.facts import Listener, Present, Run, owner_of, publisher, read_listeners
 from tfprov.hosts.survey import present
-from tfprov.model.state import Container, not_delivered
+from tfprov.model.state import Container, undelivered_image
 
 Obstacle = tuple[str, str]
 """What is in the way, with its owner where that is known; and the fix."""
@@ -102,7 +102,7 @@ def image_id(engine: Engine, deliveries: Deliveries, reference: str) -> str:
         facts: dict[str, Any] = engine.api.inspect_image(reference)  # type: ignore[no-untyped-call]
     found = str(facts["Id"])
     if not is_delivered(deliveries, reference, found):
-        raise HostError(engine.host, not_delivered(reference), "run this again, which delivers it")
+        raise HostError(engine.host, undelivered_image(reference), "run this again, which delivers it")
     deliveries.note(reference, found)
     return found
 

@@ -13,7 +13,7 @@ from tfprov.atomic_write import private_directory, sync
 from tfprov.errors import HostError
 from tfprov.hosts.data_download import PROGRAM, Answers, Telling, order
 from tfprov.hosts.process.task_dir import complete
-from tfprov.model.state import KIND, DataSet, key_of
+from tfprov.model.state import DATA_PREFIX, DataSet, dataset_key
 
 
 class DataDirs:
@@ -28,7 +28,7 @@ class DataDirs:
 
     def whole(self) -> frozenset[str]:
         """Return the data sets that are there, as artifacts."""
-        return frozenset(KIND + path.name for path in complete(self.root))
+        return frozenset(DATA_PREFIX + path.name for path in complete(self.root))
 
     def fetch(self, data: DataSet, telling: Telling) -> None:
         """Have `data` there; raises HostError. What an earlier fetch has left is gone on with."""
@@ -68,7 +68,7 @@ class DataDirs:
 
     def tidy(self, keep: Collection[str], used: Collection[str]) -> int:
         """Remove the data sets, whole or not, that are neither in `keep` nor `used`; return how many were whole."""
-        wanted = {key_of(artifact) for artifact in (*keep, *used)}
+        wanted = {dataset_key(artifact) for artifact in (*keep, *used)}
         whole = [path for path in complete(self.root) if path.name not in wanted]
         for path in whole:  # under its name, nothing is ever half
             shutil.rmtree(path.with_name(f".{path.name}"), ignore_errors=True)

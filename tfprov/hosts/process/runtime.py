@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tfprov.atomic_write import bring, private_directory, replace
+from tfprov.atomic_write import copy_files, private_directory, replace
 from tfprov.errors import HostError
 from tfprov.hosts import held_checkpoints
 from tfprov.hosts.base import NOTHING, File, Sent, untold
@@ -28,7 +28,7 @@ from tfprov.hosts.process.proc import has_group, is_alive, port_owner, signal_gr
 from tfprov.hosts.process.spec import RUN, order
 from tfprov.hosts.process.task_dir import TaskDir, complete, mapped, observed
 from tfprov.model.cluster import Task
-from tfprov.model.state import Container, DataSet, HostState, Observed, State, read_by
+from tfprov.model.state import Container, DataSet, HostState, Observed, State, dataset_artifact
 
 _FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 """Python 3.11.2, which Debian 12 has, knows no filters yet. Code is packed by us, without links that lead out."""
@@ -86,7 +86,7 @@ class ProcessRuntime:
     @mapped
     def tidy(self, keep: Collection[str]) -> int:
         """See Runtime."""
-        found = (read_by(self._observed(TaskDir(path)).spec) for path in complete(self.root / "tasks"))
+        found = (dataset_artifact(self._observed(TaskDir(path)).spec) for path in complete(self.root / "tasks"))
         return self.data.tidy(keep, [data for data in found if data])
 
     @mapped
@@ -115,7 +115,7 @@ class ProcessRuntime:
         process_task_dir.make(
             directory, container, self.root / "code" / artifact.removeprefix("sha256:") if artifact else None
         )
-        bring(restore, directory.checkpoints, sent)
+        copy_files(restore, directory.checkpoints, sent)
         (directory.path / "state.json").unlink(missing_ok=True)
         directory.no_restart.unlink(missing_ok=True)
         directory.write("order.json", order(container, run, directory.runtime))

@@ -1,1 +1,1 @@
-"""JSON Schemas and the reference page, from the same place as the checks."""
+"""JSON Schemas and the reference page, generated from the models that check settings."""

@@ -1,4 +1,4 @@
-"""Ansible's variables that tfprov heeds: the one place with the sentence, type, default and example of each."""
+"""The Ansible variables that tfprov supports, each with its description, type, default and example."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ BOOLEAN = {
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable: what it says, `schema` in JSON Schema's words without templates, and its default in words."""
+    """One variable. `schema` is its JSON Schema without templates, and `default` its default in words."""
 
     sentence: str
     schema: dict[str, Any]
@@ -33,7 +33,7 @@ class Variable:
 
 _KEY = "The private key to log in with. Ansible's relative paths count from where tfprov runs."
 _PASSWORD = "The password to log in with, over SSH; no message, label or log repeats it. Better a key, or a vault."  # noqa: S105
-_TIMEOUT = "How many seconds a connection may take to come about, 1 to 3600."
+_TIMEOUT = "The timeout for connecting in seconds, 1 to 3600."
 _MORE = (
     "How SSH connects: `-J`, `-o ProxyCommand`, `-i`, `-F`, `-p`, `-4`, `-6`, `-o StrictHostKeyChecking=accept-new`, "
     "`IdentitiesOnly`, `PreferredAuthentications`, `HostKeyAlgorithms`, and others."
@@ -88,10 +88,10 @@ VARIABLES = {
         f"Arguments for ssh, before `ansible_ssh_common_args`. {_MORE}", ARGUMENTS, "-o ServerAliveInterval=5", "none"
     ),
     "ansible_become": Variable(
-        "Whether what is run on the host is run as root, by `sudo` without a password.", BOOLEAN, True, "false"
+        "Whether commands on the host run as root, by `sudo` without a password.", BOOLEAN, True, "false"
     ),
-    "ansible_become_method": Variable("How to become root; only `sudo` is there.", WORD, "sudo", "`sudo`"),
-    "ansible_become_user": Variable("Whom to become; only `root` is there.", WORD, "root", "`root`"),
+    "ansible_become_method": Variable("How to become root; only `sudo` is supported.", WORD, "sudo", "`sudo`"),
+    "ansible_become_user": Variable("The user to become; only `root` is supported.", WORD, "root", "`root`"),
     "ansible_python_interpreter": Variable(
         "The Python that runs tasks under the process runtime, where `python` says nothing and this is an absolute path.",
         TEXT,

@@ -1,13 +1,12 @@
-"""JSON Schema, draft 7, of an inventory in YAML and of files of variables: what editors complete, explain and check.
+"""JSON Schema, draft 7, of YAML inventories, vars files and playbooks: editors complete, explain and check with it.
 
-It knows what one key or value must be, wherever it stands. What depends on other values, files or templates only
-tfprov itself can tell.
+It checks single keys and values. Only tfprov itself checks what depends on other values, files or templates.
 """
 
 from typing import Any
 
 from tfprov.model.inventory import NAMESPACE, ROLES
-from tfprov.model.playbook import IMPORT, IMPORT_KEYS, MODULE_KEYS, MODULES, PLAY_KEYS, STEP_KEYS, Key
+from tfprov.model.playbook import IMPORT, IMPORT_KEYS, MODULE_KEYS, MODULES, PLAY_KEYS, STEP_KEYS, KeyDoc
 from tfprov.settings.schema.ansible_variables import VARIABLES
 from tfprov.settings.schema.settings_schema import Schema, arguments_schema, computed, described, plain, settings_schema
 
@@ -84,21 +83,23 @@ def variables_schema() -> Schema:
 
 
 def _document(sentence: str, schema: Schema, definitions: Schema) -> Schema:
-    """Return a schema of a file. It has no title, because editors put that above every text of theirs."""
+    """Return the schema of a file, without a title: editors would show it above every hover text."""
     below = {"definitions": definitions} if definitions else {}
     return {"$schema": DRAFT, "description": sentence, **schema, **below}
 
 
 def _variables() -> Schema:
-    """Return what `vars:` and a host hold: the user's own variables, Ansible's, and `tfprov`."""
-    known = {
-        name: described(one.sentence, computed(one.schema), examples=[one.example], default=one.default)
-        for name, one in VARIABLES.items()
+    """Return the schema of variables: the user's own, Ansible's, and `tfprov`."""
+    ansible = {
+        name: described(
+            variable.sentence, computed(variable.schema), examples=[variable.example], default=variable.default
+        )
+        for name, variable in VARIABLES.items()
     }
     own: dict[str, Any] = {"description": _OWN, "markdownDescription": _OWN}
     return {
         "type": ["object", "null"],
-        "properties": {NAMESPACE: described(_SETTINGS, settings_schema()), **known},
+        "properties": {NAMESPACE: described(_SETTINGS, settings_schema()), **ansible},
         "additionalProperties": own,
     }
 
@@ -126,7 +127,7 @@ def playbook_schema() -> Schema:
         "items": {
             "type": "object",
             "additionalProperties": False,
-            "properties": {**_with_text({**play, IMPORT: _TEXT}, IMPORT_KEYS), **_with_text(play, PLAY_KEYS)},
+            "properties": {**_with_docs({**play, IMPORT: _TEXT}, IMPORT_KEYS), **_with_docs(play, PLAY_KEYS)},
             "if": {"required": [IMPORT]},
             "then": {"propertyNames": {"enum": list(IMPORT_KEYS)}},
             "else": {"required": ["hosts", "tasks"]},
@@ -135,26 +136,26 @@ def playbook_schema() -> Schema:
 
 
 def _step() -> Schema:
-    """Return the schema of a step: a mapping with one module, or just the name of one that needs no arguments."""
+    """Return the schema of a step: a mapping with one module, or the bare name of one that needs no arguments."""
     modules = {name: _arguments(name) for name in MODULES}
     alone = [name for name, schema in modules.items() if "null" in schema["type"]]
     written_out = {
         "type": "object",
         "additionalProperties": False,
         "oneOf": [{"required": [name]} for name in MODULES],
-        "properties": {**_with_text(_COMMON, STEP_KEYS), **_with_text(modules, MODULE_KEYS)},
+        "properties": {**_with_docs(_COMMON, STEP_KEYS), **_with_docs(modules, MODULE_KEYS)},
     }
     return {"anyOf": [written_out, {"enum": alone}]}
 
 
 def _arguments(module: str) -> Schema:
-    """Return what stands behind a module's name; one that needs no arguments can do without."""
-    found = arguments_schema(MODULES[module])
-    if "required" not in found:
-        return {**found, "type": ["object", "null"]}
-    return {**found, "type": ["object", "string"], **{k: v for k, v in _TEXT.items() if k != "type"}}
+    """Return the schema of a module's arguments; null is allowed where none are required."""
+    schema = arguments_schema(MODULES[module])
+    if "required" not in schema:
+        return {**schema, "type": ["object", "null"]}
+    return {**schema, "type": ["object", "string"], **{k: v for k, v in _TEXT.items() if k != "type"}}
 
 
-def _with_text(schemas: Schema, keys: dict[str, Key]) -> Schema:
+def _with_docs(schemas: Schema, keys: dict[str, KeyDoc]) -> Schema:
     examples = {name: [] if key.example is None else [key.example] for name, key in keys.items()}
     return {name: described(keys[name].sentence, schemas[name], examples=examples[name]) for name in keys}

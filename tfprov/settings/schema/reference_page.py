@@ -1,9 +1,9 @@
-"""The reference of all that an inventory can say to tfprov, in Markdown, from the same place as the checks."""
+"""The reference page of settings and variables, in Markdown, generated from the models that check them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tfprov.settings.pydantic_errors import written
+from tfprov.settings.pydantic_errors import to_flow_yaml
 from tfprov.settings.schema.ansible_variables import VARIABLES
 from tfprov.settings.schema.inventory_schema import ROLE_SENTENCES, SECTION_SENTENCES
 from tfprov.settings.schema.settings_schema import COMPUTED, Schema, settings_schema
@@ -21,7 +21,7 @@ _ANY_TEXT = "must be one line"
 
 
 def reference_page() -> str:
-    """Return the page, without its head."""
+    """Return the page without its heading."""
     return "\n".join([*_groups(), *_overview(), *_settings(), *_connections()])
 
 
@@ -46,19 +46,22 @@ def _settings() -> Iterator[str]:
         yield f"{_sentence(schema)}\n"
         kind = _type(schema)
         yield f"{kind[0].upper()}{kind[1:]}. Default: {_default(schema)}.\n"
-        yield f"```yaml\n{name.rpartition('.')[2]}: {written(schema['examples'][0])}\n```\n"
+        yield f"```yaml\n{name.rpartition('.')[2]}: {to_flow_yaml(schema['examples'][0])}\n```\n"
 
 
 def _connections() -> Iterator[str]:
     yield "## Ansible's variables: how a host is reached\n"
-    rows = [(f"`{name}`", one.sentence, one.default, f"`{written(one.example)}`") for name, one in VARIABLES.items()]
+    rows = [
+        (f"`{name}`", variable.sentence, variable.default, f"`{to_flow_yaml(variable.example)}`")
+        for name, variable in VARIABLES.items()
+    ]
     yield from _table(("variable", "what it says", "default", "example"), rows)
 
 
 def _all(schema: Schema, prefix: str = "") -> Iterator[tuple[str, Schema]]:
     """Yield every setting with its dotted name, each before those within it."""
-    for one in (schema, *schema.get("anyOf", ())):
-        for name, below in one.get("properties", {}).items():
+    for alternative in (schema, *schema.get("anyOf", ())):
+        for name, below in alternative.get("properties", {}).items():
             yield prefix + name, below
             yield from _all(below, f"{prefix}{name}.")
             yield from _all(below.get("items", {}), f"{prefix}{name}[].")
@@ -74,25 +77,25 @@ def _sentence(schema: Schema) -> str:
 
 
 def _default(schema: Schema) -> str:
-    _, _, said = schema["description"].partition(" Default: ")
-    return said.rstrip(".") or schema["markdownDescription"].partition("\n\nDefault: ")[2] or _unsaid(schema)
+    _, _, default = schema["description"].partition(" Default: ")
+    return default.rstrip(".") or schema["markdownDescription"].partition("\n\nDefault: ")[2] or _no_default(schema)
 
 
-def _unsaid(schema: Schema) -> str:
-    return "what is said of each of its keys" if "properties" in schema else "none, it must be given"
+def _no_default(schema: Schema) -> str:
+    return "the defaults of its keys" if "properties" in schema else "none; it is required"
 
 
 def _type(schema: Schema) -> str:
-    """Say in words what a setting may be, besides a template."""
+    """Return the type of a setting in words, without templates."""
     words = []
-    for one in schema.get("anyOf", [schema]):
-        words += [f"`{value}`" for value in one.get("enum", [])]
-        names = [one["type"]] if isinstance(one.get("type"), str) else one.get("type", [])
-        words += [_kind(name, one) for name in names if name != "null" and not _only_computed(name, one)]
+    for kind in schema.get("anyOf", [schema]):
+        words += [f"`{value}`" for value in kind.get("enum", [])]
+        names = [kind["type"]] if isinstance(kind.get("type"), str) else kind.get("type", [])
+        words += [_kind(name, kind) for name in names if name != "null" and not _is_template_only(name, kind)]
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
 
 
-def _only_computed(name: str, schema: Schema) -> bool:
+def _is_template_only(name: str, schema: Schema) -> bool:
     return name == "string" and schema.get("pattern") == COMPUTED
 
 

@@ -1,20 +1,20 @@
-"""The settings as JSON Schema, draft 7: what pydantic says of the models, and templates wherever they are rendered."""
+"""The settings as JSON Schema, draft 7: pydantic's schema, with templates allowed where they are rendered."""
 
 from typing import Any
 
 from pydantic import BaseModel
 
 from tfprov.model.settings import Settings
-from tfprov.settings.task_templates import LATE
+from tfprov.settings.task_templates import TASK_SETTINGS
 
 Schema = dict[str, Any]
 
 COMPUTED = r"\{\{|\{%|\{#|^\$ANSIBLE_VAULT;"
-"""A text whose value is not known before it is rendered or decrypted."""
+"""Matches a text that is a template or encrypted."""
 
 _PLAIN = r"^(?![\s\S]*(?:\{\{|\{%|\{#))"
 _BOUNDS = {"minimum": "minimum", "ge": "minimum", "maximum": "maximum", "le": "maximum", "gt": "exclusiveMinimum"}
-"""What pydantic calls the bounds of a number; behind a check of ours it uses its own words."""
+"""Bounds of a number in JSON Schema; behind a custom validator, pydantic uses its own names."""
 _KEPT = (*_BOUNDS, "exclusiveMinimum", "pattern", "patternErrorMessage", "minItems")
 _KINDS = {
     "integer": "a whole number",
@@ -26,72 +26,74 @@ _KINDS = {
 
 
 def settings_schema() -> Schema:
-    """Return the schema of `tfprov:`. Nothing is required, because groups and hosts add to each other."""
-    found = _Adapted(Settings.model_json_schema(), computed=True).whole()
-    for name in LATE:  # of these, single values are rendered, and the setting itself must be written out
-        found["properties"][name] = _without_text(found["properties"][name])
-    return found
+    """Return the schema of `tfprov:`. No key is required, because groups and hosts add to each other."""
+    schema = _Adapter(Settings.model_json_schema(), computed=True).convert()
+    for name in TASK_SETTINGS:  # single values are rendered, so the setting itself cannot be a template
+        schema["properties"][name] = _without_text(schema["properties"][name])
+    return schema
 
 
 def arguments_schema(model: type[BaseModel]) -> Schema:
     """Return the schema of a module's arguments in a playbook, which has no templates."""
-    return _Adapted(model.model_json_schema(), computed=False).whole()
+    return _Adapter(model.model_json_schema(), computed=False).convert()
 
 
 def computed(schema: Schema) -> Schema:
-    """Return `schema` with templates and encrypted values allowed in place of what it describes."""
+    """Return `schema` with templates and encrypted values allowed as well."""
     kinds = [_KINDS[name] for name in _types(schema) if name in _KINDS]
     message = {"patternErrorMessage": f"must be {' or '.join([*kinds, 'a template'])}"} if kinds else {}
-    return _joined([schema, {"type": "string", "pattern": COMPUTED, **message}])
+    return _join([schema, {"type": "string", "pattern": COMPUTED, **message}])
 
 
 def plain(schema: Schema) -> Schema:
-    """Return `schema` of a text that may hold no template."""
+    """Return `schema` of a text that must not be a template."""
     return {**schema, "pattern": _PLAIN + schema.get("pattern", "").removeprefix("^")}
 
 
 def described(sentence: str, schema: Schema, *, examples: list[Any] | None = None, default: str = "") -> Schema:
-    """Return `schema` with its hover text; `default` is what holds without it, in Markdown."""
-    shown = f"{sentence}\n\nDefault: {default}" if default else sentence
+    """Return `schema` with its hover text; `default` is the default in Markdown."""
+    hover = f"{sentence}\n\nDefault: {default}" if default else sentence
     return {
         "description": sentence,
-        "markdownDescription": shown,
+        "markdownDescription": hover,
         **schema,
         **({"examples": examples} if examples else {}),
     }
 
 
-class _Adapted:
+class _Adapter:
+    """Converts the JSON Schema of a pydantic model; with `computed`, values may be templates."""
+
     def __init__(self, raw: Schema, *, computed: bool) -> None:
         self.raw, self.computed = raw, computed
 
-    def whole(self) -> Schema:
+    def convert(self) -> Schema:
         return self.mapping(self.raw, required=not self.computed)
 
     def mapping(self, raw: Schema, *, required: bool) -> Schema:
-        """Return a mapping with keys of ours."""
-        found: Schema = {"type": "object", "additionalProperties": False, "properties": {}}
+        """Return the schema of a mapping with fixed keys."""
+        converted: Schema = {"type": "object", "additionalProperties": False, "properties": {}}
         needed = raw.get("required", []) if required else []
         for name, below in raw.get("properties", {}).items():
-            found["properties"][name] = self.setting(below, is_needed=name in needed)
-        return {**found, **({"required": needed} if needed else {})}
+            converted["properties"][name] = self.setting(below, is_needed=name in needed)
+        return {**converted, **({"required": needed} if needed else {})}
 
     def setting(self, raw: Schema, *, is_needed: bool) -> Schema:
-        """Return one setting with all that is said about it; its sentence may say the default better than a value."""
-        raw = self.resolved(raw)
+        """Return the schema of one setting; a default in its description wins over the model's."""
+        raw = self.resolve(raw)
         default = None if is_needed or "Default:" in raw["description"] else raw.get("default")
-        said = "" if default is None else f"`{_written(default)}`"
+        words = "" if default is None else f"`{_default_text(default)}`"
         if _is_empty(raw) and not is_needed:
-            said = "none"
+            words = "none"
         about = {"default": default} if default is not None else {}
-        return described(raw["description"], {**self.value(raw), **about}, examples=raw["examples"], default=said)
+        return described(raw["description"], {**self.value(raw), **about}, examples=raw["examples"], default=words)
 
     def value(self, raw: Schema, *, in_list: bool = False) -> Schema:
-        """Return what a value may be."""
-        raw = self.resolved(raw)
-        kinds = [self.kind(self.resolved(one), in_list=in_list) for one in _alternatives(raw)]
-        found = _joined(kinds)
-        return computed(found) if self.computed else found
+        """Return the schema of a value."""
+        raw = self.resolve(raw)
+        kinds = [self.kind(self.resolve(alternative), in_list=in_list) for alternative in _alternatives(raw)]
+        schema = _join(kinds)
+        return computed(schema) if self.computed else schema
 
     def kind(self, raw: Schema, *, in_list: bool) -> Schema:
         if "properties" in raw:  # those in a list are written out in one place
@@ -100,31 +102,31 @@ class _Adapted:
             return self.names(raw)
         if "const" in raw or "enum" in raw:
             return {"enum": raw.get("enum") or [raw["const"]]}
-        found: Schema = {_BOUNDS.get(key, key): raw[key] for key in ("type", *_KEPT) if key in raw}
+        converted: Schema = {_BOUNDS.get(key, key): raw[key] for key in ("type", *_KEPT) if key in raw}
         if raw.get("type") == "array":
-            found["items"] = self.value(raw["items"], in_list=True)
-        return found if self.computed or raw.get("type") != "string" else plain(found)
+            converted["items"] = self.value(raw["items"], in_list=True)
+        return converted if self.computed or raw.get("type") != "string" else plain(converted)
 
     def names(self, raw: Schema) -> Schema:
-        """Return a mapping whose keys are the user's own."""
+        """Return the schema of a mapping with the user's own keys."""
         ((pattern, below),) = raw["patternProperties"].items()
         named = {"pattern": pattern, **raw.get("propertyNames", {})}
         value = described(raw["description"], self.value(below))
         return {"type": "object", "propertyNames": named, "additionalProperties": value}
 
-    def resolved(self, raw: Schema) -> Schema:
-        """Return `raw` with what it refers to in its place."""
+    def resolve(self, raw: Schema) -> Schema:
+        """Return `raw` with its `$ref` resolved."""
         if "$ref" not in raw:
             return raw
         own = {key: value for key, value in raw.items() if key != "$ref"}
         return {**self.raw["$defs"][raw["$ref"].rpartition("/")[2]], **own}
 
 
-def _joined(kinds: list[Schema]) -> Schema:
-    """Return a schema for a value that is one of `kinds`: a single one with several types, as far as that goes."""
+def _join(kinds: list[Schema]) -> Schema:
+    """Return one schema for all of `kinds`: with several types where possible, else with `anyOf`."""
     choices = [kind for kind in kinds if "enum" in kind]
-    flat = [one for kind in kinds for one in kind.get("anyOf", [kind]) if "enum" not in one]
-    choices += [one for kind in kinds for one in kind.get("anyOf", []) if "enum" in one]
+    flat = [part for kind in kinds for part in kind.get("anyOf", [kind]) if "enum" not in part]
+    choices += [part for kind in kinds for part in kind.get("anyOf", []) if "enum" in part]
     types = [name for kind in flat for name in _types(kind)]
     if "number" in types:
         types = [name for name in types if name != "integer"]
@@ -142,14 +144,14 @@ def _joined(kinds: list[Schema]) -> Schema:
 
 
 def _alternatives(raw: Schema) -> list[Schema]:
-    """Return what a value may be; what several models share is `oneOf` with a discriminator."""
-    found: list[Schema] = raw.get("anyOf") or raw.get("oneOf") or [raw]
-    return found
+    """Return the alternatives of a value; a discriminated union is `oneOf`."""
+    alternatives: list[Schema] = raw.get("anyOf") or raw.get("oneOf") or [raw]
+    return alternatives
 
 
 def _types(kind: Schema) -> list[str]:
-    found = kind.get("type", [])
-    return [found] if isinstance(found, str) else list(found)
+    types = kind.get("type", [])
+    return [types] if isinstance(types, str) else list(types)
 
 
 def _without_text(schema: Schema) -> Schema:
@@ -159,9 +161,9 @@ def _without_text(schema: Schema) -> Schema:
 
 
 def _is_empty(raw: Schema) -> bool:
-    """Whether a setting starts as an empty list or mapping."""
+    """Whether the default of a setting is an empty list or mapping."""
     return raw.get("type") in ("object", "array") and "properties" not in raw
 
 
-def _written(value: Any) -> str:
+def _default_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,6 @@
 """Ansible's filters for lists and mappings.
 
-What Ansible makes of sets comes in the order of their hashes, which is another one in every run; here, in the order in
-which it was first said.
+Ansible returns sets in the order of their hashes, which differs from run to run; here, values keep their order.
 """
 
 import itertools
@@ -12,24 +11,24 @@ from typing import Any
 from jinja2 import Environment, TemplateRuntimeError, pass_environment
 from jinja2.filters import do_unique
 
-from tfprov.templating.lazy_values import SeenItems
+from tfprov.templating.lazy_values import LazyList
 
 
 def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple | SeenItems)
+    return isinstance(value, list | tuple | LazyList)
 
 
 def flatten(values: Iterable[Any], levels: int | None = None, skip_nulls: bool = True) -> list[Any]:
-    """Return a list of what is in the lists in `values`, down to `levels`."""
-    found: list[Any] = []
+    """Return `values` with the lists in it flattened, down to `levels`."""
+    flat: list[Any] = []
     for value in values:
         if skip_nulls and (value is None or value in ("None", "null")):
             continue
         if _is_list(value) and (levels is None or levels >= 1):
-            found.extend(flatten(value, None if levels is None else int(levels) - 1, skip_nulls))
+            flat.extend(flatten(value, None if levels is None else int(levels) - 1, skip_nulls))
         else:
-            found.append(value)
-    return found
+            flat.append(value)
+    return flat
 
 
 def dict2items(mapping: Any, key_name: str = "key", value_name: str = "value") -> list[dict[str, Any]]:
@@ -40,7 +39,7 @@ def dict2items(mapping: Any, key_name: str = "key", value_name: str = "value") -
 
 
 def items2dict(items: Any, key_name: str = "key", value_name: str = "value") -> dict[Any, Any]:
-    """Return what dict2items made a list of."""
+    """Return the mapping that dict2items turned into a list."""
     if not _is_list(items) or not all(isinstance(item, Mapping) for item in items):
         raise TemplateRuntimeError("items2dict wants a list of mappings")
     try:
@@ -52,44 +51,44 @@ def items2dict(items: Any, key_name: str = "key", value_name: str = "value") -> 
 # -- sets -------------------------------------------------------------------------------------------------------------
 
 
-def _once(values: Iterable[Any]) -> list[Any]:
+def _distinct(values: Iterable[Any]) -> list[Any]:
     values = list(values)
     try:
         return list(dict.fromkeys(values))
     except TypeError:  # mappings and lists have no hash
-        found: list[Any] = []
+        distinct: list[Any] = []
         for value in values:
-            if value not in found:
-                found.append(value)
-        return found
+            if value not in distinct:
+                distinct.append(value)
+        return distinct
 
 
-def _tester(values: Iterable[Any]) -> Callable[[Any], bool]:
-    known = list(values)
+def _membership(values: Iterable[Any]) -> Callable[[Any], bool]:
+    members = list(values)
     try:
-        hashes = frozenset(known)
+        hashed = frozenset(members)
     except TypeError:
-        return known.__contains__
-    return lambda value: value in hashes if value.__hash__ else value in known
+        return members.__contains__
+    return lambda value: value in hashed if value.__hash__ else value in members
 
 
 def union(left: Iterable[Any], right: Iterable[Any]) -> list[Any]:
-    """Return what is in one of both lists, once each."""
-    return _once([*left, *right])
+    """Return the union of two lists, without duplicates."""
+    return _distinct([*left, *right])
 
 
 def intersect(left: Iterable[Any], right: Iterable[Any]) -> list[Any]:
-    """Return what is in both lists, once each."""
-    return _once(filter(_tester(right), left))
+    """Return the intersection of two lists, without duplicates."""
+    return _distinct(filter(_membership(right), left))
 
 
 def difference(left: Iterable[Any], right: Iterable[Any]) -> list[Any]:
-    """Return what is in the first list and not in the second, once each."""
-    return _once(itertools.filterfalse(_tester(right), left))
+    """Return the values of the first list that are not in the second, without duplicates."""
+    return _distinct(itertools.filterfalse(_membership(right), left))
 
 
 def symmetric_difference(left: Iterable[Any], right: Iterable[Any]) -> list[Any]:
-    """Return what is in one of both lists only, once each."""
+    """Return the values that are in only one of two lists, without duplicates."""
     left, right = list(left), list(right)
     return [*difference(left, right), *difference(right, left)]
 
@@ -98,24 +97,24 @@ def symmetric_difference(left: Iterable[Any], right: Iterable[Any]) -> list[Any]
 def unique(
     environment: Environment, values: Iterable[Any], case_sensitive: bool | None = None, attribute: Any = None
 ) -> list[Any]:
-    """Return each value once; texts that differ in case only count as one, unless `case_sensitive`."""
+    """Return the values without duplicates; case counts only with `case_sensitive`."""
     values = list(values)
     try:
         return list(do_unique(environment, values, case_sensitive=bool(case_sensitive), attribute=attribute))
     except TypeError:
         if case_sensitive is False or attribute:
             raise
-        return _once(values)
+        return _distinct(values)
 
 
 # -- mappings ---------------------------------------------------------------------------------------------------------
 
 
 def combine(*terms: Any, recursive: bool = False, list_merge: str = "replace") -> Any:
-    """Return mappings as one: later ones win, key by key; all the way down where `recursive`.
+    """Return mappings merged key by key; later ones win. With `recursive`, nested mappings are merged as well.
 
-    `list_merge` says what becomes of two lists under one key: `replace`, `keep`, `append` or `prepend`, or, without
-    what is in both twice, `append_rp` or `prepend_rp`.
+    `list_merge` merges two lists under one key: `replace`, `keep`, `append` or `prepend`, or without duplicates
+    `append_rp` or `prepend_rp`.
     """
     if list_merge not in _LISTS:
         raise TemplateRuntimeError(f"combine: no list_merge `{list_merge}`: {', '.join(_LISTS)}")
@@ -126,21 +125,21 @@ def combine(*terms: Any, recursive: bool = False, list_merge: str = "replace") -
         return {}
     result = mappings[-1]
     for mapping in reversed(mappings[:-1]):
-        result = _merged(mapping, result, recursive, list_merge)
+        result = _merge(mapping, result, recursive, list_merge)
     return result
 
 
-def _merged(low: Mapping[Any, Any], high: Mapping[Any, Any], recursive: bool, list_merge: str) -> dict[Any, Any]:
-    found = dict(low)
+def _merge(low: Mapping[Any, Any], high: Mapping[Any, Any], recursive: bool, list_merge: str) -> dict[Any, Any]:
+    merged = dict(low)
     for key, value in high.items():
-        below = found.get(key)
-        if recursive and isinstance(below, Mapping) and isinstance(value, Mapping):
-            found[key] = _merged(below, value, recursive, list_merge)
-        elif _is_list(below) and _is_list(value):
-            found[key] = _LISTS[list_merge](list(below), list(value))  # type: ignore[arg-type]
+        lower = merged.get(key)
+        if recursive and isinstance(lower, Mapping) and isinstance(value, Mapping):
+            merged[key] = _merge(lower, value, recursive, list_merge)
+        elif _is_list(lower) and _is_list(value):
+            merged[key] = _LISTS[list_merge](list(lower), list(value))  # type: ignore[arg-type]
         else:
-            found[key] = value
-    return found
+            merged[key] = value
+    return merged
 
 
 _LISTS: dict[str, Callable[[list[Any], list[Any]], list[Any]]] = {
@@ -153,28 +152,28 @@ _LISTS: dict[str, Callable[[list[Any], list[Any]], list[Any]]] = {
 }
 
 
-# -- chance -----------------------------------------------------------------------------------------------------------
+# -- random -----------------------------------------------------------------------------------------------------------
 
 
 def choice(end: Any, start: int | None = None, step: int | None = None, seed: Any = None) -> Any:
-    """Return one of a list, or a number below `end`: always the same one for the same `seed`, which must be given."""
-    chance = _seeded(seed)
+    """Return a random item of a list, or a number below `end`; `seed` is required, and determines the result."""
+    generator = _seeded(seed)
     if isinstance(end, int):
-        return chance.randrange(start or 0, end, step or 1)
-    return chance.choice(list(end))
+        return generator.randrange(start or 0, end, step or 1)
+    return generator.choice(list(end))
 
 
 def shuffle(values: Iterable[Any], seed: Any = None) -> list[Any]:
-    """Return a list in another order: always the same one for the same `seed`, which must be given."""
-    found = list(values)
-    _seeded(seed).shuffle(found)
-    return found
+    """Return a shuffled list; `seed` is required, and determines the order."""
+    shuffled = list(values)
+    _seeded(seed).shuffle(shuffled)
+    return shuffled
 
 
 def _seeded(seed: Any) -> Random:
     if seed is None:
         raise TemplateRuntimeError("chance would make another plan of every run: give `seed=inventory_hostname`")
-    return Random(seed)  # noqa: S311  as Ansible does, and no secret comes of it
+    return Random(seed)  # noqa: S311  as Ansible does; not for secrets
 
 
 TABLE: dict[str, Callable[..., Any]] = {
@@ -190,7 +189,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "union": union,
     "unique": unique,
 }
-"""Every filter by its name."""
+"""The filters by name."""
 
 SERIES: dict[str, Callable[..., Iterable[Any]]] = {
     "combinations": itertools.combinations,
@@ -199,4 +198,4 @@ SERIES: dict[str, Callable[..., Iterable[Any]]] = {
     "zip": zip,
     "zip_longest": itertools.zip_longest,
 }
-"""Those whose results may be many more than what they are made of."""
+"""Filters whose results may have many more items than their arguments."""

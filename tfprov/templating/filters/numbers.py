@@ -1,4 +1,4 @@
-"""Ansible's filters for numbers, and for sizes as people write them."""
+"""Ansible's filters for numbers, sizes, JSON and YAML."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from jinja2 import TemplateRuntimeError
 from jinja2.exceptions import SecurityError
 
 from tfprov.model.node import plain
-from tfprov.templating.lazy_values import whole
+from tfprov.templating.lazy_values import to_plain
 from tfprov.templating.limits import MAX_OUTPUT, TOO_LARGE
 from tfprov.yamltext.load import parse
 
@@ -30,30 +30,30 @@ def power(value: float, exponent: float) -> float:
 
 
 def root(value: float, base: float = 2) -> float:
-    """Return the square root, or that of another `base`."""
+    """Return the square root, or the root of another `base`."""
     return math.sqrt(value) if base == 2 else math.pow(value, 1 / base)
 
 
 def human_readable(value: float, isbits: bool = False, unit: str | None = None) -> str:
-    """Return a number of bytes, or of bits, as people write it; in units of `unit`, such as `G`."""
-    one, letter = ("bits", "b") if isbits else ("Bytes", "B")
+    """Return a number of bytes or bits with a unit; `unit` fixes it, such as `G`."""
+    name, letter = ("bits", "b") if isbits else ("Bytes", "B")
     power = _power(unit) if unit else max((n for n in range(1, 9) if value >= 1024**n), default=0)
-    return f"{value / 1024**power:.2f} {_PREFIXES[power - 1] + letter if power else one}"
+    return f"{value / 1024**power:.2f} {_PREFIXES[power - 1] + letter if power else name}"
 
 
 def human_to_bytes(value: Any, default_unit: str | None = None, isbits: bool = False) -> int:
-    """Return the number of bytes, or of bits, that a text such as `10M` or `2.5 GB` says."""
-    found = _SIZE.fullmatch(str(value))
-    if found is None:
+    """Return the number of bytes or bits in a text such as `10M` or `2.5 GB`."""
+    match = _SIZE.fullmatch(str(value))
+    if match is None:
         raise TemplateRuntimeError(f"`{value}` is not a size: for example `10M`")
-    unit = found[2] or default_unit
+    unit = match[2] or default_unit
     if unit is None:
-        return round(float(found[1]))
+        return round(float(match[1]))
     wrong = "B" if isbits else "b"
     if unit[1:2] == wrong or (len(unit) > 1 and not _is_unit(unit, isbits)):
         raise TemplateRuntimeError(f"`{unit}` is not a unit of {'bits' if isbits else 'bytes'}")
     factor: int = 1024 ** _power(unit)
-    return round(float(found[1]) * factor)
+    return round(float(match[1]) * factor)
 
 
 def _is_unit(unit: str, isbits: bool) -> bool:
@@ -76,48 +76,48 @@ TABLE: dict[str, Callable[..., Any]] = {
     "pow": power,
     "root": root,
 }
-"""Every filter by its name."""
+"""The filters by name."""
 
 
 def to_json(value: Any, **options: Any) -> str:
     """Return `value` as JSON, with the options of Python's json.dumps."""
     _check_indent(options)
-    return json.dumps(whole(value, MAX_OUTPUT), default=str, **options)
+    return json.dumps(to_plain(value, MAX_OUTPUT), default=str, **options)
 
 
 def to_nice_json(value: Any, indent: int = 4, sort_keys: bool = True, **options: Any) -> str:
-    """Return `value` as JSON for people."""
+    """Return `value` as indented JSON."""
     options.pop("separators", None)
     return to_json(value, indent=indent, sort_keys=sort_keys, separators=(",", ": "), **options)
 
 
 def from_json(text: str, **options: Any) -> Any:
-    """Return what `text` says in JSON."""
+    """Parse JSON."""
     return json.loads(text, **options)
 
 
 def to_yaml(value: Any, *_: Any, default_flow_style: bool | None = None, **options: Any) -> str:
-    """Return `value` as YAML: what fits on a line, on one line."""
+    """Return `value` as YAML, in flow style where it has no nested collections."""
     _check_indent(options)
     return _dump(value, default_flow_style, options)
 
 
 def to_nice_yaml(value: Any, indent: int = 4, *_: Any, default_flow_style: bool = False, **options: Any) -> str:
-    """Return `value` as YAML for people."""
+    """Return `value` as YAML in block style."""
     options["indent"] = indent
     _check_indent(options)
     return _dump(value, default_flow_style, options)
 
 
 def _dump(value: Any, flow: bool | None, options: dict[str, Any]) -> str:
-    found: str = yaml.dump(
-        whole(value, MAX_OUTPUT), Dumper=yaml.SafeDumper, allow_unicode=True, default_flow_style=flow, **options
+    text: str = yaml.dump(
+        to_plain(value, MAX_OUTPUT), Dumper=yaml.SafeDumper, allow_unicode=True, default_flow_style=flow, **options
     )
-    return found.removesuffix("...\n")  # the end of a document that is a single value
+    return text.removesuffix("...\n")  # the end mark after a scalar document
 
 
 def from_yaml(text: str | None) -> Any:
-    """Return what `text` says in YAML."""
+    """Parse YAML."""
     return None if text is None or not text.strip() else plain(parse(text, "from_yaml"))
 
 
@@ -134,4 +134,4 @@ FORMATS_TABLE: dict[str, Callable[..., Any]] = {
     "to_nice_yaml": to_nice_yaml,
     "to_yaml": to_yaml,
 }
-"""Every filter by its name."""
+"""The filters by name."""

@@ -1,7 +1,7 @@
-"""Ansible's filters for templates: those that compute a value from others, without chance, clock or network.
+"""Ansible's filters for templates, as far as they are deterministic: no clock, no network, no unseeded random.
 
-Imported when a template uses a filter that Jinja2 does not have. A filter that fails raises TemplateRuntimeError or
-whatever Python has to say; the template's line is added where it is rendered.
+Imported when a template uses a filter that Jinja2 does not have. A filter that fails raises TemplateRuntimeError or any
+Python error; the caller adds the template's position.
 """
 
 import base64
@@ -20,21 +20,21 @@ from jinja2.exceptions import SecurityError
 
 from tfprov.templating.filters import lists as filters_lists
 from tfprov.templating.filters import numbers as filters_numbers
-from tfprov.templating.lazy_values import whole
+from tfprov.templating.lazy_values import to_plain
 from tfprov.templating.limits import MAX_OUTPUT, TOO_LARGE
 
 _NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")
-"""What Ansible makes its UUIDs of names in."""
+"""The namespace of Ansible's UUIDs."""
 _TRUE, _FALSE = ("yes", "on", "true", "1"), ("no", "off", "false", "0", "", "none")
 UNSUPPORTED = (
     "fileglob", "from_yaml_all", "ipaddr", "password_hash", "rekey_on_member", "strftime", "subelements", "to_datetime",
     "unvault", "vault", "win_basename", "win_dirname", "win_splitdrive", "comment", "json_query",
 )  # fmt: skip
-"""Filters of Ansible's that inventories have been seen to use and that are not here."""
+"""Filters of Ansible that inventories use and that are not supported."""
 
 
 def to_bool(value: Any) -> bool:
-    """Return what `yes`, `off`, `1` and the like stand for; unlike Ansible, refuse what is none of them."""
+    """Return the boolean for `yes`, `off`, `1` and the like; unlike Ansible, refuse anything else."""
     text = str(value).lower()
     if text in _TRUE or value == 1:
         return True
@@ -47,13 +47,13 @@ def mandatory(value: Any, msg: str | None = None) -> Any:
     """Return `value`, or fail with `msg` where it is undefined."""
     if isinstance(value, Undefined):
         if msg is None:
-            str(value)  # raises, and says which
+            str(value)  # raises, with its name
         raise TemplateRuntimeError(str(msg))
     return value
 
 
 def ternary(value: Any, true_val: Any, false_val: Any, none_val: Any = None) -> Any:
-    """Return one of the others, by whether `value` counts as true."""
+    """Return `true_val` or `false_val`, by whether `value` is true."""
     if value is None and none_val is not None:
         return none_val
     return true_val if value else false_val
@@ -61,12 +61,12 @@ def ternary(value: Any, true_val: Any, false_val: Any, none_val: Any = None) -> 
 
 def type_debug(value: Any) -> str:
     """Return the name of the type of `value`."""
-    return type(whole(value)).__name__
+    return type(to_plain(value)).__name__
 
 
 @pass_environment
 def extract(environment: Environment, item: Any, container: Any, morekeys: Any = None) -> Any:
-    """Return what `item` names in `container`; in that, what `morekeys` name."""
+    """Return the entry `item` of `container`, and in that the entries `morekeys`."""
     more = morekeys if isinstance(morekeys, list) else [] if morekeys is None else [morekeys]
     for key in (item, *more):
         container = environment.getitem(container, key)
@@ -77,7 +77,7 @@ def extract(environment: Environment, item: Any, container: Any, morekeys: Any =
 
 
 def text_of(value: Any) -> str:
-    """Return `value` as text for a regular expression, of a size that one can look through."""
+    """Return `value` as text for a regular expression; raises if it is too large to search."""
     text = str(value)
     if len(text) > MAX_OUTPUT:
         raise SecurityError(TOO_LARGE)
@@ -89,7 +89,7 @@ def flags_of(ignorecase: bool, multiline: bool) -> re.RegexFlag:
     return (re.IGNORECASE if ignorecase else re.NOFLAG) | (re.MULTILINE if multiline else re.NOFLAG)
 
 
-def regex_replace(  # noqa: PLR0913, PLR0917  as many as in Ansible
+def regex_replace(  # noqa: PLR0913, PLR0917  as in Ansible
     value: Any = "",
     pattern: str = "",
     replacement: str = "",
@@ -98,48 +98,48 @@ def regex_replace(  # noqa: PLR0913, PLR0917  as many as in Ansible
     count: int = 0,
     mandatory_count: int = 0,
 ) -> str:
-    """Return `value` with what `pattern` finds replaced, at most `count` times."""
+    """Return `value` with matches of `pattern` replaced, at most `count` times."""
     size = 0
 
-    def replaced(found: re.Match[str]) -> str:
+    def expand(match: re.Match[str]) -> str:
         nonlocal size
-        text = found.expand(replacement)
+        text = match.expand(replacement)
         size += len(text)
         if size > MAX_OUTPUT:
             raise SecurityError(TOO_LARGE)
         return text
 
     compiled = re.compile(pattern, flags_of(ignorecase, multiline))
-    text, times = compiled.subn(replaced, text_of(value), count=count)
+    text, times = compiled.subn(expand, text_of(value), count=count)
     if mandatory_count and times != mandatory_count:
         raise TemplateRuntimeError(f"`{pattern}` matches {times} times, not {mandatory_count}")
     return text
 
 
-def regex_search(value: Any, regex: str, *wanted: str, ignorecase: bool = False, multiline: bool = False) -> Any:
-    r"""Return the first match, or of it the groups that are `wanted` as `\1` or `\g<name>`; None without a match."""
-    groups = [_group(one) for one in wanted]
-    found = re.search(regex, text_of(value), flags_of(ignorecase, multiline))
-    if found is None:
+def regex_search(value: Any, regex: str, *references: str, ignorecase: bool = False, multiline: bool = False) -> Any:
+    r"""Return the first match, or its groups in `references` (`\1` or `\g<name>`); None without a match."""
+    groups = [_group(reference) for reference in references]
+    match = re.search(regex, text_of(value), flags_of(ignorecase, multiline))
+    if match is None:
         return None
-    return [found[group] for group in groups] if groups else found[0]
+    return [match[group] for group in groups] if groups else match[0]
 
 
-def _group(wanted: str) -> int | str:
-    named = re.fullmatch(r"\\g<(\S+)>|\\(\d+)", str(wanted))
-    if named is None:
-        raise TemplateRuntimeError(rf"`{wanted}` is no group: write `\\1` or `\\g<name>`")
-    group = named[1] or named[2]
+def _group(reference: str) -> int | str:
+    match = re.fullmatch(r"\\g<(\S+)>|\\(\d+)", str(reference))
+    if match is None:
+        raise TemplateRuntimeError(rf"`{reference}` is no group: write `\\1` or `\\g<name>`")
+    group = match[1] or match[2]
     return int(group) if group.isdecimal() else group
 
 
 def regex_findall(value: Any, regex: str, multiline: bool = False, ignorecase: bool = False) -> list[Any]:
-    """Return all matches, or their groups where there are some."""
+    """Return all matches, or their groups if `regex` has any."""
     return re.findall(regex, text_of(value), flags_of(ignorecase, multiline))
 
 
 def regex_escape(value: Any, re_type: str = "python") -> str:
-    """Return `value` as a regular expression that finds just that."""
+    """Return `value` escaped for a regular expression."""
     if re_type == "posix_basic":
         return re.sub(r"([].[^$*\\])", r"\\\1", text_of(value))
     if re_type != "python":
@@ -158,11 +158,11 @@ def b64encode(value: Any, encoding: str = "utf-8", urlsafe: bool = False) -> str
 
 
 def b64decode(value: Any, encoding: str = "utf-8", urlsafe: bool = False) -> str:
-    """Return the text that `value` is in base64."""
+    """Decode base64."""
     return (base64.urlsafe_b64decode if urlsafe else base64.b64decode)(str(value).encode()).decode(encoding)
 
 
-def hashed(value: Any, hashtype: str = "sha1") -> str:
+def digest(value: Any, hashtype: str = "sha1") -> str:
     """Return a digest of the text `value`, in hexadecimal."""
     if hashtype not in hashlib.algorithms_available:
         raise TemplateRuntimeError(f"no hash `{hashtype}`: for example `sha256`")
@@ -170,22 +170,22 @@ def hashed(value: Any, hashtype: str = "sha1") -> str:
 
 
 def to_uuid(value: Any, namespace: str | uuid.UUID = _NAMESPACE) -> str:
-    """Return the UUID that `value` has as a name in `namespace`."""
+    """Return the version 5 UUID of `value` in `namespace`."""
     return str(uuid.uuid5(namespace if isinstance(namespace, uuid.UUID) else uuid.UUID(namespace), str(value)))
 
 
 def split(value: Any, separator: str | None = None, maxsplit: int = -1) -> list[str]:
-    """Return the parts of `value` between separators; between blanks, without one."""
+    """Return the parts of `value` between separators, by default blanks."""
     return str(value).split(separator, maxsplit)
 
 
 def url_parts(value: str, query: str = "") -> Any:
-    """Return the parts of a URL, or the one called `query`."""
-    found = urlsplit(value)
+    """Return the parts of a URL, or the part `query`."""
+    url = urlsplit(value)
     names = ("fragment", "hostname", "netloc", "password", "path", "port", "query", "scheme", "username")
     if query and query not in names:
         raise TemplateRuntimeError(f"a URL has no `{query}`: {', '.join(names)}")
-    parts = {name: getattr(found, name) for name in names}
+    parts = {name: getattr(url, name) for name in names}
     return parts[query] if query else parts
 
 
@@ -193,12 +193,12 @@ def url_parts(value: str, query: str = "") -> Any:
 
 
 def path_join(paths: Any) -> str:
-    """Return the parts of a path as one."""
+    """Join the parts of a path."""
     return paths if isinstance(paths, str) else posixpath.join(*map(str, paths))
 
 
 def commonpath(paths: Any) -> str:
-    """Return the longest path that all of `paths` begin with."""
+    """Return the longest common directory of `paths`."""
     return posixpath.commonpath([str(path) for path in paths])
 
 
@@ -208,21 +208,21 @@ def splitext(path: str) -> list[str]:
 
 
 def bounded(function: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """Return `function` with its series as a list, which may not have too much in all its parts."""
+    """Return `function` with its result as a list of limited size."""
 
-    def listed(*values: Any, **options: Any) -> list[Any]:
+    def collect(*values: Any, **options: Any) -> list[Any]:
         parts = [value for value in (*values, options.get("repeat")) if isinstance(value, int)]
         if math.prod(map(abs, parts)) * len(values) > MAX_OUTPUT:
             raise SecurityError(TOO_LARGE)
-        found, size = [], 0
-        for one in function(*values, **options):
-            found.append(one)
-            size += len(one) + 1
+        items, size = [], 0
+        for item in function(*values, **options):
+            items.append(item)
+            size += len(item) + 1
             if size > MAX_OUTPUT:
                 raise SecurityError(TOO_LARGE)
-        return found
+        return items
 
-    return listed
+    return collect
 
 
 TABLE: dict[str, Callable[..., Any]] = {
@@ -230,15 +230,15 @@ TABLE: dict[str, Callable[..., Any]] = {
     "b64encode": b64encode,
     "basename": posixpath.basename,
     "bool": to_bool,
-    "checksum": hashed,
+    "checksum": digest,
     "commonpath": commonpath,
     "dirname": posixpath.dirname,
     "expanduser": posixpath.expanduser,
     "expandvars": posixpath.expandvars,
     "extract": extract,
-    "hash": hashed,
+    "hash": digest,
     "mandatory": mandatory,
-    "md5": lambda value: hashed(value, "md5"),
+    "md5": lambda value: digest(value, "md5"),
     "normpath": posixpath.normpath,
     "path_join": path_join,
     "quote": quote,
@@ -248,7 +248,7 @@ TABLE: dict[str, Callable[..., Any]] = {
     "regex_replace": regex_replace,
     "regex_search": regex_search,
     "relpath": posixpath.relpath,
-    "sha1": hashed,
+    "sha1": digest,
     "split": split,
     "splitext": splitext,
     "ternary": ternary,
@@ -261,4 +261,4 @@ TABLE: dict[str, Callable[..., Any]] = {
     **filters_lists.TABLE,
     **{name: bounded(function) for name, function in filters_lists.SERIES.items()},
 }
-"""Every filter by its name."""
+"""The filters by name."""

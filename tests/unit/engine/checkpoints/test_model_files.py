@@ -14,9 +14,9 @@ from tests.support.reporters import RecordingReporter
 from tests.support.world import up, world
 from tfprov.engine.checkpoints.model_files import bring, check_path
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
-from tfprov.formats.checkpoint import model_files, models
+from tfprov.formats.checkpoint import model_files, model_roots
 from tfprov.hosts.memory import MemoryRuntime
-from tfprov.paths import shipped
+from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.run import PlayOptions, play
 
@@ -51,7 +51,11 @@ class Lab:
             self.host.exits(CHIEF, code)
         context = replace(self.context, clock=clock)
         try:
-            play(context, read_playbook(shipped("playbooks") / f"{verb}.yml"), PlayOptions(verb, discard=discard))
+            play(
+                context,
+                read_playbook(shipped_directory("playbooks") / f"{verb}.yml"),
+                PlayOptions(verb, discard=discard),
+            )
         except TfprovError as error:
             return str(error)
         return ""
@@ -205,8 +209,8 @@ def test_models_are_known_by_their_names() -> None:
         "/x.pth": "/x.pth",
     }
     assert model_files(files) == sorted(name for name, root in files.items() if root)
-    assert models(model_files(files)) == sorted({root for root in files.values() if root})
-    assert models(["checkpoint", "a/b.pt"]) == ["."], "it lies in the working directory itself"
+    assert model_roots(model_files(files)) == sorted({root for root in files.values() if root})
+    assert model_roots(["checkpoint", "a/b.pt"]) == ["."], "it lies in the working directory itself"
 
 
 def test_the_home_directory_is_searched_as_far_as_its_files_stay_there(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from tests.support.world import up, world
 from tfprov.engine.checkpoints import manifest
 from tfprov.engine.monitoring.kept_logs import KeptLogs, ended, kept_logs, lines_of
 from tfprov.engine.observe import observe
-from tfprov.errors import HostError, TfprovError, hide
+from tfprov.errors import HostError, TfprovError, hide_secret
 from tfprov.hosts.memory import MemoryRuntime
-from tfprov.paths import shipped
+from tfprov.paths import shipped_directory
 from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.run import PlayOptions, play
 
@@ -52,7 +52,7 @@ class Lab:
         if code is not None:
             clock.at(1.0, lambda: self.hosts["h2"].exits("worker/0", code))
         try:
-            book = read_playbook(shipped("playbooks") / f"{verb}.yml")
+            book = read_playbook(shipped_directory("playbooks") / f"{verb}.yml")
             play(replace(self.context, clock=clock), book, PlayOptions(verb))
         except TfprovError as error:
             return str(error)
@@ -139,7 +139,7 @@ def test_a_chief_that_is_kept_has_its_log_kept_too(lab: Lab) -> None:
 
 
 def test_a_large_log_is_compressed_and_secrets_are_masked(lab: Lab) -> None:
-    hide(SECRET)
+    hide_secret(SECRET)
     run = lab.trains()
     lab.hosts["h2"].prints("worker/0", *("x" * 1000 for _ in range(1100)), f"token {SECRET}!")
     lab.hosts["h1"].prints("ps/0", SECRET)

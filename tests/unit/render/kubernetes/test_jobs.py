@@ -21,7 +21,7 @@ from tests.support.rendered import Json, files_of, kinds, named, objects_of, of_
 from tfprov.errors import InvalidInput, Position
 from tfprov.images.code import pack
 from tfprov.inventory.yaml_source import read_groups
-from tfprov.model.node import Mapping, find, secretly
+from tfprov.model.node import Mapping, find, mark_secret
 from tfprov.render.render import render
 from tfprov.render.target import find_target
 from tfprov.runtime.wait_for_job import ending, wait
@@ -311,7 +311,7 @@ def test_a_secret_stands_in_no_manifest_and_comes_from_a_secret_that_is_there() 
     document = parse(text, "inventory.yml")
     env = find(document, ["all", "vars", "tfprov", "env"])[0]
     assert isinstance(env, Mapping)
-    env.entries["TOKEN"] = secretly(env.entries["TOKEN"])
+    env.entries["TOKEN"] = mark_secret(env.entries["TOKEN"])
     roles, target = resolve(read_groups(document, "inventory.yml")), find_target("kubernetes")
     with pytest.raises(InvalidInput, match=r"inventory.yml:4:\d+: error: `env.TOKEN` is secret") as caught:
         render(roles, target)

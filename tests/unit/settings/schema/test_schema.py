@@ -1,4 +1,4 @@
-"""The JSON Schemas: documented in full, up to date, open to all that is valid and closed to what is not."""
+"""The JSON Schemas: documented, up to date, and valid for exactly the valid inventories as far as a schema can tell."""
 
 import re
 import tomllib
@@ -21,7 +21,7 @@ from tests.support.door import tell
 from tests.support.paths import CASES, ROOT
 from tfprov.errors import InvalidInput, Position
 from tfprov.model import field_types
-from tfprov.model.field_types import Form
+from tfprov.model.field_types import TextFormat
 from tfprov.model.node import Items, Mapping, Node, Scalar, find, plain
 from tfprov.model.playbook import MODULE_KEYS, MODULES, Command, Stop, WaitFor
 from tfprov.model.sections import (
@@ -35,13 +35,13 @@ from tfprov.model.sections import (
     FlagNames,
     Image,
     MountSetting,
-    Renamed,
+    RenamedFlags,
 )
 from tfprov.model.settings import Settings
-from tfprov.model.validators import Wrong
-from tfprov.paths import shipped
-from tfprov.settings.connection_vars import READERS
-from tfprov.settings.pydantic_errors import written
+from tfprov.model.validators import InvalidValue
+from tfprov.paths import shipped_directory
+from tfprov.settings.connection_vars import PARSERS
+from tfprov.settings.pydantic_errors import to_flow_yaml
 from tfprov.settings.role_settings import INTERPRETER
 from tfprov.settings.schema.ansible_variables import VARIABLES
 from tfprov.settings.schema.inventory_schema import inventory_schema, playbook_schema, variables_schema
@@ -50,7 +50,7 @@ from tfprov.templating.host_values import is_template
 from tfprov.yamltext.load import parse, read
 
 MODELS: Sequence[type[BaseModel]] = (
-    *(Settings, Image, Checkpoints, MountSetting, Renamed, FlagNames, Data, DataSource),
+    *(Settings, Image, Checkpoints, MountSetting, RenamedFlags, FlagNames, Data, DataSource),
     *(WaitFor, Stop, Command),
 )
 FIELDS = [(model, name) for model in MODELS for name in model.model_fields]
@@ -59,7 +59,7 @@ INSIDE: AbstractMapping[str, type[BaseModel]] = {
     ".image": Image,
     ".checkpoints": Checkpoints,
     ".mounts": MountSetting,
-    ".wiring": Renamed,
+    ".wiring": RenamedFlags,
     ".wiring.flags": FlagNames,
     ".data": Data,
     ".data.fetch": DataSource,
@@ -107,7 +107,7 @@ def numeric(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from numeric(below.get("items", {}))
 
 
-ARGUMENTS = [found for model in MODULES.values() for found in numeric(arguments_schema(model))]
+ARGUMENTS = [entries for model in MODULES.values() for entries in numeric(arguments_schema(model))]
 NUMBERS = dict([*numeric(settings_schema()), *ARGUMENTS])
 
 
@@ -122,24 +122,24 @@ def test_there_are_numbers() -> None:
 
 
 def test_every_connection_variable_is_documented() -> None:
-    for name in (*READERS, "ansible_group_priority", INTERPRETER):
+    for name in (*PARSERS, "ansible_group_priority", INTERPRETER):
         one = VARIABLES[name]
         assert one.sentence.endswith("."), name
         assert one.default, name
         assert not list(Draft7Validator(one.schema).iter_errors(one.example)), name
-        if name in READERS:
-            READERS[name](name, one.example)
+        if name in PARSERS:
+            PARSERS[name](name, one.example)
         if "maximum" in one.schema and "boolean" not in one.schema["type"]:
             assert any(unit in one.sentence for unit in UNITS), name
 
 
-def test_no_variable_is_documented_that_is_not_read() -> None:
-    assert VARIABLES.keys() == {*READERS, "ansible_group_priority", INTERPRETER}
+def test_every_documented_variable_is_read() -> None:
+    assert VARIABLES.keys() == {*PARSERS, "ansible_group_priority", INTERPRETER}
     assert MODULE_KEYS.keys() == MODULES.keys()
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_each_is_a_schema_of_draft_7(name: str) -> None:
+def test_each_schema_is_draft_7(name: str) -> None:
     Draft7Validator.check_schema(SCHEMAS[name])
     assert SCHEMAS[name]["$schema"] == "http://json-schema.org/draft-07/schema#"
 
@@ -154,7 +154,7 @@ def keys(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     for name, below in schema.items():
         if name == "properties":
             yield from ((f"{path}.{key}", one) for key, one in below.items())
-            yield from (found for key, one in below.items() for found in keys(one, f"{path}.{key}"))
+            yield from (entries for key, one in below.items() for entries in keys(one, f"{path}.{key}"))
         elif name == "additionalProperties" and below is not False:
             yield f"{path}.*", below
             yield from keys(below, f"{path}.*")
@@ -164,17 +164,17 @@ def keys(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_every_key_at_every_level_has_a_hover_text(name: str) -> None:
-    found = dict(keys(SCHEMAS[name]))
-    assert len(found) > (10 if name == "playbook" else 60)
-    assert [key for key, schema in found.items() if not schema.get("description", "").endswith(".")] == []
-    assert [key for key, schema in found.items() if not schema.get("markdownDescription")] == []
+    entries = dict(keys(SCHEMAS[name]))
+    assert len(entries) > (10 if name == "playbook" else 60)
+    assert [key for key, schema in entries.items() if not schema.get("description", "").endswith(".")] == []
+    assert [key for key, schema in entries.items() if not schema.get("markdownDescription")] == []
 
 
 def test_every_setting_is_in_the_schema_with_its_default_and_an_example() -> None:
-    found = dict(keys(settings_schema()))
+    entries = dict(keys(settings_schema()))
     for prefix, model in INSIDE.items():
         for name, field in model.model_fields.items():
-            schema = found[f"{prefix}.{name}"]
+            schema = entries[f"{prefix}.{name}"]
             assert schema["examples"] == field.examples
             if not field.is_required() and field.default_factory is None and "Default:" not in str(field.description):
                 assert schema["default"] == field.default
@@ -187,29 +187,29 @@ def test_the_committed_copies_are_up_to_date(path: Path, text: str) -> None:
 
 
 def test_the_schemas_ship_with_tfprov() -> None:
-    names = {path.name for path in shipped("schemas").glob("*.json")}
+    names = {path.name for path in shipped_directory("schemas").glob("*.json")}
     assert names == {"inventory.schema.json", "vars.schema.json", "playbook.schema.json"}
     included = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert included["force-include"]["schemas"] == "tfprov/schemas"
 
 
-def test_the_page_speaks_of_every_setting_and_its_examples_are_yaml() -> None:
+def test_the_page_has_every_setting_with_a_yaml_example() -> None:
     page = (ROOT / "docs" / "inventory.md").read_text()
     assert page.count("```yaml\n") >= len(FIELDS) - 3
     for model in INSIDE.values():
         for name, field in model.model_fields.items():
             assert field.examples
-            assert f"{name}: {written(field.examples[0])}\n" in page
-            assert yaml.safe_load(f"{name}: {written(field.examples[0])}") == {name: field.examples[0]}
+            assert f"{name}: {to_flow_yaml(field.examples[0])}\n" in page
+            assert yaml.safe_load(f"{name}: {to_flow_yaml(field.examples[0])}") == {name: field.examples[0]}
 
 
 @pytest.mark.parametrize(
     ("options", "name"), [((), "inventory"), (("--vars",), "variables"), (("--playbook",), "playbook")]
 )
 def test_the_command_prints_it(options: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "inventory", "schema", *options)
-    assert told.code == 0
-    assert yaml.safe_load(told.out) == SCHEMAS[name]
+    printed = tell(capsys, "inventory", "schema", *options)
+    assert printed.code == 0
+    assert yaml.safe_load(printed.out) == SCHEMAS[name]
 
 
 # What is valid passes.
@@ -288,7 +288,7 @@ def test_templates_and_encrypted_values_pass() -> None:
 BEYOND: AbstractMapping[str, Sequence[str]] = {
     "an editor reads YAML 1.2, in which it is text": [r"is read by YAML as"],
     "what other settings say": [
-        r"^`(image|wiring)` is another one for ",
+        r"^`(image|wiring)` differs between ",
         r"^`(cluster|runtime|strategy|wiring)` is `\w+` for ",
         r"^`\w+` is for `runtime: docker`",
         r"^`checkpoints.link` needs a working directory",
@@ -302,12 +302,12 @@ BEYOND: AbstractMapping[str, Sequence[str]] = {
         r"^`\w+` stands beside `tfprov:`",
         r"^no settings: nothing is called `tfprov`",
         r"^`bind: 0.0.0.0` is for all networks",
-        r" is in the way of the (code|checkpoints|data) in ",
+        r" overlaps the (code|checkpoints|data) in ",
         r"^`mounts\[\d\].target` is `.*` a second time",
         r"has more worker tasks than ports above `port`",
         r"^`--(task_index|job_name|job|index)` is set by tfprov",
         r"^`flags.\w+` is set by tfprov",
-        r"^`wiring.flags.\w+` is `--hosts` as another one is",
+        r"^`wiring.flags.\w+` repeats the name `--hosts`",
         r"^`wiring: flags` cannot name the chief",
         r"^(the default )?`strategy: \w+` (needs|has no|trains in|with)",
     ],
@@ -404,7 +404,7 @@ def unrejected(case: Path, kind: str, document: Node) -> list[str]:
 
 
 def reasons(what: str) -> list[str]:
-    return [one for found in BEYOND.values() for one in found if re.search(one, what)]
+    return [one for entries in BEYOND.values() for one in entries if re.search(one, what)]
 
 
 def documents(cases: Sequence[Path]) -> Iterator[tuple[Path, Node]]:
@@ -428,7 +428,7 @@ def wrong() -> AbstractMapping[str, AbstractMapping[Path, list[str]]]:
 
 
 @pytest.mark.parametrize(("kind", "least"), [("inventory", 200), ("playbook", 50)])
-def test_what_is_wrong_by_itself_does_not_pass(
+def test_a_value_that_is_invalid_by_itself_does_not_pass(
     wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]], kind: str, least: int
 ) -> None:
     assert len(wrong[kind]) >= least
@@ -436,12 +436,12 @@ def test_what_is_wrong_by_itself_does_not_pass(
     assert {case: lines for case, lines in unexcused.items() if lines} == {}
 
 
-def test_no_excuse_is_made_for_nothing(wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]]) -> None:
+def test_every_exception_is_needed(wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]]) -> None:
     used = {one for cases in wrong.values() for lines in cases.values() for what in lines for one in reasons(what)}
-    assert [one for found in BEYOND.values() for one in found if one not in used] == []
+    assert [one for entries in BEYOND.values() for one in entries if one not in used] == []
 
 
-def test_most_of_what_is_wrong_does_not_pass(wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]]) -> None:
+def test_most_invalid_inventories_do_not_pass(wrong: AbstractMapping[str, AbstractMapping[Path, list[str]]]) -> None:
     inventories = wrong["inventory"]
     lines = sum(len(expected(case)) for case in inventories)
     assert lines - sum(map(len, inventories.values())) >= 350
@@ -449,7 +449,7 @@ def test_most_of_what_is_wrong_does_not_pass(wrong: AbstractMapping[str, Abstrac
 
 # The patterns of the schema and the checks behind them.
 
-FORMS = {name: one for name, one in vars(field_types).items() if isinstance(one, Form)}
+FORMS = {name: one for name, one in vars(field_types).items() if isinstance(one, TextFormat)}
 NAMES = {"cluster": ClusterName, "flag": FlagName, "env": EnvName, "argument": ArgName}
 FORMS |= {name: get_args(one)[1] for name, one in NAMES.items()}
 PARTS = [
@@ -462,16 +462,16 @@ PARTS = [
 @given(text=st.lists(st.sampled_from(PARTS), max_size=5).map("".join) | st.text(max_size=8))
 @example(text="/...")
 @example(text="/./home/.x")
-def test_whatever_passes_a_check_matches_its_pattern(name: str, text: str) -> None:
+def test_a_text_that_passes_a_check_matches_its_pattern(name: str, text: str) -> None:
     form = FORMS[name]
     try:
         form.check(field_types.LINE.check(text))
-    except Wrong:
+    except InvalidValue:
         return
     assert re.search(form.pattern, text)
 
 
-def test_a_pattern_is_one_that_javascript_reads_alike() -> None:
+def test_a_pattern_is_valid_in_javascript() -> None:
     other = r"\(\?(?![:!=])|\\[AZzdDwWbB]|\(\?<|[*+?}]\+"
     assert len(FORMS) > 10
     assert {name: form.pattern for name, form in FORMS.items() if re.search(other, form.pattern)} == {}

@@ -1,4 +1,4 @@
-"""Every filter and test that is Ansible's and no Jinja2 builtin gives Ansible's answers."""
+"""Ansible's filters and tests return what they return in Ansible."""
 
 import json
 from collections.abc import Iterator
@@ -151,17 +151,17 @@ def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[s
     with pytest.MonkeyPatch.context() as patch:
         work_as_in(ansible.home, patch)
         texts = [*FILTERS, *TESTS]
-        found = ansible.ask("rendered", sources=[inventory.path], host="w2.example.com", texts=texts)
-        yield dict(zip(texts, found, strict=True)) | {"plugins": ansible.ask("plugins")}
+        computed = ansible.ask("rendered", sources=[inventory.path], host="w2.example.com", texts=texts)
+        yield dict(zip(texts, computed, strict=True)) | {"plugins": ansible.ask("plugins")}
 
 
 @pytest.mark.parametrize("text", [*FILTERS, *TESTS])
 def test_the_answer_is_the_same(answers: dict[str, dict[str, Any]], inventory: Inventory, text: str) -> None:
     assert "value" in answers[text], answers[text]
-    expected, found = answers[text]["value"], ours(inventory, text)
+    expected, computed = answers[text]["value"], ours(inventory, text)
     if any(name in text for name in SETS):
-        expected, found = _sorted(expected), _sorted(found)
-    assert (found, types_of(found)) == (expected, types_of(expected))
+        expected, computed = _sorted(expected), _sorted(computed)
+    assert (computed, types_of(computed)) == (expected, types_of(expected))
 
 
 def _sorted(value: Any) -> Any:
@@ -185,7 +185,7 @@ def test_what_is_not_here_is_said_to_be_not_here(answers: dict[str, Any], invent
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{{ 'maybe' | bool }}", "`maybe` is neither true nor false"),
         ("{{ l | flaten }}", "no filter named `flaten`; did you mean `flatten`?"),
@@ -209,8 +209,8 @@ def test_what_is_not_here_is_said_to_be_not_here(answers: dict[str, Any], invent
         ("{{ lookup('url', 'http://x') }}", "no lookup `url` here"),
     ],
 )
-def test_what_is_otherwise_here_is_told(inventory: Inventory, text: str, said: str) -> None:
+def test_what_is_otherwise_here_is_told(inventory: Inventory, text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         ours(inventory, text)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -22,7 +22,7 @@ from tfprov.model.state import Container, Observed, State
 from tfprov.planning.datasets import data_sets
 from tfprov.planning.desired import Boxed, desired
 from tfprov.planning.tasks import place
-from tfprov.settings.load import extra_vars
+from tfprov.settings.load import parse_extra_vars
 from tfprov.settings.resolve import RoleSettings, resolve
 from tfprov.yamltext.load import parse
 
@@ -58,7 +58,7 @@ def world(
     `runtimes` and `store` are those of an earlier world.
     """
     document = parse(inventory, "inventory.yml") if isinstance(inventory, str) else inventory
-    read = replace(read_groups(document, "inventory.yml"), extra=extra_vars(extra))
+    read = replace(read_groups(document, "inventory.yml"), extra=parse_extra_vars(extra))
     roles = resolve(read)
     cluster = place(roles)
     hosts = runtimes if runtimes is not None else {}

@@ -11,27 +11,27 @@ from typing import Any, Literal
 import yaml
 
 from tfprov.yamltext.syntax_errors import BREAK
-from tfprov.yamltext.yaml11 import tag_of
+from tfprov.yamltext.yaml11 import resolve_tag
 
 _Parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _COMMENT = re.compile("#[^\r\n\x85\u2028\u2029]*")
 _GAP = re.compile("[ \t\r\n\x85\u2028\u2029]+")
 _PROPERTY = re.compile(r"[&!][^ \t\r\n\x85\u2028\u2029,\[\]{}]*")
 
-Kind = Literal["scalar", "mapping", "list", "alias"]
-Path = tuple[int, ...]
+NodeKind = Literal["scalar", "mapping", "list", "alias"]
+NodePath = tuple[int, ...]
 """The way to a place: the number of the entry or item at every level."""
 
 
 @dataclass
-class Place:
+class CstNode:
     """A value, or a key, and its extent in the text: `start` is where its anchor or tag begins, `inner` what follows.
 
     `style` is how it is written: `'`, `"`, `|`, `>` for a scalar, `{` or `[` for a collection in brackets, else "".
     `text` is a scalar's value, or the name that an alias stands for.
     """
 
-    kind: Kind
+    kind: NodeKind
     start: int
     inner: int
     end: int
@@ -63,7 +63,7 @@ class Place:
                 return None if entry.is_merge else number
         return None
 
-    def walk(self) -> Iterator["Place"]:
+    def walk(self) -> Iterator["CstNode"]:
         """Yield this place and all below it, in the order of the text."""
         yield self
         for entry in self.entries:
@@ -79,8 +79,8 @@ class Entry:
     `mark` is where its `:` or `-` ends; None where there is none, as in `{a, b}` and `[a, b]`.
     """
 
-    key: Place | None
-    value: Place
+    key: CstNode | None
+    value: CstNode
     start: int = 0
     mark: int | None = None
 
@@ -101,7 +101,7 @@ class Document:
     """The one document in `text`, which has no byte order mark and is known to be valid."""
 
     text: str
-    root: Place
+    root: CstNode
 
     @cached_property
     def breaks(self) -> list[tuple[int, int]]:
@@ -138,14 +138,14 @@ class Document:
         usual = Counter(self.text[begin:over] for begin, over in self.breaks).most_common(1)
         return usual[0][0] if usual else "\n"
 
-    def at(self, path: Path) -> Place:
+    def at(self, path: NodePath) -> CstNode:
         """Return the place that `path` leads to."""
         place = self.root
         for number in path:
             place = place.entries[number].value
         return place
 
-    def entry(self, path: Path) -> Entry:
+    def entry(self, path: NodePath) -> Entry:
         """Return the entry that `path` leads to; there is none for the document itself."""
         return self.at(path[:-1]).entries[path[-1]]
 
@@ -159,7 +159,7 @@ class Document:
         """How many columns the file indents the dashes of a list by, below a key; as all else where it does not say."""
         return self._usual("list", self.step)
 
-    def _usual(self, kind: Kind, otherwise: int) -> int:
+    def _usual(self, kind: NodeKind, otherwise: int) -> int:
         steps: Counter[int] = Counter()
         for outer in self.root.walk():
             if outer.kind == "mapping" and outer.is_block:
@@ -180,14 +180,14 @@ class Document:
         return self.root.kind == "mapping"
 
 
-def skip(text: str, offset: int) -> int:
+def skip_blanks(text: str, offset: int) -> int:
     """Return where something is written again at or behind `offset`: blanks, line ends and comments are nothing."""
     while found := _GAP.match(text, offset) or _COMMENT.match(text, offset):
         offset = found.end()
     return offset
 
 
-def read_document(text: str) -> Document:
+def parse_cst(text: str) -> Document:
     """Return the places in `text`, which `tfprov.yamltext.load.parse` has found to be valid."""
     builder = _Builder(text)
     for event in yaml.parse(text, Loader=_Parser):
@@ -199,9 +199,9 @@ def read_document(text: str) -> Document:
 class _Builder:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.root: Place | None = None
-        self.stack: list[Place] = []
-        self.keys: list[Place | None] = []
+        self.root: CstNode | None = None
+        self.stack: list[CstNode] = []
+        self.keys: list[CstNode | None] = []
 
     def handle(self, event: Any) -> None:
         if isinstance(event, yaml.ScalarEvent):
@@ -213,10 +213,10 @@ class _Builder:
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             self.close(event)
 
-    def alias(self, event: Any) -> Place:
+    def alias(self, event: Any) -> CstNode:
         """Return the place of `*name`."""
         start, end = event.start_mark.index, event.end_mark.index
-        return Place("alias", start, start, end, text=event.anchor)
+        return CstNode("alias", start, start, end, text=event.anchor)
 
     def inner(self, event: Any) -> int:
         """Return where a value begins behind its anchor and its tag."""
@@ -225,16 +225,16 @@ class _Builder:
             return end
         for stated in (event.anchor, event.tag):
             if stated and (found := _PROPERTY.match(self.text, offset)):
-                offset = skip(self.text, found.end())
+                offset = skip_blanks(self.text, found.end())
         return offset
 
-    def scalar(self, event: Any) -> Place:
+    def scalar(self, event: Any) -> CstNode:
         style = event.style or ""
-        tag = tag_of(event, quoted=bool(style))
+        tag = resolve_tag(event, quoted=bool(style))
         inner, end = self.inner(event), event.end_mark.index
         if style in ("|", ">"):
             end = self.block_end(event, inner)
-        return Place("scalar", event.start_mark.index, inner, end, style, tag, event.anchor, event.value)
+        return CstNode("scalar", event.start_mark.index, inner, end, style, tag, event.anchor, event.value)
 
     def block_end(self, event: Any, inner: int) -> int:
         """Return where the last line of a block of text ends: the blank lines behind it are its own if it keeps them."""
@@ -249,8 +249,8 @@ class _Builder:
         inner = self.inner(event)
         is_list = isinstance(event, yaml.SequenceStartEvent)
         style = ("[" if is_list else "{") if event.flow_style else ""
-        kind: Kind = "list" if is_list else "mapping"
-        self.stack.append(Place(kind, event.start_mark.index, inner, inner, style, event.tag or "", event.anchor))
+        kind: NodeKind = "list" if is_list else "mapping"
+        self.stack.append(CstNode(kind, event.start_mark.index, inner, inner, style, event.tag or "", event.anchor))
         self.keys.append(None)
 
     def close(self, event: Any) -> None:
@@ -259,7 +259,7 @@ class _Builder:
         done.end = event.end_mark.index if done.style else done.entries[-1].end
         self.add(done)
 
-    def add(self, place: Place) -> None:
+    def add(self, place: CstNode) -> None:
         if not self.stack:
             self.root = place
             return
@@ -272,27 +272,27 @@ class _Builder:
             outer.entries.append(self.pair(outer, self.keys[-1], place))
             self.keys[-1] = None
 
-    def behind(self, outer: Place) -> int:
+    def behind(self, outer: CstNode) -> int:
         """Return where the next entry of `outer` begins."""
-        offset = skip(self.text, outer.entries[-1].end if outer.entries else outer.inner + len(outer.style))
-        return skip(self.text, offset + 1) if outer.style and self.text[offset : offset + 1] == "," else offset
+        offset = skip_blanks(self.text, outer.entries[-1].end if outer.entries else outer.inner + len(outer.style))
+        return skip_blanks(self.text, offset + 1) if outer.style and self.text[offset : offset + 1] == "," else offset
 
-    def item(self, outer: Place, value: Place) -> Entry:
+    def item(self, outer: CstNode, value: CstNode) -> Entry:
         start = self.behind(outer)
         if outer.style:
             return Entry(None, value, start)
-        _settle(value, start + 1)
+        _place_absent(value, start + 1)
         return Entry(None, value, start, start + 1)
 
-    def pair(self, outer: Place, key: Place, value: Place) -> Entry:
+    def pair(self, outer: CstNode, key: CstNode, value: CstNode) -> Entry:
         start = self.behind(outer)
-        colon = skip(self.text, key.end)
+        colon = skip_blanks(self.text, key.end)
         mark = colon + 1 if self.text[colon : colon + 1] == ":" else None
-        _settle(value, key.end if mark is None else mark)
+        _place_absent(value, key.end if mark is None else mark)
         return Entry(key, value, start, mark)
 
 
-def _settle(place: Place, offset: int) -> None:
+def _place_absent(place: CstNode, offset: int) -> None:
     """Give a value that is not written a place: libyaml puts it where the next thing begins."""
     if place.is_absent and place.start == place.end:
         place.start = place.inner = place.end = offset

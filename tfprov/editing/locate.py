@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfprov.editing.cst import Path as KeyPath
-from tfprov.editing.cst import Place
-from tfprov.editing.document import Source
-from tfprov.editing.host_edits import Mention, groups, hosts, in_range
-from tfprov.editing.semantic_diff import merged_into, uses
+from tfprov.editing.cst import CstNode
+from tfprov.editing.cst import NodePath as KeyPath
+from tfprov.editing.document import EditableFile
+from tfprov.editing.host_edits import Mention, find_groups, find_hosts, find_range
+from tfprov.editing.semantic_diff import alias_uses, merged_mappings
 from tfprov.errors import InvalidInput, Usage, shown
-from tfprov.inventory.host_names import without_port
+from tfprov.inventory.host_names import split_port
 from tfprov.inventory.vars_files import DIRECTORIES, EXTENSIONS
 
 _PART = re.compile(r"""\.?(?:"([^"]*)"|'([^']*)'|\[(\d+)\]|([^.\[\]"']+))""")
@@ -37,25 +37,25 @@ def split_path(text: str) -> list[str]:
     return names
 
 
-def joined(names: Sequence[str]) -> str:
+def join_path(names: Sequence[str]) -> str:
     """Return names as a path."""
     return ".".join(f'"{name}"' if re.search(r"[.\[\]'\s]", name) or not name else name for name in names)
 
 
 @dataclass(frozen=True)
-class Way:
+class ResolvedPath:
     """How far a path leads in a file: `path` to the last place that is there, and the `rest` of the names.
 
     `blocked` says why the rest cannot be written there.
     """
 
-    source: Source
+    source: EditableFile
     path: KeyPath
     rest: tuple[str, ...]
     blocked: InvalidInput | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CstNode:
         """The last place that is there."""
         return self.source.document.at(self.path)
 
@@ -65,21 +65,21 @@ class Way:
         return not self.rest
 
 
-def follow(source: Source, base: KeyPath, names: Sequence[str]) -> Way:
+def resolve_path(source: EditableFile, base: KeyPath, names: Sequence[str]) -> ResolvedPath:
     """Follow `names` from the place at `base` as far as they lead; a key with dots in it may be several of them."""
     path, number = base, 0
     while number < len(names):
         rest = tuple(names[number:])
         place = source.document.at(path)
         blocked = _blocked(source, place, rest)
-        taken, found = (1, None) if blocked else _below(place, rest)
+        taken, found = (1, None) if blocked else _matching_entry(place, rest)
         if found is None:
-            return Way(source, path, rest, blocked)
+            return ResolvedPath(source, path, rest, blocked)
         path, number = (*path, found), number + taken
-    return Way(source, path, ())
+    return ResolvedPath(source, path, ())
 
 
-def _below(place: Place, names: Sequence[str]) -> tuple[int, int | None]:
+def _matching_entry(place: CstNode, names: Sequence[str]) -> tuple[int, int | None]:
     """Return how many of `names` are the name of an entry, and its number."""
     if place.kind == "list":
         number = int(names[0])
@@ -90,11 +90,11 @@ def _below(place: Place, names: Sequence[str]) -> tuple[int, int | None]:
     return 1, None
 
 
-def _blocked(source: Source, place: Place, rest: Sequence[str]) -> InvalidInput | None:
+def _blocked(source: EditableFile, place: CstNode, rest: Sequence[str]) -> InvalidInput | None:
     """Return why nothing called `rest[0]` can be looked up or written in what stands at `place`, or None."""
     name, line = shown(rest[0]), source.document.line_number
     if place.kind == "alias":
-        target = next(use.target for use in uses(source.document) if use.alias is place)
+        target = next(use.target for use in alias_uses(source.document) if use.alias is place)
         what = f"`*{place.text}` stands for what line {line(target.start)} says, for every place that uses it"
         return source.refuse(place, what, f"change it on line {line(target.start)}, or write the value out here")
     if place.kind == "list":
@@ -107,13 +107,13 @@ def _blocked(source: Source, place: Place, rest: Sequence[str]) -> InvalidInput 
     if place.kind == "scalar":
         what = f"a single value, so nothing can be below it: `{name}`"
         return None if place.is_null else source.refuse(place, what, "set this value itself")
-    if len(rest) > 1 and _below(place, rest)[1] is None:
+    if len(rest) > 1 and _matching_entry(place, rest)[1] is None:
         return _merged(source, place, rest[0])
     return None
 
 
-def _merged(source: Source, place: Place, name: str) -> InvalidInput | None:
-    for outer in merged_into(source.document, place):
+def _merged(source: EditableFile, place: CstNode, name: str) -> InvalidInput | None:
+    for outer in merged_mappings(source.document, place):
         if (number := outer.key(name)) is not None:
             at = outer.entries[number].start
             line = source.document.line_number(at)
@@ -122,7 +122,7 @@ def _merged(source: Source, place: Place, name: str) -> InvalidInput | None:
     return None
 
 
-def missing(way: Way, names: Sequence[str]) -> InvalidInput:
+def missing_path_error(way: ResolvedPath, names: Sequence[str]) -> InvalidInput:
     """Return the error for a path that leads nowhere."""
     if way.blocked:
         return way.blocked
@@ -131,7 +131,7 @@ def missing(way: Way, names: Sequence[str]) -> InvalidInput:
     near = [entry.key.text for entry in way.place.entries if entry.key is not None and not entry.is_merge]
     close = difflib.get_close_matches(way.rest[0], near, n=1)
     fix = f"did you mean `{shown(close[0])}`?" if close else "`tfprov inventory explain HOST` says what is set where"
-    what = f"nothing is called `{shown(joined(names[: len(names) - len(way.rest) + 1]))}` here"
+    what = f"nothing is called `{shown(join_path(names[: len(names) - len(way.rest) + 1]))}` here"
     return way.source.refuse(way.place, what, fix)
 
 
@@ -139,34 +139,34 @@ _SECTIONS = ("hosts", "children", "vars")
 
 
 @dataclass(frozen=True)
-class Files:
+class InventoryFiles:
     """The files that can be edited, in the order in which they apply: inventories, and what is beside them.
 
     `others` are those that cannot: INI, scripts, and what is encrypted as a whole.
     """
 
-    inventories: tuple[Source, ...]
-    beside: tuple[Source, ...]
+    inventories: tuple[EditableFile, ...]
+    beside: tuple[EditableFile, ...]
     others: tuple[str, ...]
 
-    def with_source(self, source: Source) -> "Files":
+    def with_source(self, source: EditableFile) -> "InventoryFiles":
         """Return the same files, of which one has changed."""
 
-        def changed(sources: Sequence[Source]) -> tuple[Source, ...]:
+        def changed(sources: Sequence[EditableFile]) -> tuple[EditableFile, ...]:
             return tuple(source if one.name == source.name else one for one in sources)
 
         return replace(self, inventories=changed(self.inventories), beside=changed(self.beside))
 
-    def find(self, name: str) -> Source:
+    def find(self, name: str) -> EditableFile:
         """Return the file called `name`."""
         return next(one for one in (*self.inventories, *self.beside) if one.name == name)
 
 
 @dataclass(frozen=True)
-class Where:
+class Location:
     """A place for a value: the way to it, and the names that lead to it. `words` say whose it is."""
 
-    way: Way
+    way: ResolvedPath
     names: Sequence[str]
     words: str
     rank: int
@@ -178,7 +178,7 @@ class Where:
         return max(0, len(self.names) - len(self.way.rest))
 
 
-def owner_of(path: str) -> tuple[str, str] | None:
+def vars_file_owner(path: str) -> tuple[str, str] | None:
     """Return ("group_vars", "worker") for a file of the variables of `worker`; None for other files."""
     parts = Path(path).parts
     for number in range(len(parts) - 2, -1, -1):
@@ -188,50 +188,51 @@ def owner_of(path: str) -> tuple[str, str] | None:
     return None
 
 
-def for_group(files: Files, group: str, names: Sequence[str]) -> Where:
+def locate_group_variable(files: InventoryFiles, group: str, names: Sequence[str]) -> Location:
     """Return the place of a variable of `group`: where it takes effect, if it is set; else beside what is next to it."""
-    found = [*_beside(files, "group_vars", group, names)]
+    found = [*_in_vars_files(files, "group_vars", group, names)]
     for source in files.inventories:
-        stated = (mention for mention in groups(source) if mention.group == group)
+        stated = (mention for mention in find_groups(source) if mention.group == group)
         found.extend(_in_section(mention, ("vars",), names, f"group {group}") for mention in stated)
     if not found and group == "all" and files.inventories:
-        way = follow(files.inventories[0], (), ("all", "vars", *names))
-        found.append(Where(way, names, "group all", 1))
-    known = [mention.group for source in files.inventories for mention in groups(source)]
-    return _best(files, found, ("group", group), known)
+        way = resolve_path(files.inventories[0], (), ("all", "vars", *names))
+        found.append(Location(way, names, "group all", 1))
+    known = [mention.group for source in files.inventories for mention in find_groups(source)]
+    return _best_location(files, found, ("group", group), known)
 
 
-def for_host(files: Files, host: str, names: Sequence[str]) -> Where:
+def locate_host_variable(files: InventoryFiles, host: str, names: Sequence[str]) -> Location:
     """Return the place of a variable of `host`; one that a range names gets an entry of its own beside the range."""
-    found = [*_beside(files, "host_vars", host, names)]
+    found = [*_in_vars_files(files, "host_vars", host, names)]
     for source in files.inventories:
-        stated = (mention for mention in hosts(source) if host in (mention.name, without_port(mention.name)[0]))
+        stated = (mention for mention in find_hosts(source) if host in (mention.name, split_port(mention.name)[0]))
         found.extend(_in_section(mention, (), names, f"host {host}") for mention in stated)
-    ranges = [one for one in (in_range(source, host) for source in files.inventories) if one and not found]
+    ranges = [one for one in (find_range(source, host) for source in files.inventories) if one and not found]
     found.extend(
-        Where(follow(one.source, one.path[:-1], (host, *names)), names, f"host {host}", 1) for one in ranges[-1:]
+        Location(resolve_path(one.source, one.path[:-1], (host, *names)), names, f"host {host}", 1)
+        for one in ranges[-1:]
     )
-    known = [mention.name for source in files.inventories for mention in hosts(source)]
-    return _best(files, found, ("host", host), known)
+    known = [mention.name for source in files.inventories for mention in find_hosts(source)]
+    return _best_location(files, found, ("host", host), known)
 
 
-def for_path(files: Files, names: Sequence[str]) -> Where | None:
+def locate_path(files: InventoryFiles, names: Sequence[str]) -> Location | None:
     """Return the place of a path that begins with a group at the top of an inventory; None where it does not."""
     if len(names) < 2 or names[1] not in _SECTIONS:
         return None
     tops = [
         source for source in files.inventories if names[0] == "all" or source.document.root.key(names[0]) is not None
     ]
-    found = [Where(follow(source, (), names), names, "", 2) for source in tops]
+    found = [Location(resolve_path(source, (), names), names, "", 2) for source in tops]
     best = max(found, key=lambda where: where.depth, default=None)
     if best is not None and best.way.rest:
         _refuse_new(best)
     return best
 
 
-def _refuse_new(where: Where) -> None:
+def _refuse_new(where: Location) -> None:
     """Hosts and groups are not made by setting something in them: most such names are mistaken."""
-    above = names_to(where.way.source, where.way.path)
+    above = path_names(where.way.source, where.way.path)
     kind = {"hosts": "host", "children": "group"}.get(above[-1] if above else "", "")
     if kind and is_structure(where.way.source, above):
         what = f"there is no {kind} `{shown(where.way.rest[0])}` here"
@@ -239,9 +240,9 @@ def _refuse_new(where: Where) -> None:
         raise where.way.source.refuse(where.way.place, what, fix)
 
 
-def is_structure(source: Source, names: Sequence[str]) -> bool:
+def is_structure(source: EditableFile, names: Sequence[str]) -> bool:
     """Whether `names` lead from the top of an inventory to a group, a section of one or a host, where nothing is fine."""
-    if owner_of(source.name):
+    if vars_file_owner(source.name):
         return False
     rest = list(names)
     while rest:
@@ -253,7 +254,7 @@ def is_structure(source: Source, names: Sequence[str]) -> bool:
     return False
 
 
-def names_to(source: Source, path: Sequence[int]) -> list[str]:
+def path_names(source: EditableFile, path: Sequence[int]) -> list[str]:
     """Return the names that lead to a place from the top of its file."""
     place, names = source.document.root, []
     for number in path:
@@ -263,19 +264,21 @@ def names_to(source: Source, path: Sequence[int]) -> list[str]:
     return names
 
 
-def _beside(files: Files, directory: str, name: str, names: Sequence[str]) -> Iterator[Where]:
+def _in_vars_files(files: InventoryFiles, directory: str, name: str, names: Sequence[str]) -> Iterator[Location]:
     for source in files.beside:
-        if owner_of(source.name) == (directory, name):
-            yield Where(follow(source, (), names), names, f"{directory}/{name}", 1)
+        if vars_file_owner(source.name) == (directory, name):
+            yield Location(resolve_path(source, (), names), names, f"{directory}/{name}", 1)
 
 
-def _in_section(mention: Mention, section: tuple[str, ...], names: Sequence[str], words: str) -> Where:
-    way = follow(mention.source, mention.path, (*section, *names))
+def _in_section(mention: Mention, section: tuple[str, ...], names: Sequence[str], words: str) -> Location:
+    way = resolve_path(mention.source, mention.path, (*section, *names))
     is_there = len(way.rest) <= len(names) and mention.place.kind == "mapping"
-    return Where(way, names, words, 2 if is_there else 0)
+    return Location(way, names, words, 2 if is_there else 0)
 
 
-def _best(files: Files, found: Sequence[Where], whose: tuple[str, str], known: Sequence[str]) -> Where:
+def _best_location(
+    files: InventoryFiles, found: Sequence[Location], whose: tuple[str, str], known: Sequence[str]
+) -> Location:
     """Return where most of the names are there, and of several such places the one that wins over the others."""
     if not found:
         kind, name = whose

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from tfprov.editing.cst import Document, Place, read_document
-from tfprov.editing.semantic_diff import Shape, shape, uses
+from tfprov.editing.cst import CstNode, Document, parse_cst
+from tfprov.editing.semantic_diff import Semantics, alias_uses, semantics_of
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.model.node import Node, plain
 from tfprov.yamltext.load import parse
 from tfprov.yamltext.syntax_errors import BREAK
-from tfprov.yamltext.yaml11 import surprises
+from tfprov.yamltext.yaml11 import lint_values
 
 _UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _QUOTED = ("'", '"')
-NOTHING = Shape("scalar", "null", None, "")
+NULL = Semantics("scalar", "null", None, "")
 """The value of `key:`."""
 
 
 @dataclass(frozen=True)
-class Value:
+class NewValue:
     """A value that the user gave: its place in what was typed, and what it means."""
 
     document: Document
@@ -30,12 +30,12 @@ class Value:
     as_block: bool = False
 
     @classmethod
-    def made(cls, text: str, *, as_block: bool = False) -> "Value":
+    def made(cls, text: str, *, as_block: bool = False) -> "NewValue":
         """Return a value that was put together here; `as_block` writes it on lines of its own, even if it is only one."""
-        return cls(read_document(text), parse(text, "value"), as_block)
+        return cls(parse_cst(text), parse(text, "value"), as_block)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CstNode:
         """Where it stands in what was typed."""
         return self.document.root
 
@@ -52,48 +52,48 @@ class Value:
         return self.place.is_block and (self.as_block or _several_lines(self.written))
 
     @property
-    def shape(self) -> Shape:
+    def semantics(self) -> Semantics:
         """What a parser has to find in the file."""
-        return shape(self.place)
+        return semantics_of(self.place)
 
 
-def read_value(text: str, name: str) -> Value:
+def parse_value(text: str, name: str) -> NewValue:
     """Return the value that is typed as `text`; InvalidInput where YAML reads it otherwise than it looks.
 
     `name` is what messages call it. A text that begins with `{{` is a template, which needs no quotes here.
     """
     if text.startswith(("{{", "{%")):
-        text = _double(text)
+        text = _double_quote(text)
     elif _several_lines(text) and not text.endswith("\n"):
         text += "\n"  # a shell's `$(…)` takes it away
     node = parse(text, name, start_from="write `''` for an empty text, and `null` for nothing")
-    if problems := [replace(problem, fix=_for_a_shell(problem.fix)) for problem in surprises(node)]:
+    if problems := [replace(problem, fix=_for_a_shell(problem.fix)) for problem in lint_values(node)]:
         raise InvalidInput(problems)
-    document = read_document(text.removeprefix("\ufeff"))
-    if any(place.anchor for place in document.root.walk()) or any(True for _ in uses(document)):
+    document = parse_cst(text.removeprefix("\ufeff"))
+    if any(place.anchor for place in document.root.walk()) or any(True for _ in alias_uses(document)):
         raise InvalidInput([Problem(Position(name), "an anchor (`&`) in a value", "write the value itself")])
-    return Value(document, node)
+    return NewValue(document, node)
 
 
 def _for_a_shell(fix: str) -> str:
     return re.sub(r'quote it: ("[^"]*")', r"quote it, for the shell too: '\1'", fix)
 
 
-def key_text(name: str, *, flow: bool, as_json: bool, like: str = "") -> str:
+def emit_key(name: str, *, flow: bool, as_json: bool, like: str = "") -> str:
     """Return a key as it is written; `like` is how the keys beside it are quoted."""
     if as_json:
         return json.dumps(name, ensure_ascii=False)
     if not like and _is_plain(name, "str", flow=flow, key=True):
         return name
-    return _quoted(name, like)
+    return _quote(name, like)
 
 
-def text_inline(text: str, *, flow: bool) -> str:
+def emit_text(text: str, *, flow: bool) -> str:
     """Return a text as it is written on one line, quoted only where it needs to be."""
-    return text if _is_plain(text, "str", flow=flow) else _quoted(text, "")
+    return text if _is_plain(text, "str", flow=flow) else _quote(text, "")
 
 
-def inline(value: Value | None, *, flow: bool, as_json: bool, old: Place | None = None) -> str:
+def emit_inline(value: NewValue | None, *, flow: bool, as_json: bool, old: CstNode | None = None) -> str:
     """Return a value on one line; "" for nothing. `flow` is inside brackets, `old` what it replaces."""
     if value is None:
         return "null" if as_json else ""
@@ -101,24 +101,24 @@ def inline(value: Value | None, *, flow: bool, as_json: bool, old: Place | None 
         return json.dumps(plain(value.node), ensure_ascii=False)
     if value.place.kind != "scalar":
         is_ready = value.place.style and not _several_lines(value.written) and "#" not in value.written
-        return value.written if is_ready else _flow(value.document, value.place)
-    return _scalar(value.document, value.place, old, flow=flow)
+        return value.written if is_ready else _emit_flow(value.document, value.place)
+    return _emit_scalar(value.document, value.place, old, flow=flow)
 
 
-def block(value: Value, column: int, dash: int) -> list[str]:
+def emit_block(value: NewValue, column: int, dash: int) -> list[str]:
     """Return the lines of a value that was typed on several, indented to `column`, or to `dash` where it is a list.
 
     The first line of a text (`|`) is what stands behind its key.
     """
     lines = BREAK.split(value.written)
     if value.place.style in ("|", ">"):
-        return [lines[0], *_indented(lines[1:], column)]
+        return [lines[0], *_indent(lines[1:], column)]
     first = value.document.column(value.place.inner)
     lines[0] = " " * first + lines[0]
-    return list(_indented(lines, dash if value.place.kind == "list" else column))
+    return list(_indent(lines, dash if value.place.kind == "list" else column))
 
 
-def _indented(lines: list[str], column: int) -> Iterator[str]:
+def _indent(lines: list[str], column: int) -> Iterator[str]:
     least = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
     for line in lines:
         yield " " * column + line[least:] if line.strip() else ""
@@ -128,28 +128,30 @@ def _several_lines(text: str) -> bool:
     return BREAK.search(text) is not None
 
 
-def _flow(document: Document, place: Place) -> str:
+def _emit_flow(document: Document, place: CstNode) -> str:
     """Return what was typed on several lines on one."""
     if place.kind == "scalar":
-        return _scalar(document, place, None, flow=True)
+        return _emit_scalar(document, place, None, flow=True)
     if place.kind == "list":
-        return "[" + ", ".join(_flow(document, entry.value) for entry in place.entries) + "]"
-    pairs = ((entry.key, _flow(document, entry.value)) for entry in place.entries)
-    return "{" + ", ".join(f"{_scalar(document, key, None, flow=True)}: {text}" for key, text in pairs if key) + "}"
+        return "[" + ", ".join(_emit_flow(document, entry.value) for entry in place.entries) + "]"
+    pairs = ((entry.key, _emit_flow(document, entry.value)) for entry in place.entries)
+    return (
+        "{" + ", ".join(f"{_emit_scalar(document, key, None, flow=True)}: {text}" for key, text in pairs if key) + "}"
+    )
 
 
-def _scalar(document: Document, place: Place, old: Place | None, *, flow: bool) -> str:
+def _emit_scalar(document: Document, place: CstNode, old: CstNode | None, *, flow: bool) -> str:
     written = document.text[place.inner : place.end]
     tag = f"{place.tag} " if place.tag.startswith("!") else ""
     if place.tag != "str" and not tag:
-        return written if not place.style else _quoted(place.text, place.style)
+        return written if not place.style else _quote(place.text, place.style)
     style = _style(place, old, flow=flow) if not tag else place.style or '"'
     if style == place.style and not _several_lines(written):
         return tag + written
-    return tag + (place.text if not style else _quoted(place.text, style))
+    return tag + (place.text if not style else _quote(place.text, style))
 
 
-def _style(new: Place, old: Place | None, *, flow: bool) -> str:
+def _style(new: CstNode, old: CstNode | None, *, flow: bool) -> str:
     """Return how a text is quoted: as the one before was if that was by choice, else as it was typed, if it needs to be."""
     own = new.style if new.style in _QUOTED else ""
     fits = _is_plain(new.text, "str", flow=flow)
@@ -160,10 +162,10 @@ def _style(new: Place, old: Place | None, *, flow: bool) -> str:
             return ""
     if own or fits:
         return own
-    return _default(new.text)
+    return _default_style(new.text)
 
 
-def _default(text: str) -> str:
+def _default_style(text: str) -> str:
     return "'" if ('"' in text or "\\" in text) and _is_simple(text) else '"'
 
 
@@ -172,13 +174,13 @@ def _is_simple(text: str) -> bool:
     return text.isprintable()
 
 
-def _quoted(text: str, style: str) -> str:
-    if (style if style in _QUOTED else _default(text)) == "'" and _is_simple(text):
+def _quote(text: str, style: str) -> str:
+    if (style if style in _QUOTED else _default_style(text)) == "'" and _is_simple(text):
         return "'" + text.replace("'", "''") + "'"
-    return _double(text)
+    return _double_quote(text)
 
 
-def _double(text: str) -> str:
+def _double_quote(text: str) -> str:
     escaped = json.dumps(text, ensure_ascii=False)
     return _UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", escaped)
 
@@ -189,7 +191,7 @@ def _is_plain(text: str, tag: str, *, flow: bool, key: bool = False) -> bool:
         return False
     around = f"{text}: 0" if key else f"k: {text}"
     try:
-        root = read_document(f"{{{around}, z: 0}}" if flow else f"{around} # -\n").root
+        root = parse_cst(f"{{{around}, z: 0}}" if flow else f"{around} # -\n").root
     except (yaml.YAMLError, ValueError):
         return False
     if root.kind != "mapping" or not root.entries or len(root.entries) != 1 + flow:

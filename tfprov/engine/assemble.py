@@ -17,7 +17,7 @@ from tfprov.engine.image_sources import Supplier, made
 from tfprov.errors import HostError, InvalidInput, Usage, Warn, hide, unheard
 from tfprov.hosts.process.runtime import ProcessRuntime
 from tfprov.images.code import Code, CodeStore
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container
@@ -176,7 +176,7 @@ def chief_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> RoleSettings:
 def _limit(inventory: Inventory, pattern: str | None) -> frozenset[str] | None:
     if pattern is None:
         return None
-    if not (hosts := frozenset(match(inventory, pattern))):
+    if not (hosts := frozenset(match_hosts(inventory, pattern))):
         raise Usage(f"`--limit {pattern}` leaves no host", "use `all`, a group or a host")
     return hosts
 

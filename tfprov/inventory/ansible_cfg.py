@@ -8,8 +8,8 @@ from os.path import expandvars
 from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
-from tfprov.inventory.sources import IGNORED_EXTENSIONS, home_of, place_of
-from tfprov.yamltext.load import decoded, read_bytes
+from tfprov.inventory.sources import IGNORED_EXTENSIONS, source_path, vars_base
+from tfprov.yamltext.load import decode, read_bytes
 
 NAME = "ansible.cfg"
 _PASSWORD_FILE = ("defaults", "vault_password_file")
@@ -34,35 +34,35 @@ def read_ansible_cfg(sources: Sequence[str]) -> AnsibleCfg:
     if path is None:
         return AnsibleCfg()
     try:
-        return _settings(path, _parsed(path))
+        return _settings(path, _parse(path))
     except InvalidInput as error:
         return AnsibleCfg(warnings=error.problems)
 
 
 def _candidates(sources: Sequence[str]) -> Iterator[Path]:
     for source in sources:
-        home = home_of(source)
+        home = vars_base(source)
         if home is not None:
             yield home / NAME
-            if home == Path(place_of(source)):
+            if home == Path(source_path(source)):
                 yield home.parent / NAME
 
 
-def _parsed(path: Path) -> configparser.ConfigParser:
+def _parse(path: Path) -> configparser.ConfigParser:
     at = Position(str(path))
     if path.parent.stat().st_mode & stat.S_IWOTH:  # as Ansible: it may name a program that is then run
-        raise _passed_over(at, "everybody can write into its directory", "take that away with `chmod o-w`")
+        raise _ignored_file(at, "everybody can write into its directory", "take that away with `chmod o-w`")
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",), strict=False)
     try:
-        parser.read_string(decoded(read_bytes(path, at, fix="check the link"), str(path)))
+        parser.read_string(decode(read_bytes(path, at, fix="check the link"), str(path)))
     except configparser.Error as error:
         line = Position(str(path), getattr(error, "lineno", None) or getattr(error, "errors", [(0, "")])[0][0], 1)
         what = "this line is neither a `[section]` nor a setting of one"
-        raise _passed_over(line, what, "correct it") from None
+        raise _ignored_file(line, what, "correct it") from None
     return parser
 
 
-def _passed_over(at: Position, why: str, fix: str) -> InvalidInput:
+def _ignored_file(at: Position, why: str, fix: str) -> InvalidInput:
     return InvalidInput([Problem(at, f"ignored: {why}", fix)])
 
 
@@ -79,11 +79,11 @@ def _settings(path: Path, parser: configparser.ConfigParser) -> AnsibleCfg:
     return AnsibleCfg(
         str(path.parent / Path(expandvars(password_file)).expanduser()) if password_file else None,
         tuple(filter(None, extensions)),
-        (_without_effect(path, others),) if others else (),
+        (_ignored_settings(path, others),) if others else (),
     )
 
 
-def _without_effect(path: Path, others: Sequence[str]) -> Problem:
+def _ignored_settings(path: Path, others: Sequence[str]) -> Problem:
     names = ", ".join(f"`{shown(name)}`" for name in others[:_SHOWN])
     more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
     what = f"tfprov reads only `vault_password_file` and `inventory_ignore_extensions` of it, not {names}{more}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from tfprov.model.inventory import NAMESPACE, Group, Inventory, Layer, fold
 from tfprov.model.node import HIDDEN, Items, Mapping, Node, Scalar, Sealed, unsealed
-from tfprov.vault.redaction import masks, public_names
+from tfprov.vault.redaction import is_masked, public_env_names
 
 _PRIORITY = "ansible_group_priority"
 _INTERNAL = frozenset(
@@ -29,7 +29,7 @@ _INTERNAL = frozenset(
 """Variables that Ansible sets itself; one of the user's own that is so called is not listed."""
 
 
-class Form(Enum):
+class OutputFormat(Enum):
     """What values are made for: JSON of all hosts, JSON of one host, YAML, or a line of text."""
 
     LIST = auto()
@@ -39,22 +39,24 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Encrypted:
+class VaultValue:
     """An encrypted value, which YAML shows with Ansible's tag. It is no text to PyYAML, and so has aliases."""
 
     ciphertext: str
 
 
-class Listing:
+class AnsibleOutput:
     """What can be told of `inventory`, with values as `form` has them.
 
     `export` tells of every group and host what is stated there, instead of all that applies to a host. Secrets are masked,
     unless `show_secrets` is set.
     """
 
-    def __init__(self, inventory: Inventory, form: Form, *, export: bool = False, show_secrets: bool = False) -> None:
+    def __init__(
+        self, inventory: Inventory, form: OutputFormat, *, export: bool = False, show_secrets: bool = False
+    ) -> None:
         self.inventory, self.form, self.export, self.show_secrets = inventory, form, export, show_secrets
-        self._is_json = form in (Form.LIST, Form.HOST)
+        self._is_json = form in (OutputFormat.LIST, OutputFormat.HOST)
         self._shared: dict[int, tuple[Node, Any]] = {}
 
     def host(self, name: str) -> dict[str, Any]:
@@ -69,7 +71,7 @@ class Listing:
         own = {id(value) for value in one.vars.entries.values()}
         return {
             self._key(nodes, key): self._once(value, key)
-            if self.form is Form.YAML and id(value) not in own
+            if self.form is OutputFormat.YAML and id(value) not in own
             else self._plain(value, key)
             for key, value in nodes.entries.items()
             if key not in _INTERNAL
@@ -156,9 +158,9 @@ class Listing:
         for host in group.hosts if group.name != "all" else ():
             yield _line(host, depth + 1)
             if variables:
-                yield from _assigned(self.host(host), depth + 2)
+                yield from _variable_lines(self.host(host), depth + 2)
         if variables:
-            yield from _assigned(self.group(group.name), depth + 1)
+            yield from _variable_lines(self.group(group.name), depth + 1)
 
     def _once(self, node: Node, name: str) -> Any:
         if isinstance(node, Scalar):
@@ -169,7 +171,7 @@ class Listing:
     def _plain(self, node: Node, name: str = "", public: frozenset[str] = frozenset()) -> Any:
         """Return the value of the variable or key called `name`; an empty name is no secret's, nor are keys in `public`."""
         if isinstance(node, Mapping):
-            below = public_names(node) if name == NAMESPACE else frozenset()
+            below = public_env_names(node) if name == NAMESPACE else frozenset()
             # Flags stand on command lines, where everybody reads them.
             return {
                 self._key(node, key): self._plain(
@@ -183,7 +185,7 @@ class Listing:
             return self._sealed(node, node.data.ciphertext)
         if not self.show_secrets and (node.secret or self._is_named(node, name)):
             return HIDDEN
-        if node.literal and self.form is Form.LIST:
+        if node.literal and self.form is OutputFormat.LIST:
             return {"__ansible_unsafe": node.data}
         if isinstance(node.data, date):  # in YAML, one of its own: only lists and mappings have aliases
             return node.data.isoformat() if self._is_json else node.data.replace()
@@ -191,15 +193,15 @@ class Listing:
 
     def _is_named(self, node: Scalar, name: str) -> bool:
         is_reference = isinstance(node.data, str) and node.data.startswith("{{") and not set("'\"") & set(node.data)
-        return node.data is not None and masks(name) and not is_reference
+        return node.data is not None and is_masked(name) and not is_reference
 
     def _sealed(self, node: Node, ciphertext: str) -> Any:
         if self._is_json:
             return {"__ansible_vault": ciphertext}
-        if self.form is not Form.YAML:
+        if self.form is not OutputFormat.YAML:
             return unsealed(node).data if self.show_secrets else HIDDEN  # type: ignore[union-attr]
         known = self._shared.get(id(node))  # one value is one object wherever it stands, which YAML shows by aliases
-        return known[1] if known else self._kept(node, Encrypted(ciphertext))
+        return known[1] if known else self._kept(node, VaultValue(ciphertext))
 
     def _key(self, node: Mapping, name: str) -> Any:
         """Return a name as it was meant, which need not be text; JSON has its own way to write one that is not."""
@@ -213,6 +215,6 @@ def _line(text: str, depth: int) -> str:
     return "  |" * depth + f"--{text}" if depth else text
 
 
-def _assigned(values: dict[str, Any], depth: int) -> Iterator[str]:
+def _variable_lines(values: dict[str, Any], depth: int) -> Iterator[str]:
     for name, value in sorted(values.items(), key=lambda pair: str(pair[0])):
         yield _line(f"{{{name} = {value}}}", depth)

@@ -5,16 +5,16 @@ from collections.abc import Mapping as AbstractMapping
 from dataclasses import dataclass, field, replace
 
 from tfprov.errors import Position, Problem
-from tfprov.inventory.host_names import RangeError, expand, without_port, wrong_name
+from tfprov.inventory.host_names import RangeError, check_name, expand, split_port
 from tfprov.model.inventory import Beside, Group, Host, Inventory, overlay
 from tfprov.model.node import NOWHERE, Mapping, Scalar
-from tfprov.yamltext.yaml11 import surprises
+from tfprov.yamltext.yaml11 import lint_values
 
 Children = AbstractMapping[str, Sequence[str]]
 MAX_LEVELS = 100
 
 
-def ordered(children: Children) -> tuple[list[str], list[tuple[str, str]]]:
+def topological_order(children: Children) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the groups, each behind its parents, and every (parent, child) that closes a loop.
 
     The order takes no notice of those that close a loop.
@@ -41,7 +41,7 @@ def _walk(children: Children, start: str, done: dict[str, None], loops: list[tup
             path[child] = iter(children[child])
 
 
-def depths(order: Sequence[str], children: Children) -> dict[str, int]:
+def group_depths(order: Sequence[str], children: Children) -> dict[str, int]:
     """Return the length of the longest way to each group; `order` has each behind its parents."""
     found = dict.fromkeys(order, 0)
     for name in order:
@@ -68,7 +68,7 @@ class _Group:
     priority: int = 1
 
 
-class Builder:
+class InventoryBuilder:
     """Takes up what the sources state; `problems` are those of the files, `warnings` what is passed over."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Builder:
 
     def is_named(self, kind: str, key: Scalar, name: str | None = None) -> bool:
         """Whether a host or a group can be called so; a problem says why not."""
-        wrong = wrong_name(kind, key, name)
+        wrong = check_name(kind, key, name)
         if wrong:
             self.report(key.at, *wrong)
         return wrong is None
@@ -132,7 +132,7 @@ class Builder:
             self._set_priority(self.groups[group], values)
             entries = {name: value for name, value in values.entries.items() if name != _PRIORITY}
             values = Mapping(entries, values.at, values.keys)
-        self.groups[group].vars = _over(self.groups[group].vars, values)
+        self.groups[group].vars = _merge_over(self.groups[group].vars, values)
 
     def _set_priority(self, group: _Group, values: Mapping) -> None:
         node = values.entries[_PRIORITY]
@@ -141,13 +141,13 @@ class Builder:
             data = int(data)
         if type(data) is int and abs(data) <= _LARGEST:
             group.priority = data
-            self.problems.extend(surprises(node))
+            self.problems.extend(lint_values(node))
         else:
             self.report(node.at, f"`{_PRIORITY}` must be a whole number", f"for example `{_PRIORITY}: 10`")
 
     def add_hosts(self, group: str, key: Scalar, variables: Mapping = _NOTHING) -> None:
         """Put the hosts that `key` stands for into `group`: one, or all of a range, with a port behind it or without."""
-        pattern, port = without_port(key.text) if isinstance(key.data, str) else (key.text, None)
+        pattern, port = split_port(key.text) if isinstance(key.data, str) else (key.text, None)
         try:
             names = expand(pattern)
         except RangeError as error:
@@ -180,7 +180,7 @@ class Builder:
         if known is None:
             self._hosts[name] = at, variables
         elif variables.entries:
-            self._hosts[name] = known[0], _over(known[1], variables)
+            self._hosts[name] = known[0], _merge_over(known[1], variables)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -191,8 +191,8 @@ class Builder:
         """Return what all sources say; further problems are those of the groups as a whole."""
         self._settle_ungrouped()
         children = self._tree()
-        order, _ = ordered(children)
-        depth = depths(order, children)
+        order, _ = topological_order(children)
+        depth = group_depths(order, children)
         if too_deep := next((name for name in order if depth[name] > MAX_LEVELS), None):
             self.report(self.groups[too_deep].at, f"groups nested more than {MAX_LEVELS} levels deep", "flatten them")
             return Inventory(path, {name: Group(name, self.groups[name].at) for name in ALWAYS}, {})
@@ -200,7 +200,7 @@ class Builder:
             name: Group(name, one.at, tuple(one.hosts), tuple(children[name]), one.vars, depth[name], one.priority)
             for name, one in self.groups.items()
         }
-        return Inventory(path, groups, _placed(self._hosts, groups), extra, beside)
+        return Inventory(path, groups, _build_hosts(self._hosts, groups), extra, beside)
 
     def _settle_ungrouped(self) -> None:
         """Put the hosts into `ungrouped` that are in no other group, and take out those that are in one."""
@@ -212,7 +212,7 @@ class Builder:
     def _tree(self) -> dict[str, list[str]]:
         """Return the children of every group, without those that close a loop: `all` has those that are in no other."""
         children = {name: list(group.children) for name, group in self.groups.items()}
-        for parent, child in ordered(children)[1]:
+        for parent, child in topological_order(children)[1]:
             what = f"group `{child}` is a child of `{parent}` and also its parent"
             at = self.groups[parent].children[child]
             self.report(at, "a group cannot be its own child" if parent == child else what, "remove one of the two")
@@ -222,7 +222,7 @@ class Builder:
         return children
 
 
-def _over(lower: Mapping, higher: Mapping) -> Mapping:
+def _merge_over(lower: Mapping, higher: Mapping) -> Mapping:
     """Return `higher` over `lower`; itself where there is nothing below, so that the hosts of a range share it."""
     return overlay(lower, higher) if lower.entries and higher.entries else higher if higher.entries else lower
 
@@ -230,7 +230,7 @@ def _over(lower: Mapping, higher: Mapping) -> Mapping:
 def _with_port(port: int, key: Scalar, variables: Mapping) -> Mapping:
     """Return `variables` over the port in a name: it counts where the host is named first and they say no other."""
     name = "ansible_port"
-    return _over(
+    return _merge_over(
         Mapping(
             {name: Scalar(port, key.at, str(port), quoted=True)}, key.at, {name: replace(key, data=name, text=name)}
         ),
@@ -238,7 +238,7 @@ def _with_port(port: int, key: Scalar, variables: Mapping) -> Mapping:
     )
 
 
-def _placed(hosts: dict[str, tuple[Position, Mapping]], groups: dict[str, Group]) -> dict[str, Host]:
+def _build_hosts(hosts: dict[str, tuple[Position, Mapping]], groups: dict[str, Group]) -> dict[str, Host]:
     """Return the hosts with all groups each is in: those that are in the same ones share the order of them."""
     direct: dict[str, list[str]] = {name: [] for name in hosts}
     parents: dict[str, list[str]] = {name: [] for name in groups}
@@ -252,12 +252,12 @@ def _placed(hosts: dict[str, tuple[Position, Mapping]], groups: dict[str, Group]
     for name, (at, variables) in hosts.items():
         of = tuple(direct[name])
         if of not in orders:
-            orders[of] = _applied(of, parents, groups)
+            orders[of] = _group_order(of, parents, groups)
         placed[name] = Host(name, at, orders[of], variables)
     return placed
 
 
-def _applied(direct: tuple[str, ...], parents: dict[str, list[str]], groups: dict[str, Group]) -> tuple[str, ...]:
+def _group_order(direct: tuple[str, ...], parents: dict[str, list[str]], groups: dict[str, Group]) -> tuple[str, ...]:
     member: set[str] = {"all"}
     ahead = list(direct)
     while ahead:

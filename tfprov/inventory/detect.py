@@ -13,14 +13,14 @@ _YAML = re.compile(r"---|%YAML|[{&!\"']|- |[^\s=\[]+:(\s|\Z)")
 _MARKS = ("---", "...")
 _PROGRAM = (b"#!", b"\x7fELF")
 _INI_EXTENSIONS = ("", ".ini", ".inv", ".inventory", ".hosts", ".host", ".list", ".lst")
-_OF_AN_INVENTORY = re.compile(r"^\s*(?:\[[^\]\n]+\]\s*(?:[#;].*)?$|(?:all|hosts|children|vars)\s*:)", re.MULTILINE)
+_INVENTORY_LINE = re.compile(r"^\s*(?:\[[^\]\n]+\]\s*(?:[#;].*)?$|(?:all|hosts|children|vars)\s*:)", re.MULTILINE)
 """A line that stands in inventories, and hardly in a README."""
 _PLUGIN = re.compile(r"plugin:\s+[\"']?([\w.]+)")
-_SNIFFED = 65536
+_INSPECTED_BYTES = 65536
 """Bytes that are looked at."""
 
 
-class Kind(Enum):
+class SourceKind(Enum):
     """Kinds of files that hold an inventory."""
 
     SCRIPT = auto()
@@ -30,7 +30,7 @@ class Kind(Enum):
     NOTHING = auto()
 
 
-def kind_of(path: str, data: bytes) -> Kind:
+def detect_kind(path: str, data: bytes) -> SourceKind:
     """Return what the file at `path`, which begins with `data`, is to be read as.
 
     Ansible lets one reader after the other try, as the name allows: a program is run, then YAML, then INI. Which of the
@@ -39,19 +39,19 @@ def kind_of(path: str, data: bytes) -> Kind:
     extension = os.path.splitext(path)[1]  # noqa: PTH122  as Ansible splits it
     line = next(_lines(data), None)
     if data.startswith(_PROGRAM) and os.access(path, os.X_OK):
-        return Kind.SCRIPT
+        return SourceKind.SCRIPT
     if is_blank(data):
-        return Kind.NOTHING
+        return SourceKind.NOTHING
     if extension == ".toml":
-        return Kind.TOML
+        return SourceKind.TOML
     if data.startswith(HEADER.encode()):
-        return Kind.YAML
+        return SourceKind.YAML
     if extension in _YAML_EXTENSIONS:
-        return Kind.INI if line and _SECTION.match(line) else Kind.YAML
-    return Kind.YAML if not extension and looks_like_yaml(data) else Kind.INI
+        return SourceKind.INI if line and _SECTION.match(line) else SourceKind.YAML
+    return SourceKind.YAML if not extension and looks_like_yaml(data) else SourceKind.INI
 
 
-def is_foreign(path: str, data: bytes) -> bool:
+def is_unlikely_inventory(path: str, data: bytes) -> bool:
     """Whether a file in a directory of inventories is hardly one, by its name and what is in it.
 
     Such a file may be skipped where it cannot be read. One that is an inventory may not: its hosts would be missing.
@@ -60,11 +60,11 @@ def is_foreign(path: str, data: bytes) -> bool:
     if extension in (*_YAML_EXTENSIONS, ".toml") or data.startswith(HEADER.encode()):
         return False
     if extension in _INI_EXTENSIONS:
-        return _OF_AN_INVENTORY.search(data.decode("utf-8-sig", errors="replace")) is None
+        return _INVENTORY_LINE.search(data.decode("utf-8-sig", errors="replace")) is None
     return True
 
 
-def is_called_yaml(path: str) -> bool:
+def has_yaml_extension(path: str) -> bool:
     """Whether Ansible would try to read the file as YAML."""
     return os.path.splitext(path)[1] in ("", *_YAML_EXTENSIONS)  # noqa: PTH122
 
@@ -75,7 +75,7 @@ def looks_like_yaml(data: bytes) -> bool:
     return bool(_YAML.match(line)) and not _SECTION.match(line)
 
 
-def plugin_in(data: bytes) -> str:
+def configured_plugin(data: bytes) -> str:
     """Return the inventory plugin that a YAML file configures, whatever the file is called; empty where it is none."""
     found = _PLUGIN.match(next(_lines(data.removeprefix(b"---")), ""))
     return found[1] if found else ""
@@ -88,12 +88,12 @@ def is_script(data: bytes) -> bool:
 
 def is_blank(data: bytes) -> bool:
     """Whether a file says nothing: no line of it, but for comments and YAML's own marks."""
-    return len(data) < _SNIFFED and all(line in _MARKS for line in _lines(data))
+    return len(data) < _INSPECTED_BYTES and all(line in _MARKS for line in _lines(data))
 
 
 def _lines(data: bytes) -> Iterator[str]:
     """Yield the lines that are no comments, without the blanks around them."""
-    for line in data[:_SNIFFED].decode("utf-8-sig", errors="replace").splitlines():
+    for line in data[:_INSPECTED_BYTES].decode("utf-8-sig", errors="replace").splitlines():
         text = line.strip()
         if text and text[0] not in "#;":
             yield text

@@ -22,7 +22,7 @@ def expand(pattern: str) -> list[str]:
     pieces = _RANGE.split(pattern)
     if "[" in "".join(pieces[::2]) or "]" in "".join(pieces[::2]):
         raise RangeError(f"unbalanced brackets in `{shown(pattern)}`")
-    choices = [_count(piece) if number % 2 else [piece] for number, piece in enumerate(pieces)]
+    choices = [_expand_piece(piece) if number % 2 else [piece] for number, piece in enumerate(pieces)]
     size = 1
     for choice in choices:
         size *= len(choice)
@@ -31,7 +31,7 @@ def expand(pattern: str) -> list[str]:
     return ["".join(parts) for parts in itertools.product(*choices)]
 
 
-def _count(text: str) -> list[str]:
+def _expand_piece(text: str) -> list[str]:
     first, colon, rest = text.partition(":")
     last, _, stride = rest.partition(":")
     if not colon or not last:
@@ -43,7 +43,7 @@ def _count(text: str) -> list[str]:
         return _numbers(first or "0", last, step, text)
     letters = string.ascii_letters
     if len(first) == len(last) == 1 and first in letters and last in letters:
-        return _ordered(list(letters[letters.index(first) : letters.index(last) + 1 : step]), text)
+        return _require_names(list(letters[letters.index(first) : letters.index(last) + 1 : step]), text)
     raise RangeError(f"`[{shown(text)}]` must count from a number to a number, or from a letter to a letter")
 
 
@@ -55,10 +55,10 @@ def _numbers(first: str, last: str, step: int, text: str) -> list[str]:
         raise RangeError(
             f"both ends of `[{shown(text)}]` must have the same number of digits, because the first starts with 0"
         )
-    return _ordered([str(number).zfill(width) for number in range(int(first), int(last) + 1, step)], text)
+    return _require_names([str(number).zfill(width) for number in range(int(first), int(last) + 1, step)], text)
 
 
-def _ordered(names: list[str], text: str) -> list[str]:
+def _require_names(names: list[str], text: str) -> list[str]:
     if not names:
         raise RangeError(f"`[{shown(text)}]` counts backwards and stands for no host")
     return names
@@ -74,7 +74,7 @@ _WITH_PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])*):([0-9]+)\Z")
 _SEPARATORS = re.compile(r"[\s,;]+")
 
 
-def without_port(text: str) -> tuple[str, int | None]:
+def split_port(text: str) -> tuple[str, int | None]:
     """Return a host's name, or its pattern, and the port behind it: `node[1:3]:2222`, or `[fd00::1]:2222`."""
     port = None
     for form in (_IN_BRACKETS, _WITH_PORT):
@@ -83,7 +83,7 @@ def without_port(text: str) -> tuple[str, int | None]:
     return text, port
 
 
-def wrong_name(kind: str, key: Scalar, name: str | None = None) -> tuple[str, str] | None:
+def check_name(kind: str, key: Scalar, name: str | None = None) -> tuple[str, str] | None:
     """Return what is wrong with the name of a host or a group and what to do about it, or None.
 
     `kind` is "host" or "group"; `name` is the one to judge where what was written stands for other names.
@@ -95,7 +95,7 @@ def wrong_name(kind: str, key: Scalar, name: str | None = None) -> tuple[str, st
     judged = key.text if name is None else name
     if _is_name(judged) or (_GROUP.match(judged) if kind == "group" else ":" in judged and _is_address(judged)):
         return None
-    return f"{kind} name `{text}` is not valid", _valid_name(kind, key.text)
+    return f"{kind} name `{text}` is not valid", _name_fix(kind, key.text)
 
 
 def _is_name(text: str) -> bool:
@@ -111,7 +111,7 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _valid_name(kind: str, text: str) -> str:
+def _name_fix(kind: str, text: str) -> str:
     if kind == "host" and "@" in text:
         return "give the user as `ansible_user`, and the address as `ansible_host`"
     if "{{" in text:

@@ -25,20 +25,20 @@ _MAX_BYTES = 1_000_000
 _LOCALHOST = ("localhost", "127.0.0.1", "::1")
 
 
-def match(inventory: Inventory, pattern: str) -> tuple[str, ...]:
+def match_hosts(inventory: Inventory, pattern: str) -> tuple[str, ...]:
     """Return the hosts that `pattern` selects, in Ansible's order; Usage when a word of it matches nothing.
 
     Unions are `a:b` or `a,b`, intersections `:&b`, exclusions `:!b`; then wildcards, `~regex`, `group[0]` and
     `group[1:2]` (both ends included), and `@file`, which has a pattern on each line.
     """
-    pieces = _from_files(_split(pattern))
+    pieces = _expand_files(_split(pattern))
     plain = [piece for piece in pieces if piece[0] not in "&!"] or ["all"]
     chosen: dict[str, None] = {}
     for piece in plain:
-        chosen.update(dict.fromkeys([piece] if piece in inventory.hosts else _one(inventory, piece)))
+        chosen.update(dict.fromkeys([piece] if piece in inventory.hosts else _match_term(inventory, piece)))
     for sign, keep in (("&", True), ("!", False)):
         for piece in (piece for piece in pieces if piece[0] == sign):
-            named = set(_one(inventory, piece[1:]))
+            named = set(_match_term(inventory, piece[1:]))
             chosen = {host: None for host in chosen if (host in named) is keep}
     return tuple(chosen)
 
@@ -54,10 +54,10 @@ def _split(pattern: str) -> list[str]:
         pieces = _COLON_PIECES.findall(pattern)
         if any(mark in _COLON_PIECES.sub("", pattern) for mark in "[]"):
             raise Usage(f"unbalanced brackets in `{shown(pattern)}`", "for example `worker[0:2]`")
-    return _checked([piece.strip() for piece in pieces if piece.strip()], pattern)
+    return _require_terms([piece.strip() for piece in pieces if piece.strip()], pattern)
 
 
-def _checked(pieces: list[str], pattern: str) -> list[str]:
+def _require_terms(pieces: list[str], pattern: str) -> list[str]:
     if not pieces or any(piece in ("!", "&", "~", "!~", "&~", "@") for piece in pieces):
         raise Usage(f"`{shown(pattern)}` names no host", "use `all`, a group or a host")
     return pieces
@@ -80,18 +80,18 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _from_files(pieces: Sequence[str]) -> list[str]:
+def _expand_files(pieces: Sequence[str]) -> list[str]:
     found: list[str] = []
     for piece in pieces:
         if piece[0] == "@":
-            lines = [line.strip() for line in _read(piece[1:]).split("\n")]
-            found += _checked([line for line in lines if line], piece)
+            lines = [line.strip() for line in _read_pattern_file(piece[1:]).split("\n")]
+            found += _require_terms([line for line in lines if line], piece)
         else:
             found.append(piece)
     return found
 
 
-def _read(name: str) -> str:
+def _read_pattern_file(name: str) -> str:
     try:
         with Path(name).open("rb") as file:
             found = file.read(_MAX_BYTES + 1)
@@ -103,19 +103,19 @@ def _read(name: str) -> str:
         raise Usage(f"`@{shown(name)}`: {reason}", "name a file with one pattern a line") from None
 
 
-def _one(inventory: Inventory, word: str) -> list[str]:
+def _match_term(inventory: Inventory, word: str) -> list[str]:
     subscript = None if word.startswith("~") else _SUBSCRIPT.match(word)
     name = subscript[1] if subscript else word
-    groups = _groups(inventory, name)
-    hosts = _named(inventory, name, groups)
+    groups = _matching_groups(inventory, name)
+    hosts = _matching_hosts(inventory, name, groups)
     if subscript and hosts:
-        return _sliced(hosts, subscript, word)
+        return _apply_subscript(hosts, subscript, word)
     if not hosts and not groups:
-        raise Usage(f"no host or group matches `{shown(word)}`", _nearest(inventory, word))
+        raise Usage(f"no host or group matches `{shown(word)}`", _suggest(inventory, word))
     return hosts  # of an empty group: none
 
 
-def _sliced(hosts: list[str], subscript: re.Match[str], word: str) -> list[str]:
+def _apply_subscript(hosts: list[str], subscript: re.Match[str], word: str) -> list[str]:
     _, single, first, last = subscript.groups()
     if single is None and (not last or int(last)):
         chosen = hosts[int(first) : int(last) + 1 if last else None]
@@ -127,14 +127,14 @@ def _sliced(hosts: list[str], subscript: re.Match[str], word: str) -> list[str]:
     return chosen
 
 
-def _groups(inventory: Inventory, word: str) -> list[str]:
-    test = _test(word)
+def _matching_groups(inventory: Inventory, word: str) -> list[str]:
+    test = _compile_matcher(word)
     return [name for name in dict.fromkeys(("all", "ungrouped", *inventory.groups)) if test(name)]
 
 
-def _named(inventory: Inventory, word: str, groups: list[str]) -> list[str]:
+def _matching_hosts(inventory: Inventory, word: str, groups: list[str]) -> list[str]:
     """Return the hosts in `groups`, which `word` matches, and those it matches; some twice, as Ansible counts."""
-    test = _test(word)
+    test = _compile_matcher(word)
     found = [host for name in groups for host in _members(inventory, name)]
     if not groups or word[0] == "~" or any(mark in word for mark in ".?*["):
         found += [host for host in inventory.hosts if test(host)]
@@ -147,7 +147,7 @@ def _members(inventory: Inventory, group: str) -> Sequence[str]:
     return inventory.members(group)
 
 
-def _test(word: str) -> Callable[[str], object]:
+def _compile_matcher(word: str) -> Callable[[str], object]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of sets that Python may read differently one day
@@ -163,7 +163,7 @@ def _test(word: str) -> Callable[[str], object]:
         raise Usage(what, fix) from None
 
 
-def _nearest(inventory: Inventory, word: str) -> str:
+def _suggest(inventory: Inventory, word: str) -> str:
     if word in _LOCALHOST:
         return "tfprov knows only the hosts of the inventory: add it there"
     close = difflib.get_close_matches(word, [*inventory.groups, *inventory.hosts], n=1)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfprov.errors import Position, one_line, shown
-from tfprov.inventory.builder import Builder
+from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.node import Items, Mapping, Node, Scalar
-from tfprov.vault.redaction import discreet, mentions_secret
+from tfprov.vault.redaction import mentions_secret, redact_line
 
 SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?\Z")
 """The head of a section: `[worker]`, `[worker:vars]` or `[worker:children]`, and a comment."""
@@ -19,19 +19,19 @@ _GROUP = re.compile(r"([^:\]\s]+)\s*(?:#.*)?\Z")
 _VARIABLES = "for example `node1 ansible_host=10.0.0.1`; several hosts stand on lines of their own"
 
 
-def add_ini(builder: Builder, text: str, file: str) -> None:
+def add_ini(builder: InventoryBuilder, text: str, file: str) -> None:
     """Add what the inventory in `text` says; its problems go to the builder's."""
     builder.begin(Position(file, 1, 1))
-    reader = _Reader(builder, file)
+    reader = _IniReader(builder, file)
     for number, line in enumerate(text.splitlines(), start=1):
         reader.line(number, line)
     reader.finish()
 
 
-class _Reader:
+class _IniReader:
     """Reads one line after the other. A group may be named before its section comes, as a child or for its variables."""
 
-    def __init__(self, builder: Builder, file: str) -> None:
+    def __init__(self, builder: InventoryBuilder, file: str) -> None:
         self.builder, self.file = builder, file
         self.number = 0
         self.group = "ungrouped"
@@ -107,7 +107,7 @@ class _Reader:
         before, equals, after = line.partition("=")
         name = before.rstrip()
         if not equals or not name:
-            what = f"`{shown(discreet(line))}` is not a variable"
+            what = f"`{shown(redact_line(line))}` is not a variable"
             self.report(column, what, "for example `ansible_user=trainer`")
         elif name in self.given:
             self.twice(name, column, f" (first on line {self.given[name]})")
@@ -121,7 +121,7 @@ class _Reader:
         try:
             words = [(column + start, word) for start, word in _words(line)]
         except ValueError as error:
-            what = f"`{shown(discreet(line))}`: {one_line(str(error)).lower()}"
+            what = f"`{shown(redact_line(line))}`: {one_line(str(error)).lower()}"
             self.report(column, what, "close the quote" if "quotation" in what else "remove the backslash at its end")
             return
         found: dict[str, tuple[Scalar, str, int]] = {}
@@ -143,7 +143,7 @@ class _Reader:
         if word == "---" or (word.endswith(":") and len(word) > 1):
             self.report(column, f"`{shown(word)}` looks like YAML", "call a YAML inventory .yml, or remove it")
         elif "=" in word:
-            what = f"`{shown(discreet(word))}` where a host should be"
+            what = f"`{shown(redact_line(word))}` where a host should be"
             self.report(column, what, f"put variables under `[{self.group}:vars]`, or behind a host")
         else:
             return False

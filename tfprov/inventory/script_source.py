@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from tfprov.errors import InvalidInput, Position, Problem, masked, one_line, shown
-from tfprov.inventory.builder import Builder
+from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed
 from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.load import MAX_DEPTH
@@ -21,11 +21,11 @@ TIMEOUT = 60.0
 """Seconds for one answer."""
 MAX_BYTES = 64_000_000
 """Of one answer: an inventory of 10,000 hosts with some variables each is about a tenth of this."""
-_KEPT = 4096
+_STDERR_BYTES = 4096
 """Bytes of the standard error, from its end."""
 
 
-def answer(path: str, options: list[str], timeout: float = TIMEOUT) -> bytes:
+def run_script(path: str, options: list[str], timeout: float = TIMEOUT) -> bytes:
     """Return what the program at `path` prints with `options`; InvalidInput when it fails, and with its last complaint.
 
     It gets no input, and is ended with all that it started when it takes longer than `timeout` seconds.
@@ -47,7 +47,7 @@ def answer(path: str, options: list[str], timeout: float = TIMEOUT) -> bytes:
         ) from None
     with process:
         try:
-            out, err = _all(process, time.monotonic() + timeout)
+            out, err = _communicate(process, time.monotonic() + timeout)
         except TimeoutError:
             what = f"did not end within {timeout:g} s with `{options[0]}`"
             raise _invalid(at, what, by_hand) from None
@@ -55,14 +55,14 @@ def answer(path: str, options: list[str], timeout: float = TIMEOUT) -> bytes:
             what = f"printed more than {MAX_BYTES:,} bytes with `{options[0]}`"
             raise _invalid(at, what, by_hand) from None
     if process.returncode:
-        raise _invalid(at, f"{_ending(process.returncode)} with `{options[0]}`{_last(err)}", by_hand)
+        raise _invalid(at, f"{_exit_text(process.returncode)} with `{options[0]}`{_last_error_line(err)}", by_hand)
     return out
 
 
-def _all(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes]:
+def _communicate(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes]:
     """Return both outputs of a process, which is ended when that does not come to a good end, or by Ctrl-C."""
     try:
-        return _read(process, deadline)
+        return _read_until_exit(process, deadline)
     except BaseException:
         # It leads a group of its own, in which is all that it started; Ctrl-C in the terminal does not reach them.
         with suppress(ProcessLookupError):
@@ -70,7 +70,7 @@ def _all(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, by
         raise
 
 
-def _read(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes]:
+def _read_until_exit(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, bytes]:
     """Return both outputs of a process once it has ended; TimeoutError or OverflowError when that is too much."""
     assert process.stdout is not None
     assert process.stderr is not None
@@ -87,7 +87,7 @@ def _read(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, b
                 key.data.extend(chunk)
                 if not chunk:
                     selector.unregister(key.fileobj)
-            del err[:-_KEPT]
+            del err[:-_STDERR_BYTES]
             if len(out) > MAX_BYTES:
                 raise OverflowError
     try:
@@ -97,11 +97,11 @@ def _read(process: "subprocess.Popen[bytes]", deadline: float) -> tuple[bytes, b
     return bytes(out), bytes(err)
 
 
-def _ending(code: int) -> str:
+def _exit_text(code: int) -> str:
     return f"ended with exit code {code}" if code > 0 else f"was killed by signal {-code}"
 
 
-def _last(err: bytes) -> str:
+def _last_error_line(err: bytes) -> str:
     """Return the last line of a standard error, as messages repeat it."""
     lines = [line for line in masked(err.decode(errors="replace")).splitlines() if line.strip()]
     return f": {shown(one_line(lines[-1]))}" if lines else ""
@@ -112,24 +112,26 @@ def _invalid(at: Position, what: str, fix: str) -> InvalidInput:
 
 
 _SECTIONS = ("hosts", "vars", "children")
-_AT_ONCE = 8
+_PARALLEL_RUNS = 8
 _TYPES: dict[type, str] = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", type(None): "null"}
 _ENCRYPTED, _LITERAL = "__ansible_vault", "__ansible_unsafe"
 """Ansible's marks, in JSON, of a value that is encrypted and of a text that is no template."""
 
 
-def add_script(builder: Builder, path: str, vault: Vault | None = None, timeout: float = TIMEOUT) -> None:
+def add_script(builder: InventoryBuilder, path: str, vault: Vault | None = None, timeout: float = TIMEOUT) -> None:
     """Add what the script at `path` prints; InvalidInput where it fails or prints no inventory.
 
     It is run with `--list`, and when that says nothing of `_meta`, with `--host HOST` for every host. `timeout` is for
     one run, in seconds.
     """
     builder.begin(Position(path))
-    _Reader(builder, Position(path), vault or Vault(), lambda options: answer(path, options, timeout)).read()
+    _ScriptReader(builder, Position(path), vault or Vault(), lambda options: run_script(path, options, timeout)).read()
 
 
-class _Reader:
-    def __init__(self, builder: Builder, at: Position, vault: Vault, run: Callable[[list[str]], bytes]) -> None:
+class _ScriptReader:
+    def __init__(
+        self, builder: InventoryBuilder, at: Position, vault: Vault, run: Callable[[list[str]], bytes]
+    ) -> None:
         self.builder, self.at, self.vault, self.run = builder, at, vault, run
         self.hosts: dict[str, None] = {}
 
@@ -165,7 +167,7 @@ class _Reader:
 
     def each(self) -> dict[str, Any]:
         """Return the variables of every host, each asked for on its own."""
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_PARALLEL_RUNS) as pool:
             return dict(zip(self.hosts, pool.map(lambda host: self.asked(["--host", host]), self.hosts), strict=True))
 
     def hostvars(self, meta: Any) -> dict[str, Any]:

@@ -6,13 +6,21 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
-from tfprov.inventory.builder import Builder
-from tfprov.inventory.detect import Kind, is_called_yaml, is_foreign, is_script, kind_of, looks_like_yaml, plugin_in
-from tfprov.inventory.yaml_source import add_document, has_groups, of_a_plugin
+from tfprov.inventory.builder import InventoryBuilder
+from tfprov.inventory.detect import (
+    SourceKind,
+    configured_plugin,
+    detect_kind,
+    has_yaml_extension,
+    is_script,
+    is_unlikely_inventory,
+    looks_like_yaml,
+)
+from tfprov.inventory.yaml_source import add_document, has_groups, plugin_problem
 from tfprov.model.node import Scalar
 from tfprov.paths import INVENTORY
 from tfprov.vault.decrypt import Vault
-from tfprov.yamltext.load import MAX_BYTES, decoded, document, read_bytes
+from tfprov.yamltext.load import MAX_BYTES, decode, parse_json_or_yaml, read_bytes
 
 IGNORED_EXTENSIONS = (
     "~", ".pyc", ".pyo", ".swp", ".bak", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
@@ -24,7 +32,7 @@ MAX_FILES = 1000
 """In a directory of sources: one that was not meant should be told before all of it is read."""
 
 
-def place_of(source: str) -> str:
+def source_path(source: str) -> str:
     """Return the path that a source of `-i` names, with `~` and variables of the environment; a list of hosts as it is."""
     return source if "," in source else os.path.expanduser(os.path.expandvars(source))  # noqa: PTH111  as Ansible does
 
@@ -34,9 +42,9 @@ def is_host_list(source: str) -> bool:
     return "," in source and not os.path.exists(source)  # noqa: PTH110  Path refuses null bytes
 
 
-def home_of(source: str) -> Path | None:
+def vars_base(source: str) -> Path | None:
     """Return the directory in which `group_vars/` and `host_vars/` of a source lie; None for a list of hosts."""
-    path = place_of(source)
+    path = source_path(source)
     if is_host_list(path):
         return None
     return Path(path) if os.path.isdir(path) else Path(path).parent  # noqa: PTH112  Path refuses null bytes
@@ -50,7 +58,7 @@ class Sources:
 
     def __init__(
         self,
-        builder: Builder,
+        builder: InventoryBuilder,
         vault: Vault | None = None,
         *,
         alone: bool = True,
@@ -62,7 +70,7 @@ class Sources:
 
     def add(self, source: str) -> None:
         """Add what `source` says, as it is given with `-i`."""
-        path = place_of(source)
+        path = source_path(source)
         try:
             if is_host_list(path):
                 self._host_list(path)
@@ -125,23 +133,23 @@ class Sources:
         """Read a file, as `alone` as it is; `within` a directory, one that is no inventory is passed over."""
         at = Position(path)
         data = read_bytes(Path(path), at, fix=_NEW if path == INVENTORY else "check the path given with -i")
-        kind = kind_of(path, data)
-        if kind is Kind.SCRIPT:
+        kind = detect_kind(path, data)
+        if kind is SourceKind.SCRIPT:
             from tfprov.inventory.script_source import add_script  # noqa: PLC0415  most inventories are one YAML file
 
             add_script(self.builder, path, self.vault)
-        elif kind is Kind.TOML:
+        elif kind is SourceKind.TOML:
             fix = "convert it with `ansible-inventory -i FILE --list --yaml`"
             self.builder.report(at, "a TOML inventory, which tfprov does not read", fix)
-        elif kind is Kind.NOTHING and not (alone and is_called_yaml(path)):
+        elif kind is SourceKind.NOTHING and not (alone and has_yaml_extension(path)):
             self.builder.begin(at)  # several sources may have one that says nothing yet
-        elif kind in (Kind.YAML, Kind.NOTHING):
+        elif kind in (SourceKind.YAML, SourceKind.NOTHING):
             self._perhaps(path, data, lambda: self._yaml(path, data, within=within), within=within)
         else:
             self._perhaps(path, data, lambda: self._ini(path, data), within=within)
 
     def _yaml(self, path: str, data: bytes, *, within: bool) -> None:
-        node = document(data, path, vault=self.vault)
+        node = parse_json_or_yaml(data, path, vault=self.vault)
         if within and not has_groups(node):
             self._pass_over(path, "no mapping of groups")
         else:
@@ -149,7 +157,7 @@ class Sources:
 
     def _perhaps(self, path: str, data: bytes, read: Callable[[], None], *, within: bool) -> None:
         """Read a file; one in a directory that is hardly an inventory counts only where it can be read as a whole."""
-        if not (within and is_foreign(path, data)):
+        if not (within and is_unlikely_inventory(path, data)):
             read()
             return
         try:
@@ -164,7 +172,7 @@ class Sources:
     def _pass_over(self, path: str, why: str) -> None:
         extension = Path(path).suffix
         ignore = f", or set `inventory_ignore_extensions = {shown(extension)}` in an ansible.cfg"
-        fix = f"move it elsewhere{ignore if extension and not is_called_yaml(path) else ''}"
+        fix = f"move it elsewhere{ignore if extension and not has_yaml_extension(path) else ''}"
         self.builder.warn(Position(path), f"skipped, because it is not an inventory ({why})", fix)
 
     def _ini(self, path: str, data: bytes) -> None:
@@ -173,8 +181,8 @@ class Sources:
         if is_script(data):
             what = "a script that may not be executed"
             raise InvalidInput([Problem(Position(path), what, f"allow it with `chmod +x {shown(path)}`")])
-        if plugin := plugin_in(data):
-            raise InvalidInput([Problem(Position(path, 1, 1), *of_a_plugin(plugin))])
+        if plugin := configured_plugin(data):
+            raise InvalidInput([Problem(Position(path, 1, 1), *plugin_problem(plugin))])
         if looks_like_yaml(data):
             what = "YAML in a file that is not called so, which Ansible reads as INI"
             raise InvalidInput([Problem(Position(path, 1, 1), what, "call it .yml")])
@@ -182,4 +190,4 @@ class Sources:
             raise InvalidInput(
                 [Problem(Position(path), f"larger than {MAX_BYTES:,} bytes", "split it into several files")]
             )
-        add_ini(self.builder, decoded(data, path), path)
+        add_ini(self.builder, decode(data, path), path)

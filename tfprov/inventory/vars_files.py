@@ -9,7 +9,7 @@ from tfprov.inventory.detect import is_blank
 from tfprov.model.inventory import Beside
 from tfprov.model.node import Mapping, Scalar
 from tfprov.vault.decrypt import Vault
-from tfprov.yamltext.load import document, read_bytes
+from tfprov.yamltext.load import parse_json_or_yaml, read_bytes
 
 EXTENSIONS = ("", ".yml", ".yaml", ".json")
 """Of files with variables, in the order in which they are looked for: the first one that is there is read, and no other."""
@@ -30,7 +30,7 @@ def read_beside(
     return Beside(of_groups, of_hosts)
 
 
-def base_of(file: str) -> Path:
+def base_directory(file: str) -> Path:
     """Return the directory from which relative paths count that are written in `file`: its own.
 
     For a file of `group_vars/` or `host_vars/` it is the one these lie in, beside the inventory: a setting that moves
@@ -45,22 +45,22 @@ def _read_all(
     directory: Path, names: Collection[str], vault: Vault, problems: list[Problem]
 ) -> dict[str, tuple[Mapping, ...]]:
     found = {}
-    for name, path in _there(directory, names, problems):
+    for name, path in _vars_paths(directory, names, problems):
         read = []
-        for file in _files(path, problems):
+        for file in _files_below(path, problems):
             try:
-                read.append(_variables(file, vault))
+                read.append(_load_variables(file, vault))
             except InvalidInput as error:
                 problems.extend(error.problems)
         found[name] = tuple(values for values in read if values.entries)
     return {name: values for name, values in found.items() if values}
 
 
-def _there(directory: Path, names: Collection[str], problems: list[Problem]) -> Iterator[tuple[str, Path]]:
+def _vars_paths(directory: Path, names: Collection[str], problems: list[Problem]) -> Iterator[tuple[str, Path]]:
     """Yield the names that have a file or a directory, with its path. The directory is listed once for all names."""
     if not directory.exists():
         return
-    present = frozenset(_listed(directory, problems))
+    present = frozenset(_list_names(directory, problems))
     for name in names if present else ():
         for extension in EXTENSIONS:
             if name + extension in present and (directory / (name + extension)).exists():
@@ -68,7 +68,7 @@ def _there(directory: Path, names: Collection[str], problems: list[Problem]) -> 
                 break
 
 
-def _listed(directory: Path, problems: list[Problem]) -> list[str]:
+def _list_names(directory: Path, problems: list[Problem]) -> list[str]:
     try:
         return sorted(os.listdir(directory))  # noqa: PTH208  names are what is asked for
     except OSError as error:
@@ -77,7 +77,7 @@ def _listed(directory: Path, problems: list[Problem]) -> list[str]:
         return []
 
 
-def _files(path: Path, problems: list[Problem], outer: Collection[str] = ()) -> Iterator[Path]:
+def _files_below(path: Path, problems: list[Problem], outer: Collection[str] = ()) -> Iterator[Path]:
     """Yield `path`, or the files below it when it is a directory; hidden files, and what editors leave, are none."""
     real = os.path.realpath(path)
     if not path.is_dir():
@@ -85,20 +85,20 @@ def _files(path: Path, problems: list[Problem], outer: Collection[str] = ()) -> 
     elif real in outer:
         problems.append(Problem(Position(str(path)), "a directory inside itself", "remove the link that leads back"))
     else:
-        for name in _listed(path, problems):
+        for name in _list_names(path, problems):
             extension = os.path.splitext(name)[1]  # noqa: PTH122  Path.suffix differs for `a.`
             below = path / name
             if name.startswith(".") or name.endswith("~") or extension not in EXTENSIONS:
                 continue
             if not (below.is_dir() and extension) and below.exists():
-                yield from _files(below, problems, (*outer, real))
+                yield from _files_below(below, problems, (*outer, real))
 
 
-def _variables(path: Path, vault: Vault) -> Mapping:
+def _load_variables(path: Path, vault: Vault) -> Mapping:
     data = read_bytes(path, Position(str(path)), fix="check the link")
     if is_blank(data):
         return Mapping()
-    node = document(data, str(path), vault=vault)
+    node = parse_json_or_yaml(data, str(path), vault=vault)
     if isinstance(node, Mapping):
         return node
     if isinstance(node, Scalar) and node.data is None:

@@ -3,7 +3,7 @@
 import difflib
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
-from tfprov.inventory.builder import Builder
+from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
@@ -23,15 +23,15 @@ def read_groups(document: Node, path: str) -> Inventory:
 
 def read_structure(document: Node, path: str) -> tuple[Inventory, list[Problem]]:
     """Return what can be read of the inventory in `document`, and the problems of the rest."""
-    builder = Builder()
+    builder = InventoryBuilder()
     add_document(builder, document)
     return builder.inventory(path), builder.problems
 
 
-def add_document(builder: Builder, document: Node) -> None:
+def add_document(builder: InventoryBuilder, document: Node) -> None:
     """Add what `document`, a YAML inventory, says; its problems go to the builder's."""
     builder.begin(document.at)
-    _Reader(builder).top(document)
+    _YamlReader(builder).top(document)
 
 
 def has_groups(document: Node) -> bool:
@@ -46,20 +46,20 @@ def _may_be_group(body: Node) -> bool:
     return isinstance(body, Mapping) or (isinstance(body, Scalar) and body.data is None)
 
 
-class _Reader:
-    def __init__(self, builder: Builder) -> None:
+class _YamlReader:
+    def __init__(self, builder: InventoryBuilder) -> None:
         self.builder, self.report = builder, builder.report
 
     def top(self, document: Node) -> None:
         if not isinstance(document, Mapping) or not document.entries:
-            self.report(document.at, *_no_groups(document))
+            self.report(document.at, *_missing_groups_problem(document))
             return
-        if wrong := _other_kind(document):
+        if wrong := _foreign_document(document):
             self.report(*wrong)
             return
         for name, body in document.entries.items():
             if name == NAMESPACE or (name in _SECTIONS and name not in ROLES):
-                self.report(document.key_at(name), f"`{name}` stands beside the groups", _PLACES[name])
+                self.report(document.key_at(name), f"`{name}` stands beside the groups", _FIXES[name])
             elif name in SETTINGS and not _may_be_group(body):
                 fix = f"put it under `all:`, `vars:`, `{NAMESPACE}:`"
                 self.report(document.key_at(name), f"`{name}` stands beside the groups", fix)
@@ -74,7 +74,7 @@ class _Reader:
         for section, content in sections.entries.items():
             at = sections.key_at(section)
             if section not in _SECTIONS:
-                self.report(at, f"unknown key `{shown(section)}` in group `{name}`", _meant(section))
+                self.report(at, f"unknown key `{shown(section)}` in group `{name}`", _unknown_key_fix(section))
                 continue
             getattr(self, f"read_{section}")(name, self.section(section, content, name, at))
 
@@ -111,7 +111,7 @@ class _Reader:
         self.builder.set_vars(group, content)
 
 
-_PLACES = {
+_FIXES = {
     NAMESPACE: "put it under `all:`, `vars:`",
     "hosts": "put it under the name of a group, such as `worker:`",
     "children": "put it under `all:`",
@@ -119,7 +119,7 @@ _PLACES = {
 }
 
 
-def _no_groups(document: Node) -> tuple[str, str]:
+def _missing_groups_problem(document: Node) -> tuple[str, str]:
     if isinstance(document, Mapping) or (isinstance(document, Scalar) and document.data is None):
         return "an empty inventory", "start from `tfprov init`"
     first = document.items[0] if isinstance(document, Items) and document.items else None
@@ -128,24 +128,24 @@ def _no_groups(document: Node) -> tuple[str, str]:
     return "an inventory must be a mapping of groups", "start from `tfprov init`"
 
 
-def _other_kind(document: Mapping) -> tuple[Position, str, str] | None:
+def _foreign_document(document: Mapping) -> tuple[Position, str, str] | None:
     """Say what else `document` is, when it is no inventory."""
     plugin = document.get("plugin")
     if isinstance(plugin, Scalar) and isinstance(plugin.data, str):
-        return plugin.at, *of_a_plugin(plugin.text)
+        return plugin.at, *plugin_problem(plugin.text)
     if _META in document.entries:
         fix = "make a script of it that prints this, or write it as `ansible-inventory -i SCRIPT --list --yaml` does"
         return document.key_at(_META), f"`{_META}` is for what an inventory script prints, not for a file", fix
     return None
 
 
-def of_a_plugin(name: str) -> tuple[str, str]:
+def plugin_problem(name: str) -> tuple[str, str]:
     """Say what a file is that configures an inventory plugin, and what to do instead."""
     fix = "give what `ansible-inventory -i FILE --list --yaml` prints, or a script that asks Ansible"
     return f"settings of the inventory plugin `{shown(name)}`, which tfprov does not run", fix
 
 
-def _meant(section: str) -> str:
+def _unknown_key_fix(section: str) -> str:
     if section in ROLES:
         return "put it under `children:`"
     if section in SETTINGS:

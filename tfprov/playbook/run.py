@@ -9,7 +9,7 @@ from tfprov.engine.lock.lock import Lock
 from tfprov.engine.observe import missing, observe
 from tfprov.engine.rollback import take_back
 from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, together
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.playbook import Play, Step, WaitFor
 from tfprov.model.state import Observation
 from tfprov.planning.plan_text import listed
@@ -161,7 +161,7 @@ def _hosts(context: Context, one: Play) -> Context:
     if one.hosts == "all":
         return context
     try:
-        return context.limited(match(context.inventory, one.hosts))
+        return context.limited(match_hosts(context.inventory, one.hosts))
     except Usage as error:
         raise InvalidInput([Problem(one.at, str(error))]) from None
 

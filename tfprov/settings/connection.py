@@ -26,7 +26,7 @@ from tfprov.settings.ssh_args import SshArgs
 from tfprov.templating.host_values import Faults, Variables, is_secret, render
 from tfprov.templating.magic_vars import variables
 from tfprov.vault.redaction import SECRETS
-from tfprov.yamltext.yaml11 import surprises
+from tfprov.yamltext.yaml11 import lint_values
 
 _ALSO_ANSIBLES = ("ansible_scp_extra_args", "ansible_sftp_extra_args")
 """Variables that are so called, and no misspelling of ours."""
@@ -152,7 +152,7 @@ def _value(name: str, node: Node, context: Variables, faults: Faults) -> Any:
     if name in SECRETS:
         return _secret(name, node, context, faults)
     # `ansible_become: yes` means what it looks like; `ansible_port: 22:22` does not.
-    found = [] if name == "ansible_become" else list(surprises(node))
+    found = [] if name == "ansible_become" else list(lint_values(node))
     faults.problems.extend(found)
     value = plain(render(node, context, faults))
     if found or node.at in faults.at:

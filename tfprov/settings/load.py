@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tfprov.errors import InvalidInput, Problem, Warn, unheard
 from tfprov.inventory.ansible_cfg import read_ansible_cfg
-from tfprov.inventory.builder import Builder
-from tfprov.inventory.extra_vars import extra_vars
-from tfprov.inventory.sources import Sources, home_of
+from tfprov.inventory.builder import InventoryBuilder
+from tfprov.inventory.extra_vars import parse_extra_vars
+from tfprov.inventory.sources import Sources, vars_base
 from tfprov.inventory.vars_files import DIRECTORIES, read_beside
 from tfprov.model.inventory import Beside, Inventory
 from tfprov.model.node import Mapping
@@ -17,7 +17,7 @@ from tfprov.vault.decrypt import Vault
 if TYPE_CHECKING:
     from tfprov.settings.resolve import RoleSettings
 
-__all__ = ["extra_vars", "load", "load_inventory"]
+__all__ = ["load", "load_inventory", "parse_extra_vars"]
 
 SourceList = Path | Sequence[str]
 """Where an inventory is: one file, or the sources as `-i` gives them, of which later ones win."""
@@ -63,10 +63,10 @@ def _load(
     given: SourceList, extra: Sequence[str], vault: Vault | None, warn: Warn, lookup_dirs: Sequence[str]
 ) -> tuple[Inventory, list[Problem]]:
     sources, vault = [str(given)] if isinstance(given, Path) else list(given), vault or Vault()
-    builder = Builder()
+    builder = InventoryBuilder()
     variables = Mapping()
     try:
-        variables = extra_vars(extra, vault)
+        variables = parse_extra_vars(extra, vault)
     except InvalidInput as error:
         builder.problems.extend(error.problems)
     configured = read_ansible_cfg(sources)
@@ -79,14 +79,14 @@ def _load(
     for problem in (*configured.warnings, *builder.warnings, *vault.warnings):
         warn(problem)
     inventory = builder.inventory(sources[0], beside, variables)
-    homes = (home_of(source) for source in sources)
+    homes = (vars_base(source) for source in sources)
     inventory.seen["readable"] = (*(str(home) for home in homes if home is not None), *lookup_dirs)
     return inventory, builder.problems
 
 
-def _beside(sources: Sequence[str], builder: Builder, vault: Vault) -> tuple[Beside, ...]:
+def _beside(sources: Sequence[str], builder: InventoryBuilder, vault: Vault) -> tuple[Beside, ...]:
     """Return what lies beside the sources; a directory with several of them counts where the last one stands."""
-    homes = [home for home in map(home_of, sources) if home is not None]
+    homes = [home for home in map(vars_base, sources) if home is not None]
     last = dict.fromkeys(reversed(homes))
     there = [home for home in reversed(last) if any((home / name).exists() for name in DIRECTORIES)]
     return tuple(read_beside(home, builder.groups, builder.hosts, vault, builder.problems) for home in there)

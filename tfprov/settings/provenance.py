@@ -19,8 +19,9 @@ from tfprov.settings.role_settings import meant_for_others
 from tfprov.settings.task_templates import LATE, OF_CLUSTER, for_task
 from tfprov.templating.host_values import Variables, is_template, render
 from tfprov.templating.magic_vars import variables
-from tfprov.vault.decrypt import Unopened
-from tfprov.vault.redaction import Path, Shows, clear, masked_value, public_names, unless_public
+from tfprov.vault.decrypt import DecryptionError
+from tfprov.vault.redaction import KeyPath as Path
+from tfprov.vault.redaction import ShowValue, mask_value, public_env_names, reveal_value, show_public_env
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def explain(inventory: Inventory, host: str, role: str | None = None, *, show_se
     found = inventory.hosts[host]
     nodes = inventory.variables(host)
     context = variables(inventory, host, nodes)
-    shows = clear if show_secrets else masked_value
+    shows = reveal_value if show_secrets else mask_value
     stacks = _stacked(inventory, host, None, shows)
     own = [_origin(path, given, context, shows) for path, given in sorted(stacks.items()) if path[0] != NAMESPACE]
     settings = {name: tuple(_settings(inventory, host, name, shows)) for name in ([role] if role else roles)}
@@ -131,7 +132,7 @@ def _meant(name: str, known: list[str], otherwise: str = "leave the key out to s
 _Stack = list[tuple[Node, Given]]
 
 
-def _stacked(inventory: Inventory, host: str, role: str | None, shows: Shows) -> dict[Path, _Stack]:
+def _stacked(inventory: Inventory, host: str, role: str | None, shows: ShowValue) -> dict[Path, _Stack]:
     """Return what each place says of each value, weakest first; settings are taken apart into single values."""
     found: dict[Path, _Stack] = {}
     for layer in inventory.layers(host, role=role):
@@ -169,7 +170,7 @@ def _leaves(path: Path, node: Node, at: Position) -> Iterator[tuple[Path, Node, 
         yield path, node, at
 
 
-def _origin(path: Path, stack: _Stack, context: Variables, shows: Shows) -> Origin:
+def _origin(path: Path, stack: _Stack, context: Variables, shows: ShowValue) -> Origin:
     node, given = stack[-1]
     template = any(not value.literal and is_template(value.data) for value in scalars(node))
     lost = tuple(one for _, one in reversed(stack[:-1]))
@@ -178,7 +179,7 @@ def _origin(path: Path, stack: _Stack, context: Variables, shows: Shows) -> Orig
         return replace(found, note="differs from task to task")
     try:
         return replace(found, value=shows(path, render(node, context)))
-    except Unopened as error:
+    except DecryptionError as error:
         return replace(found, value=HIDDEN, note=error.problems[0].what)
     except InvalidInput as error:
         return replace(found, note=error.problems[0].what, failed=True)
@@ -187,12 +188,12 @@ def _origin(path: Path, stack: _Stack, context: Variables, shows: Shows) -> Orig
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-def _settings(inventory: Inventory, host: str, role: str, shows: Shows) -> Iterator[Origin]:
+def _settings(inventory: Inventory, host: str, role: str, shows: ShowValue) -> Iterator[Origin]:
     """Yield the settings of `host` in one role: those that are set, then the defaults of the others."""
     nodes = inventory.variables(host, role=role)
     written = nodes.get(NAMESPACE)
-    if isinstance(written, Mapping) and (public := public_names(written)):
-        shows = partial(unless_public, public, shows)
+    if isinstance(written, Mapping) and (public := public_env_names(written)):
+        shows = partial(show_public_env, public, shows)
     stacks = {path: stack for path, stack in _stacked(inventory, host, role, shows).items() if path[0] == NAMESPACE}
     if isinstance(written, Mapping):
         foreign = set(meant_for_others(inventory, host, role, written))
@@ -223,7 +224,7 @@ def _tells_tasks_apart(node: Node) -> bool:
     return any(name in str(value.data) for value in scalars(node) for name in names)
 
 
-def _of_other_roles(inventory: Inventory, host: str, role: str, shows: Shows) -> dict[Path, tuple[Given, ...]]:
+def _of_other_roles(inventory: Inventory, host: str, role: str, shows: ShowValue) -> dict[Path, tuple[Given, ...]]:
     found: dict[Path, tuple[Given, ...]] = {}
     for whole, ours in zip(inventory.layers(host), inventory.layers(host, role=role), strict=True):
         settings = whole.vars.get(NAMESPACE)

@@ -23,9 +23,9 @@ from tfprov.settings.task_templates import LATE, OF_CLUSTER, for_task, render_la
 from tfprov.templating.errors import UNDEFINED
 from tfprov.templating.host_values import Faults, Variables, is_secret, opened, render
 from tfprov.templating.magic_vars import variables
-from tfprov.vault.decrypt import stays_closed
+from tfprov.vault.decrypt import is_decryption_problem
 from tfprov.wiring import FLAGS
-from tfprov.yamltext.yaml11 import odd_names, surprises
+from tfprov.yamltext.yaml11 import lint_keys, lint_values
 
 __all__ = ["RoleSettings", "Rule", "connection_of", "resolve"]
 
@@ -69,7 +69,7 @@ def resolve(
             faults.problems.append(no_roles(inventory))
     if faults.problems:
         # A variable may be in a file that stays encrypted, about which enough is said.
-        unknown = any(map(stays_closed, broken))
+        unknown = any(map(is_decryption_problem, broken))
         raise InvalidInput(one for one in faults.problems if not unknown or not one.what.startswith(UNDEFINED))
     return tuple(found)
 
@@ -214,13 +214,13 @@ def _validated(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None
 
 def _surprises(node: Mapping) -> Iterator[Problem]:
     """Yield what YAML reads otherwise than it looks, in values and in the names of what becomes text."""
-    yield from surprises(node)
+    yield from lint_values(node)
     for path in (["flags"], ["env"], ["image", "build_args"]):
         names = find(node, path)[0]
         if isinstance(names, Mapping) and names is not find(node, path[:-1])[0]:
-            yield from odd_names(names)
+            yield from lint_keys(names)
             if path != ["flags"]:  # a flag goes out as it was written
-                yield from surprises(names, as_text=True)
+                yield from lint_values(names, as_text=True)
 
 
 def _lacks_command(node: Mapping) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfprov.errors import Position
-from tfprov.inventory.vars_files import base_of
+from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import NAMESPACE, Inventory, Layer
 from tfprov.model.node import NOWHERE, Mapping, Node, Scalar, find
 from tfprov.model.settings import Settings
@@ -136,7 +136,7 @@ def beside_file(role: RoleSettings, *path: str) -> Path:
     for name in path:
         value = getattr(value, name)
     written = role.at(*path).file
-    base = Path() if written.startswith("-e") else base_of(written)
+    base = Path() if written.startswith("-e") else base_directory(written)
     return Path(os.path.normpath(base / Path(str(value)).expanduser()))
 
 

@@ -16,7 +16,7 @@ from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed, plain, scala
 from tfprov.model.secrets import is_ansible_password
 from tfprov.templating.errors import DEFINE, Missing, Omitted
 from tfprov.templating.lazy_values import SeenItems, SeenMapping
-from tfprov.vault.decrypt import Unopened
+from tfprov.vault.decrypt import DecryptionError
 from tfprov.vault.redaction import Reads, mentions_secret
 from tfprov.yamltext.load import MAX_DEPTH
 
@@ -95,7 +95,7 @@ class Variables(AbstractMapping[str, Any]):
         except Missing as error:
             return _missing(error if not mentions_secret(way) else self._secretly(way, node, error)), False
         except InvalidInput as error:
-            if isinstance(error, Unopened) or not mentions_secret(way):
+            if isinstance(error, DecryptionError) or not mentions_secret(way):
                 raise
             raise self._secretly(way, node, error) from None
         finally:
@@ -239,7 +239,7 @@ def _computed(node: Scalar, variables: AbstractMapping[str, Any]) -> Node:
     before = Reads.count
     try:
         found = computed(node.data, variables, node.at)
-    except (Unopened, Omitted):
+    except (DecryptionError, Omitted):
         raise
     except InvalidInput as error:
         if not node.secret and Reads.count == before:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
 
-DEFAULT = "default"
+DEFAULT_VAULT_ID = "default"
 """The vault id of a password without one."""
 _PROMPT = ("prompt", "prompt_ask_vault_pass")
 """Sources that are no files: Ansible's words for asking."""
@@ -27,7 +27,7 @@ Ask = Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class Source:
+class PasswordSource:
     """A place that has a password, as `option` named it; `label` is its vault id."""
 
     option: str
@@ -54,36 +54,36 @@ class Passwords:
     environ: Mapping[str, str] = field(default_factory=dict)
     configured: str | None = None
 
-    def sources(self) -> Iterator[Source]:
+    def sources(self) -> Iterator[PasswordSource]:
         """Yield the sources in the order in which Ansible tries them."""
         listed = self.environ.get(IDENTITIES, "")
-        yield from (_identity(IDENTITIES, one.strip()) for one in listed.split(",") if one.strip())
-        yield from (_identity(OPTIONS[0], one) for one in self.ids)
-        yield from (Source(OPTIONS[1], DEFAULT, file) for file in self.files)
+        yield from (_parse_vault_id(IDENTITIES, one.strip()) for one in listed.split(",") if one.strip())
+        yield from (_parse_vault_id(OPTIONS[0], one) for one in self.ids)
+        yield from (PasswordSource(OPTIONS[1], DEFAULT_VAULT_ID, file) for file in self.files)
         if named := self.environ.get(PASSWORD_FILE):
-            yield Source(PASSWORD_FILE, DEFAULT, named)
+            yield PasswordSource(PASSWORD_FILE, DEFAULT_VAULT_ID, named)
         elif self.configured:
-            yield Source(CONFIGURED, DEFAULT, self.configured)
+            yield PasswordSource(CONFIGURED, DEFAULT_VAULT_ID, self.configured)
         if self.prompt:
-            yield Source(OPTIONS[2], DEFAULT, _PROMPT[1])
+            yield PasswordSource(OPTIONS[2], DEFAULT_VAULT_ID, _PROMPT[1])
 
-    def read(self, source: Source) -> bytes:
+    def read(self, source: PasswordSource) -> bytes:
         """Return the password of `source`; InvalidInput says why there is none."""
         if (path := source.path) is None:
             return self._asked(source)
         try:
             executable = path.stat().st_mode & 0o111 and not path.is_dir()
-            found = _printed(source, path) if executable else _content(path)
+            found = _run_script(source, path) if executable else _read_file(path)
         except (OSError, ValueError) as error:  # ValueError: a null byte in the name
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             missing = isinstance(error, FileNotFoundError)
             what = "does not exist" if missing else f"cannot be read: {reason.lower()}"
-            raise _refused(source, what, "correct the path" if missing else "give a readable file") from None
+            raise _source_error(source, what, "correct the path" if missing else "give a readable file") from None
         if not found:
-            raise _refused(source, "has no password in it", "write the password into it")
+            raise _source_error(source, "has no password in it", "write the password into it")
         return found
 
-    def _asked(self, source: Source) -> bytes:
+    def _asked(self, source: PasswordSource) -> bytes:
         if self.ask is None:
             what, fix = "there is no terminal to ask in", "use --vault-password-file"
             raise InvalidInput([Problem(Position(source.option), what, fix)])
@@ -93,17 +93,17 @@ class Passwords:
         raise InvalidInput([Problem(Position(source.option), "no password was given", "type it when asked")])
 
 
-def _identity(option: str, text: str) -> Source:
+def _parse_vault_id(option: str, text: str) -> PasswordSource:
     label, at, place = text.partition("@")
-    return Source(option, (label or DEFAULT) if at else DEFAULT, place if at else text)
+    return PasswordSource(option, (label or DEFAULT_VAULT_ID) if at else DEFAULT_VAULT_ID, place if at else text)
 
 
-def _content(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     with path.open("rb") as file:  # a pipe has no size: `--vault-password-file <(pass show vault)`
         return file.read(_LONGEST).strip()
 
 
-def _printed(source: Source, path: Path) -> bytes:
+def _run_script(source: PasswordSource, path: Path) -> bytes:
     """Return what the program at `path` prints; its questions and complaints go to the terminal."""
     import subprocess  # noqa: PLC0415  most inventories have nothing encrypted
 
@@ -112,11 +112,11 @@ def _printed(source: Source, path: Path) -> bytes:
         done = subprocess.run([str(path.absolute()), *told], stdout=subprocess.PIPE, check=False)
     except OSError as error:
         what = f"is executable, but cannot be run: {(error.strerror or str(error)).lower()}"
-        raise _refused(source, what, "remove its executable bit if it holds the password itself") from None
+        raise _source_error(source, what, "remove its executable bit if it holds the password itself") from None
     if done.returncode:
-        raise _refused(source, f"ended with exit code {done.returncode}", "run it by itself to see why")
+        raise _source_error(source, f"ended with exit code {done.returncode}", "run it by itself to see why")
     return done.stdout.strip(b"\r\n")
 
 
-def _refused(source: Source, what: str, fix: str) -> InvalidInput:
+def _source_error(source: PasswordSource, what: str, fix: str) -> InvalidInput:
     return InvalidInput([Problem(Position(source.option), f"`{shown(source.place)}` {what}", fix)])

@@ -20,12 +20,12 @@ def mentions_secret(text: str) -> bool:
     return _NAMED.search(text) is not None
 
 
-def masks(name: str) -> bool:
+def is_masked(name: str) -> bool:
     """Whether the value of a variable with this name is masked wherever an inventory is shown."""
     return is_ansible_password(name) or (names_secret(name) and not name.startswith("ansible_"))
 
 
-def public_names(settings: Mapping) -> frozenset[str]:
+def public_env_names(settings: Mapping) -> frozenset[str]:
     """Return the environment variables of which `settings` say that they are no secrets."""
     listed = settings.get("public_env")
     return (
@@ -35,7 +35,7 @@ def public_names(settings: Mapping) -> frozenset[str]:
     )
 
 
-def discreet(text: str) -> str:
+def redact_line(text: str) -> str:
     """Return what may be repeated of a line: nothing that stands behind the name of a password."""
     found = _NAMED.search(text)
     return f"{text[: found.end()]}…" if found and found.end() < len(text) else text
@@ -55,69 +55,71 @@ class Reads:
 _STRUCTURE = ("hosts", "children")
 
 
-def hidden(node: Node, path: tuple[str, ...] = ()) -> Node:
+def mark_secrets(node: Node, path: tuple[str, ...] = ()) -> Node:
     """Return what an encrypted file says, be it variables or a whole inventory, with what can be kept secret marked so.
 
     Not so the settings, but for `env`: the name of a cluster and the flags of a program stand where people see them, on
     command lines and labels. Nor the variables that say how a host is reached, but for passwords.
     """
     if isinstance(node, Mapping):
-        below = {key: hidden(value, (*path, key)) for key, value in node.entries.items()}
+        below = {key: mark_secrets(value, (*path, key)) for key, value in node.entries.items()}
         return Mapping(below, node.at, node.keys)
     if isinstance(node, Items):
-        return Items(tuple(hidden(item, path) for item in node.items), node.at)
-    if _is_seen(path) or isinstance(node.data, Sealed):
+        return Items(tuple(mark_secrets(item, path) for item in node.items), node.at)
+    if _is_public(path) or isinstance(node.data, Sealed):
         return node
     if isinstance(node.data, str) and "{{" not in node.data:
         hide(node.data)
     return secretly(node)
 
 
-def _is_seen(path: tuple[str, ...]) -> bool:
+def _is_public(path: tuple[str, ...]) -> bool:
     if NAMESPACE in path:
         return path[path.index(NAMESPACE) + 1 : path.index(NAMESPACE) + 2] != ("env",)
     last = path[-1] if path else ""
     return last in _STRUCTURE or (last.startswith("ansible_") and not mentions_secret(last))
 
 
-Path = tuple[str, ...]
-Shows = Callable[[Path, Node], Any]
+KeyPath = tuple[str, ...]
+ShowValue = Callable[[KeyPath, Node], Any]
 """Returns the value of a node for others to see."""
 
 
-def masked_value(path: Path, node: Node) -> Any:
+def mask_value(path: KeyPath, node: Node) -> Any:
     """Return `node` for others to see: also what is called like a password is hidden, wherever it came from."""
     is_program = path[:2] in ((NAMESPACE, "flags"), (NAMESPACE, "command"))  # they stand on a command line as they are
-    if path[-1] in SECRETS or (not is_program and _is_named(path[-1], node)):
+    if path[-1] in SECRETS or (not is_program and _has_secret_name(path[-1], node)):
         return HIDDEN if not _is_plain_template(node) else visible(node)
-    return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, Sealed) else _hidden_inside(node)
+    return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, Sealed) else _mask_nested(node)
 
 
-def unless_public(public: frozenset[str], shows: Shows, path: Path, node: Node) -> Any:
+def show_public_env(public: frozenset[str], shows: ShowValue, path: KeyPath, node: Node) -> Any:
     """Return `node` as `shows` does, unless it is a variable of which the inventory says that it is no secret."""
     is_public = path[:-1] == (NAMESPACE, "env") and path[-1] in public and isinstance(node, Scalar)
-    return _hidden_inside(node) if is_public and not isinstance(node.data, Sealed) else shows(path, node)  # type: ignore[union-attr]
+    return _mask_nested(node) if is_public and not isinstance(node.data, Sealed) else shows(path, node)  # type: ignore[union-attr]
 
 
-def clear(_path: Path, node: Node) -> Any:
+def reveal_value(_path: KeyPath, node: Node) -> Any:
     """Return `node` with its secrets, but for those that no password decrypts."""
     try:
         return plain(unsealed(node))
     except InvalidInput:
-        return _hidden_inside(node)
+        return _mask_nested(node)
 
 
-def _hidden_inside(node: Node) -> Any:
+def _mask_nested(node: Node) -> Any:
     if isinstance(node, Mapping):
-        return {key: HIDDEN if _is_named(key, value) else _hidden_inside(value) for key, value in node.entries.items()}
+        return {
+            key: HIDDEN if _has_secret_name(key, value) else _mask_nested(value) for key, value in node.entries.items()
+        }
     if isinstance(node, Items):
-        return [_hidden_inside(item) for item in node.items]
+        return [_mask_nested(item) for item in node.items]
     return HIDDEN if node.secret else node.data
 
 
-def _is_named(name: str, node: Node) -> bool:
+def _has_secret_name(name: str, node: Node) -> bool:
     """Whether a single value is called as secrets are."""
-    return isinstance(node, Scalar) and node.data is not None and (mentions_secret(name) or masks(name))
+    return isinstance(node, Scalar) and node.data is not None and (mentions_secret(name) or is_masked(name))
 
 
 def _is_plain_template(node: Node) -> bool:

@@ -12,12 +12,12 @@ import yaml
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
-from tfprov.vault.redaction import hidden
+from tfprov.vault.redaction import mark_secrets
 from tfprov.yamltext import syntax_errors
 from tfprov.yamltext.overlay import taken
 from tfprov.yamltext.parser import MAX_DEPTH, PARSER, compose
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "decoded", "encrypted", "parse", "read", "read_bytes"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "decode", "load_file", "parse", "parse_encrypted", "read_bytes"]
 
 T = TypeVar("T")
 MAX_BYTES = 1_000_000
@@ -25,7 +25,7 @@ MAX_BYTES = 1_000_000
 _INIT = "start from `tfprov init`"
 
 
-def read(
+def load_file(
     path: Path,
     *,
     fix: str = "check the path given with -i",
@@ -64,15 +64,15 @@ def parse(data: bytes | str, name: str, *, start: int = 1, start_from: str = _IN
     """
     if len(data) > MAX_BYTES:
         raise _invalid(Position(name), f"larger than {MAX_BYTES:,} bytes", "split it into several files")
-    text, vault = decoded(data, name, start), vault or Vault()
+    text, vault = decode(data, name, start), vault or Vault()
     if text.startswith(HEADER):
-        return hidden(
-            encrypted(text, name, start, vault, lambda opened: _parsed(opened, name, start, start_from, vault))
+        return mark_secrets(
+            parse_encrypted(text, name, start, vault, lambda opened: _compose(opened, name, start, start_from, vault))
         )
-    return _parsed(text, name, start, start_from, vault)
+    return _compose(text, name, start, start_from, vault)
 
 
-def encrypted(text: str, name: str, start: int, vault: Vault, reader: Callable[[str], T]) -> T:
+def parse_encrypted(text: str, name: str, start: int, vault: Vault, reader: Callable[[str], T]) -> T:
     """Return what `reader` makes of an encrypted file; InvalidInput says where it fails, and nothing of what is there."""
     opened = vault.open(text, Position(name, start, 1))
     try:
@@ -83,12 +83,12 @@ def encrypted(text: str, name: str, start: int, vault: Vault, reader: Callable[[
     raise InvalidInput(Problem(at, what, fix) for at in places)
 
 
-def _parsed(text: str, name: str, start: int, start_from: str, vault: Vault) -> Node:
+def _compose(text: str, name: str, start: int, start_from: str, vault: Vault) -> Node:
     try:
         document = compose(text, name, start, vault)
     except yaml.reader.ReaderError as error:
-        before = _before(text, error.position)
-        at, found = _counted(before, name, start), shown(text[len(before) : len(before) + 1])
+        before = _text_before(text, error.position)
+        at, found = _position_after(before, name, start), shown(text[len(before) : len(before) + 1])
         raise _invalid(at, f"the character `{found}`, which YAML does not allow", "remove it") from None
     except yaml.MarkedYAMLError as error:
         raise InvalidInput([syntax_errors.explain(error, text, name, start)]) from None
@@ -99,14 +99,14 @@ def _parsed(text: str, name: str, start: int, start_from: str, vault: Vault) -> 
     return document
 
 
-def _before(text: str, position: int) -> str:
+def _text_before(text: str, position: int) -> str:
     """Return what stands before `position`, which libyaml counts in bytes and PyYAML's own reader in characters."""
     if PARSER is yaml.SafeLoader:
         return text[:position]
     return text.encode()[:position].decode(errors="ignore")
 
 
-def decoded(data: bytes | str, name: str, start: int = 1) -> str:
+def decode(data: bytes | str, name: str, start: int = 1) -> str:
     """Return a file as text; InvalidInput at the first byte that is not UTF-8."""
     try:
         # A text comes from the command line, where Python hides bytes that are not UTF-8 in lone surrogates.
@@ -115,10 +115,10 @@ def decoded(data: bytes | str, name: str, start: int = 1) -> str:
         before = error.object[: error.start]
     except UnicodeDecodeError as error:
         before = error.object[: error.start].decode("utf-8-sig")
-    raise _invalid(_counted(before, name, start), "not UTF-8 text", "write it as UTF-8")
+    raise _invalid(_position_after(before, name, start), "not UTF-8 text", "write it as UTF-8")
 
 
-def _counted(before: str, name: str, start: int) -> Position:
+def _position_after(before: str, name: str, start: int) -> Position:
     """Return the position behind the text `before`."""
     lines = syntax_errors.BREAK.split(before)
     return Position(name, len(lines) - 1 + start, len(lines[-1]) + 1)
@@ -132,7 +132,9 @@ _PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _START_FROM = "start from `tfprov init`"
 
 
-def document(data: bytes | str, name: str, *, start_from: str = _START_FROM, vault: Vault | None = None) -> Node:
+def parse_json_or_yaml(
+    data: bytes | str, name: str, *, start_from: str = _START_FROM, vault: Vault | None = None
+) -> Node:
     """Return the one document in `data`, which is JSON or YAML; arguments as in `tfprov.yamltext.load.parse`."""
     text = data.decode(errors="replace") if isinstance(data, bytes) else data
     if len(data) > MAX_BYTES or not text.lstrip("\ufeff \t\r\n").startswith("{") or not _is_json(text):

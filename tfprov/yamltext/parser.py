@@ -15,7 +15,14 @@ from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import Items, Mapping, Node, Scalar, Sealed
 from tfprov.vault.decrypt import HEADER, Vault
 from tfprov.vault.redaction import mentions_secret
-from tfprov.yamltext.yaml11 import ScalarError, is_scalar_tag, short_tag, tag_of, tag_of_plain, value_of
+from tfprov.yamltext.yaml11 import (
+    ScalarError,
+    construct_scalar,
+    is_scalar_tag,
+    resolve_plain_tag,
+    resolve_tag,
+    short_tag,
+)
 
 MAX_DEPTH = 32
 MAX_NODES = 200_000
@@ -24,7 +31,7 @@ MAX_NODES = 200_000
 PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is compiled in: 8 times faster
 _ENCRYPTED = ("!vault", "!vault-encrypted")
 """Ansible's tags for a value that ansible-vault encrypted."""
-_LIKE_A_BLANK = re.compile(r"[\u00a0\u2007\u200b\u202f\u2060\u3000]")
+_BLANK_LOOKALIKE = re.compile(r"[\u00a0\u2007\u200b\u202f\u2060\u3000]")
 
 
 def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
@@ -32,7 +39,7 @@ def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
 
 
 @dataclass
-class _Open:
+class _OpenCollection:
     """A collection whose end has not come yet."""
 
     at: Position
@@ -63,7 +70,7 @@ class _Composer:
     def __init__(self, name: str, start: int, vault: Vault) -> None:
         self.name, self.start, self.vault = name, start, vault
         self.anchors: dict[str, tuple[Node, int, int]] = {}
-        self.stack: list[_Open] = []
+        self.stack: list[_OpenCollection] = []
         self.document: Node | None = None
 
     def compose(self, text: str) -> Node | None:
@@ -109,11 +116,11 @@ class _Composer:
             return Scalar(event.value, at, event.value, quoted=True, literal=True)
         if event.tag in _ENCRYPTED:
             return self.sealed(event, at)
-        tag = tag_of(event, quoted=quoted)
+        tag = resolve_tag(event, quoted=quoted)
         if not is_scalar_tag(tag):
             self.refuse_tag(tag, at)
         try:
-            return Scalar(value_of(tag, event.value), at, event.value, quoted)
+            return Scalar(construct_scalar(tag, event.value), at, event.value, quoted)
         except ScalarError as error:
             raise _invalid(at, f"{self.quoted(event.value)} {error}", "quote it") from None
 
@@ -121,7 +128,7 @@ class _Composer:
         text = event.value
         if self.stack and self.stack[-1].awaits_key:
             raise _invalid(at, "an encrypted name", "encrypt values only")
-        if tag_of_plain(text) != "str":  # to Ansible, quotes make no difference behind this tag
+        if resolve_plain_tag(text) != "str":  # to Ansible, quotes make no difference behind this tag
             raise _invalid(
                 at, "`!vault` before what is no text", "put there what `ansible-vault encrypt_string` prints"
             )
@@ -142,7 +149,7 @@ class _Composer:
             raise _invalid(at, f"nested more than {MAX_DEPTH} levels deep", "flatten it")
         if self.stack and self.stack[-1].awaits_key:
             self.refuse_key(at, is_list=is_list)
-        self.stack.append(_Open(at, event.anchor, [] if is_list else None))
+        self.stack.append(_OpenCollection(at, event.anchor, [] if is_list else None))
 
     def refuse_key(self, at: Position, *, is_list: bool) -> None:
         outer = self.stack[-1].at
@@ -158,7 +165,7 @@ class _Composer:
         node = Items(tuple(done.items), done.at) if done.items is not None else self.mapping(done)
         self.add(node, done.size, done.height, done.anchor)
 
-    def mapping(self, done: _Open) -> Mapping:
+    def mapping(self, done: _OpenCollection) -> Mapping:
         entries, keys = done.entries, done.keys
         for below in done.merged:  # `<<`: what is written here wins, and the first of several merges over later ones
             entries = {**below.entries, **entries}
@@ -183,7 +190,7 @@ class _Composer:
         else:
             self.add_entry(parent, node)
 
-    def add_entry(self, parent: _Open, node: Node) -> None:
+    def add_entry(self, parent: _OpenCollection, node: Node) -> None:
         if parent.key is None:
             parent.key = self.key(parent, node)
         elif parent.key.text == "<<" and not parent.key.quoted:
@@ -194,10 +201,10 @@ class _Composer:
             parent.keys[parent.key.text] = parent.key
             parent.key = None
 
-    def key(self, parent: _Open, node: Node) -> Scalar:
+    def key(self, parent: _OpenCollection, node: Node) -> Scalar:
         if not isinstance(node, Scalar):
             raise _invalid(node.at, "a key that is not a single value", "write a name")
-        if not node.quoted and (found := _LIKE_A_BLANK.search(node.text)):
+        if not node.quoted and (found := _BLANK_LOOKALIKE.search(node.text)):
             what = f"a key with the character U+{ord(found[0]):04X}, which only looks like a blank"
             raise _invalid(node.at, what, "write blanks there")
         if node.text in parent.entries:

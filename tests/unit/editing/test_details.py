@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.door import Told, tell
-from tfprov.editing.document import read_source
-from tfprov.editing.host_edits import groups
-from tfprov.editing.operations import NOT_MADE, caused, written_lines
+from tfprov.editing.document import parse_file
+from tfprov.editing.host_edits import find_groups
+from tfprov.editing.operations import NOT_MADE, new_problems, written_lines
 from tfprov.errors import Position, Problem
 
 BASE = """\
@@ -195,14 +195,14 @@ def test_what_is_refused_and_why(before: str, argv: list[str], line: str, capsys
 
 
 def test_a_mention_says_where_its_group_is_named() -> None:
-    source = read_source((BASE + WORKERS).encode(), "i.yml")
-    assert [(one.group, str(one.at)) for one in groups(source)] == [
+    source = parse_file((BASE + WORKERS).encode(), "i.yml")
+    assert [(one.group, str(one.at)) for one in find_groups(source)] == [
         ("all", "i.yml:1:1"),
         ("ps", "i.yml:5:5"),
         ("worker", "i.yml:6:5"),
     ]
-    merged = read_source(b"x: &x {a: 1}\nall:\n  <<: *x\n  children:\n    <<: {b: }\n    c:\n", "i.yml")
-    assert [one.group for one in groups(merged)] == ["x", "all", "c"]
+    merged = parse_file(b"x: &x {a: 1}\nall:\n  <<: *x\n  children:\n    <<: {b: }\n    c:\n", "i.yml")
+    assert [one.group for one in find_groups(merged)] == ["x", "all", "c"]
 
 
 # --- what an edit is blamed for ----------------------------------------------------------------------------------------
@@ -233,16 +233,16 @@ def test_an_edit_is_blamed_for_what_was_not_wrong_before() -> None:
     before = [problem(2, "one, see line 9"), problem(4, "one, see line 9"), problem(5, "two")]
     texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nb\nX\nc\nd\ne\n")}
     moved = [problem(2, "one, see line 10"), problem(5, "one, see line 10"), problem(6, "two")]
-    assert caused(before, moved, texts) == []
-    assert caused(before, [*moved, problem(3, "three")], texts) == [problem(3, "three", f"mend it {NOT_MADE}")]
-    assert caused(before, [*moved, problem(9, "three")], texts) == [problem(9, "three", f"mend it {NOT_MADE}")]
-    assert caused([], [problem(1, "three", "")], texts) == [problem(1, "three", NOT_MADE)]
+    assert new_problems(before, moved, texts) == []
+    assert new_problems(before, [*moved, problem(3, "three")], texts) == [problem(3, "three", f"mend it {NOT_MADE}")]
+    assert new_problems(before, [*moved, problem(9, "three")], texts) == [problem(9, "three", f"mend it {NOT_MADE}")]
+    assert new_problems([], [problem(1, "three", "")], texts) == [problem(1, "three", NOT_MADE)]
     again = [*moved, problem(6, "two")]
-    assert [one.what for one in caused(before, again, texts)] == ["two"], "there is one more of them"
+    assert [one.what for one in new_problems(before, again, texts)] == ["two"], "there is one more of them"
 
 
 def test_an_edit_that_mends_something_is_blamed_for_its_own_lines_only() -> None:
     before = [problem(2, "one")]
     texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nX\nY\nd\ne\n")}
     light = [problem(number, f"after {number}") for number in range(1, 6)] + [problem(2, "elsewhere", file="j.yml")]
-    assert [one.what for one in caused(before, light, texts)] == ["after 2", "after 3"]
+    assert [one.what for one in new_problems(before, light, texts)] == ["after 2", "after 3"]

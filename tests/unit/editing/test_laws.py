@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.support.examples import MATRIX
 from tests.support.paths import ROOT
-from tfprov.editing.cst import Entry, Place
-from tfprov.editing.cst import Path as Way
-from tfprov.editing.document import Source, add_entry, give_name, put, read_source, remove
-from tfprov.editing.scalar_emitter import read_value
+from tfprov.editing.cst import CstNode, Entry
+from tfprov.editing.cst import NodePath as Way
+from tfprov.editing.document import EditableFile, add_entry, parse_file, remove_entry, rename_key, replace_value
+from tfprov.editing.scalar_emitter import parse_value
 from tfprov.errors import InvalidInput
 
 FILES = sorted(
@@ -23,16 +23,16 @@ NAMES = st.from_regex(r"[a-z][a-z_0-9.-]{0,8}", fullmatch=True)
 SCALARS = st.one_of(TEXTS, st.integers(-999, 999), st.booleans(), st.none())
 
 
-def ways(place: Place, before: Way = ()) -> Iterator[tuple[Way, Entry]]:
+def ways(place: CstNode, before: Way = ()) -> Iterator[tuple[Way, Entry]]:
     """Yield every entry below `place` with the way to it."""
     for number, entry in enumerate(place.entries):
         yield (*before, number), entry
         yield from ways(entry.value, (*before, number))
 
 
-def tried(path: Path) -> tuple[Source, list[tuple[Way, Entry]]]:
+def tried(path: Path) -> tuple[EditableFile, list[tuple[Way, Entry]]]:
     """Return a file and the entries of it to try: a fifth of them, others for each file; in `make matrix` all."""
-    source = read_source(path.read_bytes(), path.name)
+    source = parse_file(path.read_bytes(), path.name)
     every = 1 if MATRIX else 5
     return source, list(ways(source.document.root))[FILES.index(path) % every :: every]
 
@@ -48,10 +48,10 @@ def test_every_mapping_takes_an_entry_and_gives_it_back(path: Path) -> None:
     source, entries = tried(path)
     for way, entry in entries:
         for names, typed in ENTRIES[len(way) % 2 :] if entry.value.kind == "mapping" else ():
-            value = read_value(typed, "VALUE") if typed else None
+            value = parse_value(typed, "VALUE") if typed else None
             there = add_entry(source, way, names, value).source
             last = len(there.document.at(way).entries) - 1
-            assert remove(there, (*way, last)).source.text == source.text
+            assert remove_entry(there, (*way, last)).source.text == source.text
 
 
 @each_file
@@ -59,8 +59,8 @@ def test_every_key_can_be_called_otherwise_and_back(path: Path) -> None:
     source, entries = tried(path)
     for way, entry in entries:
         if entry.key is not None and entry.key.kind == "scalar" and not entry.is_merge:
-            there = give_name(source, way, "zz").source
-            assert give_name(there, way, entry.key.text).source.text == source.text
+            there = rename_key(source, way, "zz").source
+            assert rename_key(there, way, entry.key.text).source.text == source.text
 
 
 @each_file
@@ -72,14 +72,14 @@ def test_every_value_on_one_line_can_be_set_and_set_back(path: Path) -> None:
         if value.tag not in ("str", "int", "float") or not written or "\n" in written or entry.is_merge:
             continue
         try:
-            old = read_value(written, "VALUE")
+            old = parse_value(written, "VALUE")
         except InvalidInput:  # a value that nobody would be let set
             continue
         is_usual = source.document.text[entry.mark or 0 : value.inner] == " "
         texts = ("fresh", "7", '"7"', "[a, b]", "- a\n- b" if is_usual else "{a: b}")
         for text in (texts[len(written) % 5], texts[way[-1] % 5]):
-            there = put(source, way, read_value(text, "VALUE")).source
-            assert put(there, way, old).source.text == source.text
+            there = replace_value(source, way, parse_value(text, "VALUE")).source
+            assert replace_value(there, way, old).source.text == source.text
 
 
 @each_file
@@ -87,7 +87,7 @@ def test_what_is_removed_takes_nothing_with_it(path: Path) -> None:
     source, entries = tried(path)
     for way, _ in entries:
         try:
-            text = remove(source, way).source.text
+            text = remove_entry(source, way).source.text
         except InvalidInput as error:
             assert "needs it" in str(error) or "without touching more" in str(error)  # noqa: PT017
             continue
@@ -136,30 +136,30 @@ def flows(draw: st.DrawFn, depth: int = 0) -> str:
 
 
 @st.composite
-def sources(draw: st.DrawFn) -> Source:
+def sources(draw: st.DrawFn) -> EditableFile:
     """Return a file of such lines, with any line ends, with a byte order mark or not, with a last line end or not."""
     text = "\n".join(draw(blocks())) + draw(st.sampled_from(["", "\n", "\n\n# end\n", "\n...\n"]))
     text = text.replace("\n", draw(st.sampled_from(["\n", "\r\n"])))
     mark = draw(st.sampled_from(["", "\ufeff"]))
     try:
-        return read_source((mark + text).encode(), "file.yml")
+        return parse_file((mark + text).encode(), "file.yml")
     except InvalidInput:
         assume(False)
         raise
 
 
 @given(sources(), st.data())
-def test_adding_and_removing(source: Source, data: st.DataObject) -> None:
+def test_adding_and_removing(source: EditableFile, data: st.DataObject) -> None:
     mappings = [way for way, entry in ways(source.document.root) if entry.value.kind == "mapping"]
     way = data.draw(st.sampled_from([(), *mappings]))
     name = data.draw(st.one_of(NAMES, TEXTS))
     assume(source.document.at(way).key(name) is None and name != "<<")
-    there = add_entry(source, way, [name], read_value(_typed(data.draw(SCALARS)), "VALUE")).source
-    assert remove(there, (*way, len(there.document.at(way).entries) - 1)).source.text == source.text
+    there = add_entry(source, way, [name], parse_value(_typed(data.draw(SCALARS)), "VALUE")).source
+    assert remove_entry(there, (*way, len(there.document.at(way).entries) - 1)).source.text == source.text
 
 
 @given(sources(), st.data())
-def test_setting_and_setting_back(source: Source, data: st.DataObject) -> None:
+def test_setting_and_setting_back(source: EditableFile, data: st.DataObject) -> None:
     scalars = [
         way for way, entry in ways(source.document.root) if entry.value.kind == "scalar" and not entry.value.is_absent
     ]
@@ -168,20 +168,20 @@ def test_setting_and_setting_back(source: Source, data: st.DataObject) -> None:
     place = source.document.at(way)
     written = source.document.text[place.start : place.end]
     try:
-        old = read_value(written, "VALUE")
+        old = parse_value(written, "VALUE")
     except InvalidInput:
         assume(False)
         raise
-    there = put(source, way, read_value(_typed(data.draw(SCALARS)), "VALUE")).source
-    assert put(there, way, old).source.text == source.text
+    there = replace_value(source, way, parse_value(_typed(data.draw(SCALARS)), "VALUE")).source
+    assert replace_value(there, way, old).source.text == source.text
 
 
 @given(TEXTS, TEXTS)
 def test_any_text_can_be_a_value_and_a_key(one: str, other: str) -> None:
-    source = read_source(b"a: {b: 1}\nc: 2\n", "file.yml")
-    value = read_value(_typed(one), "VALUE")
-    assert put(source, (0, 0), value).source.document.at((0, 0)).text == one
-    assert put(source, (1,), value).source.document.at((1,)).text == one
+    source = parse_file(b"a: {b: 1}\nc: 2\n", "file.yml")
+    value = parse_value(_typed(one), "VALUE")
+    assert replace_value(source, (0, 0), value).source.document.at((0, 0)).text == one
+    assert replace_value(source, (1,), value).source.document.at((1,)).text == one
     if other not in ("a", "b", "c", "<<"):
         for way in ((), (0,)):
             entry = add_entry(source, way, [other], value).source.document.at(way).entries[-1]

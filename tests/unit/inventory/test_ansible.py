@@ -10,7 +10,7 @@ import pytest
 from tests.support.asking import Ansible
 from tfprov.errors import Usage
 from tfprov.inventory.host_names import RangeError, expand
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.node import NOWHERE, Mapping, Scalar, plain
 from tfprov.model.validators import Wrong
 from tfprov.settings.connection import check_names, connection
@@ -211,7 +211,7 @@ def test_a_pattern_selects_the_same_hosts_in_the_same_order(answers: dict[str, A
 
     def selected(pattern: str) -> list[str] | None:
         try:
-            return list(match(fleet, pattern)) or None
+            return list(match_hosts(fleet, pattern)) or None
         except Usage:
             return None
 
@@ -221,7 +221,7 @@ def test_a_pattern_selects_the_same_hosts_in_the_same_order(answers: dict[str, A
 @pytest.mark.parametrize("pattern", ["worker:nowhere", "ps:!nowhere", "all:&nowhere", "~[", "~nowhere"])
 def test_a_word_that_matches_nothing_is_an_error_where_ansible_only_warns(files: dict[str, Path], pattern: str) -> None:
     with pytest.raises(Usage, match=r"nowhere|~\["):
-        match(load_inventory(files["fleet"]), pattern)
+        match_hosts(load_inventory(files["fleet"]), pattern)
 
 
 def test_a_boolean_is_read_in_the_same_way(answers: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.support.world import world
 from tfprov.errors import InvalidInput
 from tfprov.model.node import plain
-from tfprov.settings.load import extra_vars
+from tfprov.settings.load import parse_extra_vars
 
 INVENTORY = """
 all:
@@ -40,25 +40,25 @@ worker: {hosts: {localhost: {tfprov: {flags: {lr: 0.2}}}}}
     ],
 )
 def test_each_form_is_read(options: list[str], values: dict[str, Any]) -> None:
-    assert plain(extra_vars(options)) == values
+    assert plain(parse_extra_vars(options)) == values
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "vars.yml"
     file.write_text("a: 1\nb: {c: 2}\n")
-    assert plain(extra_vars([f"@{file}", "a=2"])) == {"a": "2", "b": {"c": 2}}
+    assert plain(parse_extra_vars([f"@{file}", "a=2"])) == {"a": "2", "b": {"c": 2}}
 
 
 @pytest.mark.parametrize("option", ["a", "=1", "a='", "[1]", "@/nowhere.yml", "{a: 1", "", "a=1 b"])
 def test_what_is_no_variable_is_an_error(option: str) -> None:
     with pytest.raises(InvalidInput):
-        extra_vars([option])
+        parse_extra_vars([option])
 
 
 @pytest.mark.parametrize("name", ["vars.yml", "./vars", "/etc/vars.json"])
 def test_a_file_without_its_mark_is_told_how_to_write_it(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"write `-e @{name}` for a file"):
-        extra_vars([name])
+        parse_extra_vars([name])
 
 
 def flags(*options: str) -> dict[str, Any]:

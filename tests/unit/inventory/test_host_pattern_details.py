@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.inventories import inventory
 from tfprov.errors import Usage
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 
 INVENTORY = inventory("all: {hosts: {h1: , h2: }}\nworker: {hosts: {h2: , h3: , h4: }}\nspare: {}\n")
 CHOSEN = [
@@ -18,7 +18,7 @@ CHOSEN = [
 
 @pytest.mark.parametrize(("pattern", "hosts"), CHOSEN)
 def test_a_pattern_chooses(pattern: str, hosts: list[str]) -> None:
-    assert list(match(INVENTORY, pattern)) == hosts
+    assert list(match_hosts(INVENTORY, pattern)) == hosts
 
 
 @pytest.mark.parametrize(
@@ -45,19 +45,19 @@ def test_a_pattern_chooses(pattern: str, hosts: list[str]) -> None:
 )
 def test_a_pattern_that_chooses_nothing_is_told(pattern: str, said: str) -> None:
     with pytest.raises(Usage) as raised:
-        match(INVENTORY, pattern)
+        match_hosts(INVENTORY, pattern)
     assert str(raised.value) == said
 
 
 def test_a_file_of_patterns_is_text_of_a_bounded_size(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("h3\n\nh1\n")
-    assert sorted(match(INVENTORY, f"@{file}")) == ["h1", "h3"]
+    assert sorted(match_hosts(INVENTORY, f"@{file}")) == ["h1", "h3"]
     file.write_bytes(b"\xff")
     with pytest.raises(Usage, match=r"not UTF-8 text; name a file with one pattern a line"):
-        match(INVENTORY, f"@{file}")
+        match_hosts(INVENTORY, f"@{file}")
     file.write_text("h1\n" * 400_000)
     with pytest.raises(Usage, match=r"is larger than 1,000,000 bytes; name a file with one pattern a line"):
-        match(INVENTORY, f"@{file}")
+        match_hosts(INVENTORY, f"@{file}")
     with pytest.raises(Usage, match=r"no such file or directory; name a file with one pattern a line"):
-        match(INVENTORY, f"@{tmp_path / 'none'}")
+        match_hosts(INVENTORY, f"@{tmp_path / 'none'}")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.asking import Ansible
 from tfprov.errors import Usage
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.inventory import Inventory
 from tfprov.settings.load import load_inventory
 
@@ -85,7 +85,7 @@ def named(text: str, fleet: Inventory) -> str:
 def selected(fleet: Inventory, pattern: str) -> list[str] | None:
     """Return the hosts of a pattern; None for none, or an error."""
     try:
-        return list(match(fleet, pattern)) or None
+        return list(match_hosts(fleet, pattern)) or None
     except Usage:
         return None
 
@@ -106,7 +106,7 @@ def test_a_pattern_and_a_limit_select_the_same_hosts_in_the_same_order(
 
 
 def test_a_limit_leaves_the_same_hosts(answers: dict[str, Any], fleet: Inventory) -> None:
-    everyone = match(fleet, "all")
+    everyone = match_hosts(fleet, "all")
     left = {limit: set(selected(fleet, named(limit, fleet)) or ()) for limit in LIMITS}
     found = {limit: [host for host in everyone if host in hosts] for limit, hosts in left.items()}
     assert answers["limits"]["@EMPTY"] == list(everyone), "to Ansible, an empty file is no limit"
@@ -132,20 +132,20 @@ def test_a_limit_leaves_the_same_hosts(answers: dict[str, Any], fleet: Inventory
 )  # fmt: skip
 def test_what_selects_nothing_is_told(fleet: Inventory, pattern: str, said: str) -> None:
     with pytest.raises(Usage) as raised:
-        match(fleet, pattern)
+        match_hosts(fleet, pattern)
     assert str(raised.value) == said
 
 
 def test_a_regular_expression_with_a_colon_needs_a_comma(fleet: Inventory) -> None:
     with pytest.raises(Usage, match="put a `,` behind it"):
-        match(fleet, "~(?:ps|gpu)")
-    assert match(fleet, "~(?:ps|gpu),") == (*match(fleet, "ps"), *match(fleet, "gpu"))
+        match_hosts(fleet, "~(?:ps|gpu)")
+    assert match_hosts(fleet, "~(?:ps|gpu),") == (*match_hosts(fleet, "ps"), *match_hosts(fleet, "gpu"))
 
 
 def test_a_file_with_an_unknown_host_is_an_error(fleet: Inventory, tmp_path: Path) -> None:
     (tmp_path / "x.retry").write_text("ps0\ngone\n")
     with pytest.raises(Usage, match="no host or group matches `gone`"):
-        match(fleet, f"@{tmp_path}/x.retry")
+        match_hosts(fleet, f"@{tmp_path}/x.retry")
 
 
 def test_enough_patterns_and_limits_are_compared() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tfprov.errors import InvalidInput, Position
-from tfprov.inventory.builder import Builder
+from tfprov.inventory.builder import InventoryBuilder
 from tfprov.inventory.ini_source import add_ini
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain
@@ -15,7 +15,7 @@ from tfprov.settings.load import load_inventory
 
 
 def read(text: str) -> tuple[Inventory, list[str]]:
-    builder = Builder()
+    builder = InventoryBuilder()
     add_ini(builder, text, "i.ini")
     inventory = builder.inventory("i.ini")
     return inventory, [str(problem) for problem in builder.problems]

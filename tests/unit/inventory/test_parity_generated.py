@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.asking import Ansible
 from tests.support.examples import examples
 from tfprov.errors import Usage
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain
 from tfprov.settings.load import load_inventory
@@ -218,7 +218,7 @@ def test_a_pattern_selects_the_same(ansible: Ansible, directory: Path, files: Fi
     answers = dict(zip(asked, ansible.ask("patterns", sources=sources, texts=asked), strict=True))
     for text in texts:
         try:
-            found: list[str] | None = list(match(inventory, text)) or None
+            found: list[str] | None = list(match_hosts(inventory, text)) or None
         except Usage:  # where Ansible goes on without the word that matches nothing
             assert None in [answers[word] for word in one_at_a_time(text)]
         else:

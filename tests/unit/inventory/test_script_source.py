@@ -8,7 +8,7 @@ import pytest
 from tests.support.waiting import until
 from tfprov.errors import InvalidInput
 from tfprov.inventory import script_source
-from tfprov.inventory.builder import Builder
+from tfprov.inventory.builder import InventoryBuilder
 from tfprov.inventory.script_source import add_script
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain
@@ -39,7 +39,7 @@ def prints(text: str) -> str:
 
 
 def read(path: str, timeout: float = 30) -> Inventory:
-    builder = Builder()
+    builder = InventoryBuilder()
     add_script(builder, path, timeout=timeout)
     assert builder.problems == []
     return builder.inventory(path)
@@ -47,7 +47,7 @@ def read(path: str, timeout: float = 30) -> Inventory:
 
 def told(path: str, timeout: float = 30) -> str:
     with pytest.raises(InvalidInput) as raised:
-        add_script(Builder(), path, timeout=timeout)
+        add_script(InventoryBuilder(), path, timeout=timeout)
     return str(raised.value)
 
 
@@ -182,7 +182,7 @@ def _runs(pid: int) -> bool:
 
 def test_names_in_what_is_printed_are_judged_like_any_others() -> None:
     path = prints('{"-w": ["h"], "w": {"hosts": ["me@h"], "children": ["all", "{{ x }}"]}, "_meta": {"hostvars": {}}}')
-    builder = Builder()
+    builder = InventoryBuilder()
     add_script(builder, path)
     assert [problem.what for problem in builder.problems] == [
         "group name `-w` is not valid",

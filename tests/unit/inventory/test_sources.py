@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.door import write_files
 from tfprov.errors import InvalidInput
-from tfprov.inventory.detect import Kind, kind_of
+from tfprov.inventory.detect import SourceKind, detect_kind
 from tfprov.inventory.sources import MAX_FILES
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain
@@ -37,38 +37,38 @@ def told(*sources: str) -> list[str]:
 # What kind of file it is
 
 KINDS = {
-    "yaml by its name": ("i.yml", "worker:\n", Kind.YAML),
-    "yaml by its other name": ("i.yaml", "worker:\n", Kind.YAML),
-    "json": ("i.json", '{"worker": {}}', Kind.YAML),
-    "yaml without a name for it": ("hosts", "# c\n\nworker:\n  hosts: {a: }\n", Kind.YAML),
-    "yaml that begins with its mark": ("hosts", "---\nworker: {}\n", Kind.YAML),
-    "json without a name for it": ("hosts", '{"worker": {}}', Kind.YAML),
-    "a playbook": ("hosts", "- hosts: all\n", Kind.YAML),
-    "ini without a name for it": ("hosts", "; c\n[worker]\na\n", Kind.INI),
-    "ini in a file called yaml": ("i.yml", "[worker]\nnode1\n", Kind.INI),
-    "hosts alone": ("hosts", "node1\nnode2 a=1\n", Kind.INI),
-    "a host with a port": ("hosts", "node1:22\n", Kind.INI),
-    "ini": ("i.ini", "[worker]\n", Kind.INI),
-    "a dot in the name": ("hosts.prod", "[worker]\n", Kind.INI),
-    "toml": ("i.toml", "[worker.hosts]\n", Kind.TOML),
-    "comments alone": ("i.ini", "# c\n; d\n", Kind.NOTHING),
-    "a mark alone": ("i.yml", "---\n# c\n", Kind.NOTHING),
-    "a script that may not run": ("i.sh", "#!/bin/sh\necho\n", Kind.INI),
-    "an encrypted file": ("i.yml", "$ANSIBLE_VAULT;1.1;AES256\n30\n", Kind.YAML),
+    "yaml by its name": ("i.yml", "worker:\n", SourceKind.YAML),
+    "yaml by its other name": ("i.yaml", "worker:\n", SourceKind.YAML),
+    "json": ("i.json", '{"worker": {}}', SourceKind.YAML),
+    "yaml without a name for it": ("hosts", "# c\n\nworker:\n  hosts: {a: }\n", SourceKind.YAML),
+    "yaml that begins with its mark": ("hosts", "---\nworker: {}\n", SourceKind.YAML),
+    "json without a name for it": ("hosts", '{"worker": {}}', SourceKind.YAML),
+    "a playbook": ("hosts", "- hosts: all\n", SourceKind.YAML),
+    "ini without a name for it": ("hosts", "; c\n[worker]\na\n", SourceKind.INI),
+    "ini in a file called yaml": ("i.yml", "[worker]\nnode1\n", SourceKind.INI),
+    "hosts alone": ("hosts", "node1\nnode2 a=1\n", SourceKind.INI),
+    "a host with a port": ("hosts", "node1:22\n", SourceKind.INI),
+    "ini": ("i.ini", "[worker]\n", SourceKind.INI),
+    "a dot in the name": ("hosts.prod", "[worker]\n", SourceKind.INI),
+    "toml": ("i.toml", "[worker.hosts]\n", SourceKind.TOML),
+    "comments alone": ("i.ini", "# c\n; d\n", SourceKind.NOTHING),
+    "a mark alone": ("i.yml", "---\n# c\n", SourceKind.NOTHING),
+    "a script that may not run": ("i.sh", "#!/bin/sh\necho\n", SourceKind.INI),
+    "an encrypted file": ("i.yml", "$ANSIBLE_VAULT;1.1;AES256\n30\n", SourceKind.YAML),
 }
 
 
 @pytest.mark.parametrize(("name", "text", "kind"), KINDS.values(), ids=KINDS)
-def test_a_file_is_known_by_its_name_and_its_first_line(name: str, text: str, kind: Kind) -> None:
+def test_a_file_is_known_by_its_name_and_its_first_line(name: str, text: str, kind: SourceKind) -> None:
     Path(name).write_text(text)
-    assert kind_of(name, text.encode()) is kind
+    assert detect_kind(name, text.encode()) is kind
 
 
 def test_an_executable_is_a_script_only_when_it_can_be_run() -> None:
-    for name, text, kind in (("a.yml", "#!/bin/sh\n", Kind.SCRIPT), ("b.yml", YAML, Kind.YAML)):
+    for name, text, kind in (("a.yml", "#!/bin/sh\n", SourceKind.SCRIPT), ("b.yml", YAML, SourceKind.YAML)):
         Path(name).write_text(text)
         Path(name).chmod(0o755)
-        assert kind_of(name, text.encode()) is kind
+        assert detect_kind(name, text.encode()) is kind
 
 
 # Several

@@ -8,7 +8,7 @@ import pytest
 from tests.support.door import write_files
 from tests.support.vaults import encrypted, value
 from tfprov.errors import InvalidInput
-from tfprov.inventory.vars_files import base_of
+from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain, visible
 from tfprov.settings.load import load, load_inventory
@@ -178,7 +178,7 @@ def test_a_relative_path_counts_from_where_the_directory_lies() -> None:
     ],
 )
 def test_from_where_a_path_counts(file: str, base: str) -> None:
-    assert base_of(file) == Path(base)
+    assert base_directory(file) == Path(base)
 
 
 def test_what_the_group_of_another_role_has_in_a_file_is_left_out() -> None:

@@ -11,7 +11,7 @@ from tests.support.examples import examples
 from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.settings.connection import Connection, connection_of
-from tfprov.settings.load import extra_vars, load, load_inventory
+from tfprov.settings.load import load, load_inventory, parse_extra_vars
 from tfprov.settings.resolve import resolve
 from tfprov.yamltext.load import parse
 
@@ -91,7 +91,7 @@ def test_what_is_wrong_with_a_host_without_a_role_is_told(home: Path) -> None:
 def only(variables: str, *extra: str) -> Connection:
     """Return the way to a host with `variables`."""
     inventory = read_groups(parse(f"all: {{hosts: {{node1: {{{variables}}}}}}}", "i.yml"), "i.yml")
-    return connection_of(replace(inventory, extra=extra_vars(extra)), "node1")
+    return connection_of(replace(inventory, extra=parse_extra_vars(extra)), "node1")
 
 
 def test_what_is_not_said_is_left_to_ssh() -> None:
@@ -195,7 +195,7 @@ all:
 )
 def test_a_password_on_the_command_line_is_never_said(password: str, form: str) -> None:
     try:
-        extra_vars([form.format(password)])
+        parse_extra_vars([form.format(password)])
         said = ""
     except InvalidInput as error:
         said = str(error)

@@ -18,9 +18,9 @@ from tfprov.model.inventory import Inventory
 from tfprov.model.node import Mapping, plain, unsealed, visible
 from tfprov.settings.connection import connection_of
 from tfprov.settings.resolve import resolve
-from tfprov.vault.decrypt import Broken, Vault, WrongPassword, decrypt, stays_closed, vault_id
-from tfprov.vault.passwords import Passwords, Source
-from tfprov.yamltext.load import parse, read
+from tfprov.vault.decrypt import MalformedVault, Vault, WrongPassword, decrypt, is_decryption_problem, vault_id
+from tfprov.vault.passwords import Passwords, PasswordSource
+from tfprov.yamltext.load import load_file, parse
 
 PASSWORD = "open sesame"
 SECRET = "correct-horse-battery"
@@ -71,12 +71,12 @@ def test_a_whole_file_keeps_its_lines(vault: Vault, tmp_path: Path) -> None:
     [text] = encrypted("token: correct-horse-battery\ncount: 5\nall: {vars: {x: [1, {{}: 2}]}}\n")
     (tmp_path / "broken.yml").write_text(text)
     with pytest.raises(InvalidInput) as caught:
-        read(tmp_path / "broken.yml", vault=vault)
+        load_file(tmp_path / "broken.yml", vault=vault)
     what = "error: not what it must be once it is decrypted; see `ansible-vault edit`; lines count as they do there"
     assert str(caught.value) == f"{tmp_path}/broken.yml:3:21: {what}"
     [text] = encrypted("token: correct-horse-battery\ncount: 5\n")
     (tmp_path / "vars.yml").write_text(text)
-    node = read(tmp_path / "vars.yml", vault=vault)
+    node = load_file(tmp_path / "vars.yml", vault=vault)
     assert plain(node) == {"token": SECRET, "count": 5}
     assert visible(node) == {"token": "******", "count": "******"}
     assert isinstance(node, Mapping)
@@ -107,7 +107,7 @@ def test_whatever_ansible_encrypts_is_decrypted_to_the_same_bytes() -> None:
             changed = (
                 f"{ciphertext[:position]}{'0' if ciphertext[position] != '0' else '1'}{ciphertext[position + 1 :]}"
             )
-            with pytest.raises((Broken, WrongPassword)):
+            with pytest.raises((MalformedVault, WrongPassword)):
                 decrypt(changed, others)
 
 
@@ -448,13 +448,13 @@ def test_the_sources_of_passwords_are_named_by_their_options_and_in_the_order_of
     environ = {"ANSIBLE_VAULT_IDENTITY_LIST": "one@first, ,second", "ANSIBLE_VAULT_PASSWORD_FILE": "fifth"}
     passwords = Passwords(("lab@third", "@unnamed"), ("fourth",), prompt=True, environ=environ)
     assert list(passwords.sources()) == [
-        Source("ANSIBLE_VAULT_IDENTITY_LIST", "one", "first"),
-        Source("ANSIBLE_VAULT_IDENTITY_LIST", "default", "second"),
-        Source("--vault-id", "lab", "third"),
-        Source("--vault-id", "default", "unnamed"),
-        Source("--vault-password-file", "default", "fourth"),
-        Source("ANSIBLE_VAULT_PASSWORD_FILE", "default", "fifth"),
-        Source("--ask-vault-pass", "default", "prompt_ask_vault_pass"),
+        PasswordSource("ANSIBLE_VAULT_IDENTITY_LIST", "one", "first"),
+        PasswordSource("ANSIBLE_VAULT_IDENTITY_LIST", "default", "second"),
+        PasswordSource("--vault-id", "lab", "third"),
+        PasswordSource("--vault-id", "default", "unnamed"),
+        PasswordSource("--vault-password-file", "default", "fourth"),
+        PasswordSource("ANSIBLE_VAULT_PASSWORD_FILE", "default", "fifth"),
+        PasswordSource("--ask-vault-pass", "default", "prompt_ask_vault_pass"),
     ]
 
 
@@ -463,6 +463,6 @@ def test_a_problem_is_about_something_closed_by_its_option_or_by_what_it_says(va
     for closed in (text, text.splitlines()[0]):
         with pytest.raises(InvalidInput) as raised:
             vault.open(closed, Position("v.yml", 1, 1))
-        assert all(map(stays_closed, raised.value.problems))
-    assert stays_closed(Problem(Position("--vault-id"), "`x` does not exist", "correct the path"))
-    assert not stays_closed(Problem(Position("v.yml", 1, 1), "`x` does not exist", "correct the path"))
+        assert all(map(is_decryption_problem, raised.value.problems))
+    assert is_decryption_problem(Problem(Position("--vault-id"), "`x` does not exist", "correct the path"))
+    assert not is_decryption_problem(Problem(Position("v.yml", 1, 1), "`x` does not exist", "correct the path"))

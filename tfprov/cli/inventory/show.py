@@ -10,8 +10,8 @@ from tfprov.cli.options import inventory_of, show_secrets_option, source_options
 from tfprov.cli.output import dumps
 from tfprov.cli.screening import json_screened, write_document
 from tfprov.errors import Usage, shown
-from tfprov.inventory.ansible_output import Encrypted, Form, Listing
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.ansible_output import AnsibleOutput, OutputFormat, VaultValue
+from tfprov.inventory.host_patterns import match_hosts
 
 _limit = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts.")
 _yaml = click.option("-y", "--yaml", "as_yaml", is_flag=True, help="Print YAML instead of JSON.")
@@ -31,9 +31,11 @@ def list_command(export: bool, as_yaml: bool, limit: str | None, show_secrets: b
     inventory = inventory_of(options)
     hosts = inventory.members("all")
     if limit is not None:
-        chosen = frozenset(match(inventory, limit))
+        chosen = frozenset(match_hosts(inventory, limit))
         hosts = tuple(host for host in hosts if host in chosen)
-    listing = Listing(inventory, Form.YAML if as_yaml else Form.LIST, export=export, show_secrets=show_secrets)
+    listing = AnsibleOutput(
+        inventory, OutputFormat.YAML if as_yaml else OutputFormat.LIST, export=export, show_secrets=show_secrets
+    )
     _print(listing.as_yaml(hosts) if as_yaml else listing.as_json(hosts), as_yaml=as_yaml)
 
 
@@ -47,10 +49,12 @@ def list_command(export: bool, as_yaml: bool, limit: str | None, show_secrets: b
 def host_command(name: str, export: bool, as_yaml: bool, limit: str | None, show_secrets: bool, **options: Any) -> None:
     """NAME may be a pattern that means one host. What `--limit` says makes no difference."""
     inventory = inventory_of(options)
-    hosts = match(inventory, name)
+    hosts = match_hosts(inventory, name)
     if len(hosts) != 1:
         raise Usage(f"`{shown(name)}` means {len(hosts)} hosts", "name one of them")
-    listing = Listing(inventory, Form.YAML if as_yaml else Form.HOST, export=export, show_secrets=show_secrets)
+    listing = AnsibleOutput(
+        inventory, OutputFormat.YAML if as_yaml else OutputFormat.HOST, export=export, show_secrets=show_secrets
+    )
     _print(listing.host(hosts[0]), as_yaml=as_yaml)
 
 
@@ -65,7 +69,9 @@ def graph_command(group: str, variables: bool, limit: str | None, show_secrets: 
     inventory = inventory_of(options)
     if group not in inventory.groups:
         raise Usage(f"no group `{shown(group)}`", f"its groups are {', '.join(inventory.groups)}")
-    for line in Listing(inventory, Form.TEXT, show_secrets=show_secrets).graph(group, variables=variables):
+    for line in AnsibleOutput(inventory, OutputFormat.TEXT, show_secrets=show_secrets).graph(
+        group, variables=variables
+    ):
         click.echo(line)
 
 
@@ -82,7 +88,7 @@ def _print(data: dict[str, Any], *, as_yaml: bool) -> None:
         """Writes encrypted values as Ansible does."""
 
     Dumper.add_representer(
-        Encrypted, lambda dumper, value: dumper.represent_scalar("!vault", value.ciphertext, style="|")
+        VaultValue, lambda dumper, value: dumper.represent_scalar("!vault", value.ciphertext, style="|")
     )
     write_document(yaml.dump(data, Dumper=Dumper, default_flow_style=False, allow_unicode=True), sys.stdout)
 

@@ -1,20 +1,19 @@
 """Which of an inventory's files an edit belongs to, and where in it."""
 
 import difflib
-import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 from tfprov.editing.cst import CstNode
 from tfprov.editing.cst import NodePath as KeyPath
 from tfprov.editing.document import EditableFile
-from tfprov.editing.host_edits import Mention, find_groups, find_hosts, find_range
+from tfprov.editing.files import InventoryFiles, vars_file_owner
+from tfprov.editing.host_edits import Mention, find_groups, find_hosts, find_range, mentions_of
 from tfprov.editing.semantic_diff import alias_uses, merged_mappings
 from tfprov.errors import InvalidInput, Usage, shown
+from tfprov.inventory.builder import ALWAYS
 from tfprov.inventory.host_names import split_port
-from tfprov.inventory.vars_files import DIRECTORIES, EXTENSIONS
 
 _PART = re.compile(r"""\.?(?:"([^"]*)"|'([^']*)'|\[(\d+)\]|([^.\[\]"']+))""")
 _LONGEST = 32
@@ -139,30 +138,6 @@ _SECTIONS = ("hosts", "children", "vars")
 
 
 @dataclass(frozen=True)
-class InventoryFiles:
-    """The files that can be edited, in the order in which they apply: inventories, and what is beside them.
-
-    `others` are those that cannot: INI, scripts, and what is encrypted as a whole.
-    """
-
-    inventories: tuple[EditableFile, ...]
-    beside: tuple[EditableFile, ...]
-    others: tuple[str, ...]
-
-    def with_source(self, source: EditableFile) -> "InventoryFiles":
-        """Return the same files, of which one has changed."""
-
-        def changed(sources: Sequence[EditableFile]) -> tuple[EditableFile, ...]:
-            return tuple(source if one.name == source.name else one for one in sources)
-
-        return replace(self, inventories=changed(self.inventories), beside=changed(self.beside))
-
-    def find(self, name: str) -> EditableFile:
-        """Return the file called `name`."""
-        return next(one for one in (*self.inventories, *self.beside) if one.name == name)
-
-
-@dataclass(frozen=True)
 class Location:
     """A place for a value: the way to it, and the names that lead to it. `words` say whose it is."""
 
@@ -176,16 +151,6 @@ class Location:
     def depth(self) -> int:
         """How many of the names are there."""
         return max(0, len(self.names) - len(self.way.rest))
-
-
-def vars_file_owner(path: str) -> tuple[str, str] | None:
-    """Return ("group_vars", "worker") for a file of the variables of `worker`; None for other files."""
-    parts = Path(path).parts
-    for number in range(len(parts) - 2, -1, -1):
-        if parts[number] in DIRECTORIES:
-            name, extension = os.path.splitext(parts[number + 1])  # noqa: PTH122  as Ansible splits it
-            return parts[number], name if extension in EXTENSIONS else parts[number + 1]
-    return None
 
 
 def locate_group_variable(files: InventoryFiles, group: str, names: Sequence[str]) -> Location:
@@ -214,6 +179,15 @@ def locate_host_variable(files: InventoryFiles, host: str, names: Sequence[str])
     )
     known = [mention.name for source in files.inventories for mention in find_hosts(source)]
     return _best_location(files, found, ("host", host), known)
+
+
+def is_mentioned(files: InventoryFiles, kind: str, name: str) -> bool:
+    """Whether a YAML source names the group or host (`kind`) `name`, the host also by a range."""
+    if kind == "group":
+        return name in ALWAYS or any(
+            mention.group == name for source in files.inventories for mention in find_groups(source)
+        )
+    return any(mentions_of(source, name) or find_range(source, name) for source in files.inventories)
 
 
 def locate_path(files: InventoryFiles, names: Sequence[str]) -> Location | None:
@@ -265,7 +239,7 @@ def path_names(source: EditableFile, path: Sequence[int]) -> list[str]:
 
 
 def _in_vars_files(files: InventoryFiles, directory: str, name: str, names: Sequence[str]) -> Iterator[Location]:
-    for source in files.beside:
+    for source in files.vars_files:
         if vars_file_owner(source.name) == (directory, name):
             yield Location(resolve_path(source, (), names), names, f"{directory}/{name}", 1)
 

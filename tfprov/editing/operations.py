@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from tfprov.editing import host_edits
 from tfprov.editing.cst import CstNode, NodePath
 from tfprov.editing.document import EditableFile, EditedFile, add_entry, remove_entry, replace_value
+from tfprov.editing.files import InventoryFiles, vars_file_owner
 from tfprov.editing.host_edits import find_groups, find_range, mentions_of, range_error
 from tfprov.editing.locate import (
-    InventoryFiles,
     Location,
     is_structure,
     join_path,
     missing_path_error,
     path_names,
-    vars_file_owner,
 )
 from tfprov.editing.scalar_emitter import NewValue, parse_value
 from tfprov.errors import InvalidInput, Position, Problem, Usage, shown
@@ -170,7 +169,7 @@ def move_host(files: InventoryFiles, inventory: Inventory | None, host: str, nam
             edited = host_edits.move_host(files.find(source.name), mention, name)
             files = files.with_source(edited.source)
             said.append(_describe(edited, f"in {mention.group}"))
-    for source in (*files.inventories, *files.beside):
+    for source in files.editable:
         for path in _build_on_paths(source, host):
             edited = replace_value(files.find(source.name), path, parse_value(f'"{name}"', "TO"))
             files = files.with_source(edited.source)
@@ -212,7 +211,7 @@ def host_vars_files(files: InventoryFiles, host: str) -> list[str]:
     """Return the files of `host_vars/` that hold variables of a host."""
     return [
         name
-        for name in (*(one.name for one in files.beside), *files.others)
+        for name in (*(one.name for one in files.vars_files), *files.others)
         if vars_file_owner(name) == ("host_vars", host)
     ]
 

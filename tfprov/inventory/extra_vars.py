@@ -11,14 +11,16 @@ from tfprov.model.inventory import NAMESPACE, overlay
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import Vault
 from tfprov.vault.redaction import mentions_secret, redact_line
-from tfprov.yamltext.load import MAX_DEPTH, parse, parse_json_or_yaml, read_bytes
+from tfprov.yamltext.load import MAX_DEPTH, FileOverlay, parse, parse_json_or_yaml, read_bytes
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPE = re.compile(r"\\(?:U[0-9a-fA-F]{8}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|N\{[^}]+\}|[\\'\"abfnrtv])")
 _OPENING, _CLOSING = ("{{", "{%", "{#"), ("}}", "%}", "#}")
 
 
-def parse_extra_vars(options: Sequence[str], vault: Vault | None = None) -> Mapping:
+def parse_extra_vars(
+    options: Sequence[str], vault: Vault | None = None, file_overlay: FileOverlay | None = None
+) -> Mapping:
     """Return the variables of the `-e` options: `key=value` pairs, YAML or JSON in braces, or `@FILE`; later ones win.
 
     `key.sub=value` is short for a nested mapping (`-e tfprov.flags.train_steps=100`). Values of `key=value` are text,
@@ -28,7 +30,7 @@ def parse_extra_vars(options: Sequence[str], vault: Vault | None = None) -> Mapp
     problems: list[Problem] = []
     for option in options:
         try:
-            merged = overlay(merged, _parse_option(option, vault))
+            merged = overlay(merged, _parse_option(option, vault, file_overlay))
         except InvalidInput as error:
             problems.extend(error.problems)
     if problems:
@@ -36,12 +38,12 @@ def parse_extra_vars(options: Sequence[str], vault: Vault | None = None) -> Mapp
     return merged
 
 
-def _parse_option(option: str, vault: Vault | None) -> Mapping:
+def _parse_option(option: str, vault: Vault | None, file_overlay: FileOverlay | None) -> Mapping:
     if option.strip() == "@":
         raise InvalidInput([Problem(Position("-e"), "`@` names no file", "write `-e @vars.yml`")])
     if option.startswith("@"):
         path = _expand_user(option[1:])
-        data = read_bytes(path, Position(str(path)), fix="check the path given with -e @")
+        data = read_bytes(path, Position(str(path)), fix="check the path given with -e @", file_overlay=file_overlay)
         node = parse_json_or_yaml(data, str(path), start_from="write `name: value` lines", vault=vault)
     elif option.lstrip().startswith("{"):
         node = parse_json_or_yaml(option, "-e", vault=vault)

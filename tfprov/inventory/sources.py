@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
@@ -20,7 +21,7 @@ from tfprov.inventory.yaml_source import add_document, has_groups, plugin_proble
 from tfprov.model.node import Scalar
 from tfprov.paths import INVENTORY
 from tfprov.vault.decrypt import Vault
-from tfprov.yamltext.load import MAX_BYTES, decode, parse_json_or_yaml, read_bytes
+from tfprov.yamltext.load import MAX_BYTES, FileOverlay, decode, parse_json_or_yaml, read_bytes
 
 IGNORED_EXTENSIONS = (
     "~", ".pyc", ".pyo", ".swp", ".bak", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
@@ -50,36 +51,105 @@ def vars_base(source: str) -> Path | None:
     return Path(path) if os.path.isdir(path) else Path(path).parent  # noqa: PTH112  Path refuses null bytes
 
 
-class Sources:
-    """Reads sources into `builder`; what is wrong with them goes to its problems. `alone` is whether there is only one.
+def vars_bases(sources: Sequence[str]) -> list[Path]:
+    """Return the directories with vars files of `sources`; one with several sources counts where the last one stands."""
+    bases = [base for base in map(vars_base, sources) if base is not None]
+    return list(reversed(dict.fromkeys(reversed(bases))))
 
-    In a directory, files whose names end with one of `ignore` are none.
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of a source; `in_directory` if the source is a directory of inventories."""
+
+    path: str
+    in_directory: bool = False
+
+
+class SourceWalker:
+    """Lists the files of sources. What is wrong with a directory goes to `problems`.
+
+    Files in a directory whose names end with one of `ignore` are skipped, as Ansible does.
     """
+
+    def __init__(self, problems: list[Problem], ignore: Sequence[str] = IGNORED_EXTENSIONS) -> None:
+        self.problems = problems
+        self._ignored = re.compile("".join([_IGNORED, *(f"|{re.escape(end)}$" for end in ignore)]))
+        self._count = 0
+
+    def files(self, path: str) -> Iterator[SourceFile]:
+        """Yield the file at `path`, or the files below it."""
+        if not os.path.isdir(path):  # noqa: PTH112  Path refuses null bytes
+            yield SourceFile(path)
+            return
+        before = self._count
+        try:
+            yield from self._below(path, ())
+        except InvalidInput as error:
+            self.problems.extend(error.problems)
+            return
+        if self._count == before:
+            what = "a directory without an inventory in it"
+            fix = "put one there, or give a file; `tfprov init` writes one"
+            self.problems.append(Problem(Position(path), what, fix))
+
+    def _below(self, path: str, outer: Collection[str]) -> Iterator[SourceFile]:
+        real = os.path.realpath(path)
+        if real in outer:
+            raise InvalidInput(
+                [Problem(Position(path), "a directory inside itself", "remove the link that leads back")]
+            )
+        for name in self._listed(path):
+            below = os.path.join(path, name)  # noqa: PTH118  paths stay as they were given
+            try:
+                if os.path.isdir(below):  # noqa: PTH112
+                    yield from self._below(below, (*outer, real))
+                else:
+                    self._count_file(path)
+                    yield SourceFile(below, in_directory=True)
+            except InvalidInput as error:
+                self.problems.extend(error.problems)
+
+    def _listed(self, path: str) -> list[str]:
+        try:
+            names = os.listdir(os.fsencode(path))  # noqa: PTH208  sorted as bytes, as Ansible does
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise InvalidInput([Problem(Position(path), reason, "give a readable directory")]) from None
+        return [os.fsdecode(name) for name in sorted(names) if not self._ignored.search(os.fsdecode(name))]
+
+    def _count_file(self, path: str) -> None:
+        self._count += 1
+        if self._count > MAX_FILES:
+            what = f"more than {MAX_FILES:,} files"
+            raise InvalidInput([Problem(Position(path), what, "give a directory that holds inventories only")])
+
+
+class Sources:
+    """Reads sources into `builder`; what is wrong with them goes to its problems. `alone` is whether there is only one."""
 
     def __init__(
         self,
         builder: InventoryBuilder,
-        vault: Vault | None = None,
+        vault: Vault,
         *,
         alone: bool = True,
         ignore: Sequence[str] = IGNORED_EXTENSIONS,
+        file_overlay: FileOverlay | None = None,
     ) -> None:
-        self.builder, self.vault, self.alone = builder, vault or Vault(), alone
-        self._ignored = re.compile("".join([_IGNORED, *(f"|{re.escape(end)}$" for end in ignore)]))
-        self._files = 0
+        self.builder, self.vault, self.alone, self.file_overlay = builder, vault, alone, file_overlay
+        self._walker = SourceWalker(builder.problems, ignore)
 
     def add(self, source: str) -> None:
-        """Add what `source` says, as it is given with `-i`."""
+        """Add the inventory of `source`, which is a value of `-i`."""
         path = source_path(source)
-        try:
-            if is_host_list(path):
-                self._host_list(path)
-            elif os.path.isdir(path):  # noqa: PTH112  Path refuses null bytes
-                self._directory(path, ())
-            else:
-                self._file(path, alone=self.alone)
-        except InvalidInput as error:
-            self.builder.problems.extend(error.problems)
+        if is_host_list(path):
+            self._host_list(path)
+            return
+        for file in self._walker.files(path):
+            try:
+                self._file(file)
+            except InvalidInput as error:
+                self.builder.problems.extend(error.problems)
 
     def _host_list(self, source: str) -> None:
         at = Position("-i")
@@ -94,45 +164,12 @@ class Sources:
             else:
                 self.builder.add_hosts("ungrouped", key)
 
-    def _directory(self, path: str, outer: Collection[str]) -> None:
-        real = os.path.realpath(path)
-        if real in outer:
-            raise InvalidInput(
-                [Problem(Position(path), "a directory inside itself", "remove the link that leads back")]
-            )
-        before = self._files
-        for name in self._listed(path):
-            below = os.path.join(path, name)  # noqa: PTH118  paths stay as they were given
-            try:
-                if os.path.isdir(below):  # noqa: PTH112
-                    self._directory(below, (*outer, real))
-                else:
-                    self._count(path)
-                    self._file(below, alone=False, within=True)
-            except InvalidInput as error:
-                self.builder.problems.extend(error.problems)
-        if not outer and self._files == before:
-            what = "a directory without an inventory in it"
-            self.builder.report(Position(path), what, "put one there, or give a file; `tfprov init` writes one")
-
-    def _listed(self, path: str) -> list[str]:
-        try:
-            names = os.listdir(os.fsencode(path))  # noqa: PTH208  sorted as bytes, as Ansible does
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise InvalidInput([Problem(Position(path), reason, "give a readable directory")]) from None
-        return [os.fsdecode(name) for name in sorted(names) if not self._ignored.search(os.fsdecode(name))]
-
-    def _count(self, path: str) -> None:
-        self._files += 1
-        if self._files > MAX_FILES:
-            what = f"more than {MAX_FILES:,} files"
-            raise InvalidInput([Problem(Position(path), what, "give a directory that holds inventories only")])
-
-    def _file(self, path: str, *, alone: bool, within: bool = False) -> None:
-        """Read a file, as `alone` as it is; `within` a directory, one that is no inventory is passed over."""
-        at = Position(path)
-        data = read_bytes(Path(path), at, fix=_NEW if path == INVENTORY else "check the path given with -i")
+    def _file(self, file: SourceFile) -> None:
+        """Read a file; one of a directory that is no inventory is skipped with a warning."""
+        path, within = file.path, file.in_directory
+        at, alone = Position(path), self.alone and not within
+        fix = _NEW if path == INVENTORY else "check the path given with -i"
+        data = read_bytes(Path(path), at, fix=fix, file_overlay=self.file_overlay)
         kind = detect_kind(path, data)
         if kind is SourceKind.SCRIPT:
             from tfprov.inventory.script_source import add_script  # noqa: PLC0415  most inventories are one YAML file

@@ -9,25 +9,42 @@ from tfprov.inventory.detect import is_blank
 from tfprov.model.inventory import Beside
 from tfprov.model.node import Mapping, Scalar
 from tfprov.vault.decrypt import Vault
-from tfprov.yamltext.load import parse_json_or_yaml, read_bytes
+from tfprov.yamltext.load import FileOverlay, parse_json_or_yaml, read_bytes
 
 EXTENSIONS = ("", ".yml", ".yaml", ".json")
 """Of files with variables, in the order in which they are looked for: the first one that is there is read, and no other."""
 DIRECTORIES = ("group_vars", "host_vars")
 
 
-def read_beside(
-    directory: Path, groups: Collection[str], hosts: Collection[str], vault: Vault, problems: list[Problem]
-) -> Beside:
-    """Return the variables that lie in `directory` for these groups and hosts; what is wrong goes into `problems`.
+class VarsFileReader:
+    """Reads `group_vars/` and `host_vars/`; what is wrong with their files goes to `problems`."""
 
-    Files of groups and hosts that are not in the inventory are not looked at.
-    """
-    of_groups, of_hosts = (
-        _read_all(directory / name, known, vault, problems)
-        for name, known in zip(DIRECTORIES, (groups, hosts), strict=True)
-    )
-    return Beside(of_groups, of_hosts)
+    def __init__(self, vault: Vault, problems: list[Problem], file_overlay: FileOverlay | None = None) -> None:
+        self.vault, self.problems, self.file_overlay = vault, problems, file_overlay
+
+    def read(self, directory: Path, groups: Collection[str], hosts: Collection[str]) -> Beside:
+        """Return the variables that lie in `directory` for these groups and hosts; other files are not read."""
+        of_groups, of_hosts = (
+            self._read_all(directory / name, owners) for name, owners in zip(DIRECTORIES, (groups, hosts), strict=True)
+        )
+        return Beside(of_groups, of_hosts)
+
+    def _read_all(self, directory: Path, names: Collection[str]) -> dict[str, tuple[Mapping, ...]]:
+        variables: dict[str, list[Mapping]] = {}
+        for name, file in find_vars_files(directory, names, self.problems):
+            try:
+                variables.setdefault(name, []).append(_load_variables(file, self.vault, self.file_overlay))
+            except InvalidInput as error:
+                self.problems.extend(error.problems)
+        layers = {name: tuple(values for values in read if values.entries) for name, read in variables.items()}
+        return {name: values for name, values in layers.items() if values}
+
+
+def find_vars_files(directory: Path, names: Collection[str], problems: list[Problem]) -> Iterator[tuple[str, Path]]:
+    """Yield each file below `directory` with variables of one of the groups or hosts `names`, with that name."""
+    for name, path in _vars_paths(directory, names, problems):
+        for file in _files_below(path, problems):
+            yield name, file
 
 
 def base_directory(file: str) -> Path:
@@ -39,21 +56,6 @@ def base_directory(file: str) -> Path:
     path = Path(file)
     outer = (parent.parent for parent in path.parents if parent.name in DIRECTORIES)
     return next(outer, path.parent)
-
-
-def _read_all(
-    directory: Path, names: Collection[str], vault: Vault, problems: list[Problem]
-) -> dict[str, tuple[Mapping, ...]]:
-    found = {}
-    for name, path in _vars_paths(directory, names, problems):
-        read = []
-        for file in _files_below(path, problems):
-            try:
-                read.append(_load_variables(file, vault))
-            except InvalidInput as error:
-                problems.extend(error.problems)
-        found[name] = tuple(values for values in read if values.entries)
-    return {name: values for name, values in found.items() if values}
 
 
 def _vars_paths(directory: Path, names: Collection[str], problems: list[Problem]) -> Iterator[tuple[str, Path]]:
@@ -94,8 +96,8 @@ def _files_below(path: Path, problems: list[Problem], outer: Collection[str] = (
                 yield from _files_below(below, problems, (*outer, real))
 
 
-def _load_variables(path: Path, vault: Vault) -> Mapping:
-    data = read_bytes(path, Position(str(path)), fix="check the link")
+def _load_variables(path: Path, vault: Vault, file_overlay: FileOverlay | None) -> Mapping:
+    data = read_bytes(path, Position(str(path)), fix="check the link", file_overlay=file_overlay)
     if is_blank(data):
         return Mapping()
     node = parse_json_or_yaml(data, str(path), vault=vault)

@@ -1,6 +1,7 @@
 """Files and options to an inventory and its settings: the one door of this package."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,11 +9,12 @@ from tfprov.errors import InvalidInput, Problem, Warn, unheard
 from tfprov.inventory.ansible_cfg import read_ansible_cfg
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.inventory.extra_vars import parse_extra_vars
-from tfprov.inventory.sources import Sources, vars_base
-from tfprov.inventory.vars_files import DIRECTORIES, read_beside
-from tfprov.model.inventory import Beside, Inventory
+from tfprov.inventory.sources import Sources, vars_bases
+from tfprov.inventory.vars_files import DIRECTORIES, VarsFileReader
+from tfprov.model.inventory import Inventory
 from tfprov.model.node import Mapping
 from tfprov.vault.decrypt import Vault
+from tfprov.yamltext.load import FileOverlay
 
 if TYPE_CHECKING:
     from tfprov.settings.resolve import RoleSettings
@@ -21,6 +23,21 @@ __all__ = ["load", "load_inventory", "parse_extra_vars"]
 
 SourceList = Path | Sequence[str]
 """Where an inventory is: one file, or the sources as `-i` gives them, of which later ones win."""
+
+
+@dataclass(frozen=True)
+class InventoryOptions:
+    """Where an inventory comes from: the values of `-i`, `-e` and `--lookup-dir`, and the vault that decrypts it.
+
+    `warn` gets warnings. `file_overlay` replaces the contents of some files.
+    """
+
+    sources: SourceList
+    extra: Sequence[str] = ()
+    vault: Vault | None = None
+    warn: Warn = unheard
+    lookup_dirs: Sequence[str] = ()
+    file_overlay: FileOverlay | None = None
 
 
 def load_inventory(
@@ -32,10 +49,10 @@ def load_inventory(
 ) -> Inventory:
     """Read the inventory in `sources`, with the `-e` options in `extra`; InvalidInput carries all problems of both.
 
-    `vault` opens what is encrypted; without one, nothing does. `warn` gets what is odd and ends nothing. Templates may read
-    files below `lookup_dirs`, and below the directories of the sources.
+    `vault` decrypts values; without one, nothing is decrypted. `warn` gets warnings. Templates may read files below
+    `lookup_dirs`, and below the directories of the sources.
     """
-    inventory, problems = _load(sources, extra, vault, warn, lookup_dirs)
+    inventory, problems = read_inventory(InventoryOptions(sources, extra, vault, warn, lookup_dirs))
     if problems:
         raise InvalidInput(problems)
     return inventory
@@ -53,40 +70,37 @@ def load(
     from tfprov.settings.cluster_rules import beside_roles, processes_here  # noqa: PLC0415
     from tfprov.settings.resolve import resolve  # noqa: PLC0415
 
-    inventory, problems = _load(sources, extra, vault, warn, lookup_dirs)
+    inventory, problems = read_inventory(InventoryOptions(sources, extra, vault, warn, lookup_dirs))
     for problem in () if problems else beside_roles(inventory):
         warn(problem)
     return inventory, resolve(inventory, problems, [processes_here])
 
 
-def _load(
-    given: SourceList, extra: Sequence[str], vault: Vault | None, warn: Warn, lookup_dirs: Sequence[str]
-) -> tuple[Inventory, list[Problem]]:
-    sources, vault = [str(given)] if isinstance(given, Path) else list(given), vault or Vault()
-    builder = InventoryBuilder()
+def read_inventory(options: InventoryOptions) -> tuple[Inventory, list[Problem]]:
+    """Return what can be read of an inventory, and the problems of the rest; settings are not checked."""
+    sources = [str(options.sources)] if isinstance(options.sources, Path) else list(options.sources)
+    vault, builder = options.vault or Vault(), InventoryBuilder()
     variables = Mapping()
     try:
-        variables = parse_extra_vars(extra, vault)
+        variables = parse_extra_vars(options.extra, vault, options.file_overlay)
     except InvalidInput as error:
         builder.problems.extend(error.problems)
-    configured = read_ansible_cfg(sources)
-    if configured.vault_password_file:
-        vault.use(configured.vault_password_file)
-    reader = Sources(builder, vault, alone=len(sources) == 1, ignore=configured.ignore_extensions)
+    config = read_ansible_cfg(sources)
+    if config.vault_password_file:
+        vault.use(config.vault_password_file)
+    alone, ignore = len(sources) == 1, config.ignore_extensions
+    reader = Sources(builder, vault, alone=alone, ignore=ignore, file_overlay=options.file_overlay)
     for source in sources:
         reader.add(source)
-    beside = _beside(sources, builder, vault)
-    for problem in (*configured.warnings, *builder.warnings, *vault.warnings):
-        warn(problem)
+    vars_reader = VarsFileReader(vault, builder.problems, options.file_overlay)
+    bases = vars_bases(sources)
+    beside = tuple(
+        vars_reader.read(base, builder.groups, builder.hosts)
+        for base in bases
+        if any((base / name).exists() for name in DIRECTORIES)
+    )
+    for problem in (*config.warnings, *builder.warnings, *vault.warnings):
+        options.warn(problem)
     inventory = builder.inventory(sources[0], beside, variables)
-    homes = (vars_base(source) for source in sources)
-    inventory.seen["readable"] = (*(str(home) for home in homes if home is not None), *lookup_dirs)
+    inventory.seen["readable"] = (*map(str, bases), *options.lookup_dirs)
     return inventory, builder.problems
-
-
-def _beside(sources: Sequence[str], builder: InventoryBuilder, vault: Vault) -> tuple[Beside, ...]:
-    """Return what lies beside the sources; a directory with several of them counts where the last one stands."""
-    homes = [home for home in map(vars_base, sources) if home is not None]
-    last = dict.fromkeys(reversed(homes))
-    there = [home for home in reversed(last) if any((home / name).exists() for name in DIRECTORIES)]
-    return tuple(read_beside(home, builder.groups, builder.hosts, vault, builder.problems) for home in there)

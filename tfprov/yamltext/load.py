@@ -1,8 +1,10 @@
 """YAML files and texts to nodes with positions; what is encrypted as a whole is opened on the way."""
 
 import json
+import os
 import re
 from collections.abc import Callable
+from collections.abc import Mapping as AbstractMapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -14,13 +16,15 @@ from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
 from tfprov.vault.redaction import mark_secrets
 from tfprov.yamltext import syntax_errors
-from tfprov.yamltext.overlay import taken
 from tfprov.yamltext.parser import MAX_DEPTH, PARSER, compose
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "decode", "load_file", "parse", "parse_encrypted", "read_bytes"]
 
 T = TypeVar("T")
 MAX_BYTES = 1_000_000
+
+FileOverlay = AbstractMapping[str, bytes]
+"""Contents that replace those of files, by their real paths: an edit is checked before it is written."""
 
 _INIT = "start from `tfprov init`"
 
@@ -39,14 +43,16 @@ def load_file(
     return parse(read_bytes(path, Position(str(path)), fix=fix), str(path), start_from=start_from, vault=vault)
 
 
-def read_bytes(path: Path, at: Position, *, fix: str, name: str = "") -> bytes:
-    """Return what is in the file at `path`, cut just beyond the largest size; InvalidInput stands at `at`.
+def read_bytes(path: Path, at: Position, *, fix: str, name: str = "", file_overlay: FileOverlay | None = None) -> bytes:
+    """Return the content of the file at `path`, at most one byte more than MAX_BYTES; errors are InvalidInput at `at`.
 
-    `name` is what messages begin with where `at` is not in the file itself.
+    `name` begins the messages where `at` is not in the file itself. `file_overlay` replaces the content of some files.
     """
+    if file_overlay and (content := file_overlay.get(os.path.realpath(path))) is not None:
+        return content
     try:
         with path.open("rb") as file:  # not read_bytes: `-i /dev/zero` has no end
-            return taken(path, file.read(MAX_BYTES + 1))
+            return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise _invalid(at, f"{name}does not exist" if name else "no such file", fix) from None
     except IsADirectoryError:

@@ -176,6 +176,35 @@ def test_a_directory_of_inventories(capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("lab/3-old.ini").read_text() == "[spare]\nold1\n"
 
 
+def test_set_reads_the_inventory_once(capsys: pytest.CaptureFixture[str]) -> None:
+    script = Path("hosts.sh")
+    script.write_text('#!/bin/sh\necho run >> runs\necho \'{"_meta": {"hostvars": {}}, "spare": {"hosts": ["s1"]}}\'\n')
+    script.chmod(0o755)
+    edit(capsys, "set", "tfprov.port", "2300", "-i", "inventory.yml", "-i", "hosts.sh")
+    assert Path("runs").read_text() == "run\n"
+
+
+def test_vars_files_are_edited_for_groups_of_the_inventory_only(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hosts.ini").write_text("[spare]\nold1\n")
+    Path("group_vars").mkdir()
+    for name in ("spare", "gone"):
+        Path(f"group_vars/{name}.yml").write_text("a: 1\n")
+    Path("group_vars/all.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n")
+    sources = ("-i", "inventory.yml", "-i", "hosts.ini")
+    assert edit(capsys, "set", "--group", "spare", "a", "2", *sources).splitlines()[0] == (
+        "set a of group_vars/spare (group_vars/spare.yml:1)"
+    )
+    answer = tell(capsys, "inventory", "set", "--group", "gone", "a", "2")
+    assert answer.lines == ("error: no group `gone` in the inventory; see `tfprov inventory graph`",)
+    assert Path("group_vars/gone.yml").read_text() == "a: 1\n"
+
+
+def test_a_source_may_be_named_by_any_path(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, source in enumerate(("./inventory.yml", str(inventory.absolute()), ".")):
+        edit(capsys, "set", "tfprov.port", f"23{number:02}", "-i", source)
+        assert f"port: 23{number:02}" in inventory.read_text()
+
+
 def test_an_inventory_that_is_only_read(capsys: pytest.CaptureFixture[str]) -> None:
     Path("hosts.ini").write_text("[worker]\nnode1\n")
     assert tell(capsys, "inventory", "add-host", "n", "-g", "worker", "-i", "hosts.ini").lines == (

@@ -2,8 +2,9 @@
 
 import errno
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,15 +12,15 @@ import click
 
 from tfprov.atomic_write import rewrite
 from tfprov.cli.options import source_options, sources_of, vault_of
-from tfprov.editing.document import EditableFile, parse_file, unified_diff
+from tfprov.editing.document import unified_diff
+from tfprov.editing.files import InventoryFiles, open_sources, open_vars_files
 from tfprov.editing.locate import (
-    InventoryFiles,
     Location,
+    is_mentioned,
     locate_group_variable,
     locate_host_variable,
     locate_path,
     split_path,
-    vars_file_owner,
 )
 from tfprov.editing.operations import (
     ChangedTexts,
@@ -34,128 +35,119 @@ from tfprov.editing.operations import (
 )
 from tfprov.editing.scalar_emitter import NewValue, parse_value
 from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line, shown
-from tfprov.inventory.detect import SourceKind, detect_kind, is_blank, is_unlikely_inventory
-from tfprov.inventory.sources import source_path
 from tfprov.model.inventory import Inventory
 from tfprov.planning.tasks import place
 from tfprov.settings.cluster_rules import processes_here
-from tfprov.settings.load import load_inventory
+from tfprov.settings.load import InventoryOptions, read_inventory
 from tfprov.settings.resolve import resolve
-from tfprov.vault.decrypt import HEADER, Vault
 from tfprov.vault.redaction import mentions_secret
-from tfprov.yamltext.overlay import reading
-
-
-@dataclass(frozen=True)
-class LoadedInventory:
-    """An inventory as it was read: None where it cannot be understood, the problems it has, and its files."""
-
-    inventory: Inventory | None
-    problems: tuple[Problem, ...]
-    contents: dict[str, bytes] = field(default_factory=dict)
-
-
-def read(options: dict[str, Any], vault: Vault, instead: dict[str, bytes] | None = None) -> LoadedInventory:
-    """Read and check the inventory that `options` name; `instead` stands for the content of files, by their real paths."""
-    inventory = None
-    with reading(instead) as found:
-        try:
-            inventory = load_inventory(sources_of(options), options["extra"], vault, lookup_dirs=options["lookup_dirs"])
-            place(resolve(inventory, (), [processes_here]))
-        except InvalidInput as error:
-            return LoadedInventory(inventory, error.problems, found.files)
-    return LoadedInventory(inventory, (), found.files)
-
-
-def open_files(contents: dict[str, bytes], sources: Sequence[str], extra: Sequence[str]) -> InventoryFiles:
-    """Return the files of an inventory that can be edited, of all that were read for it."""
-    inventories: list[EditableFile] = []
-    beside: list[EditableFile] = []
-    others: list[str] = []
-    for name, data in contents.items():
-        if f"@{name}" in extra:
-            continue
-        if vars_file_owner(name) is None and not _is_source(name, sources):
-            continue
-        stands_alone = vars_file_owner(name) is None
-        is_yaml = not stands_alone or detect_kind(name, data) is SourceKind.YAML
-        if is_yaml and stands_alone and is_unlikely_inventory(name, data) and name not in map(source_path, sources):
-            continue  # a README in a directory
-        if is_yaml and not data.startswith(HEADER.encode()):
-            if not is_blank(data):
-                (inventories if vars_file_owner(name) is None else beside).append(parse_file(data, name))
-        elif not is_blank(data):
-            others.append(name)
-    return InventoryFiles(tuple(inventories), tuple(beside), tuple(others))
-
-
-def _is_source(name: str, sources: Sequence[str]) -> bool:
-    places = map(source_path, sources)
-    return any(name == one or name.startswith(one.rstrip("/") + "/") for one in places)
 
 
 class EditSession:
-    """An edit from a command's options: what is there, and what is done with it at the end."""
+    """An edit by a command: the files before it, and what is checked and written at the end."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        self.sources, self.extra, self.vault = sources_of(options), options["extra"], vault_of(options)
         self.writes, self.shows_diff = not options["check"], options["diff"]
-        self._options = options
-        self.before = read(options, self.vault)
-        self.inventory = self.before.inventory
-        self.files = open_files(self.before.contents, self.sources, self.extra)
-        if not (self.files.inventories or self.files.beside or self.files.others):
-            raise InvalidInput(self.before.problems) if self.before.problems else _no_editable_file()
+        self._inventory = InventoryOptions(
+            sources_of(options), options["extra"], vault_of(options), lookup_dirs=options["lookup_dirs"]
+        )
+        self._skip = frozenset(option.removeprefix("@") for option in options["extra"] if option.startswith("@"))
+        self._sources: Sequence[str] = sources_of(options)
+        self.files = open_sources(self._sources, self._skip)
+        if self.files.is_empty:
+            self.open_all_vars_files()
+        if self.files.is_empty:
+            raise InvalidInput(self._problems_before) if self._problems_before else _no_editable_file()
+
+    @cached_property
+    def _loaded(self) -> tuple[Inventory, list[Problem]]:
+        """The inventory before the edit, without a check of its settings."""
+        return read_inventory(self._inventory)
+
+    @property
+    def inventory(self) -> Inventory | None:
+        """The inventory before the edit; None if it has problems."""
+        inventory, problems = self._loaded
+        return None if problems else inventory
+
+    @cached_property
+    def _problems_before(self) -> tuple[Problem, ...]:
+        return _problems(*self._loaded)
+
+    def open_vars_files(self, kind: str, name: str) -> None:
+        """Open the vars files of the group or host (`kind`) `name` as well, if the inventory has it."""
+        groups, hosts = ((name,), ()) if kind == "group" else ((), (name,))
+        opened = open_vars_files(self._sources, groups, hosts, self._skip)
+        if not opened.is_empty and (is_mentioned(self.files, kind, name) or name in self._names(kind)):
+            self._add_vars_files(opened)
+
+    def open_all_vars_files(self) -> None:
+        """Open the vars files of all groups and hosts as well."""
+        self._add_vars_files(open_vars_files(self._sources, self._names("group"), self._names("host"), self._skip))
+
+    def _add_vars_files(self, opened: InventoryFiles) -> None:
+        self.files = replace(self.files, vars_files=opened.vars_files, others=(*self.files.others, *opened.others))
+
+    def _names(self, kind: str) -> Iterable[str]:
+        inventory, _ = self._loaded
+        return inventory.groups if kind == "group" else inventory.hosts
 
     def finish(self, done: EditResult, verb: str, holds: Callable[[Inventory], None] | None = None) -> None:
-        """Check the result, write it, and say what was done; `verb` is in the past tense: `added x`.
+        """Check the result, write it, and print what was done; `verb` is in the past tense: `added x`.
 
-        `holds` raises where the inventory does not say afterwards what the edit was for.
+        `holds` raises if the inventory after the edit is not what the edit is for.
         """
-        changed = [one for one in (*done.files.inventories, *done.files.beside) if one not in self._all()]
-        texts = {one.name: (self._text(one.name), one.text) for one in changed}
-        after = self._checked(texts, holds)
+        texts = {
+            after.name: (before.text, after.text)
+            for before, after in zip(self.files.editable, done.files.editable, strict=True)
+            if before != after
+        }
+        remaining = self._check(texts, holds)
         if self.shows_diff:
             for name, (old, new) in texts.items():
                 click.echo("".join(f"{line}\n" for line in unified_diff(name, old, new)), nl=False)
         if self.writes:
-            for name, (_, new) in texts.items():
-                self._write(name, new)
+            for name, (old, new) in texts.items():
+                _write(name, old, new)
         if not texts:
-            click.echo(f"nothing to do: {_edit_text(done)} is like that already")
+            click.echo(f"nothing to do: {done.words() or 'it'} is like that already")
         else:
             click.echo(f"{verb} {done.words()}{'' if self.writes else '; not written (--check)'}")
-        if after.problems:
-            count = len(after.problems)
+        if remaining:
+            count = len(remaining)
             these = f"{count} problems; `tfprov plan` tells them" if count > 1 else "1 problem; `tfprov plan` tells it"
             click.echo(f"note: the inventory still has {these}")
 
-    def _all(self) -> tuple[object, ...]:
-        return (*self.files.inventories, *self.files.beside)
-
-    def _text(self, name: str) -> str:
-        return self.files.find(name).text
-
-    def _checked(self, texts: ChangedTexts, holds: Callable[[Inventory], None] | None) -> LoadedInventory:
-        instead = {os.path.realpath(name): new.encode() for name, (_, new) in texts.items()}
-        after = read(self._options, self.vault, instead)
-        if problems := new_problems(self.before.problems, after.problems, texts):
-            raise InvalidInput(problems)
-        if holds is not None and after.inventory is not None:
-            holds(after.inventory)
-        return after
-
-    def _write(self, name: str, text: str) -> None:
-        try:
-            rewrite(Path(name), self.before.contents[name], text.encode())
-        except OSError as error:
-            reason = one_line(error.strerror or str(error))
-            fix = "try again" if error.errno == errno.EBUSY else "edit a file of your own in its place"
-            raise Usage(f"{shown(name)} is left as it is: {reason[0].lower()}{reason[1:]}", fix) from None
+    def _check(self, texts: ChangedTexts, holds: Callable[[Inventory], None] | None) -> tuple[Problem, ...]:
+        """Return the problems of the inventory after the edit, all of which it had before; InvalidInput for others."""
+        file_overlay = {os.path.realpath(name): new.encode() for name, (_, new) in texts.items()}
+        inventory, problems = read_inventory(replace(self._inventory, file_overlay=file_overlay))
+        remaining = _problems(inventory, problems)
+        if remaining and (new := new_problems(self._problems_before, remaining, texts)):
+            raise InvalidInput(new)
+        if holds is not None and not problems:
+            holds(inventory)
+        return remaining
 
 
-def _edit_text(done: EditResult) -> str:
-    return done.words() or "it"
+def _problems(inventory: Inventory, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the problems of an inventory, those of its settings only if there are no others."""
+    if problems:
+        return InvalidInput(problems).problems
+    try:
+        place(resolve(inventory, (), [processes_here]))
+    except InvalidInput as error:
+        return error.problems
+    return ()
+
+
+def _write(name: str, old: str, new: str) -> None:
+    try:
+        rewrite(Path(name), old.encode(), new.encode())
+    except OSError as error:
+        reason = one_line(error.strerror or str(error))
+        fix = "try again" if error.errno == errno.EBUSY else "edit a file of your own in its place"
+        raise Usage(f"{shown(name)} is left as it is: {reason[0].lower()}{reason[1:]}", fix) from None
 
 
 def _no_editable_file() -> Usage:
@@ -188,8 +180,8 @@ def place_options(command: F) -> F:
 def add_host_command(name: str, groups: Sequence[str], variables: Sequence[str], **options: Any) -> None:
     """NAME may be a range, such as `node[4:6]`. A group of tfprov's (`worker`, `ps`, …) is made where there is none."""
     values = [_variable(one) for one in variables]
-    editing = EditSession(options)
-    editing.finish(add_host(editing.files, editing.inventory, name, groups, values), f"added {shown(name)}")
+    session = EditSession(options)
+    session.finish(add_host(session.files, session.inventory, name, groups, values), f"added {shown(name)}")
 
 
 def _variable(text: str) -> tuple[Sequence[str], NewValue]:
@@ -214,13 +206,14 @@ def _value(path: str, text: str, name: str) -> NewValue:
 @edit_command_options
 def remove_host_command(name: str, **options: Any) -> None:
     """From every group that names it. Files of `host_vars/` stay."""
-    editing = EditSession(options)
-    editing.finish(
-        remove_host(editing.files, editing.inventory, name),
+    session = EditSession(options)
+    session.open_vars_files("host", name)
+    session.finish(
+        remove_host(session.files, session.inventory, name),
         f"removed {shown(name)}",
         lambda after: _require_removed(after, name),
     )
-    for path in host_vars_files(editing.files, name):
+    for path in host_vars_files(session.files, name):
         click.echo(f"note: {shown(path)} stays, and is not read any more")
 
 
@@ -237,13 +230,14 @@ def _require_removed(after: Inventory, host: str) -> None:
 @edit_command_options
 def move_host_command(old: str, new: str, **options: Any) -> None:
     """Wherever it is named; its variables and comments stay. A range is moved as a whole: `'node[1:3]' 'node[1:4]'`."""
-    editing = EditSession(options)
-    if left := host_vars_files(editing.files, old):
+    session = EditSession(options)
+    session.open_all_vars_files()
+    if left := host_vars_files(session.files, old):
         becomes = new.join(left[0].rsplit(old, 1))
         what = f"{shown(left[0])} holds variables of {shown(old)}, which {shown(new)} would not have"
         raise Usage(what, f"first `mv {shown(left[0])} {shown(becomes)}`")
-    editing.finish(
-        move_host(editing.files, editing.inventory, old, new),
+    session.finish(
+        move_host(session.files, session.inventory, old, new),
         f"moved {shown(old)} to {shown(new)}",
         lambda after: _require_removed(after, old),
     )
@@ -261,8 +255,9 @@ def set_command(path: str, value: str, group: str | None, host: str | None, **op
     VALUE is read as YAML: `5`, `true`, `[python, train.py]`; text that YAML reads otherwise is quoted twice: `'"5"'`.
     """  # noqa: D205  its first line is in the table of commands
     new = _value(path, value, "VALUE")
-    editing = EditSession(options)
-    editing.finish(set_value(editing.files, _locate(editing, path, group, host), new), "set")
+    session = EditSession(options)
+    location = _locate(session, path, group, host)
+    session.finish(set_value(session.files, location, new), "set")
 
 
 @click.command("unset")
@@ -271,16 +266,20 @@ def set_command(path: str, value: str, group: str | None, host: str | None, **op
 @edit_command_options
 def unset_command(path: str, group: str | None, host: str | None, **options: Any) -> None:
     """PATH is as in `set`. What is above it stays, empty or not."""
-    editing = EditSession(options)
-    editing.finish(unset_value(editing.files, _locate(editing, path, group, host)), "removed")
+    session = EditSession(options)
+    location = _locate(session, path, group, host)
+    session.finish(unset_value(session.files, location), "removed")
 
 
-def _locate(editing: EditSession, path: str, group: str | None, host: str | None) -> Location:
+def _locate(session: EditSession, path: str, group: str | None, host: str | None) -> Location:
     names = split_path(path)
     if group is not None and host is not None:
         raise Usage("`--group` and `--host` say two places", "give one of them")
     if host is not None:
-        return locate_host_variable(editing.files, host, names)
-    if group is not None:
-        return locate_group_variable(editing.files, group, names)
-    return locate_path(editing.files, names) or locate_group_variable(editing.files, "all", names)
+        session.open_vars_files("host", host)
+        return locate_host_variable(session.files, host, names)
+    if group is None and (location := locate_path(session.files, names)):
+        return location
+    owner = "all" if group is None else group
+    session.open_vars_files("group", owner)
+    return locate_group_variable(session.files, owner, names)

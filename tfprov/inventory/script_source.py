@@ -218,7 +218,7 @@ class _ScriptReader:
         if len(data) == 1 and isinstance(text := data.get(_LITERAL), str):
             return Scalar(text, self.at, text, quoted=True, literal=True)
         if len(data) == 1 and isinstance(text := data.get(_ENCRYPTED), str):
-            return Scalar(Sealed(text, self.vault.open), self.at, quoted=True, literal=True, secret=True)
+            return Scalar(Sealed(text, self.vault.decrypt), self.at, quoted=True, literal=True, secret=True)
         entries = {name: self.node(value, depth + 1) for name, value in data.items()}
         return Mapping(entries, self.at, {name: self.key(name) for name in data})
 

@@ -87,7 +87,7 @@ def read_inventory(options: InventoryOptions) -> tuple[Inventory, list[Problem]]
         builder.problems.extend(error.problems)
     config = read_ansible_cfg(sources)
     if config.vault_password_file:
-        vault.use(config.vault_password_file)
+        vault.use_password_file(config.vault_password_file)
     alone, ignore = len(sources) == 1, config.ignore_extensions
     reader = Sources(builder, vault, alone=alone, ignore=ignore, file_overlay=options.file_overlay)
     for source in sources:

@@ -1,4 +1,4 @@
-"""libyaml's complaints in the words of someone who wants to mend the file."""
+"""Turns PyYAML's syntax errors into problems that name the cause and the fix."""
 
 import re
 
@@ -8,10 +8,10 @@ from tfprov.errors import Position, Problem, one_line, shown
 from tfprov.vault.redaction import mentions_secret, redact_line
 
 LineColumn = tuple[int, int]
-"""A line and a column, counting from 0 as libyaml does."""
+"""A line and a column, counted from 0 as libyaml counts."""
 
 BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
-"""What ends a line in YAML 1.1."""
+"""A line break of YAML 1.1."""
 
 _COLON_WITHOUT_SPACE = re.compile(r"\s*(?:- )?([A-Za-z_][\w.-]*):(?![\s/])")
 _UNCLOSED = ("unexpected end of stream", "unexpected document indicator")
@@ -30,23 +30,23 @@ _HINTS = {
 
 
 def explain(error: yaml.MarkedYAMLError, text: str, name: str, start: int) -> Problem:
-    """Return `error`, met in `text`, as a Problem; `name` and `start` are the file and its first line's number."""
+    """Return the problem that `error` reports in `text`; `name` is the file, `start` the number of its first line."""
     mark, opened = error.problem_mark or error.context_mark, error.context_mark
     place = (mark.line, mark.column) if mark else (0, 0)
-    begun = (opened.line, opened.column) if opened else place
-    (line, column), what, fix = _diagnose(error.problem or "not valid YAML", BREAK.split(text), place, begun)
+    context = (opened.line, opened.column) if opened else place
+    (line, column), what, fix = _diagnose(error.problem or "not valid YAML", BREAK.split(text), place, context)
     return Problem(Position(name, line + start, column + 1), what, fix)
 
 
-def _diagnose(problem: str, lines: list[str], place: LineColumn, begun: LineColumn) -> tuple[LineColumn, str, str]:
+def _diagnose(problem: str, lines: list[str], place: LineColumn, start: LineColumn) -> tuple[LineColumn, str, str]:
     line = _line_at(lines, place)
     before = line[: place[1]]
-    if unclosed := _unclosed(problem, lines, place, begun):
+    if unclosed := _unclosed(problem, lines, place, start):
         return unclosed
     if "could not find expected ':'" in problem:
         return (
-            begun,
-            f"`{_quote_line(lines, begun)}` has no `: ` behind its name",
+            start,
+            f"`{_quote_line(lines, start)}` has no `: ` behind its name",
             "write `name: value`",
         )
     if "cannot start any token" in problem:
@@ -65,23 +65,23 @@ def _diagnose(problem: str, lines: list[str], place: LineColumn, begun: LineColu
 
 
 def _unclosed(
-    problem: str, lines: list[str], place: LineColumn, begun: LineColumn
+    problem: str, lines: list[str], place: LineColumn, start: LineColumn
 ) -> tuple[LineColumn, str, str] | None:
     if "expected node content" in problem and not _line_at(lines, place)[place[1] :].strip():
         last = max((number for number, text in enumerate(lines) if text.strip()), default=0)
         return (last, len(lines[last].rstrip())), "the file ends within brackets", "close them"
     if any(end in problem for end in _UNCLOSED):
-        return begun, "a quote that is never closed", "close it"
+        return start, "a quote that is never closed", "close it"
     if "expected ',' or" not in problem:
         return None
     mark = problem[-2]
-    if place[0] == begun[0]:
+    if place[0] == start[0]:
         return place, f"a `,` or `{mark}` is missing here", "add it, or quote the whole value"
-    return begun, f"a bracket without its `{mark}`, or a comma missing behind it", f"add `{mark}` or `,`"
+    return start, f"a bracket without its `{mark}`, or a comma missing behind it", f"add `{mark}` or `,`"
 
 
 def _quote_line(lines: list[str], place: LineColumn) -> str:
-    """Return the line at `place` as it may be shown: it could be the rest of a password that begins above it."""
+    """Return the line at `place` for a message: hidden where a password may begin above it."""
     above = (line for line in lines[: place[0]] if not line.lstrip().startswith("#"))
     return "…" if any(map(mentions_secret, above)) else shown(redact_line(_line_at(lines, place).strip()))
 
@@ -90,14 +90,14 @@ def _line_at(lines: list[str], place: LineColumn) -> str:
     return lines[place[0]] if place[0] < len(lines) else ""
 
 
-def _illegal_start(found: str) -> tuple[str, str]:
-    if found == "\t":
+def _illegal_start(character: str) -> tuple[str, str]:
+    if character == "\t":
         return "a tab in the indentation", "indent with spaces"
-    return f"a value cannot start with {'a backtick' if found == '`' else f'`{shown(found)}`'}", "quote it"
+    return f"a value cannot start with {'a backtick' if character == '`' else f'`{shown(character)}`'}", "quote it"
 
 
 def _colon_without_space(lines: list[str], place: LineColumn) -> tuple[LineColumn, str, str] | None:
-    """Explain `name:value` on the line above: for YAML a text, which goes on on the next line."""
+    """Diagnose `name:value` on the line above: YAML reads it as text that continues on the next line."""
     above = place[0] - 1
     match = _COLON_WITHOUT_SPACE.match(_line_at(lines, (above, 0))) if above >= 0 else None
     if match is None or re.search(r":\s", _line_at(lines, place)[: place[1]]):
@@ -118,9 +118,9 @@ def _text_after_document(lines: list[str]) -> tuple[str, str]:
     return "a line that is indented less than the first", "align the names of the groups"
 
 
-def _wrong_indentation(before: str, found: str) -> tuple[str, str]:
-    if found in ("}", "]"):
-        return f"a `{found}` that closes nothing", "remove it, or quote the whole value"
+def _wrong_indentation(before: str, character: str) -> tuple[str, str]:
+    if character in ("}", "]"):
+        return f"a `{character}` that closes nothing", "remove it, or quote the whole value"
     if before.strip() in ("", "-"):
         return "a line that does not fit the indentation above it", "align it with the lines it belongs to"
     return "text behind the end of a value", "quote the whole value"

@@ -1,4 +1,4 @@
-"""Values and keys that YAML 1.1 reads as something else than what stands there: `NO`, `22:22`, `012`, `2026-01-01`."""
+"""Warns of values and keys that YAML 1.1 reads differently than they look: `NO`, `22:22`, `012`, `2026-01-01`."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -12,9 +12,9 @@ from tfprov.model.node import Mapping, Node, Scalar
 
 
 def lint_values(node: Node, *, as_text: bool = False) -> Iterator[Problem]:
-    """Yield a problem for every value in `node` that is not what it looks like.
+    """Yield a problem for every value in `node` that YAML 1.1 reads differently than it looks.
 
-    `as_text` is for numbers that become text: `3.10` is not the `3.1` that YAML makes of it.
+    With `as_text`, also for numbers that change when they become text: YAML reads `3.10` as `3.1`.
     """
     if isinstance(node, Scalar):
         if not _reads_as_written(node) or (as_text and not _round_trips(node)):
@@ -25,9 +25,9 @@ def lint_values(node: Node, *, as_text: bool = False) -> Iterator[Problem]:
 
 
 def lint_keys(node: Mapping) -> Iterator[Problem]:
-    """Yield a problem for every key of `node` that looks like a name and is none for YAML: `on` is a truth value."""
+    """Yield a problem for every key of `node` that looks like a name and is none to YAML: `on` is a boolean."""
     for key in node.keys.values():
-        if not isinstance(key.data, str) and key.text[:1].isalpha():  # a number is no name, quoted or not
+        if not isinstance(key.data, str) and key.text[:1].isalpha():  # a number is no name, with or without quotes
             yield Problem(key.at, _read_as(key), f'quote it: "{shown(key.text)}"')
 
 
@@ -52,7 +52,7 @@ def _reads_as_written(node: Scalar) -> bool:
     if node.quoted or not isinstance(data, int | float | date | None):
         return True
     if data is None:
-        return text != "~"  # a user's home directory, everywhere else
+        return text != "~"  # elsewhere, `~` is the home directory
     if isinstance(data, bool):
         return text in ("true", "false", "True", "False")
     if isinstance(data, int):
@@ -74,7 +74,7 @@ _KINDS = {
     "timestamp": "a date",
 }
 _TEXT = ("merge", "value")
-"""`<<` and `=`: their meaning comes from where they stand."""
+"""`<<` and `=`: their position decides what they mean."""
 _MAX_BITS = 1024
 """Larger whole numbers mean nothing in an inventory, and Python refuses to print those above 4300 digits."""
 
@@ -82,11 +82,11 @@ _loader: Any = yaml.SafeLoader("")
 
 
 class ScalarError(ValueError):
-    """A scalar that its tag does not fit; says what is amiss with it."""
+    """A scalar that is no value of its tag; the message says why."""
 
 
 def resolve_tag(event: Any, *, quoted: bool) -> str:
-    """Return the short name of an event's tag, resolved where the file states none."""
+    """Return the short name of an event's tag; without a tag, the one that YAML resolves."""
     tag = event.tag
     if tag is None and not quoted:
         return resolve_plain_tag(event.value)
@@ -112,14 +112,14 @@ def is_scalar_tag(name: str) -> bool:
 
 
 def construct_scalar(name: str, text: str) -> Any:
-    """Return the value of `text` under the tag `name`; ScalarError where it has none."""
+    """Return the value of `text` under the tag `name`; ScalarError if it has none."""
     if name in _TEXT or name == "str":
         return text
     if name == "int" and len(text) > _MAX_BITS:
         raise ScalarError("is too large a number")
     try:
         data = yaml.SafeLoader.yaml_constructors[_PREFIX + name](_loader, yaml.ScalarNode(name, text))
-    except Exception:  # PyYAML's constructors raise whatever comes: `!!bool maybe` is a KeyError
+    except Exception:  # PyYAML's constructors raise anything: `!!bool maybe` is a KeyError
         raise ScalarError(f"is not {_KINDS[name]}") from None
     if isinstance(data, int) and data.bit_length() > _MAX_BITS:
         raise ScalarError("is too large a number")

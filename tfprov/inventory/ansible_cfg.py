@@ -1,4 +1,4 @@
-"""An `ansible.cfg` beside the inventory: two of its settings decide how an inventory is read, and count here as well."""
+"""Reads the two settings of an `ansible.cfg` beside the inventory that decide how an inventory is read."""
 
 import configparser
 import stat
@@ -14,14 +14,14 @@ from tfprov.yamltext.load import decode, read_bytes
 NAME = "ansible.cfg"
 _PASSWORD_FILE = ("defaults", "vault_password_file")
 _EXTENSIONS = (("defaults", "inventory_ignore_extensions"), ("inventory", "ignore_extensions"))
-"""Two names of one setting; the last one counts, as in Ansible."""
+"""Two names of one setting; the last one wins, as in Ansible."""
 _SHOWN = 4
-"""Settings without an effect that the warning names."""
+"""Ignored settings that the warning names."""
 
 
 @dataclass(frozen=True)
 class AnsibleCfg:
-    """The settings of such a file that count; `warnings` are about the others, and about a file that cannot be used."""
+    """The settings that tfprov uses; `warnings` are about ignored settings and files that cannot be read."""
 
     vault_password_file: str | None = None
     ignore_extensions: tuple[str, ...] = IGNORED_EXTENSIONS
@@ -29,7 +29,7 @@ class AnsibleCfg:
 
 
 def read_ansible_cfg(sources: Sequence[str]) -> AnsibleCfg:
-    """Return what the first `ansible.cfg` says that lies beside one of the sources, or in one that is a directory."""
+    """Return the settings of the first `ansible.cfg` beside one of the sources, or in a source that is a directory."""
     path = next((path for path in _candidates(sources) if path.is_file()), None)
     if path is None:
         return AnsibleCfg()
@@ -41,16 +41,16 @@ def read_ansible_cfg(sources: Sequence[str]) -> AnsibleCfg:
 
 def _candidates(sources: Sequence[str]) -> Iterator[Path]:
     for source in sources:
-        home = vars_base(source)
-        if home is not None:
-            yield home / NAME
-            if home == Path(source_path(source)):
-                yield home.parent / NAME
+        base = vars_base(source)
+        if base is not None:
+            yield base / NAME
+            if base == Path(source_path(source)):
+                yield base.parent / NAME
 
 
 def _parse(path: Path) -> configparser.ConfigParser:
     at = Position(str(path))
-    if path.parent.stat().st_mode & stat.S_IWOTH:  # as Ansible: it may name a program that is then run
+    if path.parent.stat().st_mode & stat.S_IWOTH:  # as Ansible: it may name a program, which is run then
         raise _ignored_file(at, "everybody can write into its directory", "take that away with `chmod o-w`")
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",), strict=False)
     try:
@@ -69,8 +69,8 @@ def _ignored_file(at: Position, why: str, fix: str) -> InvalidInput:
 def _settings(path: Path, parser: configparser.ConfigParser) -> AnsibleCfg:
     extensions: tuple[str, ...] = IGNORED_EXTENSIONS
     for section, key in _EXTENSIONS:
-        if found := parser.get(section, key, fallback=""):
-            extensions = tuple(word.strip().strip("\"'") for word in found.split(","))
+        if value := parser.get(section, key, fallback=""):
+            extensions = tuple(word.strip().strip("\"'") for word in value.split(","))
     password_file = parser.get(*_PASSWORD_FILE, fallback="")
     others = [
         key for section in parser.sections() for key in parser[section]

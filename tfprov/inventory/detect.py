@@ -1,4 +1,4 @@
-"""What kind of inventory a file is, told from its name and the first line that says something, with Ansible's answers."""
+"""Detects the format of an inventory file by its name and its first line, as Ansible does."""
 
 import os
 import re
@@ -14,14 +14,14 @@ _MARKS = ("---", "...")
 _PROGRAM = (b"#!", b"\x7fELF")
 _INI_EXTENSIONS = ("", ".ini", ".inv", ".inventory", ".hosts", ".host", ".list", ".lst")
 _INVENTORY_LINE = re.compile(r"^\s*(?:\[[^\]\n]+\]\s*(?:[#;].*)?$|(?:all|hosts|children|vars)\s*:)", re.MULTILINE)
-"""A line that stands in inventories, and hardly in a README."""
+"""A line of an inventory that a README hardly has."""
 _PLUGIN = re.compile(r"plugin:\s+[\"']?([\w.]+)")
 _INSPECTED_BYTES = 65536
-"""Bytes that are looked at."""
+"""Bytes of a file that are inspected."""
 
 
 class SourceKind(Enum):
-    """Kinds of files that hold an inventory."""
+    """The formats of inventory files."""
 
     SCRIPT = auto()
     YAML = auto()
@@ -31,10 +31,10 @@ class SourceKind(Enum):
 
 
 def detect_kind(path: str, data: bytes) -> SourceKind:
-    """Return what the file at `path`, which begins with `data`, is to be read as.
+    """Return the format of the file at `path`, which begins with `data`.
 
-    Ansible lets one reader after the other try, as the name allows: a program is run, then YAML, then INI. Which of the
-    last two accepts depends on the content; to have one set of complaints, it is decided beforehand by the first line.
+    Ansible tries one inventory plugin after the other: script, YAML, INI. Here the first line decides between the last two,
+    so that the errors of only one of them are reported.
     """
     extension = os.path.splitext(path)[1]  # noqa: PTH122  as Ansible splits it
     line = next(_lines(data), None)
@@ -52,9 +52,9 @@ def detect_kind(path: str, data: bytes) -> SourceKind:
 
 
 def is_unlikely_inventory(path: str, data: bytes) -> bool:
-    """Whether a file in a directory of inventories is hardly one, by its name and what is in it.
+    """Whether a file in a directory of inventories is unlikely to be an inventory, by its name and content.
 
-    Such a file may be skipped where it cannot be read. One that is an inventory may not: its hosts would be missing.
+    Such a file may be skipped if it cannot be parsed. An inventory may not: its hosts would be missing.
     """
     extension = os.path.splitext(path)[1]  # noqa: PTH122
     if extension in (*_YAML_EXTENSIONS, ".toml") or data.startswith(HEADER.encode()):
@@ -70,29 +70,29 @@ def has_yaml_extension(path: str) -> bool:
 
 
 def looks_like_yaml(data: bytes) -> bool:
-    """Whether a file begins as no INI file does."""
+    """Whether the first line of a file is YAML and not INI."""
     line = next(_lines(data), "")
     return bool(_YAML.match(line)) and not _SECTION.match(line)
 
 
 def configured_plugin(data: bytes) -> str:
-    """Return the inventory plugin that a YAML file configures, whatever the file is called; empty where it is none."""
-    found = _PLUGIN.match(next(_lines(data.removeprefix(b"---")), ""))
-    return found[1] if found else ""
+    """Return the name of the inventory plugin that a file configures, or an empty text."""
+    match = _PLUGIN.match(next(_lines(data.removeprefix(b"---")), ""))
+    return match[1] if match else ""
 
 
 def is_script(data: bytes) -> bool:
-    """Whether a file names the program that runs it."""
+    """Whether a file begins with a shebang."""
     return data.startswith(b"#!")
 
 
 def is_blank(data: bytes) -> bool:
-    """Whether a file says nothing: no line of it, but for comments and YAML's own marks."""
+    """Whether a file has nothing but comments, blank lines and YAML's document marks."""
     return len(data) < _INSPECTED_BYTES and all(line in _MARKS for line in _lines(data))
 
 
 def _lines(data: bytes) -> Iterator[str]:
-    """Yield the lines that are no comments, without the blanks around them."""
+    """Yield the lines that are not blank and no comments, stripped."""
     for line in data[:_INSPECTED_BYTES].decode("utf-8-sig", errors="replace").splitlines():
         text = line.strip()
         if text and text[0] not in "#;":

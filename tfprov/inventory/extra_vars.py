@@ -1,4 +1,4 @@
-"""The variables that the command line gives with `-e`."""
+"""Parses `-e`, the extra variables of the command line."""
 
 import codecs
 import re
@@ -21,7 +21,7 @@ _OPENING, _CLOSING = ("{{", "{%", "{#"), ("}}", "%}", "#}")
 def parse_extra_vars(
     options: Sequence[str], vault: Vault | None = None, file_overlay: FileOverlay | None = None
 ) -> Mapping:
-    """Return the variables of the `-e` options: `key=value` pairs, YAML or JSON in braces, or `@FILE`; later ones win.
+    """Return the variables of `-e` options: `key=value` pairs, YAML or JSON in braces, or `@FILE`; later options win.
 
     `key.sub=value` is short for a nested mapping (`-e tfprov.flags.train_steps=100`). Values of `key=value` are text,
     as in Ansible, except under `tfprov`, where they are read as YAML.
@@ -54,11 +54,11 @@ def _parse_option(option: str, vault: Vault | None, file_overlay: FileOverlay | 
     return node
 
 
-def _expand_user(written: str) -> Path:
+def _expand_user(path: str) -> Path:
     try:
-        return Path(written).expanduser()
-    except RuntimeError:  # nobody is called so
-        return Path(written)
+        return Path(path).expanduser()
+    except RuntimeError:  # no such user
+        return Path(path)
 
 
 def _parse_assignments(option: str) -> Mapping:
@@ -68,9 +68,9 @@ def _parse_assignments(option: str) -> Mapping:
         name, equals, value = _split_assignment(word)
         path = name.split(".")
         if not equals or len(path) > MAX_DEPTH or not _NAME.fullmatch(path[0]) or "" in path:
-            # What stands behind a password may be the rest of it, when its blanks are not quoted.
-            said = "…" if any(map(mentions_secret, words[:number])) else shown(redact_line(word))
-            raise InvalidInput([Problem(Position("-e"), f"`{said}` is not a variable", _fix(word))])
+            # A word after a password may be the rest of it, if its blanks are not quoted.
+            repeated = "…" if any(map(mentions_secret, words[:number])) else shown(redact_line(word))
+            raise InvalidInput([Problem(Position("-e"), f"`{repeated}` is not a variable", _fix(word))])
         merged = overlay(merged, _nested_mapping(path, value))
     return merged
 
@@ -82,12 +82,12 @@ def _fix(word: str) -> str:
 
 
 def _words(option: str) -> Iterator[str]:
-    """Yield the words of `option`: blanks in quotes, and in a template, do not separate them."""
+    """Yield the words of `option`; blanks in quotes and templates do not separate words."""
     word, quote, depth = "", "", 0
-    for place, char in enumerate(option):
-        if char in "\"'" and not option[:place].endswith("\\") and quote in ("", char):
+    for offset, char in enumerate(option):
+        if char in "\"'" and not option[:offset].endswith("\\") and quote in ("", char):
             quote = "" if quote else char
-        depth += option.startswith(_OPENING, place) - option.startswith(_CLOSING, place)
+        depth += option.startswith(_OPENING, offset) - option.startswith(_CLOSING, offset)
         depth = max(depth, 0)
         if char in " \n" and not quote and not depth:
             if word:
@@ -105,8 +105,8 @@ def _words(option: str) -> Iterator[str]:
 
 
 def _split_assignment(word: str) -> tuple[str, str, str]:
-    """Return the name, the `=` and the value in a word, as Ansible takes them apart."""
-    name, equals, value = _ESCAPE.sub(lambda found: codecs.decode(found[0], "unicode-escape"), word).partition("=")
+    """Split a word into name, `=` and value, as Ansible does."""
+    name, equals, value = _ESCAPE.sub(lambda escape: codecs.decode(escape[0], "unicode-escape"), word).partition("=")
     value = value.strip()
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" and value[-2] != "\\":
         value = value[1:-1]
@@ -123,8 +123,8 @@ def _nested_mapping(path: Sequence[str], value: str) -> Mapping:
 
 
 def _parse_value(text: str, at: Position) -> Node:
-    """Read a setting as YAML; there is no line to point at, only the option."""
-    if text.startswith("{{"):  # a shell has taken away the quotes that YAML wants around it
+    """Parse a setting as YAML; problems have the position of the option."""
+    if text.startswith("{{"):  # the shell removed the quotes that YAML needs
         return Scalar(text, at, text, quoted=True)
     try:
         return _at_position(parse(text, at.file), at)

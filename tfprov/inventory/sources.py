@@ -1,4 +1,4 @@
-"""The sources of an inventory: files of every kind, directories of them, scripts, and lists of hosts."""
+"""Reads the sources of `-i`: files, directories, scripts and host lists."""
 
 import os
 import re
@@ -26,25 +26,25 @@ from tfprov.yamltext.load import MAX_BYTES, FileOverlay, decode, parse_json_or_y
 IGNORED_EXTENSIONS = (
     "~", ".pyc", ".pyo", ".swp", ".bak", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
 )  # fmt: skip
-"""Ends of the names in a directory of sources that are none, to Ansible and so to us."""
+"""Endings of files in a directory of sources that Ansible ignores."""
 _IGNORED = r"^\.|^(?:host_vars|group_vars|vars_plugins)$"
 _NEW = "write one with `tfprov init`, or give its path with -i"
 MAX_FILES = 1000
-"""In a directory of sources: one that was not meant should be told before all of it is read."""
+"""In a directory of sources: a wrong directory is refused before all of it is read."""
 
 
 def source_path(source: str) -> str:
-    """Return the path that a source of `-i` names, with `~` and variables of the environment; a list of hosts as it is."""
+    """Return the path of a source of `-i` with `~` and environment variables expanded; a host list unchanged."""
     return source if "," in source else os.path.expanduser(os.path.expandvars(source))  # noqa: PTH111  as Ansible does
 
 
 def is_host_list(source: str) -> bool:
-    """Whether a source is `host1,host2`, and no file."""
+    """Whether a source is a host list such as `host1,host2`, and no file."""
     return "," in source and not os.path.exists(source)  # noqa: PTH110  Path refuses null bytes
 
 
 def vars_base(source: str) -> Path | None:
-    """Return the directory in which `group_vars/` and `host_vars/` of a source lie; None for a list of hosts."""
+    """Return the directory of a source's `group_vars/` and `host_vars/`; None for a host list."""
     path = source_path(source)
     if is_host_list(path):
         return None
@@ -160,7 +160,7 @@ class Sources:
         for name in names:
             key = Scalar(name, at, name)
             if "[" in name and not name.startswith("["):
-                self.builder.report(at, f"a range in a list of hosts: `{shown(name)}`", "write it into a file")
+                self.builder.report(at, f"a range in a host list: `{shown(name)}`", "write it into a file")
             else:
                 self.builder.add_hosts("ungrouped", key)
 
@@ -179,21 +179,21 @@ class Sources:
             fix = "convert it with `ansible-inventory -i FILE --list --yaml`"
             self.builder.report(at, "a TOML inventory, which tfprov does not read", fix)
         elif kind is SourceKind.NOTHING and not (alone and has_yaml_extension(path)):
-            self.builder.begin(at)  # several sources may have one that says nothing yet
+            self.builder.begin(at)  # one of several sources may be empty
         elif kind in (SourceKind.YAML, SourceKind.NOTHING):
-            self._perhaps(path, data, lambda: self._yaml(path, data, within=within), within=within)
+            self._read_or_skip(path, data, lambda: self._yaml(path, data, within=within), within=within)
         else:
-            self._perhaps(path, data, lambda: self._ini(path, data), within=within)
+            self._read_or_skip(path, data, lambda: self._ini(path, data), within=within)
 
     def _yaml(self, path: str, data: bytes, *, within: bool) -> None:
         node = parse_json_or_yaml(data, path, vault=self.vault)
         if within and not has_groups(node):
-            self._pass_over(path, "no mapping of groups")
+            self._warn_skipped(path, "no mapping of groups")
         else:
             add_document(self.builder, node)
 
-    def _perhaps(self, path: str, data: bytes, read: Callable[[], None], *, within: bool) -> None:
-        """Read a file; one in a directory that is hardly an inventory counts only where it can be read as a whole."""
+    def _read_or_skip(self, path: str, data: bytes, read: Callable[[], None], *, within: bool) -> None:
+        """Read a file; skip one in a directory that is unlikely to be an inventory, if it has problems."""
         if not (within and is_unlikely_inventory(path, data)):
             read()
             return
@@ -204,9 +204,9 @@ class Sources:
         if problems:
             first = problems[0]
             line = f"line {first.at.line}: " if first.at.line else ""
-            self._pass_over(path, f"{line}{first.what}")
+            self._warn_skipped(path, f"{line}{first.what}")
 
-    def _pass_over(self, path: str, why: str) -> None:
+    def _warn_skipped(self, path: str, why: str) -> None:
         extension = Path(path).suffix
         ignore = f", or set `inventory_ignore_extensions = {shown(extension)}` in an ansible.cfg"
         fix = f"move it elsewhere{ignore if extension and not has_yaml_extension(path) else ''}"
@@ -221,7 +221,7 @@ class Sources:
         if plugin := configured_plugin(data):
             raise InvalidInput([Problem(Position(path, 1, 1), *plugin_problem(plugin))])
         if looks_like_yaml(data):
-            what = "YAML in a file that is not called so, which Ansible reads as INI"
+            what = "YAML in a file whose name ends otherwise, which Ansible reads as INI"
             raise InvalidInput([Problem(Position(path, 1, 1), what, "call it .yml")])
         if len(data) > MAX_BYTES:
             raise InvalidInput(

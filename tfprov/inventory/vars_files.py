@@ -1,4 +1,4 @@
-"""What lies beside the sources of an inventory: variables in `group_vars/` and `host_vars/`, as Ansible finds them."""
+"""Reads the variables in `group_vars/` and `host_vars/` beside the sources of an inventory, as Ansible does."""
 
 import os
 from collections.abc import Collection, Iterator
@@ -12,7 +12,7 @@ from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.load import FileOverlay, parse_json_or_yaml, read_bytes
 
 EXTENSIONS = ("", ".yml", ".yaml", ".json")
-"""Of files with variables, in the order in which they are looked for: the first one that is there is read, and no other."""
+"""Extensions of vars files, in the order of the search: only the first that exists is read."""
 DIRECTORIES = ("group_vars", "host_vars")
 
 
@@ -48,10 +48,10 @@ def find_vars_files(directory: Path, names: Collection[str], problems: list[Prob
 
 
 def base_directory(file: str) -> Path:
-    """Return the directory from which relative paths count that are written in `file`: its own.
+    """Return the directory to which relative paths in `file` are relative: its own.
 
-    For a file of `group_vars/` or `host_vars/` it is the one these lie in, beside the inventory: a setting that moves
-    from the inventory into such a file goes on meaning the same.
+    For a file of `group_vars/` or `host_vars/` it is the directory of the inventory: a setting may move from the inventory
+    into such a file without a change.
     """
     path = Path(file)
     outer = (parent.parent for parent in path.parents if parent.name in DIRECTORIES)
@@ -59,7 +59,7 @@ def base_directory(file: str) -> Path:
 
 
 def _vars_paths(directory: Path, names: Collection[str], problems: list[Problem]) -> Iterator[tuple[str, Path]]:
-    """Yield the names that have a file or a directory, with its path. The directory is listed once for all names."""
+    """Yield the names with a file or directory, and its path. The directory is listed only once."""
     if not directory.exists():
         return
     present = frozenset(_list_names(directory, problems))
@@ -72,7 +72,7 @@ def _vars_paths(directory: Path, names: Collection[str], problems: list[Problem]
 
 def _list_names(directory: Path, problems: list[Problem]) -> list[str]:
     try:
-        return sorted(os.listdir(directory))  # noqa: PTH208  names are what is asked for
+        return sorted(os.listdir(directory))  # noqa: PTH208  only names are needed
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         problems.append(Problem(Position(str(directory)), f"cannot be read: {reason}", "give a readable directory"))
@@ -80,7 +80,7 @@ def _list_names(directory: Path, problems: list[Problem]) -> list[str]:
 
 
 def _files_below(path: Path, problems: list[Problem], outer: Collection[str] = ()) -> Iterator[Path]:
-    """Yield `path`, or the files below it when it is a directory; hidden files, and what editors leave, are none."""
+    """Yield `path`, or the files below it if it is a directory, except hidden and backup files."""
     real = os.path.realpath(path)
     if not path.is_dir():
         yield path

@@ -109,7 +109,7 @@ LIKE_YAML = "looks like YAML; call a YAML inventory .yml, or remove it"
 NO_VARIABLE = (
     "is not a variable of a host; for example `node1 ansible_host=10.0.0.1`; several hosts stand on lines of their own"
 )
-NO_HEAD = "is not the head of a section; for example `[worker]`, `[worker:vars]` or `[worker:children]`, without blanks"
+NO_HEAD = "is not a section header; for example `[worker]`, `[worker:vars]` or `[worker:children]`, without blanks"
 BAD: Mapping[str, tuple[str, list[str]]] = {
     "two hosts on a line": ("node1 node2", [f":1:7: error: `node2` {NO_VARIABLE}"]),
     "a blank around the sign": (
@@ -188,7 +188,7 @@ BAD: Mapping[str, tuple[str, list[str]]] = {
     ),
     "what Python cannot hold": (
         'node1 a="{[]: 1}"',
-        [":1:9: error: `{[]: 1}` cannot be read as Python's; quote it twice: \"'…'\""],
+        [":1:9: error: `{[]: 1}` cannot be read as a Python literal; quote it twice: \"'…'\""],
     ),
     "a password in two words": (
         "node1 ansible_password=open sesame\nnode2 ansible_ssh_pass='open sesame",
@@ -199,7 +199,7 @@ BAD: Mapping[str, tuple[str, list[str]]] = {
     ),
     "a password that is no Python": (
         "node1 ansible_password='{[]: 1}'",
-        [":1:24: error: `…` cannot be read as Python's; quote it twice: \"'…'\""],
+        [":1:24: error: `…` cannot be read as a Python literal; quote it twice: \"'…'\""],
     ),
     "a password in a section": (
         "[all:vars]\nansible_password: open sesame",

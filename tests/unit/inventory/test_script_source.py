@@ -96,18 +96,18 @@ def test_a_script_is_found_by_its_permission_and_gets_the_environment(monkeypatc
 
 
 BY_HAND = "run `inv.sh --list` by hand"
-CORRECT = "(asked with `--list`); correct the script"
+CORRECT = "(run with `--list`); correct the script"
 DEEP = f"printed JSON nested more than 32 levels deep {CORRECT}"
 PRINTED: Mapping[str, tuple[str, str]] = {
     "nothing": (" \n", f"printed nothing {CORRECT}"),
     "no JSON": ("all:\n", f"printed no JSON: line 1 column 1: expecting value {CORRECT}"),
     "half of JSON": ('{"a":\n{"b"', f"printed no JSON: line 2 column 5: expecting `:` delimiter {CORRECT}"),
-    "a list": ("[]", f"what it prints must be a JSON object, not a list {CORRECT}"),
-    "a number": ("1", f"what it prints must be a JSON object, not a number {CORRECT}"),
+    "a list": ("[]", f"its output must be a JSON object, not a list {CORRECT}"),
+    "a number": ("1", f"its output must be a JSON object, not a number {CORRECT}"),
     "hosts that are no list": ('{"w": {"hosts": {"a": 1}}}', f"`w.hosts` must be a list of names, not a mapping {CORRECT}"),
     "hosts that are no names": (
         '{"w": {"hosts": [1]}}',
-        f"`w.hosts` must be a list of names, not a list of other things {CORRECT}",
+        f"`w.hosts` must be a list of names, not a list of other values {CORRECT}",
     ),
     "a group that is a number": ('{"w": 1}', f"`w.hosts` must be a list of names, not a number {CORRECT}"),
     "variables that are no mapping": ('{"w": {"vars": []}}', f"`w.vars` must be a JSON object, not a list {CORRECT}"),
@@ -115,7 +115,7 @@ PRINTED: Mapping[str, tuple[str, str]] = {
     "no hostvars": ('{"_meta": {}}', f"`_meta.hostvars` must be a JSON object, not null {CORRECT}"),
     "hostvars of a host": (
         '{"w": ["h"], "_meta": {"hostvars": {"h": []}}}',
-        f"what it says of host `h` must be a JSON object, not a list {CORRECT}",
+        f"the variables of host `h` must be a JSON object, not a list {CORRECT}",
     ),
     "too deep": ('{"w": {"vars": {"a": ' + "[" * 40 + "]" * 40 + "}}}", DEEP),
     "far too deep": ("[" * 200_000, DEEP),
@@ -142,12 +142,12 @@ RUN: Mapping[str, tuple[str, str]] = {
     "it hangs": ("#!/bin/sh\nsleep 600\n", HANGS),
     "it hangs with its outputs closed": ("#!/bin/sh\nexec >&- 2>&-\nsleep 600\n", HANGS),
     "it goes on in the background": ("#!/bin/sh\nsleep 600 &\necho '{}'\n", HANGS),
-    "its interpreter is not there": (
+    "its interpreter does not exist": (
         "#!/no/such/python\n",
-        f"cannot be run: its interpreter is not there; {FIRST_LINE}",
+        f"cannot be run: its interpreter does not exist; {FIRST_LINE}",
     ),
     "its interpreter is a directory": ("#!/tmp\n", f"cannot be run: permission denied; {FIRST_LINE}"),
-    "no UTF-8": ("#!/bin/sh\nprintf '{\"\\377\": 1}'\n", f"printed what is not UTF-8 text {CORRECT}"),
+    "no UTF-8": ("#!/bin/sh\nprintf '{\"\\377\": 1}'\n", f"printed text that is not UTF-8 {CORRECT}"),
 }
 
 

@@ -154,7 +154,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
     "a range in a list": (
         {},
         ["node[1:3],"],
-        ["-i: error: a range in a list of hosts: `node[1:3]`; write it into a file"],
+        ["-i: error: a range in a host list: `node[1:3]`; write it into a file"],
     ),
     "a wrong name in a list": (
         {},
@@ -182,7 +182,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
     "YAML that is called something else": (
         {"i.inv": "worker:\n  hosts:\n"},
         ["i.inv"],
-        ["i.inv:1:1: error: YAML in a file that is not called so, which Ansible reads as INI; call it .yml"],
+        ["i.inv:1:1: error: YAML in a file whose name ends otherwise, which Ansible reads as INI; call it .yml"],
     ),
     "a script that may not be executed": (
         {"i.py": "#!/usr/bin/env python3\nprint()\n"},
@@ -204,7 +204,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
         ["i.json"],
         [
             (
-                "i.json:1:2: error: `_meta` is for what an inventory script prints, not for a file; "
+                "i.json:1:2: error: `_meta` belongs to the output of an inventory script, not to a file; "
                 "make a script of it that prints this, or write it as `ansible-inventory -i SCRIPT --list --yaml` does"
             )
         ],

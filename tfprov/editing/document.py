@@ -1,4 +1,4 @@
-"""Edits of a YAML text that change one thing and leave every other byte as it is, or refuse."""
+"""Checked edits of a YAML file: each changes one value or key and keeps every other byte, or is refused."""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ BOM = "\ufeff"
 
 @dataclass(frozen=True)
 class EditableFile:
-    """A file that can be edited: its name in messages, and the places in its text."""
+    """A YAML file: its name in messages, and its syntax tree."""
 
     name: str
     document: Document
@@ -42,21 +42,21 @@ class EditableFile:
 
     @property
     def text(self) -> str:
-        """All of the file."""
+        """The whole text of the file."""
         return self.bom + self.document.text
 
     def position(self, offset: int) -> Position:
-        """Return where `offset` is, as messages say it."""
+        """Return the line and column of `offset`."""
         return Position(self.name, self.document.line_number(offset), self.document.column(offset) + 1)
 
-    def refuse(self, place: CstNode, what: str, fix: str) -> InvalidInput:
-        """Return the error that says why what stands at `place` stays as it is."""
-        return InvalidInput([Problem(self.position(place.start), what, fix)])
+    def refuse(self, node: CstNode, what: str, fix: str) -> InvalidInput:
+        """Return the error that refuses an edit at `node`."""
+        return InvalidInput([Problem(self.position(node.start), what, fix)])
 
 
 @dataclass(frozen=True)
 class EditedFile:
-    """A source after an edit; `line` is where, and `shared` are the lines of the aliases that change with it."""
+    """A file after an edit of `line`; `shared` are the lines of the aliases whose values change with it."""
 
     source: EditableFile
     line: int
@@ -64,7 +64,7 @@ class EditedFile:
 
 
 def parse_file(data: bytes, name: str) -> EditableFile:
-    """Return the file with the content `data`; InvalidInput where it cannot be read as YAML."""
+    """Return the file with the content `data`; InvalidInput if it is not YAML."""
     parse(data, name)
     text = data.decode("utf-8")
     bom = BOM if text.startswith(BOM) else ""
@@ -72,7 +72,7 @@ def parse_file(data: bytes, name: str) -> EditableFile:
 
 
 def replace_value(source: EditableFile, path: NodePath, value: NewValue) -> EditedFile:
-    """Put `value` in the place of the one at `path`."""
+    """Replace the value at `path`."""
     value = _in_file_format(source, value)
     _require_anchors_unused(source, source.document.at(path), itself=False)
     expected = with_value(semantics_of(source.document.root), path, value.semantics)
@@ -81,7 +81,7 @@ def replace_value(source: EditableFile, path: NodePath, value: NewValue) -> Edit
 
 
 def add_entry(source: EditableFile, path: NodePath, names: Sequence[str], value: NewValue | None) -> EditedFile:
-    """Add an entry to the collection at `path`; `names` and `value` as in `tfprov.editing.text_edits.insert_edits`."""
+    """Add an entry to the collection at `path`; the arguments are those of `text_edits.insert_edits`."""
     value = None if value is None else _in_file_format(source, value)
     inside = NULL if value is None else value.semantics
     for name in reversed(names[1:]):
@@ -92,12 +92,12 @@ def add_entry(source: EditableFile, path: NodePath, names: Sequence[str], value:
 
 
 def remove_entry(source: EditableFile, path: NodePath, *, leave_nothing: bool = False) -> EditedFile:
-    """Take the entry at `path` away; see `tfprov.editing.text_edits.remove_edits`."""
+    """Remove the entry at `path`; `leave_nothing` is that of `text_edits.remove_edits`."""
     document = source.document
     entry, outer = document.entry(path), document.at(path[:-1])
-    for gone in (entry.key, entry.value):
-        if gone is not None:
-            _require_anchors_unused(source, gone)
+    for removed in (entry.key, entry.value):
+        if removed is not None:
+            _require_anchors_unused(source, removed)
     expected = without_entry(semantics_of(document.root), path)
     if len(outer.entries) == 1 and outer.is_block and leave_nothing:
         expected = with_value(expected, path[:-1], NULL)
@@ -106,19 +106,19 @@ def remove_entry(source: EditableFile, path: NodePath, *, leave_nothing: bool = 
 
 
 def rename_key(source: EditableFile, path: NodePath, name: str) -> EditedFile:
-    """Give the entry at `path` another key."""
+    """Rename the key of the entry at `path`."""
     expected = with_key(semantics_of(source.document.root), path, name)
     after = _apply_checked(source, path, lambda: rename_edits(source.document, path, name), expected)
     return _result(source, after, path[:-1], after.line_number(after.entry(path).start))
 
 
 def _in_file_format(source: EditableFile, value: NewValue) -> NewValue:
-    """Return a value as JSON where the file is JSON."""
-    return NewValue.made(emit_inline(value, flow=True, as_json=True)) if source.document.is_json else value
+    """Return a value as JSON if the file is JSON."""
+    return NewValue.from_text(emit_inline(value, flow=True, as_json=True)) if source.document.is_json else value
 
 
-def _require_anchors_unused(source: EditableFile, gone: CstNode, *, itself: bool = True) -> None:
-    if use := alias_outside(source.document, gone, itself=itself):
+def _require_anchors_unused(source: EditableFile, removed: CstNode, *, itself: bool = True) -> None:
+    if use := alias_outside(source.document, removed, itself=itself):
         line = source.document.line_number(use.alias.start)
         what = f"`&{use.alias.text}` is defined here, and line {line} needs it"
         raise source.refuse(use.target, what, f"replace `*{use.alias.text}` on line {line} first")
@@ -127,7 +127,7 @@ def _require_anchors_unused(source: EditableFile, gone: CstNode, *, itself: bool
 def _apply_checked(
     source: EditableFile, path: NodePath, find: Callable[[], list[TextEdit]], expected: Semantics
 ) -> Document:
-    """Return what the splices make of the text, having looked whether it says what it should, and only that."""
+    """Apply the edits of `find`; InvalidInput unless the result has exactly the meaning `expected`."""
     why = ""
     try:
         after = _parse_or_none(apply_edits(source.document.text, find()), source.name)
@@ -135,9 +135,9 @@ def _apply_checked(
             return after
     except CannotEdit as error:
         why = f": there is {error}"
-    place = source.document.entry(path).start if path else source.document.root.start
-    what = f"this is written so that it cannot be changed without touching more{why}"
-    raise InvalidInput([Problem(source.position(place), what, "edit the file by hand")])
+    offset = source.document.entry(path).start if path else source.document.root.start
+    what = f"this cannot be changed without changing more of the text{why}"
+    raise InvalidInput([Problem(source.position(offset), what, "edit the file by hand")])
 
 
 def _result(source: EditableFile, after: Document, path: NodePath, line: int) -> EditedFile:
@@ -153,23 +153,23 @@ def _parse_or_none(text: str, name: str) -> Document | None:
     return parse_cst(text)
 
 
-def _normalize(of: Semantics) -> Semantics:
-    """Return a shape without what only says how a collection, or nothing, is written."""
-    entries = tuple((key and _normalize(key), _normalize(value)) for key, value in of.entries)
-    tag = "" if of.tag in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!") else of.tag
-    return Semantics(of.kind, tag, of.anchor, "" if tag == "null" else of.text, entries)
+def _normalize(semantics: Semantics) -> Semantics:
+    """Return `semantics` without notation: tags of plain collections, and spellings of null."""
+    entries = tuple((key and _normalize(key), _normalize(value)) for key, value in semantics.entries)
+    tag = "" if semantics.tag in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq", "!") else semantics.tag
+    return Semantics(semantics.kind, tag, semantics.anchor, "" if tag == "null" else semantics.text, entries)
 
 
 def unified_diff(name: str, old: str, new: str) -> list[str]:
-    """Return what changes in a file as a unified diff; what stands behind the name of a password is left out."""
+    """Return the lines of a unified diff; text after the name of a password is left out."""
     lines = difflib.unified_diff(_lines(old), _lines(new), f"{name} (before)", f"{name} (after)", n=3)
-    found = []
+    printed = []
     for number, line in enumerate(lines):
         text = line.rstrip("\r\n")
-        found.append(_printable(text if number < 2 else redact_line(text)))
+        printed.append(_printable(text if number < 2 else redact_line(text)))
         if number >= 2 and not line.startswith("@@") and not line.endswith("\n"):
-            found.append("\\ No newline at end of file")
-    return found
+            printed.append("\\ No newline at end of file")
+    return printed
 
 
 def _lines(text: str) -> list[str]:

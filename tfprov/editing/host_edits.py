@@ -1,4 +1,4 @@
-"""Where the text of a YAML inventory names its groups and hosts, and the edits that add, remove and rename hosts."""
+"""Finds the groups and hosts in the text of a YAML inventory; adds, removes and renames hosts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tfprov.inventory.host_names import RangeError, expand, split_port
 
 @dataclass(frozen=True)
 class Mention:
-    """A place where a file names a group or host: `path` leads to its entry, `group` is the group (of the host)."""
+    """An entry of a file that names a group, or a host (`name`) of a group."""
 
     source: EditableFile
     group: str
@@ -20,23 +20,23 @@ class Mention:
     name: str = ""
 
     @property
-    def place(self) -> CstNode:
-        """What stands behind the name."""
+    def node(self) -> CstNode:
+        """The value of the entry."""
         return self.source.document.at(self.path)
 
     @property
     def at(self) -> Position:
-        """Where the name stands."""
+        """The position of the name."""
         return self.source.position(self.source.document.entry(self.path).start)
 
     def section(self, name: str) -> NodePath | None:
-        """Return the way to `hosts`, `children` or `vars` of a group, if it has one here."""
-        number = self.place.key(name)
+        """Return the path to `hosts`, `children` or `vars` of the group, or None."""
+        number = self.node.key(name)
         return None if number is None else (*self.path, number)
 
 
 def find_groups(source: EditableFile) -> Iterator[Mention]:
-    """Yield every place where a group is named, in the order of the file; what aliases stand for is told where it is."""
+    """Yield every entry that names a group, in the order of the file; aliases are not followed."""
     ahead: list[NodePath] = [(number,) for number in reversed(range(len(source.document.root.entries)))]
     while ahead:
         path = ahead.pop()
@@ -50,7 +50,7 @@ def find_groups(source: EditableFile) -> Iterator[Mention]:
 
 
 def find_hosts(source: EditableFile) -> Iterator[Mention]:
-    """Yield every place where a host or a range of hosts is named, in the order of the file."""
+    """Yield every entry that names a host or a range of hosts, in the order of the file."""
     for group in find_groups(source):
         if below := group.section("hosts"):
             for number, entry in enumerate(source.document.at(below).entries):
@@ -59,12 +59,12 @@ def find_hosts(source: EditableFile) -> Iterator[Mention]:
 
 
 def mentions_of(source: EditableFile, host: str) -> list[Mention]:
-    """Return the places that name `host` itself, with or without a port."""
+    """Return the entries that name `host` itself, with or without a port."""
     return [mention for mention in find_hosts(source) if host in (mention.name, split_port(mention.name)[0])]
 
 
 def find_range(source: EditableFile, host: str) -> Mention | None:
-    """Return the range that `host` is one of, if any."""
+    """Return the range that contains `host`, or None."""
     for mention in find_hosts(source):
         try:
             if "[" in mention.name and host in expand(split_port(mention.name)[0]) and mention.name != host:
@@ -75,7 +75,7 @@ def find_range(source: EditableFile, host: str) -> Mention | None:
 
 
 def range_error(mention: Mention, host: str, verb: str) -> InvalidInput:
-    """Return the error for a host that is one of a range, with the ranges that would be left."""
+    """Return the error for an edit of a host of a range; the fix names the ranges without it."""
     rest = _ranges_without(mention.name, host)
     entry = mention.source.document.entry(mention.path)
     what = f"{shown(host)} is one of `{shown(mention.name)}`"
@@ -89,7 +89,7 @@ def range_error(mention: Mention, host: str, verb: str) -> InvalidInput:
 
 
 def _ranges_without(pattern: str, host: str) -> list[str]:
-    """Return the ranges that are left of a simple range without one of its hosts."""
+    """Return the ranges that remain of a simple range without `host`; none if it is not simple."""
     before, bracket, behind = pattern.partition("[")
     inside, _, after = behind.partition("]")
     ends = inside.split(":")
@@ -113,31 +113,31 @@ def _ranges_without(pattern: str, host: str) -> list[str]:
 def add_host(
     source: EditableFile, group: str, name: str, values: Sequence[tuple[Sequence[str], NewValue]]
 ) -> EditedFile:
-    """Name `name` in `group` with variables, behind the hosts that are there; a role's group may be new."""
+    """Add the host `name` with variables to `group`, after its other hosts; a role's group may be new."""
     mention = _group_for_hosts(source, group)
     if mention is None:
         path, names = _new_group(source, group)
         return add_entry(source, path, [*names, "hosts", name], mapping_value(values, source.document.step, flow=False))
     below = mention.section("hosts")
     if below is None:
-        _require_mapping(source, mention.place, f"group `{group}`")
+        _require_mapping(source, mention.node, f"group `{group}`")
         return add_entry(source, mention.path, ["hosts", name], mapping_value(values, source.document.step, flow=False))
-    place = source.document.at(below)
-    _require_mapping(source, place, f"`hosts` of group `{group}`")
-    return add_entry(source, below, [name], _variables_like_siblings(source, place, values))
+    hosts = source.document.at(below)
+    _require_mapping(source, hosts, f"`hosts` of group `{group}`")
+    return add_entry(source, below, [name], _variables_like_siblings(source, hosts, values))
 
 
 def _group_for_hosts(source: EditableFile, group: str) -> Mention | None:
-    """Return where a group has its hosts; without, where it says something; without, where it is named."""
-    found = [mention for mention in find_groups(source) if mention.group == group]
-    with_hosts = [mention for mention in found if mention.section("hosts") is not None]
-    stated = [mention for mention in found if mention.place.kind == "mapping"]
-    return next(iter([*with_hosts, *stated, *found]), None)
+    """Return the entry of `group` that has hosts, else one that is a mapping, else any; None if there is none."""
+    mentions = [mention for mention in find_groups(source) if mention.group == group]
+    with_hosts = [mention for mention in mentions if mention.section("hosts") is not None]
+    mappings = [mention for mention in mentions if mention.node.kind == "mapping"]
+    return next(iter([*with_hosts, *mappings, *mentions]), None)
 
 
 def _new_group(source: EditableFile, group: str) -> tuple[NodePath, list[str]]:
     for mention in find_groups(source):
-        if mention.group == "all" and mention.place.kind == "mapping":
+        if mention.group == "all" and mention.node.kind == "mapping":
             below = mention.section("children")
             if below is not None:
                 _require_mapping(source, source.document.at(below), "`children`")
@@ -146,29 +146,29 @@ def _new_group(source: EditableFile, group: str) -> tuple[NodePath, list[str]]:
     return (), [group]
 
 
-def _require_mapping(source: EditableFile, place: CstNode, what: str) -> None:
-    """Refuse to add to what is no mapping, or stands for one that is written elsewhere."""
-    if place.kind == "alias":
-        raise source.refuse(place, f"{what} is an alias, `*{place.text}`", "add it where the alias is defined")
-    if place.kind != "mapping" and not place.is_null:
-        raise source.refuse(place, f"{what} must be a mapping to be added to", "write one `name:` per line")
+def _require_mapping(source: EditableFile, node: CstNode, what: str) -> None:
+    """Refuse to add to a node that is an alias or no mapping."""
+    if node.kind == "alias":
+        raise source.refuse(node, f"{what} is an alias, `*{node.text}`", "add it where the alias is defined")
+    if node.kind != "mapping" and not node.is_null:
+        raise source.refuse(node, f"{what} must be a mapping to be added to", "write one `name:` per line")
 
 
 def _variables_like_siblings(
-    source: EditableFile, place: CstNode, values: Sequence[tuple[Sequence[str], NewValue]]
+    source: EditableFile, siblings: CstNode, values: Sequence[tuple[Sequence[str], NewValue]]
 ) -> NewValue | None:
-    """Return a host's variables, written as those of the last host beside it that has some."""
+    """Return the variables of a new host in the style of its siblings."""
     if not values:
-        last = place.entries[-1].value if place.entries else None
+        last = siblings.entries[-1].value if siblings.entries else None
         is_bare = last is None or last.is_absent or last.kind == "alias" or bool(last.entries) or bool(last.anchor)
         is_empty = last is not None and not is_bare and (last.is_null or last.kind == "mapping")
-        return NewValue.made(source.document.text[last.start : last.end]) if is_empty and last else None
-    written = [entry.value for entry in place.entries if entry.value.kind == "mapping" and entry.value.entries]
+        return NewValue.from_text(source.document.text[last.start : last.end]) if is_empty and last else None
+    written = [entry.value for entry in siblings.entries if entry.value.kind == "mapping" and entry.value.entries]
     return mapping_value(values, source.document.step, flow=bool(written and written[-1].style))
 
 
 def mapping_value(values: Sequence[tuple[Sequence[str], NewValue]], step: int, *, flow: bool) -> NewValue | None:
-    """Return variables as one mapping, in brackets or on lines of their own."""
+    """Return variables as one mapping, in flow or block style; None without variables."""
     if not values:
         return None
     tree: VariableTree = {}
@@ -179,7 +179,7 @@ def mapping_value(values: Sequence[tuple[Sequence[str], NewValue]], step: int, *
             below = inner if isinstance(inner, dict) else below.setdefault(name, {})  # type: ignore[assignment]
         below[names[-1]] = value
     text = _emit_flow(tree) if flow else "\n".join(_emit_block(tree, "", step)) + "\n"
-    return NewValue.made(text, as_block=not flow)
+    return NewValue.from_text(text, as_block=not flow)
 
 
 VariableTree = dict[str, "NewValue | VariableTree"]
@@ -204,11 +204,11 @@ def _emit_block(tree: VariableTree, pad: str, step: int) -> Iterator[str]:
 
 
 def remove_host(source: EditableFile, mention: Mention) -> EditedFile:
-    """Take a host out of the one group that `mention` names it in."""
+    """Remove the entry `mention` of a host."""
     return remove_entry(source, mention.path, leave_nothing=True)
 
 
 def move_host(source: EditableFile, mention: Mention, name: str) -> EditedFile:
-    """Give a host another name in the one group that `mention` names it in; a port behind it stays."""
+    """Rename the host of the entry `mention`; its port stays."""
     _, port = split_port(mention.name)
     return rename_key(source, mention.path, f"{name}:{port}" if port and not split_port(name)[1] else name)

@@ -1,4 +1,4 @@
-"""Which of an inventory's files an edit belongs to, and where in it."""
+"""Locates the file and the position at which a variable is set, or would be."""
 
 import difflib
 import re
@@ -20,32 +20,32 @@ _LONGEST = 32
 
 
 def split_path(text: str) -> list[str]:
-    """Return the names in a path; one with dots in it stands in quotes, an element of a list is `[0]` or `.0`."""
+    """Split a path into names; a name with dots is quoted, an element of a list is `[0]` or `.0`."""
     names: list[str] = []
     offset = 0
     while offset < len(text):
-        found = _PART.match(text, offset)
-        if found is None or (offset and text[offset] not in ".[") or (not offset and text[0] == "."):
+        part = _PART.match(text, offset)
+        if part is None or (offset and text[offset] not in ".[") or (not offset and text[0] == "."):
             raise Usage(
                 f"`{shown(text)}` is not a path", "for example `tfprov.flags.train_steps` or `tfprov.command[0]`"
             )
-        names.append(next(part for part in found.groups() if part is not None))
-        offset = found.end()
+        names.append(next(group for group in part.groups() if group is not None))
+        offset = part.end()
     if not names or len(names) > _LONGEST:
         raise Usage(f"`{shown(text)}` is not a path", "for example `tfprov.flags.train_steps`")
     return names
 
 
 def join_path(names: Sequence[str]) -> str:
-    """Return names as a path."""
+    """Join names to a path."""
     return ".".join(f'"{name}"' if re.search(r"[.\[\]'\s]", name) or not name else name for name in names)
 
 
 @dataclass(frozen=True)
 class ResolvedPath:
-    """How far a path leads in a file: `path` to the last place that is there, and the `rest` of the names.
+    """The longest part of a path that exists in a file: `path` leads to its last node, `rest` are the missing names.
 
-    `blocked` says why the rest cannot be written there.
+    `blocked` is the error that prevents adding them.
     """
 
     source: EditableFile
@@ -54,84 +54,84 @@ class ResolvedPath:
     blocked: InvalidInput | None = None
 
     @property
-    def place(self) -> CstNode:
-        """The last place that is there."""
+    def node(self) -> CstNode:
+        """The last node that exists."""
         return self.source.document.at(self.path)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the path is there."""
+        """Whether the whole path exists."""
         return not self.rest
 
 
 def resolve_path(source: EditableFile, base: KeyPath, names: Sequence[str]) -> ResolvedPath:
-    """Follow `names` from the place at `base` as far as they lead; a key with dots in it may be several of them."""
+    """Follow `names` from the node at `base` as far as they exist; several names may be one key with dots."""
     path, number = base, 0
     while number < len(names):
         rest = tuple(names[number:])
-        place = source.document.at(path)
-        blocked = _blocked(source, place, rest)
-        taken, found = (1, None) if blocked else _matching_entry(place, rest)
-        if found is None:
+        node = source.document.at(path)
+        blocked = _blocked(source, node, rest)
+        count, entry = (1, None) if blocked else _matching_entry(node, rest)
+        if entry is None:
             return ResolvedPath(source, path, rest, blocked)
-        path, number = (*path, found), number + taken
+        path, number = (*path, entry), number + count
     return ResolvedPath(source, path, ())
 
 
-def _matching_entry(place: CstNode, names: Sequence[str]) -> tuple[int, int | None]:
-    """Return how many of `names` are the name of an entry, and its number."""
-    if place.kind == "list":
-        number = int(names[0])
-        return 1, number if number < len(place.entries) else None
+def _matching_entry(node: CstNode, names: Sequence[str]) -> tuple[int, int | None]:
+    """Return how many of `names` form the key of an entry, and the entry's number or None."""
+    if node.kind == "list":
+        index = int(names[0])
+        return 1, index if index < len(node.entries) else None
     for count in (1, *range(len(names), 1, -1)):
-        if (found := place.key(".".join(names[:count]))) is not None:
-            return count, found
+        if (number := node.key(".".join(names[:count]))) is not None:
+            return count, number
     return 1, None
 
 
-def _blocked(source: EditableFile, place: CstNode, rest: Sequence[str]) -> InvalidInput | None:
-    """Return why nothing called `rest[0]` can be looked up or written in what stands at `place`, or None."""
+def _blocked(source: EditableFile, node: CstNode, rest: Sequence[str]) -> InvalidInput | None:
+    """Return the error if `rest[0]` can neither be an entry of `node` nor be added to it."""
     name, line = shown(rest[0]), source.document.line_number
-    if place.kind == "alias":
-        target = next(use.target for use in alias_uses(source.document) if use.alias is place)
-        what = f"`*{place.text}` stands for what line {line(target.start)} says, for every place that uses it"
-        return source.refuse(place, what, f"change it on line {line(target.start)}, or write the value out here")
-    if place.kind == "list":
+    if node.kind == "alias":
+        target = next(use.target for use in alias_uses(source.document) if use.alias is node)
+        what = f"`*{node.text}` is an alias of the value on line {line(target.start)}"
+        return source.refuse(node, what, f"change it on line {line(target.start)}, or write the value out here")
+    if node.kind == "list":
         if not name.isdecimal() or len(name) > 9:
-            return source.refuse(place, f"a list, which has no `{name}`", "give a number: the first element is `[0]`")
-        if int(name) > len(place.entries):
-            what = f"a list of {len(place.entries)}, so there is no `[{int(name)}]`"
-            return source.refuse(place, what, f"`[{len(place.entries)}]` adds an element")
+            return source.refuse(node, f"a list, which has no `{name}`", "give a number: the first element is `[0]`")
+        if int(name) > len(node.entries):
+            what = f"a list of {len(node.entries)}, so there is no `[{int(name)}]`"
+            return source.refuse(node, what, f"`[{len(node.entries)}]` adds an element")
         return None
-    if place.kind == "scalar":
+    if node.kind == "scalar":
         what = f"a single value, so nothing can be below it: `{name}`"
-        return None if place.is_null else source.refuse(place, what, "set this value itself")
-    if len(rest) > 1 and _matching_entry(place, rest)[1] is None:
-        return _merged(source, place, rest[0])
+        return None if node.is_null else source.refuse(node, what, "set this value itself")
+    if len(rest) > 1 and _matching_entry(node, rest)[1] is None:
+        return _merged(source, node, rest[0])
     return None
 
 
-def _merged(source: EditableFile, place: CstNode, name: str) -> InvalidInput | None:
-    for outer in merged_mappings(source.document, place):
+def _merged(source: EditableFile, node: CstNode, name: str) -> InvalidInput | None:
+    for outer in merged_mappings(source.document, node):
         if (number := outer.key(name)) is not None:
             at = outer.entries[number].start
             line = source.document.line_number(at)
             what = f"`{shown(name)}` is merged into this mapping from line {line} (`<<`)"
-            return source.refuse(place, what, f"change it there, or write `{shown(name)}:` out here")
+            return source.refuse(node, what, f"change it there, or write `{shown(name)}:` out here")
     return None
 
 
-def missing_path_error(way: ResolvedPath, names: Sequence[str]) -> InvalidInput:
-    """Return the error for a path that leads nowhere."""
-    if way.blocked:
-        return way.blocked
-    if merged := _merged(way.source, way.place, way.rest[0]):
+def missing_path_error(resolved: ResolvedPath, names: Sequence[str]) -> InvalidInput:
+    """Return the error for a path that does not exist."""
+    if resolved.blocked:
+        return resolved.blocked
+    if merged := _merged(resolved.source, resolved.node, resolved.rest[0]):
         return merged
-    near = [entry.key.text for entry in way.place.entries if entry.key is not None and not entry.is_merge]
-    close = difflib.get_close_matches(way.rest[0], near, n=1)
+    near = [entry.key.text for entry in resolved.node.entries if entry.key is not None and not entry.is_merge]
+    close = difflib.get_close_matches(resolved.rest[0], near, n=1)
     fix = f"did you mean `{shown(close[0])}`?" if close else "`tfprov inventory explain HOST` says what is set where"
-    what = f"nothing is called `{shown(join_path(names[: len(names) - len(way.rest) + 1]))}` here"
-    return way.source.refuse(way.place, what, fix)
+    what = f"nothing is called `{shown(join_path(names[: len(names) - len(resolved.rest) + 1]))}` here"
+    return resolved.source.refuse(resolved.node, what, fix)
 
 
 _SECTIONS = ("hosts", "children", "vars")
@@ -139,46 +139,46 @@ _SECTIONS = ("hosts", "children", "vars")
 
 @dataclass(frozen=True)
 class Location:
-    """A place for a value: the way to it, and the names that lead to it. `words` say whose it is."""
+    """Where a value is, or would be added: a path, its names, and whose variable it is in `words`."""
 
-    way: ResolvedPath
+    resolved: ResolvedPath
     names: Sequence[str]
     words: str
     rank: int
-    """Where nothing is set yet: 2 for a section that is there, 1 for a file beside, 0 for a section that would be new."""
+    """For a new value: 2 for a section that exists, 1 for a vars file, 0 for a section that would be added."""
 
     @property
     def depth(self) -> int:
-        """How many of the names are there."""
-        return max(0, len(self.names) - len(self.way.rest))
+        """How many of the names exist."""
+        return max(0, len(self.names) - len(self.resolved.rest))
 
 
 def locate_group_variable(files: InventoryFiles, group: str, names: Sequence[str]) -> Location:
-    """Return the place of a variable of `group`: where it takes effect, if it is set; else beside what is next to it."""
-    found = [*_in_vars_files(files, "group_vars", group, names)]
+    """Return the location of a variable of `group`: where the effective value is set, else beside its nearest siblings."""
+    locations = [*_in_vars_files(files, "group_vars", group, names)]
     for source in files.inventories:
-        stated = (mention for mention in find_groups(source) if mention.group == group)
-        found.extend(_in_section(mention, ("vars",), names, f"group {group}") for mention in stated)
-    if not found and group == "all" and files.inventories:
-        way = resolve_path(files.inventories[0], (), ("all", "vars", *names))
-        found.append(Location(way, names, "group all", 1))
+        mentions = (mention for mention in find_groups(source) if mention.group == group)
+        locations.extend(_in_section(mention, ("vars",), names, f"group {group}") for mention in mentions)
+    if not locations and group == "all" and files.inventories:
+        resolved = resolve_path(files.inventories[0], (), ("all", "vars", *names))
+        locations.append(Location(resolved, names, "group all", 1))
     known = [mention.group for source in files.inventories for mention in find_groups(source)]
-    return _best_location(files, found, ("group", group), known)
+    return _best_location(files, locations, ("group", group), known)
 
 
 def locate_host_variable(files: InventoryFiles, host: str, names: Sequence[str]) -> Location:
-    """Return the place of a variable of `host`; one that a range names gets an entry of its own beside the range."""
-    found = [*_in_vars_files(files, "host_vars", host, names)]
+    """Return the location of a variable of `host`; a host of a range gets an entry of its own beside the range."""
+    locations = [*_in_vars_files(files, "host_vars", host, names)]
     for source in files.inventories:
-        stated = (mention for mention in find_hosts(source) if host in (mention.name, split_port(mention.name)[0]))
-        found.extend(_in_section(mention, (), names, f"host {host}") for mention in stated)
-    ranges = [one for one in (find_range(source, host) for source in files.inventories) if one and not found]
-    found.extend(
-        Location(resolve_path(one.source, one.path[:-1], (host, *names)), names, f"host {host}", 1)
-        for one in ranges[-1:]
+        mentions = (mention for mention in find_hosts(source) if host in (mention.name, split_port(mention.name)[0]))
+        locations.extend(_in_section(mention, (), names, f"host {host}") for mention in mentions)
+    ranges = [mention for source in files.inventories if (mention := find_range(source, host)) and not locations]
+    locations.extend(
+        Location(resolve_path(mention.source, mention.path[:-1], (host, *names)), names, f"host {host}", 1)
+        for mention in ranges[-1:]
     )
     known = [mention.name for source in files.inventories for mention in find_hosts(source)]
-    return _best_location(files, found, ("host", host), known)
+    return _best_location(files, locations, ("host", host), known)
 
 
 def is_mentioned(files: InventoryFiles, kind: str, name: str) -> bool:
@@ -191,31 +191,31 @@ def is_mentioned(files: InventoryFiles, kind: str, name: str) -> bool:
 
 
 def locate_path(files: InventoryFiles, names: Sequence[str]) -> Location | None:
-    """Return the place of a path that begins with a group at the top of an inventory; None where it does not."""
+    """Return the location of a path that begins with a top-level group of an inventory, else None."""
     if len(names) < 2 or names[1] not in _SECTIONS:
         return None
     tops = [
         source for source in files.inventories if names[0] == "all" or source.document.root.key(names[0]) is not None
     ]
-    found = [Location(resolve_path(source, (), names), names, "", 2) for source in tops]
-    best = max(found, key=lambda where: where.depth, default=None)
-    if best is not None and best.way.rest:
+    locations = [Location(resolve_path(source, (), names), names, "", 2) for source in tops]
+    best = max(locations, key=lambda location: location.depth, default=None)
+    if best is not None and best.resolved.rest:
         _refuse_new(best)
     return best
 
 
-def _refuse_new(where: Location) -> None:
-    """Hosts and groups are not made by setting something in them: most such names are mistaken."""
-    above = path_names(where.way.source, where.way.path)
+def _refuse_new(location: Location) -> None:
+    """Refuse a path that would add a host or group: such a name is usually a typo."""
+    above = path_names(location.resolved.source, location.resolved.path)
     kind = {"hosts": "host", "children": "group"}.get(above[-1] if above else "", "")
-    if kind and is_structure(where.way.source, above):
-        what = f"there is no {kind} `{shown(where.way.rest[0])}` here"
+    if kind and is_structure(location.resolved.source, above):
+        what = f"there is no {kind} `{shown(location.resolved.rest[0])}` here"
         fix = "add it with `tfprov inventory add-host`" if kind == "host" else "write it into the file first"
-        raise where.way.source.refuse(where.way.place, what, fix)
+        raise location.resolved.source.refuse(location.resolved.node, what, fix)
 
 
 def is_structure(source: EditableFile, names: Sequence[str]) -> bool:
-    """Whether `names` lead from the top of an inventory to a group, a section of one or a host, where nothing is fine."""
+    """Whether `names` lead to a group, its section or a host of an inventory, which may be empty."""
     if vars_file_owner(source.name):
         return False
     rest = list(names)
@@ -229,12 +229,12 @@ def is_structure(source: EditableFile, names: Sequence[str]) -> bool:
 
 
 def path_names(source: EditableFile, path: Sequence[int]) -> list[str]:
-    """Return the names that lead to a place from the top of its file."""
-    place, names = source.document.root, []
+    """Return the names on the path of a node from the top of its file."""
+    node, names = source.document.root, []
     for number in path:
-        entry = place.entries[number]
+        entry = node.entries[number]
         names.append(entry.key.text if entry.key is not None else str(number))
-        place = entry.value
+        node = entry.value
     return names
 
 
@@ -245,17 +245,17 @@ def _in_vars_files(files: InventoryFiles, directory: str, name: str, names: Sequ
 
 
 def _in_section(mention: Mention, section: tuple[str, ...], names: Sequence[str], words: str) -> Location:
-    way = resolve_path(mention.source, mention.path, (*section, *names))
-    is_there = len(way.rest) <= len(names) and mention.place.kind == "mapping"
-    return Location(way, names, words, 2 if is_there else 0)
+    resolved = resolve_path(mention.source, mention.path, (*section, *names))
+    is_there = len(resolved.rest) <= len(names) and mention.node.kind == "mapping"
+    return Location(resolved, names, words, 2 if is_there else 0)
 
 
 def _best_location(
-    files: InventoryFiles, found: Sequence[Location], whose: tuple[str, str], known: Sequence[str]
+    files: InventoryFiles, locations: Sequence[Location], owner: tuple[str, str], known: Sequence[str]
 ) -> Location:
-    """Return where most of the names are there, and of several such places the one that wins over the others."""
-    if not found:
-        kind, name = whose
+    """Return the location at which most names exist; of several, the one that wins in the inventory."""
+    if not locations:
+        kind, name = owner
         close = difflib.get_close_matches(name, known, n=1)
         if files.others and not close:
             what = f"{kind} `{shown(name)}` is in no YAML file, and tfprov edits no others"
@@ -265,7 +265,7 @@ def _best_location(
     inventories = [source.name for source in files.inventories]
 
     def order(number: int) -> tuple[int, int, bool, int]:
-        where = found[number]
-        return where.depth, where.rank, where.way.source.name not in inventories, number
+        location = locations[number]
+        return location.depth, location.rank, location.resolved.source.name not in inventories, number
 
-    return found[max(range(len(found)), key=order)]
+    return locations[max(range(len(locations)), key=order)]

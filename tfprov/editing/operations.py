@@ -1,4 +1,4 @@
-"""The edits of an inventory: each takes its files and returns them changed, and says what was done where."""
+"""The edits of an inventory: each returns the changed files and describes the change."""
 
 import difflib
 import re
@@ -28,47 +28,47 @@ from tfprov.yamltext.syntax_errors import BREAK
 
 @dataclass(frozen=True)
 class EditResult:
-    """An edit that was made: the `files` as they are then, and what to say about it, without a verb."""
+    """The files after an edit, and a description of each change without a verb."""
 
     files: InventoryFiles
-    said: tuple[str, ...]
+    changes: tuple[str, ...]
 
     def words(self) -> str:
-        """Return what was done in one line."""
-        return ", ".join(self.said)
+        """Return the changes in one line."""
+        return ", ".join(self.changes)
 
 
-def set_value(files: InventoryFiles, where: Location, value: NewValue) -> EditResult:
-    """Put a value where it is set already, or where it would be."""
-    way = where.way
-    if way.blocked:
-        raise way.blocked
-    if way.is_whole:
-        edited = replace_value(way.source, way.path, value)
-    elif way.place.kind == "list":
-        inner = way.rest[1:]
+def set_value(files: InventoryFiles, location: Location, value: NewValue) -> EditResult:
+    """Set the value at `where`, which may be new."""
+    resolved = location.resolved
+    if resolved.blocked:
+        raise resolved.blocked
+    if resolved.is_whole:
+        edited = replace_value(resolved.source, resolved.path, value)
+    elif resolved.node.kind == "list":
+        inner = resolved.rest[1:]
         if inner:
-            raise way.source.refuse(
-                way.place, f"there is no `[{way.rest[0]}]` to set `{join_path(inner)}` in", "add it first"
+            raise resolved.source.refuse(
+                resolved.node, f"there is no `[{resolved.rest[0]}]` to set `{join_path(inner)}` in", "add it first"
             )
-        edited = add_entry(way.source, way.path, [], value)
+        edited = add_entry(resolved.source, resolved.path, [], value)
     else:
-        edited = add_entry(way.source, way.path, way.rest, value)
-    return _result(files, edited, _location_text(where))
+        edited = add_entry(resolved.source, resolved.path, resolved.rest, value)
+    return _result(files, edited, _location_text(location))
 
 
-def unset_value(files: InventoryFiles, where: Location) -> EditResult:
-    """Take a value away."""
-    way = where.way
-    if not way.is_whole:
-        raise missing_path_error(way, where.names)
-    above = is_structure(way.source, path_names(way.source, way.path[:-1]))
-    edited = remove_entry(way.source, way.path, leave_nothing=above)
-    return _result(files, edited, _location_text(where))
+def unset_value(files: InventoryFiles, location: Location) -> EditResult:
+    """Remove the value at `where`."""
+    resolved = location.resolved
+    if not resolved.is_whole:
+        raise missing_path_error(resolved, location.names)
+    above = is_structure(resolved.source, path_names(resolved.source, resolved.path[:-1]))
+    edited = remove_entry(resolved.source, resolved.path, leave_nothing=above)
+    return _result(files, edited, _location_text(location))
 
 
-def _location_text(where: Location) -> str:
-    return f"{join_path(where.names)}{f' of {where.words}' if where.words else ''}"
+def _location_text(location: Location) -> str:
+    return f"{join_path(location.names)}{f' of {location.words}' if location.words else ''}"
 
 
 def _result(files: InventoryFiles, edited: EditedFile, what: str) -> EditResult:
@@ -92,36 +92,36 @@ def add_host(
     into: Sequence[str],
     values: Sequence[tuple[Sequence[str], NewValue]],
 ) -> EditResult:
-    """Put a host, or the hosts of a range, into groups; the first of them gets the variables."""
+    """Add a host, or the hosts of a range, to groups; the entry in the first group gets the variables."""
     hosts = _expand_new_name(name)
-    said: list[str] = []
+    changes: list[str] = []
     for number, group in enumerate(dict.fromkeys(into)):
         source = _file_of_group(files, group)
         members = (
             inventory.groups[group].hosts if inventory and group in inventory.groups and group != "ungrouped" else ()
         )
-        if inventory and (there := next((host for host in hosts if host in members), None)):
-            raise Usage(f"{shown(there)} is in `{group}` already", f"see {inventory.hosts[there].at}")
+        if inventory and (existing := next((host for host in hosts if host in members), None)):
+            raise Usage(f"{shown(existing)} is in `{group}` already", f"see {inventory.hosts[existing].at}")
         edited = host_edits.add_host(source, group, name, values if number == 0 else ())
         files = files.with_source(edited.source)
-        said.append(_describe(edited, f"to {group}"))
-    return EditResult(files, tuple(said))
+        changes.append(_describe(edited, f"to {group}"))
+    return EditResult(files, tuple(changes))
 
 
 def _expand_new_name(name: str) -> list[str]:
-    """Return the hosts that a name or a range stands for; Usage where nothing can be called so."""
+    """Return the hosts of a name or range; Usage if it is invalid."""
     pattern = split_port(name)[0]
     try:
         hosts = expand(pattern)
     except RangeError as error:
         raise Usage(str(error), "for example `node[1:3]`") from None
-    if wrong := check_name("host", Scalar(name, Position(""), name, quoted=True), hosts[-1]):
-        raise Usage(*wrong)
+    if problem := check_name("host", Scalar(name, Position(""), name, quoted=True), hosts[-1]):
+        raise Usage(*problem)
     return hosts
 
 
 def _file_of_group(files: InventoryFiles, group: str) -> EditableFile:
-    """Return the file that names a group; a role's group may be new."""
+    """Return the file that names `group`; a role's group may be new."""
     known = [(source, mention.group) for source in files.inventories for mention in find_groups(source)]
     for source, name in known:
         if name == group:
@@ -141,44 +141,44 @@ def _require_yaml(files: InventoryFiles) -> None:
 
 
 def remove_host(files: InventoryFiles, inventory: Inventory | None, host: str) -> EditResult:
-    """Take a host out of every group that names it."""
+    """Remove a host from all groups."""
     _require_known(files, inventory, host)
-    said: list[str] = []
+    changes: list[str] = []
     for source in files.inventories:
-        while found := mentions_of(files.find(source.name), host):
-            edited = host_edits.remove_host(files.find(source.name), found[0])
+        while mentions := mentions_of(files.find(source.name), host):
+            edited = host_edits.remove_host(files.find(source.name), mentions[0])
             files = files.with_source(edited.source)
-            said.append(_describe(edited, f"from {found[0].group}"))
+            changes.append(_describe(edited, f"from {mentions[0].group}"))
         if mention := find_range(files.find(source.name), host):
             raise range_error(mention, host, "remove")
-    return EditResult(files, tuple(said))
+    return EditResult(files, tuple(changes))
 
 
 def move_host(files: InventoryFiles, inventory: Inventory | None, host: str, name: str) -> EditResult:
-    """Give a host another name wherever it is named, also where an image says that it is built there."""
+    """Rename a host in all groups, and in `image.build_on`."""
     _require_known(files, inventory, host)
     hosts = _expand_new_name(name)
     old = set(expand(split_port(host)[0])) if inventory and host not in inventory.hosts else {host}
-    if inventory and (there := next((one for one in hosts if one in inventory.hosts and one not in old), None)):
-        raise Usage(f"{shown(there)} is in the inventory already", f"see {inventory.hosts[there].at}")
-    said: list[str] = []
+    if inventory and (existing := next((name for name in hosts if name in inventory.hosts and name not in old), None)):
+        raise Usage(f"{shown(existing)} is in the inventory already", f"see {inventory.hosts[existing].at}")
+    changes: list[str] = []
     for source in files.inventories:
         if mention := find_range(source, host):
             raise range_error(mention, host, "move")
         for mention in mentions_of(source, host):
             edited = host_edits.move_host(files.find(source.name), mention, name)
             files = files.with_source(edited.source)
-            said.append(_describe(edited, f"in {mention.group}"))
+            changes.append(_describe(edited, f"in {mention.group}"))
     for source in files.editable:
         for path in _build_on_paths(source, host):
             edited = replace_value(files.find(source.name), path, parse_value(f'"{name}"', "TO"))
             files = files.with_source(edited.source)
-            said.append(_describe(edited, "in image.build_on"))
-    return EditResult(files, tuple(said))
+            changes.append(_describe(edited, "in image.build_on"))
+    return EditResult(files, tuple(changes))
 
 
 def _require_known(files: InventoryFiles, inventory: Inventory | None, host: str) -> None:
-    """Refuse a host that is not there, or that is written where tfprov only reads."""
+    """Refuse a host that does not exist, or that no editable file names."""
     if not files.inventories:
         _require_yaml(files)
     if any(mentions_of(source, host) or find_range(source, host) for source in files.inventories):
@@ -193,22 +193,22 @@ def _require_known(files: InventoryFiles, inventory: Inventory | None, host: str
 
 
 def _build_on_paths(source: EditableFile, host: str) -> list[NodePath]:
-    """Return the ways to every `image: {build_on: HOST}`."""
-    found: list[NodePath] = []
+    """Return the path of every `image: {build_on: HOST}`."""
+    paths: list[NodePath] = []
     ahead: list[tuple[NodePath, CstNode, str]] = [((), source.document.root, "")]
     while ahead:
-        path, place, above = ahead.pop()
-        for number, entry in enumerate(place.entries):
+        path, node, above = ahead.pop()
+        for number, entry in enumerate(node.entries):
             key = entry.key.text if entry.key is not None else ""
             value = entry.value
             if (above, key) == ("image", "build_on") and (value.kind, value.text) == ("scalar", host):
-                found.append((*path, number))
+                paths.append((*path, number))
             ahead.append(((*path, number), value, key))
-    return found
+    return paths
 
 
 def host_vars_files(files: InventoryFiles, host: str) -> list[str]:
-    """Return the files of `host_vars/` that hold variables of a host."""
+    """Return the files of `host_vars/` with variables of a host."""
     return [
         name
         for name in (*(one.name for one in files.vars_files), *files.others)
@@ -220,14 +220,14 @@ _LINE = re.compile(r"line \d+")
 NOT_MADE = "(after the edit, which was not made)"
 
 ChangedTexts = Mapping[str, tuple[str, str]]
-"""The text of every file that an edit changes, before and after, by its name."""
+"""The text of every changed file before and after the edit, by the file's name."""
 
 
 def new_problems(before: Sequence[Problem], after: Sequence[Problem], texts: ChangedTexts) -> list[Problem]:
-    """Return the problems of `after` that are the edit's own doing.
+    """Return the problems of `after` that the edit caused.
 
-    Those that were there before are not, wherever they stand by now. An edit that mends something may bring others to
-    light, which were not looked for before: then those on the lines it wrote are its own.
+    Problems that existed before are not new, even if their lines moved. An edit that fixes a problem may reveal others that
+    were not checked before: then only those on the lines that it wrote are its own.
     """
     known = Counter(map(_key, before))
     new = []
@@ -253,7 +253,7 @@ def _is_on_written_line(problem: Problem, texts: ChangedTexts) -> bool:
 
 
 def written_lines(before: str, after: str) -> tuple[int, int]:
-    """Return the first and the last line of `after` that `before` does not have at its place."""
+    """Return the numbers of the first and the last line of `after` that differ from `before`."""
     old, new = BREAK.split(before), BREAK.split(after)
     same = next(
         (n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))

@@ -1,4 +1,4 @@
-"""What a YAML document says, without how it is written: an edit changes this where it should, and nowhere else."""
+"""The meaning of a YAML document without its notation, with which the result of an edit is compared."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tfprov.editing.cst import CstNode, Document, Entry, NodePath
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
-    """A value as a parser tells it: its tag and anchor, its text or the name of its alias, and what is in it."""
+    """A value without its notation: tag, anchor, text or the anchor name of an alias, and entries."""
 
     kind: str
     tag: str
@@ -17,16 +17,16 @@ class Semantics:
     entries: tuple[tuple["Semantics | None", "Semantics"], ...] = ()
 
 
-def semantics_of(place: CstNode) -> Semantics:
-    """Return what stands at `place`; aliases are not followed, so what they stand for is compared where it is written."""
+def semantics_of(node: CstNode) -> Semantics:
+    """Return the meaning of `node`; aliases are not followed, because their targets are compared themselves."""
     entries = tuple(
-        (None if entry.key is None else semantics_of(entry.key), semantics_of(entry.value)) for entry in place.entries
+        (None if entry.key is None else semantics_of(entry.key), semantics_of(entry.value)) for entry in node.entries
     )
-    return Semantics(place.kind, place.tag, place.anchor, place.text, entries)
+    return Semantics(node.kind, node.tag, node.anchor, node.text, entries)
 
 
 def with_value(outer: Semantics, path: NodePath, value: Semantics) -> Semantics:
-    """Return `outer` with `value` at `path`; an anchor there stays."""
+    """Return `outer` with `value` at `path`; the anchor there stays."""
     if not path:
         return Semantics(value.kind, value.tag, outer.anchor, value.text, value.entries)
     entries = list(outer.entries)
@@ -36,7 +36,7 @@ def with_value(outer: Semantics, path: NodePath, value: Semantics) -> Semantics:
 
 
 def with_key(outer: Semantics, path: NodePath, name: str) -> Semantics:
-    """Return `outer` with another key at `path`."""
+    """Return `outer` with the key `name` at `path`."""
     entries = list(outer.entries)
     key, below = entries[path[0]]
     if len(path) > 1:
@@ -47,7 +47,7 @@ def with_key(outer: Semantics, path: NodePath, name: str) -> Semantics:
 
 
 def without_entry(outer: Semantics, path: NodePath) -> Semantics:
-    """Return `outer` without what is at `path`."""
+    """Return `outer` without the entry at `path`."""
     entries = list(outer.entries)
     if len(path) == 1:
         del entries[path[0]]
@@ -58,7 +58,7 @@ def without_entry(outer: Semantics, path: NodePath) -> Semantics:
 
 
 def with_entry(outer: Semantics, path: NodePath, key: str | None, value: Semantics) -> Semantics:
-    """Return `outer` with one more entry behind the others of the collection at `path`; null becomes a collection."""
+    """Return `outer` with a new last entry in the collection at `path`; null becomes a collection."""
     if path:
         entries = list(outer.entries)
         name, below = entries[path[0]]
@@ -66,8 +66,8 @@ def with_entry(outer: Semantics, path: NodePath, key: str | None, value: Semanti
         return _with_entries(outer, entries)
     if outer.kind == "scalar":
         outer = Semantics("mapping" if key is not None else "list", "", outer.anchor, "")
-    named = None if key is None else Semantics("scalar", "str", None, key)
-    return _with_entries(outer, [*outer.entries, (named, value)])
+    new_key = None if key is None else Semantics("scalar", "str", None, key)
+    return _with_entries(outer, [*outer.entries, (new_key, value)])
 
 
 def _with_entries(outer: Semantics, entries: list[tuple[Semantics | None, Semantics]]) -> Semantics:
@@ -76,49 +76,51 @@ def _with_entries(outer: Semantics, entries: list[tuple[Semantics | None, Semant
 
 @dataclass(frozen=True, slots=True)
 class AliasUse:
-    """An alias, and the place whose anchor it names."""
+    """An alias, and the node whose anchor it names."""
 
     alias: CstNode
     target: CstNode
 
 
 def alias_uses(document: Document) -> Iterator[AliasUse]:
-    """Yield every alias of the document: an anchor holds from where it is defined until its name is taken again."""
+    """Yield every alias of the document; an anchor is valid until its name is defined again."""
     anchors: dict[str, CstNode] = {}
-    for place in document.root.walk():
-        if place.kind == "alias":
-            yield AliasUse(place, anchors[place.text])
-        elif place.anchor:
-            anchors[place.anchor] = place
+    for node in document.root.walk():
+        if node.kind == "alias":
+            yield AliasUse(node, anchors[node.text])
+        elif node.anchor:
+            anchors[node.anchor] = node
 
 
-def alias_outside(document: Document, gone: CstNode, *, itself: bool = True) -> AliasUse | None:
-    """Return an alias outside of `gone` whose anchor would go with it; `itself` says whether its own anchor goes too."""
-    inside = {id(place) for place in gone.walk()}
-    lost = inside if itself else inside - {id(gone)}
-    return next((use for use in alias_uses(document) if id(use.target) in lost and id(use.alias) not in inside), None)
+def alias_outside(document: Document, removed: CstNode, *, itself: bool = True) -> AliasUse | None:
+    """Return an alias outside of `removed` whose anchor is inside; without `itself`, the anchor of `removed` stays."""
+    inside = {id(node) for node in removed.walk()}
+    anchored = inside if itself else inside - {id(removed)}
+    return next(
+        (use for use in alias_uses(document) if id(use.target) in anchored and id(use.alias) not in inside), None
+    )
 
 
 def affected_aliases(document: Document, path: NodePath) -> list[CstNode]:
-    """Return the aliases whose value changes with what is at `path`: those of it, and of all around it."""
-    around: list[CstNode] = [document.root]
+    """Return the aliases whose values change with the node at `path`: of its anchor, and of those ancestors it."""
+    ancestors: list[CstNode] = [document.root]
     for number in path:
-        around.append(around[-1].entries[number].value)
-    changed = {id(place) for place in around if place.anchor}
+        ancestors.append(ancestors[-1].entries[number].value)
+    changed = {id(node) for node in ancestors if node.anchor}
     return [use.alias for use in alias_uses(document) if id(use.target) in changed]
 
 
-def merged_mappings(document: Document, place: CstNode) -> list[CstNode]:
-    """Return the mappings that `place` merges (`<<`), those that win first."""
+def merged_mappings(document: Document, node: CstNode) -> list[CstNode]:
+    """Return the mappings that `node` merges (`<<`), in the order of precedence."""
     targets = {id(use.alias): use.target for use in alias_uses(document)}
-    found: list[CstNode] = []
-    for entry in place.entries:
+    mappings: list[CstNode] = []
+    for entry in node.entries:
         if entry.is_merge:
-            found.extend(_merge_targets(entry, targets))
-    return found
+            mappings.extend(_merge_targets(entry, targets))
+    return mappings
 
 
 def _merge_targets(entry: Entry, targets: dict[int, CstNode]) -> Iterator[CstNode]:
-    values = [one.value for one in entry.value.entries] if entry.value.kind == "list" else [entry.value]
+    values = [item.value for item in entry.value.entries] if entry.value.kind == "list" else [entry.value]
     for value in values:
         yield targets.get(id(value), value)

@@ -1,4 +1,4 @@
-"""The smallest change of a text that changes one value, adds one, or takes one away; all else stays byte for byte."""
+"""The smallest text edits that replace, add or remove a value; all other bytes stay."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,42 +8,42 @@ from tfprov.editing.scalar_emitter import NewValue, emit_block, emit_inline, emi
 
 
 class CannotEdit(ValueError):
-    """The text is written so that more than the value would have to change; says what is in the way."""
+    """More of the text than the value would have to change; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TextEdit:
-    """`new` instead of what is between two offsets."""
+    """Replaces the text between two offsets by `new`."""
 
     start: int
     end: int
     new: str = ""
 
 
-def apply_edits(text: str, splices: Iterable[TextEdit]) -> str:
-    """Return `text` with all `splices`, which do not overlap."""
-    for splice in sorted(splices, reverse=True):
-        text = text[: splice.start] + splice.new + text[splice.end :]
+def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
+    """Return `text` with all `edits`, which do not overlap."""
+    for edit in sorted(edits, reverse=True):
+        text = text[: edit.start] + edit.new + text[edit.end :]
     return text
 
 
 def is_in_flow(document: Document, path: NodePath) -> bool:
-    """Whether what is at `path` is inside `{…}` or `[…]`, where indentation means nothing."""
-    place = document.root
+    """Whether the node at `path` is inside `{…}` or `[…]`, where indentation has no meaning."""
+    node = document.root
     for number in path:
-        if place.style:
+        if node.style:
             return True
-        place = place.entries[number].value
+        node = node.entries[number].value
     return False
 
 
 def replace_edits(document: Document, path: NodePath, value: NewValue) -> list[TextEdit]:
-    """Return what puts `value` in the place of the one at `path`; its anchor stays, its tag goes."""
+    """Return the edits that replace the value at `path`; its anchor stays, its tag is removed."""
     entry, flow = document.entry(path), is_in_flow(document, path)
     old = entry.value
     if value.is_block and entry.key is not None and not flow and not document.is_json:
         return _replace_by_block(
-            document, entry, _block_lines(document, entry.start, value), value.place.style in ("|", ">")
+            document, entry, _block_lines(document, entry.start, value), value.root.style in ("|", ">")
         )
     text = emit_inline(value, flow=flow, as_json=document.is_json, old=old)
     if not old.is_block and old.anchor and "!" not in document.text[old.start : old.inner] and not old.is_absent:
@@ -56,13 +56,13 @@ def replace_edits(document: Document, path: NodePath, value: NewValue) -> list[T
     else:
         head = TextEdit(_require_mark(entry), _require_mark(entry), f" {anchor}{text}")
     start, end = _value_lines(document, entry)
-    if document.line_end(end - 1)[0] == end:  # a last line without an end: the one before it has none then
+    if document.line_end(end - 1)[0] == end:  # the last line has no line break: then the one before gets none
         start = document.line_end(_require_mark(entry))[0]
     return [head, TextEdit(start, end)]
 
 
 def rename_edits(document: Document, path: NodePath, name: str) -> list[TextEdit]:
-    """Return what gives the entry at `path` another key, quoted as the old one was."""
+    """Return the edits that rename the key of the entry at `path`; its quotes stay."""
     key = document.entry(path).key
     assert key is not None
     like = key.style if key.style in ("'", '"') else ""
@@ -81,17 +81,13 @@ def _replace_inline(document: Document, entry: Entry, text: str) -> TextEdit:
 
 
 def _replace_by_block(document: Document, entry: Entry, lines: list[str], is_text: bool) -> list[TextEdit]:
-    """Put lines below the line of a key, where a value was that may have been on it."""
+    """Replace a value by lines below its key."""
     old, mark = entry.value, _require_mark(entry)
     head = f" &{old.anchor}" * bool(old.anchor) + (f" {lines[0]}" if is_text else "")
     below = lines[1:] if is_text else lines
     if old.is_block and document.line_number(old.inner) != document.line_number(mark):
-        if old.anchor:
-            return [
-                TextEdit(mark, head_end(document, entry), head),
-                _insert_below(document, mark, *_value_lines(document, entry), below),
-            ]
-        return [TextEdit(mark, mark, head), _insert_below(document, mark, *_value_lines(document, entry), below)]
+        head_edit = TextEdit(mark, head_end(document, entry) if old.anchor else mark, head)
+        return [head_edit, _insert_below(document, mark, *_value_lines(document, entry), below)]
     start, end = document.line_end(max(old.end, mark))
     return [TextEdit(mark, max(old.end, mark), head), _insert_below(document, start, end, end, below)]
 
@@ -111,7 +107,7 @@ def _require_mark(entry: Entry) -> int:
 
 
 def head_end(document: Document, entry: Entry) -> int:
-    """Return where what stands before a value ends: its key's `:`, or its own anchor and tag."""
+    """Return the end of what precedes a value: the key's `:`, or the anchor and tag."""
     value = entry.value
     if value.start == value.inner:
         return _require_mark(entry)
@@ -119,13 +115,13 @@ def head_end(document: Document, entry: Entry) -> int:
 
 
 def _value_lines(document: Document, entry: Entry) -> tuple[int, int]:
-    """Return the whole lines of a collection that begins below its key."""
+    """Return the offsets of the lines of a collection that begins below its key."""
     start = document.line_end(_require_mark(entry))[1]
     return start, document.line_end(entry.value.end)[1]
 
 
 def last_line(document: Document, entry: Entry) -> int:
-    """Return an offset in the last line of an entry: comments below it that stand deeper than its key belong to it."""
+    """Return an offset in the last line of an entry, with the deeper indented comments below it."""
     column, offset = document.column(entry.start), entry.end
     ahead = document.line_end(offset)[1]
     while ahead < len(document.text) and ahead > offset:
@@ -147,31 +143,31 @@ def _block_lines(document: Document, start: int, value: NewValue) -> list[str]:
 
 
 def insert_edits(document: Document, path: NodePath, names: Sequence[str], value: NewValue | None) -> list[TextEdit]:
-    """Return what adds an entry behind the others of the collection at `path`, which may be null.
+    """Return the edits that add an entry after the others of the collection at `path`, which may be null.
 
-    Of `names` the first is the entry's key, and each other one the only key of the mapping before; with none, `value`
-    is an item of a list.
+    The first of `names` is the key of the entry, each other name the only key of the mapping before it; without names,
+    `value` is an item of a list.
     """
-    place, flow = document.at(path), is_in_flow(document, path)
-    if place.style:
-        return _insert_in_flow(document, place, _entry_inline(document, names, value, _key_quotes(place)))
-    if place.is_block:
-        column = document.column(place.entries[0].start)
-        lines = _entry_lines(document, names, value, column, _key_quotes(place))
-        offset = last_line(document, place.entries[-1])
+    node, flow = document.at(path), is_in_flow(document, path)
+    if node.style:
+        return _insert_in_flow(document, node, _entry_inline(document, names, value, _key_quotes(node)))
+    if node.is_block:
+        column = document.column(node.entries[0].start)
+        lines = _entry_lines(document, names, value, column, _key_quotes(node))
+        offset = last_line(document, node.entries[-1])
         return [_new_lines(document, offset, lines)]
     entry = document.entry(path)
     if flow or document.is_json:
         return [_replace_inline(document, entry, f"{{{_entry_inline(document, names, value, '')}}}")]
     column = document.column(entry.start) + document.step
-    mark = head_end(document, entry) if place.is_absent else _require_mark(entry)
-    head = [] if place.is_absent else [TextEdit(mark, place.end, f" &{place.anchor}" * bool(place.anchor))]
+    mark = head_end(document, entry) if node.is_absent else _require_mark(entry)
+    head = [] if node.is_absent else [TextEdit(mark, node.end, f" &{node.anchor}" * bool(node.anchor))]
     lines = _entry_lines(document, names, value, column, "")
-    return [*head, _new_lines(document, max(place.end, mark), lines)]
+    return [*head, _new_lines(document, max(node.end, mark), lines)]
 
 
 def _new_lines(document: Document, offset: int, lines: Sequence[str]) -> TextEdit:
-    """Put lines below the one at `offset`; a file whose last line has no end keeps it so."""
+    """Insert lines below the line of `offset`; a last line without line break stays without."""
     eol = document.eol(offset)
     start, end = document.line_end(offset)
     if start == end:
@@ -179,8 +175,8 @@ def _new_lines(document: Document, offset: int, lines: Sequence[str]) -> TextEdi
     return TextEdit(end, end, "".join(line + eol for line in lines))
 
 
-def _key_quotes(place: CstNode) -> str:
-    key = place.entries[-1].key if place.entries else None
+def _key_quotes(node: CstNode) -> str:
+    key = node.entries[-1].key if node.entries else None
     return key.style if key is not None and key.style in ("'", '"') else ""
 
 
@@ -194,7 +190,7 @@ def _entry_lines(document: Document, names: Sequence[str], value: NewValue | Non
         return [f"{pad}{key}:", *_entry_lines(document, names[1:], value, column + step, "")]
     if value is not None and value.is_block:
         lines = emit_block(value, column + step, column + document.dash_step)
-        return [f"{pad}{key}: {lines[0]}", *lines[1:]] if value.place.kind == "scalar" else [f"{pad}{key}:", *lines]
+        return [f"{pad}{key}: {lines[0]}", *lines[1:]] if value.root.kind == "scalar" else [f"{pad}{key}:", *lines]
     return [f"{pad}{key}: {emit_inline(value, flow=False, as_json=False)}".rstrip(" ")]
 
 
@@ -207,16 +203,16 @@ def _entry_inline(document: Document, names: Sequence[str], value: NewValue | No
     return text
 
 
-def _insert_in_flow(document: Document, place: CstNode, entry: str) -> list[TextEdit]:
+def _insert_in_flow(document: Document, node: CstNode, entry: str) -> list[TextEdit]:
     text = document.text
-    if not place.entries:
-        is_padded = text[place.inner + 1 : place.end - 1].startswith(" ")
-        return [TextEdit(place.inner + 1, place.inner + 1, " " + entry.rstrip(" ") if is_padded else entry)]
-    last = place.entries[-1]
+    if not node.entries:
+        is_padded = text[node.inner + 1 : node.end - 1].startswith(" ")
+        return [TextEdit(node.inner + 1, node.inner + 1, " " + entry.rstrip(" ") if is_padded else entry)]
+    last = node.entries[-1]
     end = flow_entry_end(document, last)
     behind = skip_blanks(text, last.end)
     trailing = text[behind] == ","
-    if has_own_lines(document, last) and not text[document.line_start(place.end - 1) : place.end - 1].strip():
+    if has_own_lines(document, last) and not text[document.line_start(node.end - 1) : node.end - 1].strip():
         line = " " * document.column(last.start) + (entry.rstrip(" ") if not trailing else entry) + "," * trailing
         new = _new_lines(document, behind if trailing else last.end, [line])
         return [new] if trailing else [TextEdit(end, end, ","), new]
@@ -224,13 +220,13 @@ def _insert_in_flow(document: Document, place: CstNode, entry: str) -> list[Text
 
 
 def flow_entry_end(document: Document, entry: Entry) -> int:
-    """Return where an entry in brackets ends; in `{a: , b: }` the blank behind `:` belongs to it."""
+    """Return the end of an entry in brackets; in `{a: , b: }` the blank after `:` belongs to it."""
     is_padded = entry.value.is_absent and entry.mark is not None and document.text[entry.end : entry.end + 1] == " "
     return entry.end + is_padded
 
 
 def has_own_lines(document: Document, entry: Entry) -> bool:
-    """Whether an entry in brackets has its lines for itself."""
+    """Whether an entry in brackets shares its lines with no other."""
     text = document.text
     behind = skip_blanks(text, entry.end)
     end = behind + 1 if text[behind] == "," else entry.end
@@ -239,9 +235,9 @@ def has_own_lines(document: Document, entry: Entry) -> bool:
 
 
 def remove_edits(document: Document, path: NodePath, *, leave_nothing: bool) -> list[TextEdit]:
-    """Return what takes away the entry at `path`, with the comments on its lines and deeper ones below it.
+    """Return the edits that remove the entry at `path`, with the comments on its lines and deeper ones below it.
 
-    A collection by indentation that is empty then becomes nothing (`hosts:`) with `leave_nothing`, else `{}` or `[]`.
+    A block collection without entries becomes empty (`hosts:`) with `leave_nothing`, else `{}` or `[]`.
     """
     outer = document.at(path[:-1])
     if outer.style:
@@ -263,17 +259,19 @@ def _remove_lines(document: Document, entry: Entry) -> TextEdit:
     start, (end, over) = document.line_start(entry.start), document.line_end(last_line(document, entry))
     if end < over or start == 0:
         return TextEdit(start, over)
-    return TextEdit(document.line_end(start - 1)[0], end)  # the last line has no end, and the one before it gets none
+    return TextEdit(
+        document.line_end(start - 1)[0], end
+    )  # the last line has no line break: then the one before gets none
 
 
 def _remove_from_shared_line(document: Document, outer: CstNode, number: int) -> TextEdit:
-    """Take away `a` of `- a: 1`."""
+    """Remove `a` of `- a: 1`."""
     entry = outer.entries[number]
     if len(outer.entries) == 1:
         return TextEdit(entry.start, entry.end, "[]" if outer.kind == "list" else "{}")
     following = outer.entries[number + 1]
     if document.text[entry.end : following.start].strip():
-        raise CannotEdit("a comment behind it")
+        raise CannotEdit("a comment after it")
     return TextEdit(entry.start, following.start)
 
 

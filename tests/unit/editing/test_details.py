@@ -162,13 +162,13 @@ REFUSED = {
     "a comment beside it": (
         BASE + "    worker: {hosts: {h2: }, vars: {env: {A: 1, # c\n      B: 2}}}\n",
         ["unset", "--group", "worker", "env.A"],
-        ("i.yml:6:42: error: this is written so that it cannot be changed without touching more: "
+        ("i.yml:6:42: error: this cannot be changed without changing more of the text: "
         "there is a comment beside it; edit the file by hand"),
     ),
     "a key without a value": (
         BASE + WORKERS + "    spare:\n      vars:\n        ? m\n        ? n\n",
         ["set", "--group", "spare", "m", "- 1\n- 2"],
-        ("i.yml:11:9: error: this is written so that it cannot be changed without touching more: "
+        ("i.yml:11:9: error: this cannot be changed without changing more of the text: "
         "there is a key without a value; edit the file by hand"),
     ),
     "no such host": (BASE + WORKERS, ["set", "--host", "h3x", "z", "1"],

@@ -99,7 +99,7 @@ def test_an_inventory_that_is_wrong_can_be_mended(inventory: Path, capsys: pytes
     assert (told.code, told.lines) == (0, ())
     assert told.out.splitlines() == [
         "set tfprov.port of group all (inventory.yml:9)",
-        "note: the inventory still has 1 problem; `tfprov plan` tells it",
+        "note: the inventory still has 1 problem; `tfprov plan` shows it",
     ]
     assert tell(capsys, "inventory", "set", "tfprov.prt", "1").code == 2
     assert tell(capsys, "inventory", "unset", "--group", "ps", "tfprov.flogs").code == 0

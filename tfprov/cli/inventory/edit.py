@@ -1,4 +1,4 @@
-"""`tfprov inventory add-host`, `remove-host`, `move-host`, `set` and `unset`: edits that leave the rest of a file alone."""
+"""The commands that edit an inventory: `add-host`, `remove-host`, `move-host`, `set` and `unset`."""
 
 import errno
 import os
@@ -115,7 +115,7 @@ class EditSession:
             click.echo(f"{verb} {done.words()}{'' if self.writes else '; not written (--check)'}")
         if remaining:
             count = len(remaining)
-            these = f"{count} problems; `tfprov plan` tells them" if count > 1 else "1 problem; `tfprov plan` tells it"
+            these = f"{count} problems; `tfprov plan` shows them" if count > 1 else "1 problem; `tfprov plan` shows it"
             click.echo(f"note: the inventory still has {these}")
 
     def _check(self, texts: ChangedTexts, holds: Callable[[Inventory], None] | None) -> tuple[Problem, ...]:
@@ -151,14 +151,14 @@ def _write(name: str, old: str, new: str) -> None:
 
 
 def _no_editable_file() -> Usage:
-    return Usage("the inventory is no file that can be edited", "give a YAML file with -i")
+    return Usage("no source of the inventory is a file that can be edited", "give a YAML file with -i")
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def edit_command_options(command: F) -> F:
-    """Add what all edits take: where the inventory is, `--check` and `--diff`."""
+    """Add the options of all edits: those of the inventory, `--check` and `--diff`."""
     command = click.option("--diff", is_flag=True, help="Show what changes in the file.")(command)
     command = click.option("-C", "--check", is_flag=True, help="Write nothing; with --diff, to see what would change.")(
         command
@@ -178,8 +178,8 @@ def place_options(command: F) -> F:
 @click.option("--var", "variables", multiple=True, metavar="KEY=VALUE", help="A variable of the host; read as YAML.")
 @edit_command_options
 def add_host_command(name: str, groups: Sequence[str], variables: Sequence[str], **options: Any) -> None:
-    """NAME may be a range, such as `node[4:6]`. A group of tfprov's (`worker`, `ps`, …) is made where there is none."""
-    values = [_variable(one) for one in variables]
+    """NAME may be a range, such as `node[4:6]`. A role's group (`worker`, `ps`, …) is added if the inventory has none."""
+    values = [_variable(text) for text in variables]
     session = EditSession(options)
     session.finish(add_host(session.files, session.inventory, name, groups, values), f"added {shown(name)}")
 
@@ -192,7 +192,7 @@ def _variable(text: str) -> tuple[Sequence[str], NewValue]:
 
 
 def _value(path: str, text: str, name: str) -> NewValue:
-    """Read a value; what is wrong with that of a password is told without it."""
+    """Parse a value; the error for a password does not repeat it."""
     try:
         return parse_value(text, name)
     except InvalidInput:
@@ -205,7 +205,7 @@ def _value(path: str, text: str, name: str) -> NewValue:
 @click.argument("name")
 @edit_command_options
 def remove_host_command(name: str, **options: Any) -> None:
-    """From every group that names it. Files of `host_vars/` stay."""
+    """The host is removed from every group. Files of `host_vars/` stay."""
     session = EditSession(options)
     session.open_vars_files("host", name)
     session.finish(
@@ -218,7 +218,7 @@ def remove_host_command(name: str, **options: Any) -> None:
 
 
 def _require_removed(after: Inventory, host: str) -> None:
-    """Refuse an edit after which a host is still there: an alias, a merge or another source names it."""
+    """Refuse an edit that leaves the host in the inventory: an alias, a merge or another source names it."""
     if host in after.hosts:
         what = f"{shown(host)} would still be in the inventory: this names it too; nothing was changed"
         raise InvalidInput([Problem(after.hosts[host].at, what, "edit the file by hand")])
@@ -229,7 +229,7 @@ def _require_removed(after: Inventory, host: str) -> None:
 @click.argument("new", metavar="TO")
 @edit_command_options
 def move_host_command(old: str, new: str, **options: Any) -> None:
-    """Wherever it is named; its variables and comments stay. A range is moved as a whole: `'node[1:3]' 'node[1:4]'`."""
+    """The host is renamed in every group; its variables and comments stay. A range moves whole: `'n[1:3]' 'n[1:4]'`."""
     session = EditSession(options)
     session.open_all_vars_files()
     if left := host_vars_files(session.files, old):
@@ -252,7 +252,7 @@ def set_command(path: str, value: str, group: str | None, host: str | None, **op
     """PATH is a variable of all hosts, such as `tfprov.flags.train_steps`, or leads through the whole file:
     `all.children.worker.vars.tfprov.port`. Elements of lists are counted from 0: `tfprov.command[1]`.
 
-    VALUE is read as YAML: `5`, `true`, `[python, train.py]`; text that YAML reads otherwise is quoted twice: `'"5"'`.
+    VALUE is YAML: `5`, `true`, `[python, train.py]`; quote text that YAML reads otherwise twice: `'"5"'`.
     """  # noqa: D205  its first line is in the table of commands
     new = _value(path, value, "VALUE")
     session = EditSession(options)
@@ -265,7 +265,7 @@ def set_command(path: str, value: str, group: str | None, host: str | None, **op
 @place_options
 @edit_command_options
 def unset_command(path: str, group: str | None, host: str | None, **options: Any) -> None:
-    """PATH is as in `set`. What is above it stays, empty or not."""
+    """PATH is that of `set`. The mappings above it stay, even if they are empty."""
     session = EditSession(options)
     location = _locate(session, path, group, host)
     session.finish(unset_value(session.files, location), "removed")
@@ -274,7 +274,7 @@ def unset_command(path: str, group: str | None, host: str | None, **options: Any
 def _locate(session: EditSession, path: str, group: str | None, host: str | None) -> Location:
     names = split_path(path)
     if group is not None and host is not None:
-        raise Usage("`--group` and `--host` say two places", "give one of them")
+        raise Usage("`--group` and `--host` exclude each other", "give one of them")
     if host is not None:
         session.open_vars_files("host", host)
         return locate_host_variable(session.files, host, names)

@@ -201,7 +201,7 @@ def test_the_inventory_of_the_environment_and_the_one_that_is_always_meant(
 NOBODY = "error: no host or group matches `nope`"
 BAD = {
     "no such host": (["host", "nope"], NOBODY),
-    "several hosts": (["host", "w*"], "error: `w*` means 4 hosts; name one of them"),
+    "several hosts": (["host", "w*"], "error: `w*` matches 4 hosts; name one of them"),
     "no such group": (["graph", "nope"], "error: no group `nope`; its groups are all, ungrouped, web, db, idle"),
     "a limit of nobody": (["list", "-l", "nope"], NOBODY),
     "no file": (["list", "-i", "nope.yml"], "nope.yml: error: no such file; check the path given with -i"),

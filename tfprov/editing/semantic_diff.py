@@ -102,7 +102,7 @@ def alias_outside(document: Document, removed: CstNode, *, itself: bool = True) 
 
 
 def affected_aliases(document: Document, path: NodePath) -> list[CstNode]:
-    """Return the aliases whose values change with the node at `path`: of its anchor, and of those ancestors it."""
+    """Return the aliases whose values change with the node at `path`: aliases of it, and of the nodes around it."""
     ancestors: list[CstNode] = [document.root]
     for number in path:
         ancestors.append(ancestors[-1].entries[number].value)

@@ -45,7 +45,7 @@ def edit(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return told.out
 
 
-def test_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_prints_what_it_changed(capsys: pytest.CaptureFixture[str]) -> None:
     assert edit(capsys, "add-host", "node3", "-g", "worker", "-g", "ps") == (
         "added node3 to worker (inventory.yml:11), to ps (inventory.yml:8)\n"
     )
@@ -60,7 +60,7 @@ def test_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_nothing_to_do(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_edit_without_a_change_writes_nothing(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = inventory.stat()
     assert edit(capsys, "set", "tfprov.cluster", "lab").startswith("nothing to do: tfprov.cluster of group all")
     assert inventory.stat().st_ino == before.st_ino
@@ -89,7 +89,7 @@ def test_a_diff_shows_no_password(inventory: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     "argv", [["set", "ansible_password", "012345"], ["add-host", "n", "-g", "ps", "--var", "my_token=012345"]]
 )
-def test_what_is_wrong_with_a_password_does_not_show_it(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_for_a_password_does_not_show_it(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     told = tell(capsys, "inventory", *argv)
     assert told.code == 2
     assert "quote it" in told.lines[0]
@@ -124,7 +124,7 @@ def test_a_member_of_a_range_gets_an_entry_of_its_own(inventory: Path, capsys: p
     assert "        node4:\n          tfprov:\n            port: 2400\n" in inventory.read_text()
 
 
-def test_a_role_that_is_not_there_yet(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_role_is_added(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(capsys, "add-host", "node2", "-g", "evaluator")
     assert inventory.read_text() == GOOD + "    evaluator:\n      hosts:\n        node2:\n"
 
@@ -145,7 +145,7 @@ def test_a_value_is_set_where_it_takes_effect(inventory: Path, capsys: pytest.Ca
     assert inventory.read_text() == GOOD
 
 
-def test_host_vars_are_told_and_never_moved(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_host_vars_files_are_reported_and_never_moved(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("host_vars").mkdir()
     Path("host_vars/node2.yml").write_text("a: 1\n")
     said = "error: host_vars/node2.yml holds variables of node2, which node9 would not have; "
@@ -159,7 +159,7 @@ def test_host_vars_are_told_and_never_moved(inventory: Path, capsys: pytest.Capt
     assert Path("host_vars/node2.yml").read_text() == "a: 1\n"
 
 
-def test_a_directory_of_inventories(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_of_inventories_is_edited(capsys: pytest.CaptureFixture[str]) -> None:
     Path("lab").mkdir()
     Path("lab/1-hosts.yml").write_text(GOOD)
     Path("lab/2-more.yml").write_text("worker:\n  vars:\n    tfprov: {port: 2300}\n")
@@ -205,14 +205,14 @@ def test_a_source_may_be_named_by_any_path(inventory: Path, capsys: pytest.Captu
         assert f"port: 23{number:02}" in inventory.read_text()
 
 
-def test_an_inventory_that_is_only_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ini_inventory_is_not_edited(capsys: pytest.CaptureFixture[str]) -> None:
     Path("hosts.ini").write_text("[worker]\nnode1\n")
     assert tell(capsys, "inventory", "add-host", "n", "-g", "worker", "-i", "hosts.ini").lines == (
         "error: hosts.ini is no YAML file, and tfprov edits no others; edit it by hand",
     )
 
 
-def test_a_host_that_another_source_names_too(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_host_of_two_sources_is_not_removed_from_one(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("more.ini").write_text("[spare]\nnode2\n")
     edit(capsys, "add-host", "node3", "-g", "worker")
     before = inventory.read_text()
@@ -222,7 +222,7 @@ def test_a_host_that_another_source_names_too(inventory: Path, capsys: pytest.Ca
     assert inventory.read_text() == before
 
 
-def test_settings_of_the_command_line_count_for_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+def test_extra_vars_count_for_the_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert tell(capsys, "inventory", "unset", "tfprov.cluster").code == 2
     edit(capsys, "unset", "tfprov.cluster", "-e", "tfprov.cluster=other")
 
@@ -230,7 +230,7 @@ def test_settings_of_the_command_line_count_for_the_check(capsys: pytest.Capture
 # -- the file -----------------------------------------------------------------------------------------------------------
 
 
-def test_mode_and_links_stay(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_mode_and_symlinks_are_kept(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory.rename("real.yml")
     inventory.symlink_to("real.yml")
     Path("real.yml").chmod(0o640)
@@ -241,7 +241,7 @@ def test_mode_and_links_stay(inventory: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(path.name for path in Path().iterdir()) == ["inventory.yml", "real.yml"]
 
 
-def test_a_file_with_two_names_is_left_alone(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_with_two_hard_links_is_not_edited(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.link(inventory, "other.yml")
     said = "error: inventory.yml is left as it is: it has 2 names (hard links), and only one would have the change; "
     assert tell(capsys, "inventory", "add-host", "node3", "-g", "worker").lines == (
@@ -250,7 +250,7 @@ def test_a_file_with_two_names_is_left_alone(inventory: Path, capsys: pytest.Cap
     assert inventory.read_text() == GOOD
 
 
-def test_a_file_that_changed_meanwhile_is_left_alone(inventory: Path) -> None:
+def test_a_file_that_changed_meanwhile_is_not_overwritten(inventory: Path) -> None:
     with pytest.raises(OSError, match="changed by somebody else"):
         rewrite(inventory, b"what it was", b"what it would be")
     assert inventory.read_text() == GOOD
@@ -268,7 +268,7 @@ for n in range(1_000_000):
 """
 
 
-def test_killed_at_any_time_the_file_is_whole(tmp_path: Path) -> None:
+def test_the_file_is_whole_after_a_kill_at_any_time(tmp_path: Path) -> None:
     path = tmp_path / "big.yml"
     path.write_bytes(b"A" * 2_000_000)
     for delay in (0.0, 0.01, 0.02, 0.03, 0.05):

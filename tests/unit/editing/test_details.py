@@ -98,7 +98,9 @@ EDITS = {
 
 
 @pytest.mark.parametrize(("before", "argv", "after"), EDITS.values(), ids=EDITS)
-def test_what_is_written_where(before: str, argv: list[str], after: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sparse_and_unusual_files_are_edited(
+    before: str, argv: list[str], after: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = Path("i.yml")
     path.write_text(before)
     told = tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:])
@@ -106,7 +108,7 @@ def test_what_is_written_where(before: str, argv: list[str], after: str, capsys:
     assert path.read_text() == after
 
 
-def test_a_role_goes_behind_the_others_in_a_file_without_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_role_follows_the_others_in_a_file_without_all(capsys: pytest.CaptureFixture[str]) -> None:
     Path("group_vars").mkdir()
     Path("group_vars/all.yml").write_text('tfprov: {cluster: lab, image: {name: "x:1"}, command: [a]}\n')
     Path("i.yml").write_text("worker: {hosts: {h2: }}\n")
@@ -115,7 +117,7 @@ def test_a_role_goes_behind_the_others_in_a_file_without_all(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("quote", ["'", '"', ""])
-def test_a_host_that_moves_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_renamed_host_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = BASE + f"    worker:\n      hosts:\n        {quote}h2{quote}:\n"
     Path("i.yml").write_text(before)
     assert tell(capsys, "inventory", "move-host", "-i", "i.yml", "h2", "h3").code == 0
@@ -187,14 +189,16 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("before", "argv", "line"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_and_why(before: str, argv: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_edit_names_the_reason(
+    before: str, argv: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = Path("i.yml")
     path.write_text(before)
     assert tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:]) == Told(2, (line,), "")
     assert path.read_text() == before
 
 
-def test_a_mention_says_where_its_group_is_named() -> None:
+def test_a_mention_has_the_position_of_its_group() -> None:
     source = parse_file((BASE + WORKERS).encode(), "i.yml")
     assert [(one.group, str(one.at)) for one in find_groups(source)] == [
         ("all", "i.yml:1:1"),
@@ -221,7 +225,7 @@ def test_a_mention_says_where_its_group_is_named() -> None:
         ("a\n", "a\n", (3, 2)),
     ],
 )
-def test_the_lines_that_an_edit_wrote(before: str, after: str, lines: tuple[int, int]) -> None:
+def test_the_written_lines_are_computed(before: str, after: str, lines: tuple[int, int]) -> None:
     assert written_lines(before, after) == lines
 
 
@@ -229,7 +233,7 @@ def problem(line: int, what: str, fix: str = "mend it", file: str = "i.yml") -> 
     return Problem(Position(file, line, 1), what, fix)
 
 
-def test_an_edit_is_blamed_for_what_was_not_wrong_before() -> None:
+def test_problems_that_did_not_exist_before_are_new() -> None:
     before = [problem(2, "one, see line 9"), problem(4, "one, see line 9"), problem(5, "two")]
     texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nb\nX\nc\nd\ne\n")}
     moved = [problem(2, "one, see line 10"), problem(5, "one, see line 10"), problem(6, "two")]
@@ -241,7 +245,7 @@ def test_an_edit_is_blamed_for_what_was_not_wrong_before() -> None:
     assert [one.what for one in new_problems(before, again, texts)] == ["two"], "there is one more of them"
 
 
-def test_an_edit_that_mends_something_is_blamed_for_its_own_lines_only() -> None:
+def test_after_a_fix_only_problems_on_written_lines_are_new() -> None:
     before = [problem(2, "one")]
     texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nX\nY\nd\ne\n")}
     light = [problem(number, f"after {number}") for number in range(1, 6)] + [problem(2, "elsewhere", file="j.yml")]

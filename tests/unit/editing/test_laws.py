@@ -44,7 +44,7 @@ ENTRIES: tuple[tuple[list[str], str | None], ...] = ((["zz"], None), (["zz", "yy
 
 
 @each_file
-def test_every_mapping_takes_an_entry_and_gives_it_back(path: Path) -> None:
+def test_an_entry_can_be_added_to_every_mapping_and_removed(path: Path) -> None:
     source, entries = tried(path)
     for way, entry in entries:
         for names, typed in ENTRIES[len(way) % 2 :] if entry.value.kind == "mapping" else ():
@@ -55,7 +55,7 @@ def test_every_mapping_takes_an_entry_and_gives_it_back(path: Path) -> None:
 
 
 @each_file
-def test_every_key_can_be_called_otherwise_and_back(path: Path) -> None:
+def test_every_key_can_be_renamed_and_renamed_back(path: Path) -> None:
     source, entries = tried(path)
     for way, entry in entries:
         if entry.key is not None and entry.key.kind == "scalar" and not entry.is_merge:
@@ -83,7 +83,7 @@ def test_every_value_on_one_line_can_be_set_and_set_back(path: Path) -> None:
 
 
 @each_file
-def test_what_is_removed_takes_nothing_with_it(path: Path) -> None:
+def test_removing_an_entry_removes_nothing_else(path: Path) -> None:
     source, entries = tried(path)
     for way, _ in entries:
         try:
@@ -149,7 +149,7 @@ def sources(draw: st.DrawFn) -> EditableFile:
 
 
 @given(sources(), st.data())
-def test_adding_and_removing(source: EditableFile, data: st.DataObject) -> None:
+def test_adding_and_removing_restores_the_text(source: EditableFile, data: st.DataObject) -> None:
     mappings = [way for way, entry in ways(source.document.root) if entry.value.kind == "mapping"]
     way = data.draw(st.sampled_from([(), *mappings]))
     name = data.draw(st.one_of(NAMES, TEXTS))
@@ -159,7 +159,7 @@ def test_adding_and_removing(source: EditableFile, data: st.DataObject) -> None:
 
 
 @given(sources(), st.data())
-def test_setting_and_setting_back(source: EditableFile, data: st.DataObject) -> None:
+def test_setting_and_resetting_restores_the_text(source: EditableFile, data: st.DataObject) -> None:
     scalars = [
         way for way, entry in ways(source.document.root) if entry.value.kind == "scalar" and not entry.value.is_absent
     ]

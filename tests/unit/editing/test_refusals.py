@@ -81,7 +81,7 @@ WRONG_THEN = [
 
 
 @pytest.mark.parametrize(("line", "number", "said"), WRONG_THEN, ids=[line for line, _, _ in WRONG_THEN])
-def test_an_edit_that_would_not_validate(
+def test_an_edit_that_makes_the_inventory_invalid_is_refused(
     line: str, number: int, said: str, inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = tell(capsys, "inventory", *shlex.split(line))
@@ -92,7 +92,7 @@ def test_an_edit_that_would_not_validate(
     assert inventory.read_text() == GOOD
 
 
-def test_an_inventory_that_is_wrong_can_be_mended(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_inventory_can_be_fixed_by_edits(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = GOOD.replace("port: 2222", "port: 222222").replace("flags: {a: 1}", "flogs: {a: 1}")
     inventory.write_text(wrong)
     told = tell(capsys, "inventory", "set", "tfprov.port", "2222")
@@ -107,7 +107,7 @@ def test_an_inventory_that_is_wrong_can_be_mended(inventory: Path, capsys: pytes
     assert "note" not in tell(capsys, "inventory", "add-host", "more", "-g", "worker").out
 
 
-def test_a_file_that_is_no_yaml(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_yaml_is_not_edited(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory.write_text("all: [\n")
     told = tell(capsys, "inventory", "set", "tfprov.port", "1")
     assert told.code == 2
@@ -115,6 +115,6 @@ def test_a_file_that_is_no_yaml(inventory: Path, capsys: pytest.CaptureFixture[s
     assert inventory.read_text() == "all: [\n"
 
 
-def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_not_edited(capsys: pytest.CaptureFixture[str]) -> None:
     line = "gone.yml: error: no such file; check the path given with -i"
     assert tell(capsys, "inventory", "set", "a", "1", "-i", "gone.yml") == Told(2, (line,))

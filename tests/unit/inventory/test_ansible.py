@@ -183,7 +183,7 @@ def answers(files: dict[str, Path], ansible: Ansible) -> dict[str, Any]:
     }
 
 
-def test_a_range_stands_for_the_same_names(answers: dict[str, Any]) -> None:
+def test_ranges_expand_as_in_ansible(answers: dict[str, Any]) -> None:
     def expanded(text: str) -> list[str] | None:
         try:
             return expand(text)
@@ -194,7 +194,7 @@ def test_a_range_stands_for_the_same_names(answers: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", INVENTORIES)
-def test_every_host_has_the_same_variables_and_every_group_the_same_hosts(
+def test_hosts_groups_and_variables_are_those_of_ansible(
     answers: dict[str, Any], files: dict[str, Path], name: str
 ) -> None:
     inventory = load_inventory(files[name])
@@ -206,7 +206,7 @@ def test_every_host_has_the_same_variables_and_every_group_the_same_hosts(
     assert groups == answers["inventories"][name]["groups"]
 
 
-def test_a_pattern_selects_the_same_hosts_in_the_same_order(answers: dict[str, Any], files: dict[str, Path]) -> None:
+def test_patterns_select_the_hosts_that_ansible_selects(answers: dict[str, Any], files: dict[str, Path]) -> None:
     fleet = load_inventory(files["fleet"])
 
     def selected(pattern: str) -> list[str] | None:
@@ -219,12 +219,12 @@ def test_a_pattern_selects_the_same_hosts_in_the_same_order(answers: dict[str, A
 
 
 @pytest.mark.parametrize("pattern", ["worker:nowhere", "ps:!nowhere", "all:&nowhere", "~[", "~nowhere"])
-def test_a_word_that_matches_nothing_is_an_error_where_ansible_only_warns(files: dict[str, Path], pattern: str) -> None:
+def test_a_term_that_matches_nothing_is_an_error(files: dict[str, Path], pattern: str) -> None:
     with pytest.raises(Usage, match=r"nowhere|~\["):
         match_hosts(load_inventory(files["fleet"]), pattern)
 
 
-def test_a_boolean_is_read_in_the_same_way(answers: dict[str, Any]) -> None:
+def test_booleans_are_parsed_as_in_ansible(answers: dict[str, Any]) -> None:
     def read(value: Any) -> bool | None:
         try:
             return bool(READERS["ansible_become"]("ansible_become", value))
@@ -235,7 +235,7 @@ def test_a_boolean_is_read_in_the_same_way(answers: dict[str, Any]) -> None:
     assert found == list(zip(BOOLEANS, answers["booleans"], strict=True))
 
 
-def test_a_host_is_reached_in_the_same_way(answers: dict[str, Any], files: dict[str, Path]) -> None:
+def test_connection_variables_work_as_in_ansible(answers: dict[str, Any], files: dict[str, Path]) -> None:
     inventory = load_inventory(files["connection variables"])
     for host, expected in answers["inventories"]["connection variables"]["ways"].items():
         variables = inventory.variables(host)
@@ -250,7 +250,7 @@ def test_a_host_is_reached_in_the_same_way(answers: dict[str, Any], files: dict[
         assert way.key_files == (Path(expected["private_key_file"]).expanduser(),)
 
 
-def test_no_variable_of_ansibles_own_is_called_misspelt(answers: dict[str, Any]) -> None:
+def test_connection_variables_of_ansible_are_not_reported_as_typos(answers: dict[str, Any]) -> None:
     faults = Faults()
     names = answers["connection variables"]
     assert len(names) > 30

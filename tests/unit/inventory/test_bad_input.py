@@ -45,7 +45,7 @@ def told(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> Told:
 
 
 @pytest.mark.parametrize("case", INVENTORIES, ids=lambda path: path.stem)
-def test_a_bad_inventory_is_told_in_full(
+def test_a_bad_inventory_prints_all_its_problems(
     case: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(case.parent)
@@ -53,14 +53,14 @@ def test_a_bad_inventory_is_told_in_full(
 
 
 @pytest.mark.parametrize("case", PLAYBOOKS, ids=lambda path: path.stem)
-def test_a_bad_playbook_is_told_in_full(
+def test_a_bad_playbook_prints_all_its_problems(
     case: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(case.parent)
     assert tell(capsys, "play", f"./{case.name}") == Told(2, tuple(expected(case)))
 
 
-def test_every_case_says_something_and_what_to_do_about_it() -> None:
+def test_every_case_has_a_problem_with_a_fix() -> None:
     assert len(INVENTORIES) >= 260
     assert len(PLAYBOOKS) >= 60
     for case in (*INVENTORIES, *PLAYBOOKS):
@@ -113,7 +113,9 @@ BYTES: Mapping[str, tuple[bytes | str, str]] = {
 
 @pytest.mark.parametrize(("content", "line"), BYTES.values(), ids=BYTES)
 @pytest.mark.usefixtures("there")
-def test_bytes_that_are_no_inventory(content: bytes | str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bytes_that_are_no_inventory_are_refused(
+    content: bytes | str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert told(content, capsys) == Told(2, (line,))
 
 
@@ -140,7 +142,7 @@ def test_an_inventory_that_only_looks_odd_is_accepted(content: str, there: Path)
     assert place(load(path)[1]).tasks
 
 
-def test_a_problem_that_a_thousand_hosts_share_is_told_once(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_problem_of_a_thousand_hosts_is_reported_once(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     many = GOOD.replace("localhost", '"node[1:1000]"').replace("command: [python, linear.py]", "port: 0")
     assert told(many, capsys).lines == (
         ":3:13: error: `command` is missing for the role `worker`; for example `command: [python, linear.py]`",
@@ -149,7 +151,9 @@ def test_a_problem_that_a_thousand_hosts_share_is_told_once(there: Path, capsys:
 
 
 @pytest.mark.parametrize("link", ["../../../etc/passwd", "/etc/passwd"])
-def test_a_link_that_leads_out_of_the_code(link: str, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_symlink_out_of_the_code_directory_is_refused(
+    link: str, there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (there / "program").mkdir()
     (there / "program" / "secret").symlink_to(link)
     found = told(GOOD.replace("command", "code: ./program, command"), capsys)
@@ -193,13 +197,13 @@ def test_a_link_that_leads_out_of_the_code(link: str, there: Path, capsys: pytes
         ),
     ],
 )
-def test_a_fault_in_yaml_is_told_where_it_is_with_what_to_do(
+def test_a_yaml_syntax_error_has_a_position_and_a_fix(
     text: str, line: str, there: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert told(text, capsys) == Told(2, (line,))
 
 
-def test_an_import_that_is_no_path_is_told(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_import_without_a_path_is_refused(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (there / "book.yml").write_text('- import_playbook: "a\\0b"\n')
     line = "book.yml:1:3: error: `a\\x00b` is not a path; correct it"
     assert tell(capsys, "play", "./book.yml") == Told(2, (line,))
@@ -208,5 +212,5 @@ def test_an_import_that_is_no_path_is_told(there: Path, capsys: pytest.CaptureFi
     assert tell(capsys, "play", "./book.yml").code == 2
 
 
-def test_what_the_reader_of_groups_takes_for_a_setting_is_one() -> None:
+def test_misplaced_settings_are_settings_of_the_model() -> None:
     assert set(SETTINGS) <= set(Settings.model_fields)

@@ -57,7 +57,7 @@ def put(case: Case, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
-def test_a_bad_source_is_told_in_full(
+def test_a_bad_source_prints_all_its_problems(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
@@ -67,7 +67,7 @@ def test_a_bad_source_is_told_in_full(
     assert tell(capsys, *shlex.split(case.line)) == Told(2, tuple(case.lines))
 
 
-def test_there_are_bad_sources() -> None:
+def test_the_case_files_have_bad_sources() -> None:
     assert len(ALL) >= 100
     assert len({case.name for case in ALL}) == len(ALL)
     for case in ALL:

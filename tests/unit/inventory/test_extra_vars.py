@@ -39,24 +39,24 @@ worker: {hosts: {localhost: {tfprov: {flags: {lr: 0.2}}}}}
         (["tfprov.command='[python, x.py]'"], {"tfprov": {"command": ["python", "x.py"]}}),
     ],
 )
-def test_each_form_is_read(options: list[str], values: dict[str, Any]) -> None:
+def test_every_form_of_extra_vars_is_parsed(options: list[str], values: dict[str, Any]) -> None:
     assert plain(parse_extra_vars(options)) == values
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
+def test_extra_vars_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "vars.yml"
     file.write_text("a: 1\nb: {c: 2}\n")
     assert plain(parse_extra_vars([f"@{file}", "a=2"])) == {"a": "2", "b": {"c": 2}}
 
 
 @pytest.mark.parametrize("option", ["a", "=1", "a='", "[1]", "@/nowhere.yml", "{a: 1", "", "a=1 b"])
-def test_what_is_no_variable_is_an_error(option: str) -> None:
+def test_malformed_extra_vars_are_refused(option: str) -> None:
     with pytest.raises(InvalidInput):
         parse_extra_vars([option])
 
 
 @pytest.mark.parametrize("name", ["vars.yml", "./vars", "/etc/vars.json"])
-def test_a_file_without_its_mark_is_told_how_to_write_it(name: str) -> None:
+def test_a_file_name_without_the_at_sign_is_refused_with_the_fix(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"write `-e @{name}` for a file"):
         parse_extra_vars([name])
 
@@ -66,7 +66,7 @@ def flags(*options: str) -> dict[str, Any]:
     return found
 
 
-def test_extra_variables_win_over_all_others() -> None:
+def test_extra_vars_win_over_all_other_variables() -> None:
     assert flags() == {"steps": "100", "lr": "0.2"}
     assert flags("steps=7") == {"steps": "7", "lr": "0.2"}
     assert flags("tfprov.flags.lr=0.3") == {"steps": "100", "lr": "0.3"}

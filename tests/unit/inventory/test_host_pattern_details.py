@@ -17,7 +17,7 @@ CHOSEN = [
 
 
 @pytest.mark.parametrize(("pattern", "hosts"), CHOSEN)
-def test_a_pattern_chooses(pattern: str, hosts: list[str]) -> None:
+def test_a_pattern_selects_hosts(pattern: str, hosts: list[str]) -> None:
     assert list(match_hosts(INVENTORY, pattern)) == hosts
 
 
@@ -43,13 +43,13 @@ def test_a_pattern_chooses(pattern: str, hosts: list[str]) -> None:
         ("wroker", "no host or group matches `wroker`; did you mean `worker`?"),
     ],
 )
-def test_a_pattern_that_chooses_nothing_is_told(pattern: str, said: str) -> None:
+def test_a_pattern_that_selects_no_host_is_refused(pattern: str, said: str) -> None:
     with pytest.raises(Usage) as raised:
         match_hosts(INVENTORY, pattern)
     assert str(raised.value) == said
 
 
-def test_a_file_of_patterns_is_text_of_a_bounded_size(tmp_path: Path) -> None:
+def test_a_pattern_file_is_text_of_limited_size(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("h3\n\nh1\n")
     assert sorted(match_hosts(INVENTORY, f"@{file}")) == ["h1", "h3"]

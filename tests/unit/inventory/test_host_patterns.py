@@ -97,15 +97,13 @@ STRICTER = [
 """Patterns of which Ansible takes what it can make out, with a warning; here the rest of them is an error."""
 
 
-def test_a_pattern_and_a_limit_select_the_same_hosts_in_the_same_order(
-    answers: dict[str, Any], fleet: Inventory
-) -> None:
+def test_patterns_and_limits_select_the_hosts_that_ansible_selects(answers: dict[str, Any], fleet: Inventory) -> None:
     found = {pattern: selected(fleet, pattern) for pattern in PATTERNS}
     stricter = dict.fromkeys(pattern for pattern in STRICTER if found[pattern] is None)
     assert found == answers["patterns"] | stricter
 
 
-def test_a_limit_leaves_the_same_hosts(answers: dict[str, Any], fleet: Inventory) -> None:
+def test_a_limit_selects_the_hosts_that_ansible_selects(answers: dict[str, Any], fleet: Inventory) -> None:
     everyone = match_hosts(fleet, "all")
     left = {limit: set(selected(fleet, named(limit, fleet)) or ()) for limit in LIMITS}
     found = {limit: [host for host in everyone if host in hosts] for limit, hosts in left.items()}
@@ -130,7 +128,7 @@ def test_a_limit_leaves_the_same_hosts(answers: dict[str, Any], fleet: Inventory
         ("ps,!", "`ps,!` names no host; use `all`, a group or a host"),
     ],
 )  # fmt: skip
-def test_what_selects_nothing_is_told(fleet: Inventory, pattern: str, said: str) -> None:
+def test_a_term_that_selects_no_host_is_refused(fleet: Inventory, pattern: str, said: str) -> None:
     with pytest.raises(Usage) as raised:
         match_hosts(fleet, pattern)
     assert str(raised.value) == said

@@ -54,7 +54,7 @@ VALUES: Mapping[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize(("text", "value"), VALUES.values(), ids=VALUES)
-def test_a_value_behind_a_host(text: str, value: Any) -> None:
+def test_a_value_on_a_host_line_is_parsed(text: str, value: Any) -> None:
     assert plain(good(f"node1 v={text}\n").variables("node1")) == {"v": value}
 
 
@@ -72,11 +72,11 @@ SECTION_VALUES: Mapping[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize(("text", "value"), SECTION_VALUES.values(), ids=SECTION_VALUES)
-def test_a_value_in_a_section_of_variables(text: str, value: Any) -> None:
+def test_a_value_in_a_vars_section_is_parsed(text: str, value: Any) -> None:
     assert plain(good(f"node1\n[all:vars]\nv = {text}\n").variables("node1")) == {"v": value}
 
 
-def test_ranges_ports_and_sections() -> None:
+def test_ranges_ports_and_sections_are_read() -> None:
     inventory = good(
         "alone\n"
         "[worker]   # behind a head\n"
@@ -94,7 +94,7 @@ def test_ranges_ports_and_sections() -> None:
     assert plain(inventory.variables("psa")) == {"a": 1}
 
 
-def test_every_value_knows_its_place() -> None:
+def test_every_value_has_its_position() -> None:
     inventory = good("[worker]\n  node1 a=1  b='x y'\n[worker:vars]\n c  =  5\n")
     values = inventory.variables("node1").entries
     places = {name: value.at for name, value in values.items()}
@@ -213,11 +213,11 @@ BAD: Mapping[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("text", "lines"), BAD.values(), ids=BAD)
-def test_what_is_wrong_is_told_at_its_place(text: str, lines: list[str]) -> None:
+def test_a_problem_has_the_position_of_its_cause(text: str, lines: list[str]) -> None:
     assert read(text)[1] == [f"i.ini{line}" for line in lines]
 
 
-def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "i.ini"
     path.write_bytes(b"[worker]\nnode1 a=gr\xfc\xdfe\n")
     with pytest.raises(InvalidInput, match=r"i\.ini:2:11: error: not UTF-8 text; write it as UTF-8"):

@@ -70,7 +70,7 @@ WHOLE = (["--list"], ["--graph"], ["--graph", "--vars"])
 
 
 @pytest.mark.parametrize("case", INVENTORIES)
-def test_a_case_means_the_same(ansible: Ansible, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_a_case_is_read_as_by_ansible(ansible: Ansible, capsys: pytest.CaptureFixture[str], case: str) -> None:
     listed = ours(capsys, "list", *options(case))
     forms = [("list",), ("graph",), ("graph", "--vars"), *(("host", name) for name in _some(json.loads(listed)))]
     answers = theirs(ansible, case, *([f"--{verb}", *words] for verb, *words in forms))
@@ -88,7 +88,9 @@ def _some(listed: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("group", ["web", "backend", "db", "all"])
-def test_the_graph_of_one_group_is_the_same(ansible: Ansible, capsys: pytest.CaptureFixture[str], group: str) -> None:
+def test_the_graph_of_a_group_is_that_of_ansible(
+    ansible: Ansible, capsys: pytest.CaptureFixture[str], group: str
+) -> None:
     case = "web_three_tiers.yml"
     expected = theirs(ansible, case, ["--graph", group])[0]
     assert ours(capsys, "graph", group, *options(case)) == expected
@@ -137,7 +139,7 @@ def shell_output(home: Path, case: str, form: str) -> str:
     return done.stdout
 
 
-def test_there_are_enough_cases_and_scripts_can_be_run() -> None:
+def test_the_cases_are_complete() -> None:
     assert len(INVENTORIES) >= 130
     scripts = [path for path in DIRECTORY.rglob("*") if path.is_file() and path.read_bytes().startswith(b"#!")]
     assert len(scripts) >= 6

@@ -143,7 +143,7 @@ def groups_of(inventory: Inventory) -> dict[str, list[str]]:
 
 @examples(120)
 @given(files=inventories())
-def test_an_inventory_means_the_same(ansible: Ansible, directory: Path, files: Files) -> None:
+def test_a_generated_inventory_is_read_as_by_ansible(ansible: Ansible, directory: Path, files: Files) -> None:
     sources = files.write(directory)
     expected = ansible.ask("effective", sources=sources)
     inventory = load_inventory(sources)
@@ -166,7 +166,7 @@ flat = st.dictionaries(
 
 @examples(40)
 @given(groups=flat)
-def test_the_same_of_several_groups_wins(ansible: Ansible, directory: Path, groups: dict[str, Any]) -> None:
+def test_group_priorities_are_those_of_ansible(ansible: Ansible, directory: Path, groups: dict[str, Any]) -> None:
     sources = Files({"0.yml": json.dumps(groups)}, ("0.yml",)).write(directory)
     expected = ansible.ask("effective", sources=sources)["hosts"]["h1"]
     found = plain(load_inventory(sources).variables("h1"))
@@ -210,7 +210,9 @@ def one_at_a_time(pattern: str) -> list[str]:
 
 @examples(60)
 @given(files=inventories(), texts=st.lists(patterns, min_size=4, max_size=10))
-def test_a_pattern_selects_the_same(ansible: Ansible, directory: Path, files: Files, texts: list[str]) -> None:
+def test_generated_patterns_select_the_hosts_that_ansible_selects(
+    ansible: Ansible, directory: Path, files: Files, texts: list[str]
+) -> None:
     sources = files.write(directory)
     inventory = load_inventory(sources)
     assume(inventory.hosts)

@@ -101,7 +101,7 @@ def in_the_same_place(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> None
     work_as_in(ansible.home, monkeypatch)
 
 
-def test_a_shape_means_the_same(
+def test_an_inventory_from_elsewhere_is_read_as_by_ansible(
     ansible: Ansible, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(SHAPES) >= 20
@@ -126,7 +126,7 @@ def test_a_shape_means_the_same(
     assert not differs, "\n".join(f"{name}:\n{text}" for name, text in differs.items())
 
 
-def test_an_ansible_cfg_beside_the_inventory_counts_for_the_vault_and_for_what_is_ignored(
+def test_an_ansible_cfg_names_the_vault_password_file_and_ignored_extensions(
     ansible: Ansible, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     files = {

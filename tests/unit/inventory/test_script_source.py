@@ -51,7 +51,7 @@ def told(path: str, timeout: float = 30) -> str:
     return str(raised.value)
 
 
-def test_groups_hosts_and_variables() -> None:
+def test_a_script_prints_groups_hosts_and_variables() -> None:
     printed = LIST.replace('"h[1:3]"', '"h3"')
     inventory = read(prints(printed))
     assert {name: group.hosts for name, group in inventory.groups.items() if group.hosts} == {
@@ -65,7 +65,7 @@ def test_groups_hosts_and_variables() -> None:
     assert inventory.hosts["h1"].at.file == "inv.sh"
 
 
-def test_hosts_are_asked_for_one_by_one_when_the_list_says_nothing_of_them() -> None:
+def test_without_meta_the_script_runs_once_for_every_host() -> None:
     path = script(
         "#!/bin/sh\n"
         """if [ "$1" = --list ]; then echo '{"worker": {"hosts": ["h1", "h2", "h3"]}}'\n"""
@@ -80,7 +80,7 @@ def test_hosts_are_asked_for_one_by_one_when_the_list_says_nothing_of_them() -> 
     }
 
 
-def test_marks_of_ansible_in_json() -> None:
+def test_vault_and_unsafe_values_in_json_are_read() -> None:
     inventory = read(
         prints('{"w": {"hosts": ["h"], "vars": {"u": {"__ansible_unsafe": "{{ x }}"}}}, "_meta": {"hostvars": {}}}')
     )
@@ -89,7 +89,7 @@ def test_marks_of_ansible_in_json() -> None:
     assert getattr(node, "literal", False)
 
 
-def test_a_script_is_found_by_its_permission_and_gets_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executable_file_is_a_script_and_gets_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHICH", "h7")
     script('#!/bin/sh\nprintf \'{"worker": {"hosts": ["%s"]}, "_meta": {"hostvars": {}}}\' "$WHICH"\n', "hosts")
     assert list(load_inventory(["hosts"]).hosts) == ["h7"]
@@ -124,7 +124,7 @@ PRINTED: Mapping[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("text", "said"), PRINTED.values(), ids=PRINTED)
-def test_what_is_printed_is_no_inventory(text: str, said: str) -> None:
+def test_output_that_is_no_inventory_is_refused(text: str, said: str) -> None:
     line = told(prints(text))
     assert line.startswith(f"inv.sh: error: {said}")
     assert len(line.splitlines()) == 1
@@ -152,18 +152,18 @@ RUN: Mapping[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("text", "said"), RUN.values(), ids=RUN)
-def test_a_script_that_does_not_do_its_part(text: str, said: str) -> None:
+def test_a_failing_script_is_reported(text: str, said: str) -> None:
     hangs = "600" in text
     assert told(script(text), timeout=0.5 if hangs else 300) == f"inv.sh: error: {said}"
 
 
-def test_a_script_that_never_stops_printing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_a_script_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script_source, "MAX_BYTES", 1_000_000)
     said = f"inv.sh: error: printed more than 1,000,000 bytes with `--list`; {BY_HAND}"
     assert told(script("#!/bin/sh\nyes\n")) == said
 
 
-def test_what_a_script_started_is_ended_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_children_of_a_script_are_killed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         script_source, "MAX_BYTES", 1_000_000
     )  # reached after it has written the pid, however slow it is
@@ -180,7 +180,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_names_in_what_is_printed_are_judged_like_any_others() -> None:
+def test_names_that_a_script_prints_are_checked() -> None:
     path = prints('{"-w": ["h"], "w": {"hosts": ["me@h"], "children": ["all", "{{ x }}"]}, "_meta": {"hostvars": {}}}')
     builder = InventoryBuilder()
     add_script(builder, path)
@@ -192,7 +192,7 @@ def test_names_in_what_is_printed_are_judged_like_any_others() -> None:
     ]
 
 
-def test_one_failing_script_of_several_sources_is_told_with_all_else() -> None:
+def test_a_failing_script_is_reported_with_the_other_problems() -> None:
     script("#!/bin/sh\nexit 1\n")
     Path("i.yml").write_text("worker: {hots: }\n")
     with pytest.raises(InvalidInput) as raised:

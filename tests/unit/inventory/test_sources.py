@@ -59,12 +59,12 @@ KINDS = {
 
 
 @pytest.mark.parametrize(("name", "text", "kind"), KINDS.values(), ids=KINDS)
-def test_a_file_is_known_by_its_name_and_its_first_line(name: str, text: str, kind: SourceKind) -> None:
+def test_the_format_of_a_file_is_detected_by_name_and_first_line(name: str, text: str, kind: SourceKind) -> None:
     Path(name).write_text(text)
     assert detect_kind(name, text.encode()) is kind
 
 
-def test_an_executable_is_a_script_only_when_it_can_be_run() -> None:
+def test_an_executable_file_is_a_script_only_with_a_shebang() -> None:
     for name, text, kind in (("a.yml", "#!/bin/sh\n", SourceKind.SCRIPT), ("b.yml", YAML, SourceKind.YAML)):
         Path(name).write_text(text)
         Path(name).chmod(0o755)
@@ -74,7 +74,7 @@ def test_an_executable_is_a_script_only_when_it_can_be_run() -> None:
 # Several
 
 
-def test_what_a_later_source_says_wins() -> None:
+def test_a_later_source_wins() -> None:
     write_files(
         {"one.yml": YAML + "other: {hosts: {x: }}\n", "two.ini": "[worker]\nnode1 a=two b=3\n[worker:vars]\nc=4\n"}
     )
@@ -85,7 +85,7 @@ def test_what_a_later_source_says_wins() -> None:
     assert [at.at.file for at in inventory.hosts.values()] == ["one.yml", "one.yml", "-i"]
 
 
-def test_a_port_counts_where_the_host_is_named_first() -> None:
+def test_the_port_of_the_first_mention_of_a_host_counts() -> None:
     write_files({"i.yml": "worker: {hosts: {'node1:22': {}, 'node[2:3]:23': {ansible_port: 24}, 'node1:25': {}}}\n"})
     inventory = read("i.yml")
     ports = {name: plain(inventory.variables(name)) for name in inventory.hosts}
@@ -93,12 +93,12 @@ def test_a_port_counts_where_the_host_is_named_first() -> None:
 
 
 @pytest.mark.parametrize("name", ["[fd00::1]:2200", "fd00::1"])
-def test_a_host_may_be_called_by_an_ipv6_address(name: str) -> None:
+def test_a_host_name_may_be_an_ipv6_address(name: str) -> None:
     write_files({"i.yml": f"worker: {{hosts: {{'{name}': }}}}\n"})
     assert list(read("i.yml").hosts) == ["fd00::1"]
 
 
-def test_a_directory_is_read_in_the_order_of_names_with_what_lies_below() -> None:
+def test_a_directory_is_read_recursively_in_the_order_of_names() -> None:
     write_files(
         {
             "inv/20.yml": YAML.replace("a: 1", "a: 20"),
@@ -117,7 +117,7 @@ def test_a_directory_is_read_in_the_order_of_names_with_what_lies_below() -> Non
     assert inventory.hosts["node1"].at.file == "inv/10.yml"
 
 
-def test_a_source_may_have_a_comma_and_a_variable_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_of_a_source_may_have_commas_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     write_files({"a,b.yml": YAML, "home/i.yml": YAML.replace("node1", "node3")})
     monkeypatch.setenv("HOME", str(Path("home").absolute()))
     monkeypatch.setenv("WHERE", "home")
@@ -126,7 +126,7 @@ def test_a_source_may_have_a_comma_and_a_variable_in_its_name(monkeypatch: pytes
     assert list(read("$WHERE/i.yml").hosts) == ["node3"]
 
 
-def test_a_source_can_be_a_pipe() -> None:
+def test_a_source_may_be_a_pipe() -> None:
     inlet, outlet = os.pipe()
     os.write(outlet, YAML.encode())
     os.close(outlet)
@@ -136,7 +136,7 @@ def test_a_source_can_be_a_pipe() -> None:
         os.close(inlet)
 
 
-def test_json_has_its_own_numbers_and_escapes() -> None:
+def test_numbers_and_escapes_of_json_are_parsed() -> None:
     write_files({"i.json": '\ufeff{"worker": {"hosts": {"h": {"n": 1e3, "t": "1e3", "s": "\\ud83d\\ude00\\/"}}}}'})
     assert plain(read("i.json").variables("h")) == {"n": 1000.0, "t": "1e3", "s": "\U0001f600/"}
 
@@ -219,19 +219,19 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("files", "sources", "lines"), BAD.values(), ids=BAD)
-def test_what_is_no_inventory_is_told(files: Mapping[str, str], sources: list[str], lines: list[str]) -> None:
+def test_a_file_that_is_no_inventory_is_refused(files: Mapping[str, str], sources: list[str], lines: list[str]) -> None:
     write_files(files)
     assert told(*sources) == lines
 
 
-def test_a_directory_that_leads_back_into_itself() -> None:
+def test_a_directory_inside_itself_is_refused() -> None:
     write_files({"inv/i.yml": YAML})
     Path("inv/more").symlink_to("..")
     found = told("inv")
     assert found == ["inv/more/inv: error: a directory inside itself; remove the link that leads back"]
 
 
-def test_a_directory_that_was_not_meant() -> None:
+def test_a_directory_with_too_many_files_is_refused() -> None:
     Path("inv").mkdir()
     for number in range(MAX_FILES + 5):
         Path("inv", f"{number}.yml").write_text("# nothing\n")
@@ -239,14 +239,14 @@ def test_a_directory_that_was_not_meant() -> None:
     assert len(told("inv")) == 1
 
 
-def test_a_null_byte_in_a_source() -> None:
+def test_a_null_byte_in_a_source_is_refused() -> None:
     assert len(told("a\0b.yml")) == 1
 
 
 @pytest.mark.parametrize(
     ("error", "reason"), [(PermissionError(13, "Permission denied"), "permission denied"), (OSError("Gone"), "gone")]
 )
-def test_a_directory_that_cannot_be_read_is_told(
+def test_an_unreadable_directory_is_refused(
     error: OSError, reason: str, there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (there / "inv").mkdir()

@@ -72,9 +72,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("files", "lines"), WARNED.values(), ids=WARNED)
-def test_what_ends_nothing_is_told_once(
-    files: dict[str, str], lines: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warning_is_printed_once(files: dict[str, str], lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     write_files(files)
     told = tell(capsys, "plan", "-i", "inv")
     assert (told.code, list(told.lines)) == (0, lines)
@@ -98,7 +96,7 @@ def test_every_command_that_reads_an_inventory_warns(command: list[str], capsys:
     assert [line.split(":")[:2] for line in told.lines] == [["inv/README", " warning"]]
 
 
-def test_a_text_that_is_not_encrypted_is_an_error_where_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unencrypted_vault_value_is_an_error_only_if_used(capsys: pytest.CaptureFixture[str]) -> None:
     write_files({"i.yml": SMALLEST + "  hosts: {localhost: {ansible_password: !vault x}}\n"})
     told = tell(capsys, "plan", "-i", "i.yml")
     what = f"marked as encrypted, and does not begin with `$ANSIBLE_VAULT;`; {ENCRYPT}"
@@ -117,7 +115,7 @@ BROKEN = {
 }
 
 
-def test_a_file_that_is_an_inventory_with_a_mistake_is_never_skipped() -> None:
+def test_an_invalid_inventory_in_a_directory_is_never_skipped() -> None:
     skipped = []
     for name, (file, text) in BROKEN.items():
         write_files({f"{name}/i.yml": SMALLEST, f"{name}/{file}": text})
@@ -129,7 +127,7 @@ def test_a_file_that_is_an_inventory_with_a_mistake_is_never_skipped() -> None:
     assert skipped == []
 
 
-def test_nothing_of_a_skipped_file_is_left() -> None:
+def test_a_skipped_file_adds_no_hosts() -> None:
     write_files(
         {"inv/i.yml": SMALLEST, "inv/notes.log": "[web]\nh1\nps\n[ps:vars]\na=1\n[worker:children]\nweb\nno = x\n"}
     )
@@ -139,7 +137,7 @@ def test_nothing_of_a_skipped_file_is_left() -> None:
     assert found.groups["worker"].children == ()
 
 
-def test_an_inventory_with_stray_files_beside_it_can_be_edited(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_with_stray_files_can_be_edited(capsys: pytest.CaptureFixture[str]) -> None:
     write_files({"inv/i.yml": SMALLEST, "inv/README": "Note: this: is ours\n", "inv/site.yml": "- hosts: all\n"})
     assert tell(capsys, "inventory", "set", "-i", "inv", "tfprov.port", "3000").code == 0
     assert "port: 3000" in Path("inv/i.yml").read_text()

@@ -1,4 +1,4 @@
-"""The commands that edit: what they write where, what they say, and what they leave alone."""
+"""The commands that edit an inventory: what they write, print and refuse."""
 
 import json
 import os
@@ -40,9 +40,9 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def edit(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    told = tell(capsys, "inventory", *argv)
-    assert (told.code, told.lines) == (0, ())
-    return told.out
+    result = tell(capsys, "inventory", *argv)
+    assert (result.code, result.lines) == (0, ())
+    return result.out
 
 
 def test_every_command_prints_what_it_changed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,10 +90,10 @@ def test_a_diff_shows_no_password(inventory: Path, capsys: pytest.CaptureFixture
     "argv", [["set", "ansible_password", "012345"], ["add-host", "n", "-g", "ps", "--var", "my_token=012345"]]
 )
 def test_the_error_for_a_password_does_not_show_it(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "inventory", *argv)
-    assert told.code == 2
-    assert "quote it" in told.lines[0]
-    assert "012345" not in told.lines[0]
+    result = tell(capsys, "inventory", *argv)
+    assert result.code == 2
+    assert "quote it" in result.lines[0]
+    assert "012345" not in result.lines[0]
 
 
 def test_json_stays_json(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,9 +103,9 @@ def test_json_stays_json(inventory: Path, capsys: pytest.CaptureFixture[str]) ->
     edit(capsys, "add-host", "node5", "-g", "worker")
     edit(capsys, "set", "tfprov.flags.rate", "0.5")
     edit(capsys, "set", "tfprov.mounts", "[{source: /a, target: /b}]")
-    found = json.loads(inventory.read_text())["all"]
-    assert found["children"]["worker"]["hosts"]["node4"] == {"ansible_host": "192.0.2.4"}
-    assert found["vars"]["tfprov"]["mounts"] == [{"source": "/a", "target": "/b"}]
+    loaded = json.loads(inventory.read_text())["all"]
+    assert loaded["children"]["worker"]["hosts"]["node4"] == {"ansible_host": "192.0.2.4"}
+    assert loaded["vars"]["tfprov"]["mounts"] == [{"source": "/a", "target": "/b"}]
     for argv in (
         ["unset", "tfprov.mounts"],
         ["unset", "tfprov.flags.rate"],
@@ -119,8 +119,8 @@ def test_json_stays_json(inventory: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_a_member_of_a_range_gets_an_entry_of_its_own(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory.write_text(GOOD.replace("node2:", "node[2:5]:"))
     edit(capsys, "set", "--host", "node4", "tfprov.port", "2400")
-    found, _ = load(inventory)
-    assert found.members("worker") == ("node2", "node3", "node4", "node5")
+    loaded, _ = load(inventory)
+    assert loaded.members("worker") == ("node2", "node3", "node4", "node5")
     assert "        node4:\n          tfprov:\n            port: 2400\n" in inventory.read_text()
 
 
@@ -129,7 +129,7 @@ def test_a_new_role_is_added(inventory: Path, capsys: pytest.CaptureFixture[str]
     assert inventory.read_text() == GOOD + "    evaluator:\n      hosts:\n        node2:\n"
 
 
-# -- files beside, and several of them ----------------------------------------------------------------------------------
+# -- vars files, and several sources ----------------------------------------------------------------------------------
 
 
 def test_a_value_is_set_where_it_takes_effect(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,9 +148,9 @@ def test_a_value_is_set_where_it_takes_effect(inventory: Path, capsys: pytest.Ca
 def test_host_vars_files_are_reported_and_never_moved(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("host_vars").mkdir()
     Path("host_vars/node2.yml").write_text("a: 1\n")
-    said = "error: host_vars/node2.yml holds variables of node2, which node9 would not have; "
-    said += "first `mv host_vars/node2.yml host_vars/node9.yml`"
-    assert tell(capsys, "inventory", "move-host", "node2", "node9") == Told(2, (said,))
+    message = "error: host_vars/node2.yml holds variables of node2, which node9 would not have; "
+    message += "first `mv host_vars/node2.yml host_vars/node9.yml`"
+    assert tell(capsys, "inventory", "move-host", "node2", "node9") == Told(2, (message,))
     assert inventory.read_text() == GOOD
     edit(capsys, "add-host", "node3", "-g", "worker")
     assert edit(capsys, "remove-host", "node2").splitlines()[1:] == [
@@ -167,12 +167,12 @@ def test_a_directory_of_inventories_is_edited(capsys: pytest.CaptureFixture[str]
     assert "(lab/2-more.yml:3)" in edit(capsys, "set", "--group", "worker", "tfprov.port", "2400", "-i", "lab")
     assert "(lab/1-hosts.yml:11)" in edit(capsys, "add-host", "node3", "-g", "worker", "-i", "lab")
     assert "(lab/1-hosts.yml:3)" in edit(capsys, "set", "tfprov.pids", "100", "-i", "lab")
-    told = tell(capsys, "inventory", "remove-host", "old1", "-i", "lab")
-    assert told.code == 2
-    assert told.lines[0].startswith("lab/3-old.ini:2")
-    told = tell(capsys, "inventory", "set", "--group", "spare", "a", "1", "-i", "lab")
-    said = "error: group `spare` is in no YAML file, and tfprov edits no others; "
-    assert told.lines == (said + "write group_vars/spare.yml beside lab/3-old.ini",)
+    result = tell(capsys, "inventory", "remove-host", "old1", "-i", "lab")
+    assert result.code == 2
+    assert result.lines[0].startswith("lab/3-old.ini:2")
+    result = tell(capsys, "inventory", "set", "--group", "spare", "a", "1", "-i", "lab")
+    message = "error: group `spare` is in no YAML file, and tfprov edits no others; "
+    assert result.lines == (message + "write group_vars/spare.yml beside lab/3-old.ini",)
     assert Path("lab/3-old.ini").read_text() == "[spare]\nold1\n"
 
 
@@ -216,9 +216,9 @@ def test_a_host_of_two_sources_is_not_removed_from_one(inventory: Path, capsys: 
     Path("more.ini").write_text("[spare]\nnode2\n")
     edit(capsys, "add-host", "node3", "-g", "worker")
     before = inventory.read_text()
-    told = tell(capsys, "inventory", "remove-host", "node2", "-i", "inventory.yml", "-i", "more.ini")
-    assert told.code == 2
-    assert told.lines[0].startswith("more.ini:2")
+    result = tell(capsys, "inventory", "remove-host", "node2", "-i", "inventory.yml", "-i", "more.ini")
+    assert result.code == 2
+    assert result.lines[0].startswith("more.ini:2")
     assert inventory.read_text() == before
 
 
@@ -243,9 +243,9 @@ def test_file_mode_and_symlinks_are_kept(inventory: Path, capsys: pytest.Capture
 
 def test_a_file_with_two_hard_links_is_not_edited(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.link(inventory, "other.yml")
-    said = "error: inventory.yml is left as it is: it has 2 names (hard links), and only one would have the change; "
+    message = "error: inventory.yml is left as it is: it has 2 names (hard links), and only one would have the change; "
     assert tell(capsys, "inventory", "add-host", "node3", "-g", "worker").lines == (
-        said + "edit a file of your own in its place",
+        message + "edit a file of your own in its place",
     )
     assert inventory.read_text() == GOOD
 

@@ -1,4 +1,4 @@
-"""Edits of an inventory where little is there yet, or it is written in an odd way; and what an edit is blamed for."""
+"""Edits of sparse and unusual inventories, and which problems an edit causes."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ FLAT = 'worker: {hosts: {h2: }, vars: {tfprov: {cluster: lab, image: {name: "x:1
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in a directory of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
@@ -103,8 +103,8 @@ def test_sparse_and_unusual_files_are_edited(
 ) -> None:
     path = Path("i.yml")
     path.write_text(before)
-    told = tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:])
-    assert (told.code, told.lines) == (0, ())
+    result = tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:])
+    assert (result.code, result.lines) == (0, ())
     assert path.read_text() == after
 
 
@@ -124,25 +124,25 @@ def test_a_renamed_host_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixtu
     assert Path("i.yml").read_text() == before.replace("h2", "h3")
 
 
-def ranged(text: str) -> str:
+def with_range(text: str) -> str:
     return BASE + f"    worker:\n      hosts:\n        {text}:\n"
 
 
 AT = "i.yml:8:9: error: "
 REFUSED = {
-    "one of two": (ranged("n[1:2]"), ["remove-host", "n2"], (f"{AT}n2 is one of `n[1:2]`; write `n1`: "
+    "one of two": (with_range("n[1:2]"), ["remove-host", "n2"], (f"{AT}n2 is one of `n[1:2]`; write `n1`: "
                    "`tfprov inventory move-host 'n[1:2]' 'n1'`")),
-    "the first of three": (ranged("n[1:3]"), ["remove-host", "n1"], (f"{AT}n1 is one of `n[1:3]`; write `n[2:3]`: "
+    "the first of three": (with_range("n[1:3]"), ["remove-host", "n1"], (f"{AT}n1 is one of `n[1:3]`; write `n[2:3]`: "
                            "`tfprov inventory move-host 'n[1:3]' 'n[2:3]'`")),
-    "in the middle": (ranged("n[01:05].x"), ["move-host", "n03.x", "m"],
+    "in the middle": (with_range("n[01:05].x"), ["move-host", "n03.x", "m"],
                       f"{AT}n03.x is one of `n[01:05].x`; write `n[01:02].x` and `n[04:05].x` there, then move it"),
-    "between two": (ranged("n[1:3]"), ["remove-host", "n2"],
+    "between two": (with_range("n[1:3]"), ["remove-host", "n2"],
                     f"{AT}n2 is one of `n[1:3]`; write `n1` and `n3` there, then remove it"),
-    "every second": (ranged("n[1:9:2]"), ["remove-host", "n3"],
+    "every second": (with_range("n[1:9:2]"), ["remove-host", "n3"],
                      f"{AT}n3 is one of `n[1:9:2]`; write its hosts one by one, then remove it"),
-    "letters": (ranged("n[a:c]"), ["remove-host", "nb"],
+    "letters": (with_range("n[a:c]"), ["remove-host", "nb"],
                 f"{AT}nb is one of `n[a:c]`; write its hosts one by one, then remove it"),
-    "two ranges": (ranged("n[1:2]m[1:2]"), ["remove-host", "n1m1"],
+    "two ranges": (with_range("n[1:2]m[1:2]"), ["remove-host", "n1m1"],
                    f"{AT}n1m1 is one of `n[1:2]m[1:2]`; write its hosts one by one, then remove it"),
     "no path": (BASE + WORKERS, ["set", "tfprov..x", "1"],
                 "error: `tfprov..x` is not a path; for example `tfprov.flags.train_steps` or `tfprov.command[0]`"),
@@ -200,16 +200,16 @@ def test_a_refused_edit_names_the_reason(
 
 def test_a_mention_has_the_position_of_its_group() -> None:
     source = parse_file((BASE + WORKERS).encode(), "i.yml")
-    assert [(one.group, str(one.at)) for one in find_groups(source)] == [
+    assert [(mention.group, str(mention.at)) for mention in find_groups(source)] == [
         ("all", "i.yml:1:1"),
         ("ps", "i.yml:5:5"),
         ("worker", "i.yml:6:5"),
     ]
     merged = parse_file(b"x: &x {a: 1}\nall:\n  <<: *x\n  children:\n    <<: {b: }\n    c:\n", "i.yml")
-    assert [one.group for one in find_groups(merged)] == ["x", "all", "c"]
+    assert [mention.group for mention in find_groups(merged)] == ["x", "all", "c"]
 
 
-# --- what an edit is blamed for ----------------------------------------------------------------------------------------
+# --- problems that an edit causes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -242,11 +242,11 @@ def test_problems_that_did_not_exist_before_are_new() -> None:
     assert new_problems(before, [*moved, problem(9, "three")], texts) == [problem(9, "three", f"mend it {NOT_MADE}")]
     assert new_problems([], [problem(1, "three", "")], texts) == [problem(1, "three", NOT_MADE)]
     again = [*moved, problem(6, "two")]
-    assert [one.what for one in new_problems(before, again, texts)] == ["two"], "there is one more of them"
+    assert [problem.what for problem in new_problems(before, again, texts)] == ["two"], "there is one more of them"
 
 
 def test_after_a_fix_only_problems_on_written_lines_are_new() -> None:
     before = [problem(2, "one")]
     texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nX\nY\nd\ne\n")}
     light = [problem(number, f"after {number}") for number in range(1, 6)] + [problem(2, "elsewhere", file="j.yml")]
-    assert [one.what for one in new_problems(before, light, texts)] == ["after 2", "after 3"]
+    assert [problem.what for problem in new_problems(before, light, texts)] == ["after 2", "after 3"]

@@ -1,4 +1,4 @@
-"""Edits of a text, byte for byte: what is written where, how far it is indented, and what is quoted."""
+"""Edits of a YAML text, byte for byte: position, indentation and quotes."""
 
 import pytest
 
@@ -14,7 +14,7 @@ a:
         - c: 1
     e: 1
 """
-"""Its mappings are indented by four columns, and those in its list by two behind their dash."""
+"""Mappings are indented by four columns, and items of lists by two."""
 TEXT = """\
 a: {style}
   one

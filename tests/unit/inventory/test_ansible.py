@@ -1,4 +1,4 @@
-"""Ranges, variables and patterns mean what they mean in Ansible: it is asked for its own answers."""
+"""Ranges, variables and patterns are compared with the results of Ansible's own code."""
 
 import json
 import random
@@ -143,7 +143,7 @@ BOOLEANS = [
 
 
 def random_inventory(chance: random.Random) -> str:
-    """Return the text of a forest of groups: any group may hold hosts, variables, and groups that come after it."""
+    """Return an inventory with a random forest of groups, hosts and variables."""
     names = [f"g{number}" for number in range(6)]
     chance.shuffle(names)
     groups: dict[str, Any] = {}
@@ -163,11 +163,11 @@ INVENTORIES = PRECEDENCE | {f"random {seed}": random_inventory(random.Random(see
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     directory = tmp_path_factory.mktemp("inventories")
-    found = {}
+    paths = {}
     for number, (name, text) in enumerate([*INVENTORIES.items(), ("fleet", FLEET)]):
-        found[name] = directory / f"{number}.yml"
-        found[name].write_text(text)
-    return found
+        paths[name] = directory / f"{number}.yml"
+        paths[name].write_text(text)
+    return paths
 
 
 @pytest.fixture(scope="module")
@@ -198,10 +198,10 @@ def test_hosts_groups_and_variables_are_those_of_ansible(
     answers: dict[str, Any], files: dict[str, Path], name: str
 ) -> None:
     inventory = load_inventory(files[name])
-    found = {host: plain(inventory.variables(host)) for host in inventory.hosts}
-    for values in found.values():
+    variables_of = {host: plain(inventory.variables(host)) for host in inventory.hosts}
+    for values in variables_of.values():
         values.pop("ansible_group_priority", None)  # Ansible takes it for itself, here it may be seen as well
-    assert found == answers["inventories"][name]["hosts"]
+    assert variables_of == answers["inventories"][name]["hosts"]
     groups = {group: sorted(inventory.members(group)) for group in inventory.groups if group != "ungrouped"}
     assert groups == answers["inventories"][name]["groups"]
 
@@ -231,8 +231,8 @@ def test_booleans_are_parsed_as_in_ansible(answers: dict[str, Any]) -> None:
         except Wrong:
             return None
 
-    found = [(value, read(value)) for value in BOOLEANS]
-    assert found == list(zip(BOOLEANS, answers["booleans"], strict=True))
+    booleans = [(value, read(value)) for value in BOOLEANS]
+    assert booleans == list(zip(BOOLEANS, answers["booleans"], strict=True))
 
 
 def test_connection_variables_work_as_in_ansible(answers: dict[str, Any], files: dict[str, Path]) -> None:
@@ -240,14 +240,18 @@ def test_connection_variables_work_as_in_ansible(answers: dict[str, Any], files:
     for host, expected in answers["inventories"]["connection variables"]["ways"].items():
         variables = inventory.variables(host)
         faults = Faults()
-        way = connection(inventory, host, variables, known(inventory, host, variables), faults)
+        route = connection(inventory, host, variables, known(inventory, host, variables), faults)
         assert {problem.what.split("`: ")[-1] for problem in faults.problems} <= {
             "`~/keys/all` does not exist",
             "`/keys/own` does not exist",
         }
-        assert (way.address, way.port, way.user) == (expected["host"], expected["port"], expected["remote_user"])
-        assert (way.password, way.timeout) == (expected["password"], expected["timeout"])
-        assert way.key_files == (Path(expected["private_key_file"]).expanduser(),)
+        assert (route.address, route.port, route.user) == (
+            expected["host"],
+            expected["port"],
+            expected["remote_user"],
+        )
+        assert (route.password, route.timeout) == (expected["password"], expected["timeout"])
+        assert route.key_files == (Path(expected["private_key_file"]).expanduser(),)
 
 
 def test_connection_variables_of_ansible_are_not_reported_as_typos(answers: dict[str, Any]) -> None:

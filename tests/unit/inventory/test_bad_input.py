@@ -1,4 +1,4 @@
-"""Files that cannot be used: each one in tests/cases begins with the exact lines that the user gets to see."""
+"""Invalid files: each file in tests/cases begins with the exact lines that tfprov prints."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ all:
 
 @pytest.fixture(scope="module", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what a case that turns out to be good would do away from the user's own clusters."""
+    """Keep the state of a case that is accepted by mistake away from the user's own clusters."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
             patch.setenv(name, str(tmp_path_factory.mktemp("home")))
@@ -31,17 +31,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def told(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> Told:
-    """Return what is said about an inventory with `content`, without the name of the file."""
+def plan_result(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> Told:
+    """Return the result of `plan` for an inventory with `content`, without the name of the file."""
     Path("i.yml").write_bytes(content.encode() if isinstance(content, str) else content)
-    told = tell(capsys, "plan", "-i", "i.yml")
-    return Told(told.code, tuple(line.removeprefix("i.yml") for line in told.lines), told.out)
+    result = tell(capsys, "plan", "-i", "i.yml")
+    return Told(result.code, tuple(line.removeprefix("i.yml") for line in result.lines), result.out)
 
 
 @pytest.mark.parametrize("case", INVENTORIES, ids=lambda path: path.stem)
@@ -69,7 +69,7 @@ def test_every_case_has_a_problem_with_a_fix() -> None:
 
 
 def chain(first: str, following: str, count: int) -> str:
-    """Return a line `first`, and `count` lines in which N is a number and M the one before."""
+    """Return the line `first`, and `count` lines in which N is the number and M the number before it."""
     lines = (following.replace("N", str(n)).replace("M", str(n - 1)) for n in range(1, count))
     return "\n".join([first, *lines])
 
@@ -112,11 +112,11 @@ BYTES: Mapping[str, tuple[bytes | str, str]] = {
 
 
 @pytest.mark.parametrize(("content", "line"), BYTES.values(), ids=BYTES)
-@pytest.mark.usefixtures("there")
+@pytest.mark.usefixtures("workdir")
 def test_bytes_that_are_no_inventory_are_refused(
     content: bytes | str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert told(content, capsys) == Told(2, (line,))
+    assert plan_result(content, capsys) == Told(2, (line,))
 
 
 DIAMOND = "aM: {children: {bN: , cN: }}\nbN: {children: {aN: }}\ncN: {children: {aN: }}"
@@ -136,15 +136,15 @@ ACCEPTED: Mapping[str, str] = {
 
 
 @pytest.mark.parametrize("content", ACCEPTED.values(), ids=ACCEPTED)
-def test_an_inventory_that_only_looks_odd_is_accepted(content: str, there: Path) -> None:
-    path = there / "inventory.yml"
+def test_an_inventory_that_only_looks_odd_is_accepted(content: str, workdir: Path) -> None:
+    path = workdir / "inventory.yml"
     path.write_bytes(content.encode())
     assert place(load(path)[1]).tasks
 
 
-def test_a_problem_of_a_thousand_hosts_is_reported_once(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_problem_of_a_thousand_hosts_is_reported_once(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     many = GOOD.replace("localhost", '"node[1:1000]"').replace("command: [python, linear.py]", "port: 0")
-    assert told(many, capsys).lines == (
+    assert plan_result(many, capsys).lines == (
         ":3:13: error: `command` is missing for the role `worker`; for example `command: [python, linear.py]`",
         ":3:31: error: `port` must be at least 1, not 0; for example `port: 2222`",
     )
@@ -152,14 +152,14 @@ def test_a_problem_of_a_thousand_hosts_is_reported_once(there: Path, capsys: pyt
 
 @pytest.mark.parametrize("link", ["../../../etc/passwd", "/etc/passwd"])
 def test_a_symlink_out_of_the_code_directory_is_refused(
-    link: str, there: Path, capsys: pytest.CaptureFixture[str]
+    link: str, workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (there / "program").mkdir()
-    (there / "program" / "secret").symlink_to(link)
-    found = told(GOOD.replace("command", "code: ./program, command"), capsys)
+    (workdir / "program").mkdir()
+    (workdir / "program" / "secret").symlink_to(link)
+    result = plan_result(GOOD.replace("command", "code: ./program, command"), capsys)
     what = ":3:31: error: `code`: a link that leads out of the directory: program/secret; "
-    assert (found.code, len(found.lines)) == (2, 1)
-    assert found.lines[0].startswith(what)
+    assert (result.code, len(result.lines)) == (2, 1)
+    assert result.lines[0].startswith(what)
 
 
 @pytest.mark.parametrize(
@@ -198,17 +198,17 @@ def test_a_symlink_out_of_the_code_directory_is_refused(
     ],
 )
 def test_a_yaml_syntax_error_has_a_position_and_a_fix(
-    text: str, line: str, there: Path, capsys: pytest.CaptureFixture[str]
+    text: str, line: str, workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert told(text, capsys) == Told(2, (line,))
+    assert plan_result(text, capsys) == Told(2, (line,))
 
 
-def test_an_import_without_a_path_is_refused(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (there / "book.yml").write_text('- import_playbook: "a\\0b"\n')
+def test_an_import_without_a_path_is_refused(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (workdir / "book.yml").write_text('- import_playbook: "a\\0b"\n')
     line = "book.yml:1:3: error: `a\\x00b` is not a path; correct it"
     assert tell(capsys, "play", "./book.yml") == Told(2, (line,))
-    (there / "loop.yml").symlink_to("loop.yml")
-    (there / "book.yml").write_text("- import_playbook: loop.yml\n")
+    (workdir / "loop.yml").symlink_to("loop.yml")
+    (workdir / "book.yml").write_text("- import_playbook: loop.yml\n")
     assert tell(capsys, "play", "./book.yml").code == 2
 
 

@@ -1,4 +1,4 @@
-"""Whatever is written: it is good, or every problem in it has its place and one line, within a second."""
+"""Any input is accepted, or each of its problems is one line with a position, within a second."""
 
 import tempfile
 from collections.abc import Iterator
@@ -23,5 +23,5 @@ def directory() -> Iterator[Path]:
 @given(data=st.data())
 def test_no_input_crashes_the_reader(name: str, data: st.DataObject, directory: Path) -> None:
     attempt = ATTEMPTS[name]
-    # A directory for each attempt: what another one has written beside its inventory is none of this one's.
+    # A directory for each attempt, so that the vars files of another attempt are not read.
     attempt(data.draw(attempt.strategy), directory / name.replace(" ", "-"))

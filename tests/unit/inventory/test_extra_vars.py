@@ -1,4 +1,4 @@
-"""The forms of `-e`, and that what they say wins."""
+"""The forms of `-e`, and their precedence."""
 
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,8 @@ def test_a_file_name_without_the_at_sign_is_refused_with_the_fix(name: str) -> N
 
 
 def flags(*options: str) -> dict[str, Any]:
-    found: dict[str, Any] = world(INVENTORY, options).wanted[0].spec["flags"]
-    return found
+    spec_flags: dict[str, Any] = world(INVENTORY, options).wanted[0].spec["flags"]
+    return spec_flags
 
 
 def test_extra_vars_win_over_all_other_variables() -> None:

@@ -1,4 +1,4 @@
-"""Host patterns at their edges: groups that nobody wrote, subscripts and files."""
+"""Details of host patterns: implicit groups, subscripts and pattern files."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_a_pattern_selects_hosts(pattern: str, hosts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "message"),
     [
         ("worker[3]", "`worker[3]` names no host; they go from `[0]` to `[2]`"),
         ("worker[-4]", "`worker[-4]` names no host; they go from `[0]` to `[2]`"),
@@ -43,10 +43,10 @@ def test_a_pattern_selects_hosts(pattern: str, hosts: list[str]) -> None:
         ("wroker", "no host or group matches `wroker`; did you mean `worker`?"),
     ],
 )
-def test_a_pattern_that_selects_no_host_is_refused(pattern: str, said: str) -> None:
+def test_a_pattern_that_selects_no_host_is_refused(pattern: str, message: str) -> None:
     with pytest.raises(Usage) as raised:
         match_hosts(INVENTORY, pattern)
-    assert str(raised.value) == said
+    assert str(raised.value) == message
 
 
 def test_a_pattern_file_is_text_of_limited_size(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Inventories in INI form: what Ansible makes of them, and every problem at its line and column."""
+"""INI inventories: values as in Ansible, and problems with line and column."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -205,7 +205,7 @@ BAD: Mapping[str, tuple[str, list[str]]] = {
         "[all:vars]\nansible_password: open sesame",
         [":2:1: error: `ansible_password…` is not a variable; for example `ansible_user=trainer`"],
     ),
-    "every line is told": (
+    "every line is checked": (
         "a b\n[x y]\nc d\n[ok]\ne f",
         [f":1:3: error: `b` {NO_VARIABLE}", f":2:1: error: `[x y]` {NO_HEAD}", f":5:3: error: `f` {NO_VARIABLE}"],
     ),

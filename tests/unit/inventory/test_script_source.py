@@ -1,4 +1,4 @@
-"""Inventory scripts: what they print is read as Ansible reads it, and whatever goes wrong is one line."""
+"""Inventory scripts: their output is read as in Ansible, and every failure is one line."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,7 +45,7 @@ def read(path: str, timeout: float = 30) -> Inventory:
     return builder.inventory(path)
 
 
-def told(path: str, timeout: float = 30) -> str:
+def script_error(path: str, timeout: float = 30) -> str:
     with pytest.raises(InvalidInput) as raised:
         add_script(InventoryBuilder(), path, timeout=timeout)
     return str(raised.value)
@@ -123,10 +123,10 @@ PRINTED: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), PRINTED.values(), ids=PRINTED)
-def test_output_that_is_no_inventory_is_refused(text: str, said: str) -> None:
-    line = told(prints(text))
-    assert line.startswith(f"inv.sh: error: {said}")
+@pytest.mark.parametrize(("text", "message"), PRINTED.values(), ids=PRINTED)
+def test_output_that_is_no_inventory_is_refused(text: str, message: str) -> None:
+    line = script_error(prints(text))
+    assert line.startswith(f"inv.sh: error: {message}")
     assert len(line.splitlines()) == 1
 
 
@@ -151,16 +151,16 @@ RUN: Mapping[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), RUN.values(), ids=RUN)
-def test_a_failing_script_is_reported(text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "message"), RUN.values(), ids=RUN)
+def test_a_failing_script_is_reported(text: str, message: str) -> None:
     hangs = "600" in text
-    assert told(script(text), timeout=0.5 if hangs else 300) == f"inv.sh: error: {said}"
+    assert script_error(script(text), timeout=0.5 if hangs else 300) == f"inv.sh: error: {message}"
 
 
 def test_the_output_of_a_script_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script_source, "MAX_BYTES", 1_000_000)
-    said = f"inv.sh: error: printed more than 1,000,000 bytes with `--list`; {BY_HAND}"
-    assert told(script("#!/bin/sh\nyes\n")) == said
+    message = f"inv.sh: error: printed more than 1,000,000 bytes with `--list`; {BY_HAND}"
+    assert script_error(script("#!/bin/sh\nyes\n")) == message
 
 
 def test_the_children_of_a_script_are_killed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_the_children_of_a_script_are_killed_with_it(monkeypatch: pytest.MonkeyP
         script_source, "MAX_BYTES", 1_000_000
     )  # reached after it has written the pid, however slow it is
     path = script("#!/bin/sh\nsleep 600 & echo $! > pid\nexec yes\n")
-    assert "printed more than" in told(path)
+    assert "printed more than" in script_error(path)
     pid = int(Path("pid").read_text())
     until(lambda: not _runs(pid))
 

@@ -1,4 +1,4 @@
-"""Where an inventory may be: files of every kind, directories of them, lists of hosts; and what is none of these."""
+"""The sources of an inventory: files of all formats, directories and host lists; and their errors."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ INI = "[worker]\nnode2 a=2\n"
 
 
 @pytest.fixture(autouse=True)
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -28,7 +28,7 @@ def read(*sources: str) -> Inventory:
     return load_inventory(sources)
 
 
-def told(*sources: str) -> list[str]:
+def problems(*sources: str) -> list[str]:
     with pytest.raises(InvalidInput) as raised:
         read(*sources)
     return str(raised.value).splitlines()
@@ -144,7 +144,7 @@ def test_numbers_and_escapes_of_json_are_parsed() -> None:
 # What is none
 
 BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
-    "nothing there": ({}, ["no.yml"], ["no.yml: error: no such file; check the path given with -i"]),
+    "a missing file": ({}, ["no.yml"], ["no.yml: error: no such file; check the path given with -i"]),
     "an empty directory": (
         {"inv/.gitkeep": "", "inv/group_vars/all.yml": "a: 1\n"},
         ["inv"],
@@ -166,7 +166,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
             )
         ],
     ),
-    "every source is told": (
+    "every source is reported": (
         {"a.yml": "x: [", "b.ini": "[worker:x]\n", "c.toml": "[a]\n"},
         ["a.yml", "b.ini", "c.toml", "d.yml"],
         [
@@ -221,35 +221,35 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
 @pytest.mark.parametrize(("files", "sources", "lines"), BAD.values(), ids=BAD)
 def test_a_file_that_is_no_inventory_is_refused(files: Mapping[str, str], sources: list[str], lines: list[str]) -> None:
     write_files(files)
-    assert told(*sources) == lines
+    assert problems(*sources) == lines
 
 
 def test_a_directory_inside_itself_is_refused() -> None:
     write_files({"inv/i.yml": YAML})
     Path("inv/more").symlink_to("..")
-    found = told("inv")
-    assert found == ["inv/more/inv: error: a directory inside itself; remove the link that leads back"]
+    lines = problems("inv")
+    assert lines == ["inv/more/inv: error: a directory inside itself; remove the link that leads back"]
 
 
 def test_a_directory_with_too_many_files_is_refused() -> None:
     Path("inv").mkdir()
     for number in range(MAX_FILES + 5):
         Path("inv", f"{number}.yml").write_text("# nothing\n")
-    assert told("inv")[0] == "inv: error: more than 1,000 files; give a directory that holds inventories only"
-    assert len(told("inv")) == 1
+    assert problems("inv")[0] == "inv: error: more than 1,000 files; give a directory that holds inventories only"
+    assert len(problems("inv")) == 1
 
 
 def test_a_null_byte_in_a_source_is_refused() -> None:
-    assert len(told("a\0b.yml")) == 1
+    assert len(problems("a\0b.yml")) == 1
 
 
 @pytest.mark.parametrize(
     ("error", "reason"), [(PermissionError(13, "Permission denied"), "permission denied"), (OSError("Gone"), "gone")]
 )
 def test_an_unreadable_directory_is_refused(
-    error: OSError, reason: str, there: Path, monkeypatch: pytest.MonkeyPatch
+    error: OSError, reason: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (there / "inv").mkdir()
+    (workdir / "inv").mkdir()
 
     def refuses(path: object) -> list[bytes]:
         raise error
@@ -257,4 +257,4 @@ def test_an_unreadable_directory_is_refused(
     monkeypatch.setattr(os, "listdir", refuses)
     with pytest.raises(InvalidInput) as raised:
         read("inv")
-    assert [str(one) for one in raised.value.problems] == [f"inv: error: {reason}; give a readable directory"]
+    assert [str(problem) for problem in raised.value.problems] == [f"inv: error: {reason}; give a readable directory"]

@@ -1,4 +1,4 @@
-"""Variables beside the inventory: `group_vars/` and `host_vars/`, which files count, and what wins over what."""
+"""`group_vars/` and `host_vars/`: which files are read, and their precedence."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,7 +37,7 @@ def read(files: Mapping[str, str], *sources: str, extra: tuple[str, ...] = ()) -
     return load_inventory(sources or ("i.yml",), extra)
 
 
-def told(files: Mapping[str, str], *sources: str) -> list[str]:
+def problems(files: Mapping[str, str], *sources: str) -> list[str]:
     with pytest.raises(InvalidInput) as raised:
         read(files, *sources)
     return str(raised.value).splitlines()
@@ -57,11 +57,11 @@ ALL_LAYERS = {
 
 def test_variables_are_merged_from_the_lowest_precedence_to_the_highest() -> None:
     inventory = read(ALL_LAYERS, "i.yml", "second/i.ini", extra=("l=last",))
-    told = [
+    layers = [
         (layer.origin, next(iter(layer.vars.entries.values())).at.file, plain(layer.vars).get("l"))
         for layer in inventory.layers("node1")
     ]
-    assert told == [
+    assert layers == [
         ("group `all`", "i.yml", None),
         ("group `top`", "i.yml", None),
         ("group `worker`", "i.yml", None),
@@ -200,21 +200,21 @@ def test_group_vars_of_another_role_are_left_out() -> None:
 
 
 def test_encrypted_vars_files_and_values_are_decrypted() -> None:
-    whole, one = encrypted("a: 1\nansible_password: sesame\n", "b-secret")
+    whole, single = encrypted("a: 1\nansible_password: sesame\n", "b-secret")
     write_files(
         {
             "i.yml": INVENTORY,
             "group_vars/all.yml": whole,
-            "host_vars/node1.yml": f"b: {value(one, 2)}",
+            "host_vars/node1.yml": f"b: {value(single, 2)}",
             "pw": "open sesame\n",
         }
     )
     vault = Vault(Passwords(files=["pw"]))
     inventory = load_inventory(["i.yml"], vault=vault)
-    found = visible(inventory.variables("node1"))
-    assert found["ansible_password"] == "******"
-    assert list(found["b"]) == ["__ansible_vault"]
-    assert "no password is given" in told({})[0]
+    shown = visible(inventory.variables("node1"))
+    assert shown["ansible_password"] == "******"
+    assert list(shown["b"]) == ["__ansible_vault"]
+    assert "no password is given" in problems({})[0]
 
 
 # What is wrong
@@ -249,7 +249,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str]]] = {
 
 @pytest.mark.parametrize(("files", "lines"), BAD.values(), ids=BAD)
 def test_a_problem_in_a_vars_file_has_its_position(files: Mapping[str, str], lines: list[str]) -> None:
-    assert told(files) == lines
+    assert problems(files) == lines
 
 
 def test_an_invalid_setting_in_a_vars_file_has_its_position() -> None:
@@ -264,7 +264,7 @@ def test_a_vars_directory_inside_itself_is_refused() -> None:
     write_files({"group_vars/all/a.yml": "a: 1\n"})
     Path("group_vars/all/more").symlink_to(".")
     Path("group_vars/all/other").symlink_to("../all")
-    assert told({}) == [
+    assert problems({}) == [
         f"group_vars/all/{name}: error: a directory inside itself; remove the link that leads back"
         for name in ("more", "other")
     ]

@@ -1,4 +1,4 @@
-"""`tfprov inventory list`, `host` and `graph`: the forms besides those that the parity suite compares, and the options."""
+"""`tfprov inventory list`, `host` and `graph`: the forms and options that the parity tests do not compare."""
 
 import json
 import os
@@ -46,12 +46,12 @@ pytestmark = pytest.mark.xdist_group("show")
 
 @pytest.fixture(scope="module")
 def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
-    with Ansible(tmp_path_factory.mktemp("home")) as asked:
-        yield asked
+    with Ansible(tmp_path_factory.mktemp("home")) as oracle:
+        yield oracle
 
 
 @pytest.fixture(autouse=True)
-def there(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Path:
     work_as_in(ansible.home, monkeypatch)
     Path("i.yml").write_text(INVENTORY)
     Path("group_vars").mkdir(exist_ok=True)
@@ -60,7 +60,7 @@ def there(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ours(form: list[str]) -> list[str]:
-    """Return the words of our command for an action of Ansible's."""
+    """Return the arguments of tfprov for an action of `ansible-inventory`."""
     verb, *rest = form
     return ["inventory", verb.removeprefix("--"), *rest]
 
@@ -115,9 +115,9 @@ def test_encrypted_values_are_printed_encrypted(
 def test_the_graph_masks_encrypted_values(capsys: pytest.CaptureFixture[str]) -> None:
     (ciphertext,) = encrypted("sesame")
     Path("secret.yml").write_text(SECRET.format(value=value(ciphertext, 6)))
-    told = tell(capsys, "inventory", "graph", "--vars", "-i", "secret.yml")
-    assert "  |  |  |--{secret = ******}\n" in told.out
-    assert "sesame" not in told.out
+    result = tell(capsys, "inventory", "graph", "--vars", "-i", "secret.yml")
+    assert "  |  |  |--{secret = ******}\n" in result.out
+    assert "sesame" not in result.out
 
 
 MASKED = """\
@@ -144,9 +144,9 @@ def test_secrets_are_masked_without_show_secrets(capsys: pytest.CaptureFixture[s
         "explain h --json", "explain h db", "explain h tfprov.env --json",
     ):  # fmt: skip
         words = ["inventory", *form.split(), "-i", "masked.yml"]
-        told, whole = tell(capsys, *words), tell(capsys, *words, "--show-secrets")
-        assert (told.code, whole.code) == (0, 0), form
-        text = told.out + "".join(told.lines)
+        result, whole = tell(capsys, *words), tell(capsys, *words, "--show-secrets")
+        assert (result.code, whole.code) == (0, 0), form
+        text = result.out + "".join(result.lines)
         shown[form] = "plain-" in text, "******" in text, "plain-" in whole.out, "******" in whole.out
         assert ("banana" in text and "cherry" in text) or form == "explain h db", form
     assert shown == dict.fromkeys(shown, (False, True, True, False))
@@ -159,8 +159,8 @@ def test_values_of_an_encrypted_file_are_masked(capsys: pytest.CaptureFixture[st
     Path("one/i.yml").write_text("all: {hosts: {h: }}\n")
     Path("one/group_vars/all.yml").write_text(ciphertext)
     Path("password").write_text("open sesame\n")
-    given = ("-i", "one/i.yml", "--vault-password-file", "password")
-    assert json.loads(tell(capsys, "inventory", "host", "h", *given).out) == {"api_key": "******"}
+    sources = ("-i", "one/i.yml", "--vault-password-file", "password")
+    assert json.loads(tell(capsys, "inventory", "host", "h", *sources).out) == {"api_key": "******"}
     refused = tell(capsys, "inventory", "host", "h", "-i", "one/i.yml")
     assert refused.code == 2
     assert "--vault-password-file" in refused.lines[0]
@@ -211,10 +211,10 @@ BAD = {
 def test_errors_of_the_output_commands_are_one_line(
     words: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = [] if "-i" in words else ["-i", "i.yml"]
-    told = tell(capsys, "inventory", *words, *given)
-    assert (told.code, told.out, len(told.lines)) == (2, "", 1)
-    assert told.lines[0].startswith(line)
+    sources = [] if "-i" in words else ["-i", "i.yml"]
+    result = tell(capsys, "inventory", *words, *sources)
+    assert (result.code, result.out, len(result.lines)) == (2, "", 1)
+    assert result.lines[0].startswith(line)
 
 
 ANSIBLES = (
@@ -231,9 +231,9 @@ ANSIBLES = (
 
 @pytest.mark.parametrize("form", [["list"], ["list", "--yaml"], ["list", "--export"], ["host", "h"]], ids=" ".join)
 def test_internal_variables_of_ansible_are_not_listed(form: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    said = ", ".join(f"{name}: hidden" for name in ANSIBLES)
-    Path("own.yml").write_text(f"all: {{vars: {{{said}, kept: 1}}, hosts: {{h: {{{said}, own: 2}}}}}}\n")
-    told = tell(capsys, "inventory", *form, "-i", "own.yml")
-    assert (told.code, told.lines) == (0, ())
-    assert "own" in told.out
-    assert "hidden" not in told.out
+    variables = ", ".join(f"{name}: hidden" for name in ANSIBLES)
+    Path("own.yml").write_text(f"all: {{vars: {{{variables}, kept: 1}}, hosts: {{h: {{{variables}, own: 2}}}}}}\n")
+    result = tell(capsys, "inventory", *form, "-i", "own.yml")
+    assert (result.code, result.lines) == (0, ())
+    assert "own" in result.out
+    assert "hidden" not in result.out

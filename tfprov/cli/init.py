@@ -13,7 +13,7 @@ import click
 
 from tfprov.editing.scalar_emitter import emit_text
 from tfprov.errors import InvalidInput, Position, TfprovError, Usage, shown
-from tfprov.inventory.host_names import check_name, split_port
+from tfprov.inventory.host_names import NameKind, check_name, split_port
 from tfprov.model.node import Scalar
 from tfprov.paths import shipped
 
@@ -89,7 +89,7 @@ def read_machines(text: str) -> tuple[Machine, ...]:
         if word:
             user, at, rest = word.rpartition("@")
             name, port = split_port(rest)
-            wrong = check_name("host", Scalar(name, Position(""), name, quoted=True))
+            wrong = check_name(NameKind.HOST, Scalar(name, Position(""), name, quoted=True))
             if wrong or (at and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", user)) or (port or 1) > 65535:
                 raise Usage(f"`{shown(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
             found.append(Machine(name, user or None, port))

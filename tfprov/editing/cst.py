@@ -5,20 +5,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
+from tfprov.yamltext.parser import PARSER
 from tfprov.yamltext.syntax_errors import BREAK
 from tfprov.yamltext.yaml11 import resolve_tag
 
-_Parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _COMMENT = re.compile("#[^\r\n\x85\u2028\u2029]*")
 _GAP = re.compile("[ \t\r\n\x85\u2028\u2029]+")
 _PROPERTY = re.compile(r"[&!][^ \t\r\n\x85\u2028\u2029,\[\]{}]*")
 
-NodeKind = Literal["scalar", "mapping", "list", "alias"]
+NodeKind = Enum("NodeKind", ["SCALAR", "MAPPING", "LIST", "ALIAS"])
 NodePath = tuple[int, ...]
 """The path to a node: the number of the entry or item at every level."""
 
@@ -44,22 +45,22 @@ class CstNode:
     @property
     def is_null(self) -> bool:
         """Whether the value is null, in any spelling."""
-        return self.kind == "scalar" and self.tag == "null"
+        return self.kind is NodeKind.SCALAR and self.tag == "null"
 
     @property
     def is_absent(self) -> bool:
         """Whether the value is empty: `key:`."""
-        return self.kind == "scalar" and self.inner == self.end and not self.style
+        return self.kind is NodeKind.SCALAR and self.inner == self.end and not self.style
 
     @property
     def is_block(self) -> bool:
         """Whether this is a block collection."""
-        return self.kind in ("mapping", "list") and not self.style
+        return self.kind in (NodeKind.MAPPING, NodeKind.LIST) and not self.style
 
     def key(self, name: str) -> int | None:
         """Return the number of the entry with the key `name`, or None; a merge (`<<`) is no such entry."""
         for number, entry in enumerate(self.entries):
-            if entry.key is not None and entry.key.kind == "scalar" and entry.key.text == name:
+            if entry.key is not None and entry.key.kind is NodeKind.SCALAR and entry.key.text == name:
                 return None if entry.is_merge else number
         return None
 
@@ -93,7 +94,9 @@ class Entry:
     @property
     def is_merge(self) -> bool:
         """Whether this is `<<: …`."""
-        return self.key is not None and self.key.kind == "scalar" and self.key.text == "<<" and not self.key.style
+        return (
+            self.key is not None and self.key.kind is NodeKind.SCALAR and self.key.text == "<<" and not self.key.style
+        )
 
 
 @dataclass
@@ -152,17 +155,17 @@ class Document:
     @cached_property
     def step(self) -> int:
         """The indentation of a level in this file, in columns; 2 if it has no nested mapping."""
-        return self._usual("mapping", 2)
+        return self._usual(NodeKind.MAPPING, 2)
 
     @cached_property
     def dash_step(self) -> int:
         """The indentation of a list's dashes below a key, in columns; `step` if the file has no such list."""
-        return self._usual("list", self.step)
+        return self._usual(NodeKind.LIST, self.step)
 
     def _usual(self, kind: NodeKind, otherwise: int) -> int:
         steps: Counter[int] = Counter()
         for outer in self.root.walk():
-            if outer.kind == "mapping" and outer.is_block:
+            if outer.kind is NodeKind.MAPPING and outer.is_block:
                 column = self.column(outer.entries[0].start)
                 below = [entry.value for entry in outer.entries if entry.value.kind == kind and entry.value.is_block]
                 steps.update(self.column(value.entries[0].start) - column for value in below)
@@ -177,7 +180,7 @@ class Document:
             json.loads(self.text)
         except ValueError:
             return False
-        return self.root.kind == "mapping"
+        return self.root.kind is NodeKind.MAPPING
 
 
 def skip_blanks(text: str, offset: int) -> int:
@@ -190,7 +193,7 @@ def skip_blanks(text: str, offset: int) -> int:
 def parse_cst(text: str) -> Document:
     """Return the syntax tree of `text`, which `tfprov.yamltext.load.parse` has accepted."""
     builder = _Builder(text)
-    for event in yaml.parse(text, Loader=_Parser):
+    for event in yaml.parse(text, Loader=PARSER):
         builder.handle(event)
     assert builder.root is not None
     return Document(text, builder.root)
@@ -214,9 +217,8 @@ class _Builder:
             self.close(event)
 
     def alias(self, event: Any) -> CstNode:
-        """Return the node of `*name`."""
         start, end = event.start_mark.index, event.end_mark.index
-        return CstNode("alias", start, start, end, text=event.anchor)
+        return CstNode(NodeKind.ALIAS, start, start, end, text=event.anchor)
 
     def inner(self, event: Any) -> int:
         """Return the offset of a value after its anchor and tag."""
@@ -234,7 +236,7 @@ class _Builder:
         inner, end = self.inner(event), event.end_mark.index
         if style in ("|", ">"):
             end = self.block_end(event, inner)
-        return CstNode("scalar", event.start_mark.index, inner, end, style, tag, event.anchor, event.value)
+        return CstNode(NodeKind.SCALAR, event.start_mark.index, inner, end, style, tag, event.anchor, event.value)
 
     def block_end(self, event: Any, inner: int) -> int:
         """Return the end of a block scalar; trailing blank lines belong to it if it keeps them (`|+`)."""
@@ -249,7 +251,7 @@ class _Builder:
         inner = self.inner(event)
         is_list = isinstance(event, yaml.SequenceStartEvent)
         style = ("[" if is_list else "{") if event.flow_style else ""
-        kind: NodeKind = "list" if is_list else "mapping"
+        kind = NodeKind.LIST if is_list else NodeKind.MAPPING
         self.stack.append(CstNode(kind, event.start_mark.index, inner, inner, style, event.tag or "", event.anchor))
         self.keys.append(None)
 
@@ -264,7 +266,7 @@ class _Builder:
             self.root = node
             return
         outer = self.stack[-1]
-        if outer.kind == "list":
+        if outer.kind is NodeKind.LIST:
             outer.entries.append(self.item(outer, node))
         elif self.keys[-1] is None:
             self.keys[-1] = node

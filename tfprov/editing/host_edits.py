@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tfprov.editing.cst import CstNode, NodePath
+from tfprov.editing.cst import CstNode, NodeKind, NodePath
 from tfprov.editing.document import EditableFile, EditedFile, add_entry, remove_entry, rename_key
 from tfprov.editing.scalar_emitter import NewValue, emit_inline, emit_key
 from tfprov.errors import InvalidInput, Position, shown
@@ -131,13 +131,13 @@ def _group_for_hosts(source: EditableFile, group: str) -> Mention | None:
     """Return the entry of `group` that has hosts, else one that is a mapping, else any; None if there is none."""
     mentions = [mention for mention in find_groups(source) if mention.group == group]
     with_hosts = [mention for mention in mentions if mention.section("hosts") is not None]
-    mappings = [mention for mention in mentions if mention.node.kind == "mapping"]
+    mappings = [mention for mention in mentions if mention.node.kind is NodeKind.MAPPING]
     return next(iter([*with_hosts, *mappings, *mentions]), None)
 
 
 def _new_group(source: EditableFile, group: str) -> tuple[NodePath, list[str]]:
     for mention in find_groups(source):
-        if mention.group == "all" and mention.node.kind == "mapping":
+        if mention.group == "all" and mention.node.kind is NodeKind.MAPPING:
             below = mention.section("children")
             if below is not None:
                 _require_mapping(source, source.document.at(below), "`children`")
@@ -148,9 +148,9 @@ def _new_group(source: EditableFile, group: str) -> tuple[NodePath, list[str]]:
 
 def _require_mapping(source: EditableFile, node: CstNode, what: str) -> None:
     """Refuse to add to a node that is an alias or no mapping."""
-    if node.kind == "alias":
+    if node.kind is NodeKind.ALIAS:
         raise source.refuse(node, f"{what} is an alias, `*{node.text}`", "add it where the alias is defined")
-    if node.kind != "mapping" and not node.is_null:
+    if node.kind is not NodeKind.MAPPING and not node.is_null:
         raise source.refuse(node, f"{what} must be a mapping to be added to", "write one `name:` per line")
 
 
@@ -160,10 +160,14 @@ def _variables_like_siblings(
     """Return the variables of a new host in the style of its siblings."""
     if not values:
         last = siblings.entries[-1].value if siblings.entries else None
-        is_bare = last is None or last.is_absent or last.kind == "alias" or bool(last.entries) or bool(last.anchor)
-        is_empty = last is not None and not is_bare and (last.is_null or last.kind == "mapping")
+        is_bare = (
+            last is None or last.is_absent or last.kind is NodeKind.ALIAS or bool(last.entries) or bool(last.anchor)
+        )
+        is_empty = last is not None and not is_bare and (last.is_null or last.kind is NodeKind.MAPPING)
         return NewValue.from_text(source.document.text[last.start : last.end]) if is_empty and last else None
-    written = [entry.value for entry in siblings.entries if entry.value.kind == "mapping" and entry.value.entries]
+    written = [
+        entry.value for entry in siblings.entries if entry.value.kind is NodeKind.MAPPING and entry.value.entries
+    ]
     return mapping_value(values, source.document.step, flow=bool(written and written[-1].style))
 
 

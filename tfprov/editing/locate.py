@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tfprov.editing.cst import CstNode
+from tfprov.editing.cst import CstNode, NodeKind
 from tfprov.editing.cst import NodePath as KeyPath
 from tfprov.editing.document import EditableFile
 from tfprov.editing.files import InventoryFiles, vars_file_owner
@@ -13,7 +13,7 @@ from tfprov.editing.host_edits import Mention, find_groups, find_hosts, find_ran
 from tfprov.editing.semantic_diff import alias_uses, merged_mappings
 from tfprov.errors import InvalidInput, Usage, shown
 from tfprov.inventory.builder import ALWAYS
-from tfprov.inventory.host_names import split_port
+from tfprov.inventory.host_names import NameKind, split_port
 
 _PART = re.compile(r"""\.?(?:"([^"]*)"|'([^']*)'|\[(\d+)\]|([^.\[\]"']+))""")
 _LONGEST = 32
@@ -80,7 +80,7 @@ def resolve_path(source: EditableFile, base: KeyPath, names: Sequence[str]) -> R
 
 def _matching_entry(node: CstNode, names: Sequence[str]) -> tuple[int, int | None]:
     """Return how many of `names` form the key of an entry, and the entry's number or None."""
-    if node.kind == "list":
+    if node.kind is NodeKind.LIST:
         index = int(names[0])
         return 1, index if index < len(node.entries) else None
     for count in (1, *range(len(names), 1, -1)):
@@ -92,18 +92,18 @@ def _matching_entry(node: CstNode, names: Sequence[str]) -> tuple[int, int | Non
 def _blocked(source: EditableFile, node: CstNode, rest: Sequence[str]) -> InvalidInput | None:
     """Return the error if `rest[0]` can neither be an entry of `node` nor be added to it."""
     name, line = shown(rest[0]), source.document.line_number
-    if node.kind == "alias":
+    if node.kind is NodeKind.ALIAS:
         target = next(use.target for use in alias_uses(source.document) if use.alias is node)
         what = f"`*{node.text}` is an alias of the value on line {line(target.start)}"
         return source.refuse(node, what, f"change it on line {line(target.start)}, or write the value out here")
-    if node.kind == "list":
+    if node.kind is NodeKind.LIST:
         if not name.isdecimal() or len(name) > 9:
             return source.refuse(node, f"a list, which has no `{name}`", "give a number: the first element is `[0]`")
         if int(name) > len(node.entries):
             what = f"a list of {len(node.entries)}, so there is no `[{int(name)}]`"
             return source.refuse(node, what, f"`[{len(node.entries)}]` adds an element")
         return None
-    if node.kind == "scalar":
+    if node.kind is NodeKind.SCALAR:
         what = f"a single value, so nothing can be below it: `{name}`"
         return None if node.is_null else source.refuse(node, what, "set this value itself")
     if len(rest) > 1 and _matching_entry(node, rest)[1] is None:
@@ -163,7 +163,7 @@ def locate_group_variable(files: InventoryFiles, group: str, names: Sequence[str
         resolved = resolve_path(files.inventories[0], (), ("all", "vars", *names))
         locations.append(Location(resolved, names, "group all", 1))
     known = [mention.group for source in files.inventories for mention in find_groups(source)]
-    return _best_location(files, locations, ("group", group), known)
+    return _best_location(files, locations, (NameKind.GROUP, group), known)
 
 
 def locate_host_variable(files: InventoryFiles, host: str, names: Sequence[str]) -> Location:
@@ -178,12 +178,12 @@ def locate_host_variable(files: InventoryFiles, host: str, names: Sequence[str])
         for mention in ranges[-1:]
     )
     known = [mention.name for source in files.inventories for mention in find_hosts(source)]
-    return _best_location(files, locations, ("host", host), known)
+    return _best_location(files, locations, (NameKind.HOST, host), known)
 
 
-def is_mentioned(files: InventoryFiles, kind: str, name: str) -> bool:
+def is_mentioned(files: InventoryFiles, kind: NameKind, name: str) -> bool:
     """Whether a YAML source names the group or host (`kind`) `name`, the host also by a range."""
-    if kind == "group":
+    if kind is NameKind.GROUP:
         return name in ALWAYS or any(
             mention.group == name for source in files.inventories for mention in find_groups(source)
         )
@@ -207,10 +207,10 @@ def locate_path(files: InventoryFiles, names: Sequence[str]) -> Location | None:
 def _refuse_new(location: Location) -> None:
     """Refuse a path that would add a host or group: such a name is usually a typo."""
     above = path_names(location.resolved.source, location.resolved.path)
-    kind = {"hosts": "host", "children": "group"}.get(above[-1] if above else "", "")
+    kind = {"hosts": NameKind.HOST, "children": NameKind.GROUP}.get(above[-1] if above else "")
     if kind and is_structure(location.resolved.source, above):
         what = f"there is no {kind} `{shown(location.resolved.rest[0])}` here"
-        fix = "add it with `tfprov inventory add-host`" if kind == "host" else "write it into the file first"
+        fix = "add it with `tfprov inventory add-host`" if kind is NameKind.HOST else "write it into the file first"
         raise location.resolved.source.refuse(location.resolved.node, what, fix)
 
 
@@ -246,12 +246,12 @@ def _in_vars_files(files: InventoryFiles, directory: str, name: str, names: Sequ
 
 def _in_section(mention: Mention, section: tuple[str, ...], names: Sequence[str], words: str) -> Location:
     resolved = resolve_path(mention.source, mention.path, (*section, *names))
-    is_there = len(resolved.rest) <= len(names) and mention.node.kind == "mapping"
+    is_there = len(resolved.rest) <= len(names) and mention.node.kind is NodeKind.MAPPING
     return Location(resolved, names, words, 2 if is_there else 0)
 
 
 def _best_location(
-    files: InventoryFiles, locations: Sequence[Location], owner: tuple[str, str], known: Sequence[str]
+    files: InventoryFiles, locations: Sequence[Location], owner: tuple[NameKind, str], known: Sequence[str]
 ) -> Location:
     """Return the location at which most names exist; of several, the one that wins in the inventory."""
     if not locations:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfprov.editing import host_edits
-from tfprov.editing.cst import CstNode, NodePath
+from tfprov.editing.cst import CstNode, NodeKind, NodePath
 from tfprov.editing.document import EditableFile, EditedFile, add_entry, remove_entry, replace_value
 from tfprov.editing.files import InventoryFiles, vars_file_owner
 from tfprov.editing.host_edits import find_groups, find_range, mentions_of, range_error
@@ -20,7 +20,7 @@ from tfprov.editing.locate import (
 )
 from tfprov.editing.scalar_emitter import NewValue, parse_value
 from tfprov.errors import InvalidInput, Position, Problem, Usage, shown
-from tfprov.inventory.host_names import RangeError, check_name, expand, split_port
+from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
 from tfprov.model.inventory import ROLES, Inventory
 from tfprov.model.node import Scalar
 from tfprov.yamltext.syntax_errors import BREAK
@@ -45,7 +45,7 @@ def set_value(files: InventoryFiles, location: Location, value: NewValue) -> Edi
         raise resolved.blocked
     if resolved.is_whole:
         edited = replace_value(resolved.source, resolved.path, value)
-    elif resolved.node.kind == "list":
+    elif resolved.node.kind is NodeKind.LIST:
         inner = resolved.rest[1:]
         if inner:
             raise resolved.source.refuse(
@@ -115,7 +115,7 @@ def _expand_new_name(name: str) -> list[str]:
         hosts = expand(pattern)
     except RangeError as error:
         raise Usage(str(error), "for example `node[1:3]`") from None
-    if problem := check_name("host", Scalar(name, Position(""), name, quoted=True), hosts[-1]):
+    if problem := check_name(NameKind.HOST, Scalar(name, Position(""), name, quoted=True), hosts[-1]):
         raise Usage(*problem)
     return hosts
 
@@ -201,7 +201,7 @@ def _build_on_paths(source: EditableFile, host: str) -> list[NodePath]:
         for number, entry in enumerate(node.entries):
             key = entry.key.text if entry.key is not None else ""
             value = entry.value
-            if (above, key) == ("image", "build_on") and (value.kind, value.text) == ("scalar", host):
+            if (above, key) == ("image", "build_on") and (value.kind, value.text) == (NodeKind.SCALAR, host):
                 paths.append((*path, number))
             ahead.append(((*path, number), value, key))
     return paths

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from tfprov.editing.cst import CstNode, Document, parse_cst
+from tfprov.editing.cst import CstNode, Document, NodeKind, parse_cst
 from tfprov.editing.semantic_diff import Semantics, alias_uses, semantics_of
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.model.node import Node, plain
@@ -17,7 +17,7 @@ from tfprov.yamltext.yaml11 import lint_values
 
 _UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _QUOTED = ("'", '"')
-NULL = Semantics("scalar", "null", None, "")
+NULL = Semantics(NodeKind.SCALAR, "null", None, "")
 """The meaning of the empty value in `key:`."""
 
 
@@ -99,7 +99,7 @@ def emit_inline(value: NewValue | None, *, flow: bool, as_json: bool, old: CstNo
         return "null" if as_json else ""
     if as_json:
         return json.dumps(plain(value.node), ensure_ascii=False)
-    if value.root.kind != "scalar":
+    if value.root.kind is not NodeKind.SCALAR:
         is_ready = value.root.style and not _several_lines(value.written) and "#" not in value.written
         return value.written if is_ready else _emit_flow(value.document, value.root)
     return _emit_scalar(value.document, value.root, old, flow=flow)
@@ -115,7 +115,7 @@ def emit_block(value: NewValue, column: int, dash: int) -> list[str]:
         return [lines[0], *_indent(lines[1:], column)]
     first = value.document.column(value.root.inner)
     lines[0] = " " * first + lines[0]
-    return list(_indent(lines, dash if value.root.kind == "list" else column))
+    return list(_indent(lines, dash if value.root.kind is NodeKind.LIST else column))
 
 
 def _indent(lines: list[str], column: int) -> Iterator[str]:
@@ -130,9 +130,9 @@ def _several_lines(text: str) -> bool:
 
 def _emit_flow(document: Document, node: CstNode) -> str:
     """Return a value of several lines in flow style."""
-    if node.kind == "scalar":
+    if node.kind is NodeKind.SCALAR:
         return _emit_scalar(document, node, None, flow=True)
-    if node.kind == "list":
+    if node.kind is NodeKind.LIST:
         return "[" + ", ".join(_emit_flow(document, entry.value) for entry in node.entries) + "]"
     pairs = ((entry.key, _emit_flow(document, entry.value)) for entry in node.entries)
     return (
@@ -155,7 +155,7 @@ def _style(new: CstNode, old: CstNode | None, *, flow: bool) -> str:
     """Return the quote of a text: that of the old value if it was a choice, else the typed one, else one if needed."""
     own = new.style if new.style in _QUOTED else ""
     fits = _is_plain(new.text, "str", flow=flow)
-    if old is not None and old.kind == "scalar" and old.tag == "str":
+    if old is not None and old.kind is NodeKind.SCALAR and old.tag == "str":
         if old.style in _QUOTED and (own or _is_plain(old.text, "str", flow=flow)):
             return old.style
         if old.style in ("", *_QUOTED) and fits:
@@ -194,9 +194,9 @@ def _is_plain(text: str, tag: str, *, flow: bool, key: bool = False) -> bool:
         root = parse_cst(f"{{{line}, z: 0}}" if flow else f"{line} # -\n").root
     except (yaml.YAMLError, ValueError):
         return False
-    if root.kind != "mapping" or not root.entries or len(root.entries) != 1 + flow:
+    if root.kind is not NodeKind.MAPPING or not root.entries or len(root.entries) != 1 + flow:
         return False
     entry = root.entries[0]
     node = entry.key if key else entry.value
-    is_text = node is not None and (node.kind, node.text, node.tag, node.style) == ("scalar", text, tag, "")
+    is_text = node is not None and (node.kind, node.text, node.tag, node.style) == (NodeKind.SCALAR, text, tag, "")
     return is_text and node is not None and node.anchor is None

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfprov.editing.cst import CstNode, Document, Entry, NodePath
+from tfprov.editing.cst import CstNode, Document, Entry, NodeKind, NodePath
 
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
     """A value without its notation: tag, anchor, text or the anchor name of an alias, and entries."""
 
-    kind: str
+    kind: NodeKind
     tag: str
     anchor: str | None
     text: str
@@ -42,7 +42,7 @@ def with_key(outer: Semantics, path: NodePath, name: str) -> Semantics:
     if len(path) > 1:
         entries[path[0]] = key, with_key(below, path[1:], name)
     else:
-        entries[path[0]] = Semantics("scalar", "str", key.anchor if key else None, name), below
+        entries[path[0]] = Semantics(NodeKind.SCALAR, "str", key.anchor if key else None, name), below
     return _with_entries(outer, entries)
 
 
@@ -64,9 +64,9 @@ def with_entry(outer: Semantics, path: NodePath, key: str | None, value: Semanti
         name, below = entries[path[0]]
         entries[path[0]] = name, with_entry(below, path[1:], key, value)
         return _with_entries(outer, entries)
-    if outer.kind == "scalar":
-        outer = Semantics("mapping" if key is not None else "list", "", outer.anchor, "")
-    new_key = None if key is None else Semantics("scalar", "str", None, key)
+    if outer.kind is NodeKind.SCALAR:
+        outer = Semantics(NodeKind.MAPPING if key is not None else NodeKind.LIST, "", outer.anchor, "")
+    new_key = None if key is None else Semantics(NodeKind.SCALAR, "str", None, key)
     return _with_entries(outer, [*outer.entries, (new_key, value)])
 
 
@@ -86,7 +86,7 @@ def alias_uses(document: Document) -> Iterator[AliasUse]:
     """Yield every alias of the document; an anchor is valid until its name is defined again."""
     anchors: dict[str, CstNode] = {}
     for node in document.root.walk():
-        if node.kind == "alias":
+        if node.kind is NodeKind.ALIAS:
             yield AliasUse(node, anchors[node.text])
         elif node.anchor:
             anchors[node.anchor] = node
@@ -121,6 +121,6 @@ def merged_mappings(document: Document, node: CstNode) -> list[CstNode]:
 
 
 def _merge_targets(entry: Entry, targets: dict[int, CstNode]) -> Iterator[CstNode]:
-    values = [item.value for item in entry.value.entries] if entry.value.kind == "list" else [entry.value]
+    values = [item.value for item in entry.value.entries] if entry.value.kind is NodeKind.LIST else [entry.value]
     for value in values:
         yield targets.get(id(value), value)

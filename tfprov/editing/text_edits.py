@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tfprov.editing.cst import CstNode, Document, Entry, NodePath, skip_blanks
+from tfprov.editing.cst import CstNode, Document, Entry, NodeKind, NodePath, skip_blanks
 from tfprov.editing.scalar_emitter import NewValue, emit_block, emit_inline, emit_key
 
 
@@ -190,7 +190,9 @@ def _entry_lines(document: Document, names: Sequence[str], value: NewValue | Non
         return [f"{pad}{key}:", *_entry_lines(document, names[1:], value, column + step, "")]
     if value is not None and value.is_block:
         lines = emit_block(value, column + step, column + document.dash_step)
-        return [f"{pad}{key}: {lines[0]}", *lines[1:]] if value.root.kind == "scalar" else [f"{pad}{key}:", *lines]
+        return (
+            [f"{pad}{key}: {lines[0]}", *lines[1:]] if value.root.kind is NodeKind.SCALAR else [f"{pad}{key}:", *lines]
+        )
     return [f"{pad}{key}: {emit_inline(value, flow=False, as_json=False)}".rstrip(" ")]
 
 
@@ -247,7 +249,7 @@ def remove_edits(document: Document, path: NodePath, *, leave_nothing: bool) -> 
         return [_remove_from_shared_line(document, outer, path[-1])]
     if len(outer.entries) > 1:
         return [_remove_lines(document, entry)]
-    empty = "[]" if outer.kind == "list" else "{}"
+    empty = "[]" if outer.kind is NodeKind.LIST else "{}"
     if len(path) == 1:
         start, end = document.line_start(entry.start), document.line_end(last_line(document, entry))[0]
         return [TextEdit(start, end, empty)]
@@ -268,7 +270,7 @@ def _remove_from_shared_line(document: Document, outer: CstNode, number: int) ->
     """Remove `a` of `- a: 1`."""
     entry = outer.entries[number]
     if len(outer.entries) == 1:
-        return TextEdit(entry.start, entry.end, "[]" if outer.kind == "list" else "{}")
+        return TextEdit(entry.start, entry.end, "[]" if outer.kind is NodeKind.LIST else "{}")
     following = outer.entries[number + 1]
     if document.text[entry.end : following.start].strip():
         raise CannotEdit("a comment after it")

@@ -5,7 +5,7 @@ from collections.abc import Mapping as AbstractMapping
 from dataclasses import dataclass, field, replace
 
 from tfprov.errors import Position, Problem
-from tfprov.inventory.host_names import RangeError, check_name, expand, split_port
+from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
 from tfprov.model.inventory import Beside, Group, Host, Inventory, overlay
 from tfprov.model.node import NOWHERE, Mapping, Scalar
 from tfprov.yamltext.yaml11 import lint_values
@@ -103,7 +103,7 @@ class InventoryBuilder:
             if self.groups[name].at is NOWHERE:
                 self.groups[name].at = at
 
-    def has_valid_name(self, kind: str, key: Scalar, name: str | None = None) -> bool:
+    def has_valid_name(self, kind: NameKind, key: Scalar, name: str | None = None) -> bool:
         """Whether `key` is a valid name of a host or group (`kind`); otherwise add a problem."""
         problem = check_name(kind, key, name)
         if problem:
@@ -112,7 +112,7 @@ class InventoryBuilder:
 
     def add_group(self, key: Scalar) -> bool:
         """Add the group called `key`, unless it exists; False if its name is invalid."""
-        if not self.has_valid_name("group", key):
+        if not self.has_valid_name(NameKind.GROUP, key):
             return False
         self.groups.setdefault(key.text, _Group(key.at))
         return True
@@ -151,7 +151,7 @@ class InventoryBuilder:
         except RangeError as error:
             self.report(key.at, str(error), "for example `node[1:3]`")
             return
-        if self.has_valid_name("host", key, names[-1]):
+        if self.has_valid_name(NameKind.HOST, key, names[-1]):
             first = _with_port(port, key, variables) if port else variables
             for name in names:
                 self._add(name, key.at, variables if name in self._hosts else first)
@@ -159,7 +159,7 @@ class InventoryBuilder:
 
     def add_host(self, group: str, key: Scalar, variables: Mapping = _NOTHING) -> None:
         """Add the host `key`, which is no range, to `group`."""
-        if self.has_valid_name("host", key):
+        if self.has_valid_name(NameKind.HOST, key):
             self._add(key.text, key.at, variables)
             self.groups[group].hosts[key.text] = None
 

@@ -3,6 +3,7 @@
 import itertools
 import re
 import string
+from enum import StrEnum, auto
 from typing import Any
 
 from tfprov.errors import shown
@@ -11,6 +12,13 @@ from tfprov.model.node import Scalar
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")  # not isdigit(), which accepts `²`; int() does not
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
 MAX_HOSTS = 100_000
+
+
+class NameKind(StrEnum):
+    """Whose name it is; the value is the word in messages."""
+
+    HOST = auto()
+    GROUP = auto()
 
 
 class RangeError(ValueError):
@@ -83,8 +91,8 @@ def split_port(text: str) -> tuple[str, int | None]:
     return text, port
 
 
-def check_name(kind: str, key: Scalar, name: str | None = None) -> tuple[str, str] | None:
-    """Return the problem and the fix of an invalid name of a host or group (`kind`), or None.
+def check_name(kind: NameKind, key: Scalar, name: str | None = None) -> tuple[str, str] | None:
+    """Return the problem and the fix of an invalid name of a host or group, or None.
 
     `name` is checked instead of `key` where `key` is a range.
     """
@@ -93,7 +101,9 @@ def check_name(kind: str, key: Scalar, name: str | None = None) -> tuple[str, st
         what = f"{kind} name `{text}` is read by YAML as {_type_name(key.data)}, not as text"
         return what, f'quote it: "{text}"' if key.text else "write a name"
     checked = key.text if name is None else name
-    if _is_name(checked) or (_GROUP.match(checked) if kind == "group" else ":" in checked and _is_address(checked)):
+    if _is_name(checked) or (
+        _GROUP.match(checked) if kind is NameKind.GROUP else ":" in checked and _is_address(checked)
+    ):
         return None
     return f"{kind} name `{text}` is not valid", _name_fix(kind, key.text)
 
@@ -111,12 +121,12 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _name_fix(kind: str, text: str) -> str:
-    if kind == "host" and "@" in text:
+def _name_fix(kind: NameKind, text: str) -> str:
+    if kind is NameKind.HOST and "@" in text:
         return "give the user as `ansible_user`, and the address as `ansible_host`"
     if "{{" in text:
         return "write it out: names are no templates"
-    if kind == "host" and len(_SEPARATORS.split(text)) > 1:
+    if kind is NameKind.HOST and len(_SEPARATORS.split(text)) > 1:
         return "write each host on a line of its own, with a `:` behind it"
     return "use at most 253 letters, digits, `-`, `_` and `.`, beginning with a letter or a digit"
 

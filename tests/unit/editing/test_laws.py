@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.examples import MATRIX
 from tests.support.paths import ROOT
-from tfprov.editing.cst import CstNode, Entry, NodePath
+from tfprov.editing.cst import CstNode, Entry, NodeKind, NodePath
 from tfprov.editing.document import EditableFile, add_entry, parse_file, remove_entry, rename_key, replace_value
 from tfprov.editing.scalar_emitter import parse_value
 from tfprov.errors import InvalidInput
@@ -46,7 +46,7 @@ ENTRIES: tuple[tuple[list[str], str | None], ...] = ((["zz"], None), (["zz", "yy
 def test_an_entry_can_be_added_to_every_mapping_and_removed(file: Path) -> None:
     source, entries = sample(file)
     for path, entry in entries:
-        for names, typed in ENTRIES[len(path) % 2 :] if entry.value.kind == "mapping" else ():
+        for names, typed in ENTRIES[len(path) % 2 :] if entry.value.kind is NodeKind.MAPPING else ():
             value = parse_value(typed, "VALUE") if typed else None
             edited = add_entry(source, path, names, value).source
             last = len(edited.document.at(path).entries) - 1
@@ -57,7 +57,7 @@ def test_an_entry_can_be_added_to_every_mapping_and_removed(file: Path) -> None:
 def test_every_key_can_be_renamed_and_renamed_back(file: Path) -> None:
     source, entries = sample(file)
     for path, entry in entries:
-        if entry.key is not None and entry.key.kind == "scalar" and not entry.is_merge:
+        if entry.key is not None and entry.key.kind is NodeKind.SCALAR and not entry.is_merge:
             edited = rename_key(source, path, "zz").source
             assert rename_key(edited, path, entry.key.text).source.text == source.text
 
@@ -149,7 +149,7 @@ def sources(draw: st.DrawFn) -> EditableFile:
 
 @given(sources(), st.data())
 def test_adding_and_removing_restores_the_text(source: EditableFile, data: st.DataObject) -> None:
-    mappings = [path for path, entry in paths_below(source.document.root) if entry.value.kind == "mapping"]
+    mappings = [path for path, entry in paths_below(source.document.root) if entry.value.kind is NodeKind.MAPPING]
     path = data.draw(st.sampled_from([(), *mappings]))
     name = data.draw(st.one_of(NAMES, TEXTS))
     assume(source.document.at(path).key(name) is None and name != "<<")
@@ -162,7 +162,7 @@ def test_setting_and_resetting_restores_the_text(source: EditableFile, data: st.
     scalars = [
         path
         for path, entry in paths_below(source.document.root)
-        if entry.value.kind == "scalar" and not entry.value.is_absent
+        if entry.value.kind is NodeKind.SCALAR and not entry.value.is_absent
     ]
     assume(scalars)
     path = data.draw(st.sampled_from(scalars))

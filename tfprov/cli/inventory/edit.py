@@ -35,6 +35,7 @@ from tfprov.editing.operations import (
 )
 from tfprov.editing.scalar_emitter import NewValue, parse_value
 from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line, shown
+from tfprov.inventory.host_names import NameKind
 from tfprov.model.inventory import Inventory
 from tfprov.planning.tasks import place
 from tfprov.settings.cluster_rules import processes_here
@@ -74,23 +75,25 @@ class EditSession:
     def _problems_before(self) -> tuple[Problem, ...]:
         return _problems(*self._loaded)
 
-    def open_vars_files(self, kind: str, name: str) -> None:
+    def open_vars_files(self, kind: NameKind, name: str) -> None:
         """Open the vars files of the group or host (`kind`) `name` as well, if the inventory has it."""
-        groups, hosts = ((name,), ()) if kind == "group" else ((), (name,))
+        groups, hosts = ((name,), ()) if kind is NameKind.GROUP else ((), (name,))
         opened = open_vars_files(self._sources, groups, hosts, self._skip)
         if not opened.is_empty and (is_mentioned(self.files, kind, name) or name in self._names(kind)):
             self._add_vars_files(opened)
 
     def open_all_vars_files(self) -> None:
         """Open the vars files of all groups and hosts as well."""
-        self._add_vars_files(open_vars_files(self._sources, self._names("group"), self._names("host"), self._skip))
+        self._add_vars_files(
+            open_vars_files(self._sources, self._names(NameKind.GROUP), self._names(NameKind.HOST), self._skip)
+        )
 
     def _add_vars_files(self, opened: InventoryFiles) -> None:
         self.files = replace(self.files, vars_files=opened.vars_files, others=(*self.files.others, *opened.others))
 
-    def _names(self, kind: str) -> Iterable[str]:
+    def _names(self, kind: NameKind) -> Iterable[str]:
         inventory, _ = self._loaded
-        return inventory.groups if kind == "group" else inventory.hosts
+        return inventory.groups if kind is NameKind.GROUP else inventory.hosts
 
     def finish(self, done: EditResult, verb: str, holds: Callable[[Inventory], None] | None = None) -> None:
         """Check the result, write it, and print what was done; `verb` is in the past tense: `added x`.
@@ -207,7 +210,7 @@ def _value(path: str, text: str, name: str) -> NewValue:
 def remove_host_command(name: str, **options: Any) -> None:
     """The host is removed from every group. Files of `host_vars/` stay."""
     session = EditSession(options)
-    session.open_vars_files("host", name)
+    session.open_vars_files(NameKind.HOST, name)
     session.finish(
         remove_host(session.files, session.inventory, name),
         f"removed {shown(name)}",
@@ -276,10 +279,10 @@ def _locate(session: EditSession, path: str, group: str | None, host: str | None
     if group is not None and host is not None:
         raise Usage("`--group` and `--host` exclude each other", "give one of them")
     if host is not None:
-        session.open_vars_files("host", host)
+        session.open_vars_files(NameKind.HOST, host)
         return locate_host_variable(session.files, host, names)
     if group is None and (location := locate_path(session.files, names)):
         return location
     owner = "all" if group is None else group
-    session.open_vars_files("group", owner)
+    session.open_vars_files(NameKind.GROUP, owner)
     return locate_group_variable(session.files, owner, names)

@@ -129,7 +129,9 @@ def missing_path_error(resolved: ResolvedPath, names: Sequence[str]) -> InvalidI
         return merged
     near = [entry.key.text for entry in resolved.node.entries if entry.key is not None and not entry.is_merge]
     close = difflib.get_close_matches(resolved.rest[0], near, n=1)
-    fix = f"did you mean `{shown(close[0])}`?" if close else "`tfprov inventory explain HOST` says what is set where"
+    fix = (
+        f"did you mean `{shown(close[0])}`?" if close else "`tfprov inventory explain HOST` shows where values are set"
+    )
     what = f"nothing is called `{shown(join_path(names[: len(names) - len(resolved.rest) + 1]))}` here"
     return resolved.source.refuse(resolved.node, what, fix)
 

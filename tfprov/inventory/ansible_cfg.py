@@ -51,7 +51,7 @@ def _candidates(sources: Sequence[str]) -> Iterator[Path]:
 def _parse(path: Path) -> configparser.ConfigParser:
     at = Position(str(path))
     if path.parent.stat().st_mode & stat.S_IWOTH:  # as Ansible: it may name a program, which is run then
-        raise _ignored_file(at, "everybody can write into its directory", "take that away with `chmod o-w`")
+        raise _ignored_file(at, "everybody can write into its directory", "run `chmod o-w` on it")
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",), strict=False)
     try:
         parser.read_string(decode(read_bytes(path, at, fix="check the link"), str(path)))

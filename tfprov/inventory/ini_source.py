@@ -16,7 +16,7 @@ from tfprov.vault.redaction import mentions_secret, redact_line
 SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?\Z")
 """A section header: `[worker]`, `[worker:vars]` or `[worker:children]`, maybe with a comment."""
 _GROUP = re.compile(r"([^:\]\s]+)\s*(?:#.*)?\Z")
-_VARIABLES = "for example `node1 ansible_host=10.0.0.1`; several hosts stand on lines of their own"
+_VARIABLES = "for example `node1 ansible_host=10.0.0.1`; write each host on a line of its own"
 
 
 def add_ini(builder: InventoryBuilder, text: str, file: str) -> None:

@@ -216,8 +216,8 @@ class Sources:
         from tfprov.inventory.ini_source import add_ini  # noqa: PLC0415  most inventories are one YAML file
 
         if is_script(data):
-            what = "a script that may not be executed"
-            raise InvalidInput([Problem(Position(path), what, f"allow it with `chmod +x {shown(path)}`")])
+            what = "a script that is not executable"
+            raise InvalidInput([Problem(Position(path), what, f"make it executable with `chmod +x {shown(path)}`")])
         if plugin := configured_plugin(data):
             raise InvalidInput([Problem(Position(path, 1, 1), *plugin_problem(plugin))])
         if looks_like_yaml(data):

@@ -81,7 +81,7 @@ HEADER = "$ANSIBLE_VAULT;"
 """The first characters of every encrypted file and value."""
 
 _ENCRYPTED, _NOT_THIS = "encrypted with ansible-vault", "no given password decrypts this value"
-_BROKEN = "not what ansible-vault writes: cut off, or changed since"
+_BROKEN = "not valid ansible-vault text: truncated or modified"
 _UNENCRYPTED = f"marked as encrypted, and does not begin with `{HEADER}`"
 _ENCRYPT = "put there what `ansible-vault encrypt_string` prints, or remove `!vault`"
 _GIVE = "give it with --vault-password-file or --ask-vault-pass"

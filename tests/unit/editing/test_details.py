@@ -156,7 +156,7 @@ REFUSED = {
     "a mistaken name": (BASE + WORKERS, ["unset", "tfprov.clutser"],
                         "i.yml:3:13: error: nothing is called `tfprov.clutser` here; did you mean `cluster`?"),
     "another name": (BASE + WORKERS, ["unset", "tfprov.zzz"], ("i.yml:3:13: error: nothing is called `tfprov.zzz` here; "
-                     "`tfprov inventory explain HOST` says what is set where")),
+                     "`tfprov inventory explain HOST` shows where values are set")),
     "an element too far": (BASE + WORKERS, ["set", "tfprov.command[9]", "1"],
                            "i.yml:3:59: error: a list of 2, so there is no `[9]`; `[2]` adds an element"),
     "below an element to come": (BASE + WORKERS, ["set", "tfprov.command[2].x", "1"],

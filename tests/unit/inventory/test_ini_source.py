@@ -107,7 +107,7 @@ def test_every_value_has_its_position() -> None:
 A_USER = "give the user as `ansible_user`, and the address as `ansible_host`"
 LIKE_YAML = "looks like YAML; call a YAML inventory .yml, or remove it"
 NO_VARIABLE = (
-    "is not a variable of a host; for example `node1 ansible_host=10.0.0.1`; several hosts stand on lines of their own"
+    "is not a variable of a host; for example `node1 ansible_host=10.0.0.1`; write each host on a line of its own"
 )
 NO_HEAD = "is not a section header; for example `[worker]`, `[worker:vars]` or `[worker:children]`, without blanks"
 BAD: Mapping[str, tuple[str, list[str]]] = {

@@ -55,7 +55,7 @@ SHAPES = {
     "a list": among("requirements.yml", "- src: a.role\n- src: b.role\n"),
     "a text called YAML": among("notes.yaml", "just some notes\n"),
     "single values in JSON": among("package.json", '{"name": "x", "private": true, "files": ["a"]}\n'),
-    "a script that may not be executed": among("ping.sh", "#!/bin/sh\nansible all -m ping\n"),
+    "a script that is not executable": among("ping.sh", "#!/bin/sh\nansible all -m ping\n"),
     "a key file": among("id_rsa", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk=\n"),
     "a stray file in a directory below": among("prod/notes.log", "12:00 it is = ok\n"),
     "a file of another extension that is an inventory": Shape({"hosts.prod": "[web]\nw1 a=1\n", "b.yml": GOOD}),

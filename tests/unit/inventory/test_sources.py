@@ -184,10 +184,10 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
         ["i.inv"],
         ["i.inv:1:1: error: YAML in a file whose name ends otherwise, which Ansible reads as INI; call it .yml"],
     ),
-    "a script that may not be executed": (
+    "a script that is not executable": (
         {"i.py": "#!/usr/bin/env python3\nprint()\n"},
         ["i.py"],
-        ["i.py: error: a script that may not be executed; allow it with `chmod +x i.py`"],
+        ["i.py: error: a script that is not executable; make it executable with `chmod +x i.py`"],
     ),
     "settings of a plugin": (
         {"i.yml": "plugin: aws_ec2\nregions: [eu]\n"},

@@ -148,5 +148,5 @@ def test_an_ansible_cfg_that_everybody_can_write_is_ignored(capsys: pytest.Captu
     Path("inv").chmod(0o777)
     result = tell(capsys, "inventory", "graph", "-i", "inv")
     assert result.lines == (
-        "inv/ansible.cfg: warning: ignored: everybody can write into its directory; take that away with `chmod o-w`",
+        "inv/ansible.cfg: warning: ignored: everybody can write into its directory; run `chmod o-w` on it",
     )

@@ -257,7 +257,7 @@ def test_a_wrong_password_is_reported_with_the_vault_id(vault: Vault) -> None:
 def test_a_malformed_text_is_not_reported_as_a_wrong_password(vault: Vault) -> None:
     [text] = encrypted(SECRET)
     lines = text.splitlines()
-    message = f"{HEAD}not what ansible-vault writes: cut off, or changed since; copy it again, or encrypt it anew"
+    message = f"{HEAD}not valid ansible-vault text: truncated or modified; copy it again, or encrypt it anew"
     broken = [
         "\n".join(lines[:3]),
         text.replace("AES256", "AES999"),

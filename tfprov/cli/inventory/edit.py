@@ -201,7 +201,9 @@ def _value(path: str, text: str, name: str) -> NewValue:
     except InvalidInput:
         if not mentions_secret(path):
             raise
-    raise InvalidInput([Problem(Position(name), "YAML reads this otherwise than it looks", "quote it twice: '\"…\"'")])
+    raise InvalidInput(
+        [Problem(Position(name), "YAML reads this differently than it looks", "quote it twice: '\"…\"'")]
+    )
 
 
 @click.command("remove-host")

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+PACKAGE = Path(__file__).parent
+"""The installed package, of which parts are copied into containers."""
 INVENTORY = "inventory.yml"
 """The inventory that is read where none is named."""
 
@@ -25,7 +27,6 @@ def _xdg(variable: str, default: str) -> Path:
 
 def shipped(name: str) -> Path:
     """Return a directory that ships with tfprov, such as `playbooks`: in the wheel, or in a source checkout."""
-    package = Path(__file__).parent
     in_checkout = {"programs": "images/train/programs", "train_image": "images/train"}.get(name, name)
-    installed = package / name
-    return installed if installed.is_dir() else package.parent / in_checkout
+    installed = PACKAGE / name
+    return installed if installed.is_dir() else PACKAGE.parent / in_checkout

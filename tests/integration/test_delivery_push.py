@@ -22,7 +22,7 @@ from tests.support.testhosts import Lab
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import Here, Machine, Remote
-from tfprov.images.archive_writer import saved
+from tfprov.images.archive import saved
 from tfprov.images.build import export
 from tfprov.images.code import Code
 from tfprov.images.code_layer import compose

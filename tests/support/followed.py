@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.clock import ManualClock
+from tests.support.reporters import RecordingReporter
 from tests.support.world import Runtimes, up, world
 from tfprov.engine.context import Context
-from tfprov.engine.events import Quiet
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.straggler_monitor import Lookout
 from tfprov.engine.monitoring.wait import wait_serving
@@ -24,33 +24,12 @@ worker: {hosts: {h2: {ansible_host: 10.0.0.2}, h3: {ansible_host: 10.0.0.3}}, va
 AGAIN = INVENTORY.replace("restart: never", "restart: on-failure, max_restarts: 2")
 
 
-class Notes(Quiet):
-    """Keeps what is told; `when_told` is what then happens in the world."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-        self.lines: list[tuple[str, str]] = []
-        self.awaited: list[str] = []
-        self.when_told: Callable[[], object] = lambda: None
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-        self.when_told()
-
-    def awaiting(self, what: str) -> None:
-        if [what] != self.awaited[-1:]:
-            self.awaited.append(what)
-
-    def log(self, task: str, line: str) -> None:
-        self.lines.append((task, line))
-
-
 class MemoryLab:
     """Two ps on h1, two workers on each of h2 and h3, all of them started."""
 
     def __init__(self, wiring: str = "flags", text: str = INVENTORY) -> None:
         self.hosts: Runtimes = {}
-        self.report = Notes()
+        self.report = RecordingReporter()
         self.clock = ManualClock()
         made = world(text.replace("WIRING", wiring), (), self.hosts)
         self.context: Context = replace(made, report=self.report, clock=self.clock)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from tests.support.reporters import RecordingReporter
 from tests.support.world import Runtimes, world
 from tfprov.engine.checkpoints.gather import gather
-from tfprov.engine.events import Quiet
 from tfprov.model.state import Observed, State
 
 INVENTORY = """
@@ -15,22 +15,12 @@ worker: {hosts: {w0: , w1: }}
 """
 
 
-class Notes(Quiet):
-    """Keeps what is told."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 class Split:
     """Two ps, p0 and p1, and two workers, w0 and w1; gathered into `target`."""
 
     def __init__(self, directory: Path, inventory: str = INVENTORY, hosts: Runtimes | None = None) -> None:
         self.hosts: Runtimes = {} if hosts is None else hosts
-        self.report = Notes()
+        self.report = RecordingReporter()
         self.target = directory / "split"
         self.context = replace(world(inventory, (), self.hosts), target=self.target, report=self.report)
 

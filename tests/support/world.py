@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tests.support.clock import ManualClock
 from tfprov.engine.artifacts import PackedCode, fetched
-from tfprov.engine.assemble import chief_of
-from tfprov.engine.context import Context
+from tfprov.engine.context import Context, chief_of
 from tfprov.engine.execute import Outcome, current_run, execute
 from tfprov.engine.observe import observe, plan
 from tfprov.hosts.memory import MemoryRuntime

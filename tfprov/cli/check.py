@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfprov.cli.options import change_options, context_of, json_option
+from tfprov.cli.options import change_options, cluster_of, json_option
 from tfprov.cli.output import Printer
 from tfprov.cli.output import table as aligned
 from tfprov.cli.screening import json_screened
-from tfprov.engine.checks.check import Checked, check_processes
+from tfprov.engine.checks.check import Checked
 from tfprov.engine.checks.host_rules import CHECKS, Finding, Verdict
 from tfprov.engine.checks.reachability import OK, UNTRIED, failures, reasons, table
-from tfprov.engine.context import Context
 from tfprov.errors import Usage
-from tfprov.planning.plan_text import summary
 
 if TYPE_CHECKING:
     from tfprov.hosts.ssh.host_keys import UnknownKey
@@ -38,12 +36,12 @@ _NAMED = 4
 def check_command(deliver: bool, trust: bool, as_json: bool, **options: Any) -> int:
     """Containers that try the addresses are removed again. Ends with 1 when something failed, 4 when a host is lost."""
     with _Aside(live=False) if as_json else Printer() as printer:
-        context = context_of(options, printer)
-        checked = _check(context, deliver=deliver, trust=trust)
+        cluster = cluster_of(options, printer.handle)
+        checked = cluster.check(deliver=deliver, trust=_ask if trust else None)
         if as_json:
-            click.echo(json_screened(json.dumps(checked.to_json(), indent=2)))
+            click.echo(json_screened(json.dumps(checked.to_dict(), indent=2)))
         else:
-            for line in lines(checked, summary(context.cluster), printer):
+            for line in lines(checked, cluster.title, printer):
                 printer.note(line)
     return checked.exit_code
 
@@ -54,19 +52,6 @@ class _Aside(Printer):
     def print(self, text: str) -> None:
         """Write one line."""
         click.echo(text, err=True)
-
-
-def _check(context: Context, *, deliver: bool, trust: bool) -> Checked:
-    if not context.machines:
-        return check_processes(context)
-    # Here, because they bring the SSH library and the docker SDK, which the process runtime can do without.
-    from tfprov.engine.checks.collect import trust_new  # noqa: PLC0415
-    from tfprov.engine.checks.docker_clusters import check_machines  # noqa: PLC0415
-
-    if trust:
-        asked = [machine for host, machine in context.machines.items() if context.allows(host)]
-        context.missed.update(trust_new(asked, context.forks, _ask))
-    return check_machines(context, deliver=deliver)
 
 
 def _ask(unknown: "UnknownKey") -> bool:

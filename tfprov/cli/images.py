@@ -1,27 +1,17 @@
-"""`tfprov image`: the pieces of delivery on their own."""
+"""`tfprov image`: build, deliver, list and prune images."""
 
 import json
-import time
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from tfprov.cli.options import change_options, context_of, json_option
+from tfprov.cli.options import change_options, cluster_of, json_option
 from tfprov.cli.output import Printer, table
 from tfprov.cli.screening import json_screened
-from tfprov.engine.context import Context
-from tfprov.engine.execute import execute
-from tfprov.engine.lock.lock import Lock
-from tfprov.engine.observe import observe
-from tfprov.errors import Usage
-from tfprov.images.oci_layout import Layout
-from tfprov.paths import cache_home
-from tfprov.planning.plan_text import NOTHING, counted, readable
-from tfprov.planning.reconcile import noun, supplies
+from tfprov.planning.plan_text import counted, readable
 
 KEPT = 10
-"""Images that `prune` keeps when nothing else is said: enough for some clusters with the versions before."""
+"""Images that `prune` keeps by default: enough for some clusters with the versions before."""
 
 
 @click.group("image")
@@ -34,14 +24,7 @@ def image_command() -> None:
 def build_command(**options: Any) -> None:
     """Build the image with the code on top, unless that was done already."""
     with Printer() as printer:
-        context = _docked(options, printer)
-        for name, artifact in context.artifacts.items():
-            if artifact.ready:
-                printer.note(f"{noun(name)} is there")
-            else:
-                begin = time.monotonic()
-                artifact.build()
-                printer.note(f"{noun(name)} built in {time.monotonic() - begin:.1f} s")
+        cluster_of(options, printer.handle).images.build()
 
 
 @image_command.command("deliver")
@@ -49,15 +32,7 @@ def build_command(**options: Any) -> None:
 def deliver_command(**options: Any) -> None:
     """Bring the image to every host that lacks it; nothing is started."""
     with Printer() as printer:
-        context = _docked(options, printer)
-        plan = supplies(context.cluster.name, context.wanted, observe(context))
-        part = plan.only(lambda a: a.kind == "build" or (a.kind == "deliver" and context.allows(a.host)))
-        if not any(action.kind == "deliver" for action in part.actions):
-            printer.note(f"{NOTHING}: the image is on every host")
-            return
-        with Lock(context, "image deliver"):
-            context.remember()
-            execute(context, part, "").check()
+        cluster_of(options, printer.handle).images.deliver()
 
 
 @image_command.command("list")
@@ -66,40 +41,18 @@ def deliver_command(**options: Any) -> None:
 @change_options
 def list_command(with_hosts: bool, as_json: bool, **options: Any) -> None:
     """What the controller keeps, and the bytes a host without any of it would be sent."""
-    rows = [
-        {"where": "controller", "name": name, "id": image.id, "size": image.size, "platform": image.platform}
-        for name, image in _layout().images().items()
-    ]
-    if with_hosts:
-        rows += _on_hosts(_docked(options, Printer()))
+    from tfprov.engine.image_artifacts import stored_images  # noqa: PLC0415  it brings the docker SDK
+
+    images = stored_images() + (cluster_of(options, Printer().handle).images.on_hosts() if with_hosts else [])
     if as_json:
-        click.echo(json_screened(json.dumps(rows, indent=2)))
-    elif not rows:
+        click.echo(json_screened(json.dumps([image.to_dict() for image in images], indent=2)))
+    elif not images:
         click.echo("no images")
     else:
-        head = ("WHERE", "NAME", "ID", "SIZE", "PLATFORM")
-        cells = [(r["where"], r["name"], str(r["id"])[7:19], _size(r), r["platform"] or "-") for r in rows]
-        for line in table([head, *((str(a), str(b), c, d, str(e)) for a, b, c, d, e in cells)]):
+        sizes = ("-" if image.size is None else readable(image.size) for image in images)
+        rows = [(i.where, i.name, i.id[7:19], size, i.platform or "-") for i, size in zip(images, sizes, strict=True)]
+        for line in table([("WHERE", "NAME", "ID", "SIZE", "PLATFORM"), *rows]):
             click.echo(line)
-
-
-def _on_hosts(context: Context) -> list[dict[str, Any]]:
-    from tfprov.images.push import present  # noqa: PLC0415  it brings the docker SDK
-
-    rows: list[dict[str, Any]] = []
-    repository = f"tfprov/{context.cluster.name}"
-    for host, machine in context.machines.items():
-        if context.allows(host):
-            there = present(machine.engine, repository)
-            rows += [
-                {"where": host, "name": f"{repository}:{tag}", "id": found, "size": None, "platform": None}
-                for tag, found in there.items()
-            ]
-    return rows
-
-
-def _size(row: Mapping[str, Any]) -> str:
-    return "-" if row["size"] is None else readable(row["size"])
 
 
 @image_command.command("prune")
@@ -113,29 +66,10 @@ def _size(row: Mapping[str, Any]) -> str:
 @change_options
 def prune_command(keep: int, with_hosts: bool, **options: Any) -> None:
     """Nothing is lost that cannot be made, or fetched, again; what another run is using right now stays."""
-    freed = _layout().prune(keep)
-    click.echo(f"controller: {readable(freed)} freed")
+    from tfprov.engine.image_artifacts import prune_stored  # noqa: PLC0415  it brings the docker SDK
+
+    click.echo(f"controller: {readable(prune_stored(keep))} freed")
     if with_hosts:
-        from tfprov.images.push import forget, present  # noqa: PLC0415  it brings the docker SDK
-
-        context = _docked(options, Printer())
-        repository = f"tfprov/{context.cluster.name}"
-        for host, machine in context.machines.items():
-            if context.allows(host):
-                before = len(present(machine.engine, repository))
-                forget(machine.engine, repository, 0)
-                after = len(present(machine.engine, repository))
-                sets = context.runtimes[host].tidy(()) if host in context.runtimes else 0
-                data = f", and {counted(sets, 'data set')}" if sets else ""
-                click.echo(f"{host}: {before - after} images removed{data}")
-
-
-def _layout() -> Layout:
-    return Layout(cache_home() / "images")
-
-
-def _docked(options: dict[str, Any], printer: Printer) -> Context:
-    context = context_of(options, printer)
-    if not context.machines:
-        raise Usage("this cluster has no image: its tasks are processes", "give an `image` under `tfprov:`")
-    return context
+        for pruned in cluster_of(options, Printer().handle).images.prune():
+            data = f", and {counted(pruned.data, 'data set')}" if pruned.data else ""
+            click.echo(f"{pruned.host}: {pruned.images} images removed{data}")

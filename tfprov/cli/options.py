@@ -1,4 +1,4 @@
-"""Options that several verbs share, with Ansible's letters, and the way from them to a Context."""
+"""Options that several verbs share, with Ansible's letters, and the way from them to a Cluster."""
 
 import gc
 import os
@@ -13,8 +13,8 @@ from tfprov.errors import OWN_CODES, Problem, TaskFailed
 from tfprov.paths import INVENTORY
 
 if TYPE_CHECKING:  # what only reads an inventory needs none of the machinery that acts on one
-    from tfprov.cli.output import Printer
-    from tfprov.engine.context import Context
+    from tfprov.api import Cluster
+    from tfprov.engine.events import OnEvent
     from tfprov.model.inventory import Inventory
     from tfprov.vault.decrypt import Vault
 
@@ -137,23 +137,27 @@ def inventory_of(options: dict[str, Any]) -> "Inventory":
     return load_inventory(sources_of(options), options["extra"], vault_of(options), warn, options["lookup_dirs"])
 
 
-def context_of(options: dict[str, Any], report: "Printer | None" = None, *, everywhere: bool = False) -> "Context":
-    """Return the context that a verb's options describe; `everywhere` for a verb that needs every host."""
-    from tfprov.cli.output import Printer  # noqa: PLC0415  commands that only read an inventory need none of these
-    from tfprov.engine.assemble import Wishes, prepare  # noqa: PLC0415
+def cluster_of(options: dict[str, Any], on_event: "OnEvent | None" = None, *, connect: bool = False) -> "Cluster":
+    """Return the cluster that a verb's options describe, ready for its verbs.
+
+    `connect` begins to connect to every host, for a verb that uses them all.
+    """
+    from tfprov.api import Cluster  # noqa: PLC0415  commands that only read an inventory need none of it
     from tfprov.engine.context import DEFAULT_FORKS  # noqa: PLC0415
 
-    wishes = Wishes(
+    cluster = Cluster.load(
+        *sources_of(options),
+        extra=options["extra"],
         limit=options.get("limit"),
         forks=options.get("forks") or DEFAULT_FORKS,
         accept_new=bool(options.get("accept_new")),
-        resume=bool(options.get("resume")),
-        everywhere=everywhere,
-        warn=warn,
+        vault=vault_of(options),
         lookup_dirs=options["lookup_dirs"],
+        on_event=on_event,
+        on_warning=warn,
     )
-    context = prepare(sources_of(options), options["extra"], report or Printer(), wishes, vault_of(options))
-    click.get_current_context().call_on_close(context.close)
+    click.get_current_context().call_on_close(cluster.close)
+    cluster.prepare(connect=connect)
     gc.freeze()
     gc.enable()
-    return context
+    return cluster

@@ -6,21 +6,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
-
-from rich.cells import cell_len, set_cell_size
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TextIO
 
 from tfprov.cli.progress_line import MOVES, UnderWay, progress_line
 from tfprov.cli.screening import Screened, on_one_line, screened
+from tfprov.engine.events import Event
 from tfprov.formats.event_file import Progress
 from tfprov.model.plan import Action
 from tfprov.planning.plan_text import readable
 from tfprov.planning.reconcile import noun
-
-if TYPE_CHECKING:
-    pass
-
 
 _INDENT = "    "
 
@@ -92,6 +87,8 @@ class LiveLine:
 
 def fitting(text: str, cells: int) -> str:
     """Return as much of `text` as fits into so many cells of a terminal, with an ellipsis where something is cut."""
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415  only a live line needs it: 15 ms
+
     if cell_len(text) <= cells:
         return text
     return set_cell_size(text, cells - len(_CUT)) + _CUT if cells > 0 else ""
@@ -171,6 +168,10 @@ class Printer:
 
     # -- Reporter -----------------------------------------------------------------------------------------------------
 
+    def handle(self, event: Event) -> None:
+        """Print an event of the API."""
+        event.send(self)
+
     def planned(self, actions: Sequence[Action]) -> None:
         """See Reporter."""
         with self.lock:
@@ -232,7 +233,7 @@ class Printer:
 
     # -- words --------------------------------------------------------------------------------------------------------
 
-    def align(self, tasks: list[str]) -> None:
+    def align(self, tasks: Iterable[str]) -> None:
         """Make the prefixes of these tasks equally wide."""
         self.width = max(map(len, tasks), default=0)
 

@@ -1,16 +1,14 @@
-"""Verbs that play playbooks, and `gather`."""
+"""The verbs `run`, `down`, `gather` and `play`."""
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
 
 from tfprov.cli.options import (
     change_options,
-    context_of,
+    cluster_of,
     exit_code_of_training,
     inventory_options,
     partial_option,
@@ -18,21 +16,6 @@ from tfprov.cli.options import (
 )
 from tfprov.cli.output import Printer
 from tfprov.cli.screening import write_document
-from tfprov.engine.checkpoints.forecast import forecast
-from tfprov.engine.checkpoints.gather import check_target, gather
-from tfprov.engine.checkpoints.model_files import bring, check_path, nothing_saved
-from tfprov.engine.context import Context
-from tfprov.engine.lock.lock import Lock
-from tfprov.engine.observe import locate, missing, observe, plan
-from tfprov.engine.programs import refuse_start
-from tfprov.errors import Usage, together
-from tfprov.model.plan import Plan
-from tfprov.model.state import Observation
-from tfprov.paths import shipped
-from tfprov.planning.plan_text import NOTHING, lines, summary
-from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import Options, play
-from tfprov.playbook.steps import clean, tell, tell_brought, tell_lost
 
 _discard_option = click.option(
     "--discard", is_flag=True, help="Do not gather: remove checkpoints that were not brought back."
@@ -44,17 +27,13 @@ _discard_option = click.option(
 @partial_option
 @resume_option
 @change_options
-def run_command(partial: bool, discard: bool, **options: Any) -> None:
+def run_command(partial: bool, discard: bool, resume: bool, **options: Any) -> None:
     """Ctrl-C takes the cluster down too, after the chief has saved."""
     with Printer() as printer:
-        context = context_of(options, printer, everywhere=True)
-        check_target(context)
-        seen = observe(context)
-        found = plan(context, seen)
-        refuse_start(context, found)
-        tell_plan(context, printer, found, seen)
+        cluster = cluster_of(options, printer.handle, connect=True)
+        printer.align(cluster.tasks)
         with exit_code_of_training():
-            play_ours(context, printer, Options("run", partial=partial, discard=discard))
+            cluster.run(partial=partial, discard=discard, resume=resume)
 
 
 @click.command("down")
@@ -63,24 +42,9 @@ def run_command(partial: bool, discard: bool, **options: Any) -> None:
 def down_command(discard: bool, **options: Any) -> None:
     """What holds a checkpoint that could not be gathered is stopped, but kept; so is what cannot be reached."""
     with Printer() as printer:
-        context = replace(context_of(options, printer, everywhere=True), tolerant=True)
-        seen = observe(context)
-        if not seen.containers():
-            _clean(context, seen)
-            if lost := missing(context):
-                raise together(lost)
-            printer.note(f"{NOTHING}: {context.cluster.name} is not there")
-            return
-        play_ours(context, printer, Options("down", discard=discard))
-
-
-def _clean(context: Context, seen: Observation) -> None:
-    """Remove what was brought to hosts on which nothing runs: data that an inventory wanted before it was edited."""
-    if seen.hosts:
-        with Lock(context, "down", tolerant=True):
-            errors = clean(context, seen)
-        if errors:
-            raise together(errors)
+        cluster = cluster_of(options, printer.handle, connect=True)
+        printer.align(cluster.tasks)
+        cluster.down(discard=discard)
 
 
 @click.command("gather")
@@ -93,24 +57,7 @@ def gather_command(path: str | None, **options: Any) -> None:
     directory; in a container it may be anywhere.
     """
     with Printer() as printer:
-        if path is not None:
-            check_path(path)
-        context = context_of(options, printer)
-        locate(context, context.cluster.chief.name)
-        if path is not None:
-            with Lock(context, "gather", tolerant=True):
-                tell_brought(context, bring(context, path))
-            return
-        with Lock(context, "gather", tolerant=True):
-            seen = observe(context, tolerant=True)
-            gathered = gather(context, context.verify, seen)
-            tell(context, gathered)
-            if (chief := context.chief(seen)) is not None:
-                tell_lost(context, chief, seen)
-            if gathered.newest is None:
-                printer.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
-                if (nothing := nothing_saved(context, seen)) is not None and nothing.elsewhere:
-                    printer.note(nothing.hint())
+        cluster_of(options, printer.handle).gather(path)
 
 
 @click.command("play")
@@ -121,55 +68,19 @@ def gather_command(path: str | None, **options: Any) -> None:
 @partial_option
 @resume_option
 @change_options
-def play_command(playbook: str, show: bool, check: bool, tags: Sequence[str], partial: bool, **options: Any) -> None:
+def play_command(  # noqa: PLR0913, PLR0917  an argument for every option
+    playbook: str, show: bool, check: bool, tags: Sequence[str], partial: bool, resume: bool, **options: Any
+) -> None:
     """PLAYBOOK is a file, or the name of one that ships with tfprov: up, run, down."""
-    path = _playbook(playbook)
-    plays = read_playbook(path)
+    from tfprov.playbook.run import find_playbook, read_tagged  # noqa: PLC0415  the other verbs import it when they play
+
+    chosen = [tag for group in tags for tag in group.split(",")]
     if show:
-        write_document(path.read_text(), sys.stdout)
+        read_tagged(playbook, ())
+        write_document(find_playbook(playbook).read_text(), sys.stdout)
         return
-    wanted = frozenset(tag for group in tags for tag in group.split(","))
-    known = frozenset(tag for one in plays for tag in one.tags.union(*(step.tags for step in one.steps)))
-    if wanted and not wanted & known:
-        what = f"nothing in {playbook} has the tag `{', '.join(sorted(wanted))}`"
-        raise Usage(what, f"its tags are {', '.join(sorted(known))}" if known else "it has no tags at all")
+    read_tagged(playbook, chosen)  # its errors come before those of the inventory
     with Printer() as printer:
-        context = context_of(options, printer)
-        printer.align([container.task.name for container in context.wanted])
-        play(context, plays, Options(f"play {playbook}", wanted, check, partial=partial))
-
-
-def _playbook(name: str) -> Path:
-    ours = shipped("playbooks") / f"{name}.yml"
-    if Path(name).is_file() or not ours.is_file():
-        if not Path(name).exists():
-            known = ", ".join(sorted(path.stem for path in shipped("playbooks").glob("*.yml")))
-            raise Usage(f"no playbook `{name}`", f"give a file, or one of {known}")
-        return Path(name)
-    return ours
-
-
-def bring_up(context: Context, printer: Printer, found: Plan, seen: Observation, *, partial: bool) -> None:
-    """Say what `up` does, and do it."""
-    check_target(context)
-    refuse_start(context, found)
-    tell_plan(context, printer, found, seen)
-    play_ours(context, printer, Options("up", partial=partial))
-
-
-def tell_plan(context: Context, printer: Printer, found: Plan, seen: Observation) -> None:
-    """Say what will be done, why, and what becomes of the training."""
-    if not found:
-        printer.note(f"{summary(context.cluster)}: {NOTHING}")
-        return
-    printer.note(summary(context.cluster))
-    for line in lines(found, context.wanted):
-        printer.note(f"  {line}")
-    if (consequence := forecast(context, found, seen)) is not None:
-        printer.note(consequence)
-
-
-def play_ours(context: Context, printer: Printer, options: Options) -> None:
-    """Play the playbook that is called as the verb."""
-    printer.align([container.task.name for container in context.wanted])
-    play(context, read_playbook(shipped("playbooks") / f"{options.verb}.yml"), options)
+        cluster = cluster_of(options, printer.handle)
+        printer.align(cluster.tasks)
+        cluster.play(playbook, tags=chosen, check=check, partial=partial, resume=resume)

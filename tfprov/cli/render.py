@@ -1,6 +1,7 @@
 """`tfprov render`: the same cluster, written for an engine that the user has already."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,32 +39,26 @@ def render_command(
     **options: Any,
 ) -> None:
     """Writes the cluster of the inventory for TARGET, with nothing to edit. No host is asked anything."""
-    from tfprov.render.target import TARGETS, find_target  # noqa: PLC0415  the others need no templates
+    from tfprov.api import Cluster  # noqa: PLC0415  `--help` needs none of it
+    from tfprov.render.target import TARGETS, find_target  # noqa: PLC0415
 
     if lists:
         _list([find_target(name) for name in ([target] if target else TARGETS)], whole=target is not None)
         return
     if target is None:
         raise Usage("`tfprov render` needs a target", f"it is one of {', '.join(TARGETS)}")
-    _show(_rendered(find_target(target), given, template_dir, options), output)
+    find_target(target)  # an unknown one is told before the inventory is read
+    cluster = Cluster.load(
+        *sources_of(options),
+        extra=options["extra"],
+        vault=vault_of(options),
+        lookup_dirs=options["lookup_dirs"],
+        on_warning=warn,
+    )
+    _show(cluster.render(target, given, template_dir=template_dir).files, output)
 
 
-def _rendered(
-    target: "Target", given: tuple[str, ...], template_dir: Path | None, options: dict[str, Any]
-) -> dict[str, str]:
-    from tfprov.engine.artifacts import never_code, pack_all  # noqa: PLC0415
-    from tfprov.render.options import settle  # noqa: PLC0415
-    from tfprov.render.render import options_of, render  # noqa: PLC0415
-    from tfprov.settings.load import load  # noqa: PLC0415
-
-    settings = settle(target.name, options_of(target), given)
-    sources, extra, vault = sources_of(options), options["extra"], vault_of(options)
-    _, roles = load(sources, extra, vault, warn, options["lookup_dirs"])
-    codes = pack_all(roles, never_code(sources, roles, vault, extra)) if settings["code"] == "carried" else {}
-    return render(roles, target, given, codes=codes, template_dir=template_dir)
-
-
-def _show(files: dict[str, str], output: Path | None) -> None:
+def _show(files: Mapping[str, str], output: Path | None) -> None:
     if output is None:
         if len(files) > 1:
             raise Usage(f"there are {len(files)} files: {', '.join(files)}", "give a directory with `-o DIR`")

@@ -2,29 +2,19 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from tfprov.cli.options import change_options, context_of, exit_code_of_training, inventory_options, json_option
+from tfprov.cli.options import change_options, cluster_of, exit_code_of_training, inventory_options, json_option
 from tfprov.cli.output import Printer, table
 from tfprov.cli.progress_line import duration, progress_line
 from tfprov.cli.screening import json_screened, on_one_line
-from tfprov.engine.context import Context
-from tfprov.engine.events import Quiet
-from tfprov.engine.monitoring.follow import follow
-from tfprov.engine.monitoring.kept_logs import Kept, ended, kept_logs, lines_of
-from tfprov.engine.monitoring.logs import log_lines
-from tfprov.engine.monitoring.status import Placement, Row, Status, placement, status
+from tfprov.engine.monitoring.status import Placement, Row, Status
 from tfprov.engine.monitoring.task_progress import Slowest
-from tfprov.engine.monitoring.tensorboard import board, stay
-from tfprov.engine.monitoring.wait import wait_serving
-from tfprov.engine.observe import locate, needs, observe
-from tfprov.errors import Usage, together
-from tfprov.model.state import Observation, Observed
+from tfprov.errors import together
 from tfprov.planning.plan_text import counted, readable
 
 
@@ -32,73 +22,36 @@ from tfprov.planning.plan_text import counted, readable
 @click.option("--for", "condition", type=click.Choice(["done", "serving"]), default="done", show_default=True)
 @click.option("--timeout", type=click.FloatRange(0, 1e9, min_open=True), metavar="SECONDS", help="Give up after this.")
 @change_options
-def wait_command(condition: str, timeout: float | None, **options: Any) -> None:
+def wait_command(condition: Literal["done", "serving"], timeout: float | None, **options: Any) -> None:
     """Ends with the chief's exit code when waiting for `done`."""
     with Printer() as printer:
         if timeout is not None and timeout != timeout:  # noqa: PLR0124  nan is no number of seconds
             raise click.UsageError("`--timeout nan` is not a number of seconds")
-        context = context_of(options, printer)
-        locate(context, context.cluster.chief.name)
-        if condition == "serving":
-            wait_serving(context, timeout)
-        else:
-            with exit_code_of_training():
-                follow(context, timeout, with_logs=False)
-            printer.note(f"{context.cluster.chief.name} is done")
+        cluster = cluster_of(options, printer.handle)
+        with exit_code_of_training():
+            chief = cluster.wait(condition, timeout)
+        if condition == "done":
+            printer.note(f"{chief} is done")
 
 
 @click.command("logs")
 @click.argument("tasks", nargs=-1, metavar="[TASK]...")
-@click.option("-f", "--follow", "follows", is_flag=True, help="Go on until the tasks end.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the tasks end.")
 @click.option("-n", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last lines of each task.")
 @inventory_options
-def logs_command(tasks: Sequence[str], follows: bool, tail: int | None, **options: Any) -> None:
+def logs_command(tasks: Sequence[str], follow: bool, tail: int | None, **options: Any) -> None:
     """All tasks, or only those named, such as `worker/1`. Each line has its task in front.
 
     Of tasks that were removed it is what was kept beside the gathered checkpoints.
     """
     with Printer() as printer:
-        context = context_of(options, printer)
-        seen = Observation({}) if tasks else observe(context, tolerant=True)
-        found, gone = _named(context, tasks) if tasks else _all(context, seen)
-        printer.align([*(observed.task for observed in found), *(task for _, files in gone for task in files)])
-        for _, files in gone:
-            for task, path in files.items():
-                printer.note(ended(task, path))
-                for line in lines_of(path, tail):
-                    printer.log(task, line)
-        if follows:
-            for task, line in log_lines(context, found, tail=tail):
-                printer.log(task, line)
-        else:
-            for observed in found:
-                for line in context.runtimes[observed.host].logs(observed.task, tail=tail):
-                    printer.log(observed.task, line)
-        if lost := [error for host, error in seen.unreachable.items() if needs(context, host)]:
-            raise together(lost)
-
-
-def _named(context: Context, tasks: Sequence[str]) -> tuple[list[Observed], list[Kept]]:
-    """Return the containers of `tasks`, and the kept logs of those that are not there any more."""
-    found, gone = [], []
-    for task in tasks:
-        try:
-            found.append(locate(context, task)[1])
-        except Usage:
-            if (kept := kept_logs(context.logs, task)) is None:
-                raise
-            gone.append(kept)
-    return found, gone
-
-
-def _all(context: Context, seen: Observation) -> tuple[list[Observed], list[Kept]]:
-    """Return every container, and the kept logs of their run, or of the last run where there is none."""
-    found, kept = seen.containers(), kept_logs(context.logs)
-    if kept is None or seen.unreachable or (found and kept[0].name not in {one.run for one in found}):
-        return found, []
-    there = {one.task for one in found}
-    files = {task: path for task, path in kept[1].items() if task not in there}
-    return found, [(kept[0], files)] if files else []
+        logs = cluster_of(options, printer.handle).logs(*tasks, follow=follow, tail=tail)
+        printer.align(logs.tasks)
+        for record in logs:
+            if record.is_remark:
+                printer.note(record.line)
+            else:
+                printer.log(record.task, record.line)
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -110,12 +63,10 @@ def exec_command(task: str, command: Sequence[str], **options: Any) -> int:
 
     For example `tfprov exec worker/0 -- ls -l`.
     """
-    context = context_of(options)
-    runtime, _ = locate(context, task)
     argv = command[1:] if command[0] == "--" else command
     if not argv:
         raise click.UsageError("no command; for example `tfprov exec worker/0 -- ls -l`")
-    return runtime.execute(task, argv)
+    return cluster_of(options, Printer().handle).execute(task, argv)
 
 
 @click.command("tensorboard")
@@ -128,13 +79,13 @@ def tensorboard_command(port: int | None, **options: Any) -> None:
 
     The inventory has it as the role `tensorboard`, which `up` starts beside the chief's files.
     """
-    with Printer() as printer:
-        context = context_of(options, printer)
-        with board(context, port) as found:
-            task = found.container.task
-            with suppress(KeyboardInterrupt):
-                printer.note(f"{task.name} on {task.host}: {found.url} (Ctrl-C ends this, not the TensorBoard)")
-                stay(context, found)
+    with (
+        Printer() as printer,
+        cluster_of(options, printer.handle).tensorboard(port) as board,
+        suppress(KeyboardInterrupt),
+    ):
+        printer.note(f"{board.task} on {board.host}: {board.url} (Ctrl-C ends this, not the TensorBoard)")
+        board.stay()
 
 
 @click.command("status")
@@ -146,16 +97,24 @@ def status_command(places: bool, as_json: bool, **options: Any) -> None:
 
     A program that uses tfprov.runtime says its own; of any other only the chief's event file is known.
     """
-    context = context_of(options)
-    context = replace(context, report=Quiet()) if as_json else context
+    cluster = cluster_of(options, None if as_json else Printer().handle)
     if places:
-        _show_placement(context, as_json=as_json)
+        placement = cluster.placement()
+        _print(_json_lines(placement) if as_json else _placement_lines(placement))
         return
-    found = status(context, time.time())
-    for line in [json_screened(json.dumps(found.to_json(), indent=2))] if as_json else status_lines(found):
+    status = cluster.status()
+    _print(_json_lines(status) if as_json else status_lines(status))
+    if status.unreachable:
+        raise together(status.unreachable.values())
+
+
+def _json_lines(result: Status | Placement) -> Iterator[str]:
+    yield json_screened(json.dumps(result.to_dict(), indent=2))
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
         click.echo(line)
-    if found.unreachable:
-        raise together(found.unreachable.values())
 
 
 def status_lines(found: Status) -> Iterator[str]:
@@ -193,12 +152,6 @@ def _slowest_line(slowest: Slowest) -> str:
     share = f", {100 * slowest.rate / slowest.median:.0f}% of" if slowest.median else ";"
     rate, median = _rate(slowest.rate), _rate(slowest.median)
     return f"slowest: {slowest.task} with {rate} steps/s{share} the median {median} of {slowest.tasks} tasks"
-
-
-def _show_placement(context: Context, *, as_json: bool) -> None:
-    found = placement(context)
-    for line in [json_screened(json.dumps(found.to_json(), indent=2))] if as_json else _placement_lines(found):
-        click.echo(line)
 
 
 def _placement_lines(found: Placement) -> Iterator[str]:

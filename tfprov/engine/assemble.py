@@ -4,17 +4,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tfprov.atomic_write import private_directory
-from tfprov.engine import connect
-from tfprov.engine.artifacts import PackedCode, all_problems, check_data, check_python, fetched, never_code, pack_all
+from tfprov.engine.artifacts import PackedCode, all_problems, check_data, check_python, fetched, pack_all
 from tfprov.engine.checkpoints.manifest import LOGS
-from tfprov.engine.connect import Reach
-from tfprov.engine.context import DEFAULT_FORKS, Context
+from tfprov.engine.context import DEFAULT_FORKS, Context, Definition, chief_of, target_of
 from tfprov.engine.events import Reporter
 from tfprov.engine.host_registry import Delivered, Record, keyed_hash
-from tfprov.engine.image_sources import Supplier, made
-from tfprov.errors import HostError, InvalidInput, Usage, Warn, hide, unheard
+from tfprov.errors import HostError, InvalidInput, Usage, hide
+from tfprov.hosts.base import Runtime
+from tfprov.hosts.process.data_dirs import DataDirs
 from tfprov.hosts.process.runtime import ProcessRuntime
 from tfprov.images.code import Code, CodeStore
 from tfprov.inventory.host_patterns import match_hosts
@@ -23,82 +23,75 @@ from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container
 from tfprov.paths import cache_home, state_home
 from tfprov.planning.datasets import data_sets
-from tfprov.planning.desired import desired
+from tfprov.planning.desired import Place, desired
 from tfprov.planning.tasks import place
-from tfprov.settings.load import SourceList, load
 from tfprov.settings.resolve import RoleSettings
-from tfprov.settings.role_settings import beside_file
-from tfprov.vault.decrypt import Vault
+
+if TYPE_CHECKING:
+    from tfprov.engine.connect import Reach
+    from tfprov.engine.image_sources import Supplier
+
+RuntimeFactory = Callable[[str, Path], Runtime]
+"""Makes the runtime of a host, from its name and its directory on the controller."""
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What a command line says about how to work; see the options of the same names.
+class Options:
+    """How to reach the hosts: `limit` is a host pattern, `forks` the number of hosts to work on at the same time.
 
-    `everywhere` is said by verbs that need every host: its connections are begun while other things load. `warn` prints
-    what is odd about the inventory. Templates may read files below `lookup_dirs`, too.
+    `accept_new` records unknown host keys. `connect` opens the SSH connections at once, for verbs that use every host.
     """
 
     limit: str | None = None
     forks: int = DEFAULT_FORKS
     accept_new: bool = False
-    resume: bool = False
-    everywhere: bool = False
-    warn: Warn = unheard
-    lookup_dirs: Sequence[str] = ()
+    connect: bool = False
 
 
 @dataclass(frozen=True)
-class Given:
-    """All that was read and asked for.
+class _Assembly:
+    """What both runtimes assemble a context from; `limit` holds the hosts of `--limit`."""
 
-    `home` is the cluster's directory on the controller, `limit` that of `--limit`, `never` what is no code wherever it
-    lies.
-    """
-
-    inventory: Inventory
-    roles: tuple[RoleSettings, ...]
-    home: Path
+    definition: Definition
+    options: Options
     report: Reporter
-    wishes: Wishes
     limit: frozenset[str] | None
     never: frozenset[Path]
 
 
-def prepare(
-    sources: SourceList,
-    extra: Sequence[str],
-    report: Reporter,
-    wishes: Wishes | None = None,
-    vault: Vault | None = None,
+def assemble(
+    definition: Definition, report: Reporter, options: Options | None = None, factory: RuntimeFactory = ProcessRuntime
 ) -> Context:
-    """Return the context for the inventory in `sources`; InvalidInput with all that is wrong in it."""
-    wishes = wishes or Wishes()
+    """Return the context of a cluster: its tasks, and a runtime for each host.
+
+    `factory` makes the hosts of the process runtime. Raises InvalidInput with every problem, such as code that cannot be
+    read.
+    """
+    options = options or Options()
     for directory in (state_home(), cache_home()):  # an earlier version left them open to others
         if directory.is_dir():
             private_directory(directory)
-    inventory, roles = load(sources, extra, vault, wishes.warn, wishes.lookup_dirs)
-    limit = _limit(inventory, wishes.limit)
-    home = state_home() / "clusters" / roles[0].values.cluster
-    in_docker = roles[0].values.runtime == "docker"
-    given = Given(inventory, roles, home, report, wishes, limit, never_code(sources, roles, vault, extra))
-    _check_runtime(home, roles[0].values.cluster, in_docker=in_docker)
+    limit = _limit(definition.inventory, options.limit)
+    in_docker = definition.roles[0].values.runtime == "docker"
+    assembly = _Assembly(definition, options, report, limit, definition.never_code)
+    _check_runtime(definition.home, definition.name, in_docker=in_docker)
     if in_docker:
-        return _in_docker(given)
-    return _as_processes(given)
+        return _in_docker(assembly)
+    return _as_processes(assembly, factory)
 
 
-def _in_docker(given: Given) -> Context:
+def _in_docker(assembly: _Assembly) -> Context:
     # Here, because the SSH library and the docker SDK take as long to import as all the rest together; and one after the
     # other, because hosts can answer while the SDK is being imported.
     from tfprov.engine.connect import reach  # noqa: PLC0415
 
-    found = reach(given.inventory, given.roles, given.home, accept_new=given.wishes.accept_new)
-    if given.wishes.everywhere and _is_possible(given.roles):
-        found.begin(given.wishes.forks)
+    definition = assembly.definition
+    found = reach(definition.inventory, definition.roles, definition.home, accept_new=assembly.options.accept_new)
+    if assembly.options.connect and _is_possible(definition.roles):
+        found.begin(assembly.options.forks)
 
     try:
-        return docked(given, found)
+        return docked(assembly, found)
     except BaseException:
         found.close()
         raise
@@ -113,15 +106,15 @@ def _is_possible(roles: tuple[RoleSettings, ...]) -> bool:
     return True
 
 
-def _as_processes(given: Given) -> Context:
-    roles, home = given.roles, given.home
+def _as_processes(assembly: _Assembly, factory: RuntimeFactory) -> Context:
+    roles, home = assembly.definition.roles, assembly.definition.home
     cluster, codes, *_ = all_problems(
         lambda: place(roles),
-        lambda: pack_all(roles, given.never),
+        lambda: pack_all(roles, assembly.never),
         lambda: check_data(roles),
         lambda: check_python(roles),
     )
-    runtimes = _processes(roles, home)
+    runtimes = _processes(roles, home, factory)
     store = CodeStore(cache_home() / "code")
     checkpoints = runtimes[cluster.chief.host].checkpoint_dir(cluster.chief.name)
     wanted = desired(
@@ -131,28 +124,49 @@ def _as_processes(given: Given) -> Context:
         # An evaluator and a tensorboard work on the chief's files; everyone else has a directory of their own.
         lambda task: checkpoints if task.reads else runtimes[task.host].checkpoint_dir(task.name),
         hashed=keyed_hash(),
-        fetched=lambda host, key: str(runtimes[host].data.path(key)),
+        fetched=lambda host, key: str(DataDirs(host, home / "hosts" / host / "data").path(key)),
     )
+    return _context(
+        assembly,
+        _Tasks(cluster, roles, wanted, codes),
+        runtimes,
+        artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},
+        left=frozenset(runtimes) - {role.host for role in roles},
+    )
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """The tasks of a cluster as containers, with the settings and the code they come from."""
+
+    cluster: Cluster
+    roles: tuple[RoleSettings, ...]
+    wanted: tuple[Container, ...]
+    codes: Mapping[Place, Code]
+
+
+def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime], **fields: Any) -> Context:
+    """Return the context; `fields` are the fields of Context that only this runtime sets."""
+    cluster, roles, wanted, codes = tasks.cluster, tasks.roles, tasks.wanted, tasks.codes
     hide_secrets(wanted)
+    target = target_of(cluster, roles)
     return Context(
-        inventory=given.inventory,
+        inventory=assembly.definition.inventory,
         cluster=cluster,
         wanted=wanted,
         runtimes=runtimes,
         data=fetched(data_sets(roles), wanted, runtimes),
-        artifacts={code.digest: PackedCode(code, store, runtimes) for code in codes.values()},
         codes={code.digest: code for code in codes.values()},
-        home=home,
+        home=assembly.definition.home,
         code={place: code.source for place, code in codes.items()},
-        target=target_of(cluster, roles),
+        target=target,
         roles=roles,
-        logs=target_of(cluster, roles) / LOGS,
+        logs=target / LOGS,
         saves=chief_of(cluster, roles).values.saves,
-        report=given.report,
-        forks=given.wishes.forks,
-        hosts=given.limit,
-        left=frozenset(runtimes) - {role.host for role in roles},
-        resume=given.wishes.resume,
+        report=assembly.report,
+        forks=assembly.options.forks,
+        hosts=assembly.limit,
+        **fields,
     )
 
 
@@ -161,16 +175,6 @@ def hide_secrets(wanted: Sequence[Container]) -> None:
     for container in wanted:
         for name in container.secret:
             hide(container.env[name])
-
-
-def target_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> Path:
-    """Return where gathered checkpoints go: as the chief's settings say."""
-    return beside_file(chief_of(cluster, roles), "checkpoints", "to") / cluster.name
-
-
-def chief_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> RoleSettings:
-    """Return the settings of the chief's role on its host."""
-    return next(role for role in roles if (role.role, role.host) == (cluster.chief.role, cluster.chief.host))
 
 
 def _limit(inventory: Inventory, pattern: str | None) -> frozenset[str] | None:
@@ -190,30 +194,35 @@ def _check_runtime(home: Path, cluster: str, *, in_docker: bool) -> None:
         raise Usage(f"cluster {cluster} still has tasks under `runtime: {before}`", fix)
 
 
-def _processes(roles: Sequence[RoleSettings], home: Path) -> dict[str, ProcessRuntime]:
+def _processes(roles: Sequence[RoleSettings], home: Path, factory: RuntimeFactory) -> dict[str, Runtime]:
     """Return the way to every host: those of the inventory, and those that left it with something still on them."""
     hosts = home / "hosts"
     left = {path.name for path in hosts.iterdir()} if hosts.is_dir() else set()
     names = dict.fromkeys([*(role.host for role in roles), *sorted(left)])
-    return {name: ProcessRuntime(name, hosts / name) for name in names}
+    return {name: factory(name, hosts / name) for name in names}
 
 
-def docked(given: Given, reach: Reach) -> Context:
+def docked(assembly: _Assembly, reach: "Reach") -> Context:
     """Return the context; InvalidInput with all that is wrong, HostError when this machine's own engine does not run."""
-    inventory, roles, home, wishes = given.inventory, given.roles, given.home, given.wishes
-    found = connect.machines(reach, os.environ)
+    # Imported here for start-up time: the docker SDK takes 0.2 s, in which hosts already answer, and the process runtime
+    # needs none of it.
+    from tfprov.engine import machines  # noqa: PLC0415
+    from tfprov.engine.image_sources import Supplier, made  # noqa: PLC0415
+
+    roles, home = assembly.definition.roles, assembly.definition.home
+    found = machines.machines(reach, os.environ)
     store = CodeStore(cache_home() / "code")
     delivered = Delivered(home / "images.json", made)
-    supplier = Supplier(found, given.report, os.environ, store, delivered)
+    supplier = Supplier(found, assembly.report, os.environ, store, delivered)
     try:
-        roles = connect.addressed(roles, found)
+        roles = machines.addressed(roles, found)
     except HostError:
-        _check_without_hosts(given, supplier)
+        _check_without_hosts(assembly, supplier)
         raise
     cluster, codes, addresses, source, _ = all_problems(
         lambda: place(roles),
-        lambda: pack_all(roles, given.never),
-        lambda: connect.published(roles),
+        lambda: pack_all(roles, assembly.never),
+        lambda: machines.published(roles),
         lambda: supplier.source(roles[0]),
         lambda: check_data(roles),
     )
@@ -223,7 +232,7 @@ def docked(given: Given, reach: Reach) -> Context:
     hosts = {host: machine for host, machine in found.items() if host not in reach.builder}
     sets = data_sets(roles)
     put = put_into(store, {c.digest: c for c in codes.values()})
-    runtimes = connect.runtimes(hosts, cluster.name, put, delivered, fetches=bool(sets))
+    runtimes = machines.runtimes(hosts, cluster.name, put, delivered, fetches=bool(sets))
     wanted = desired(
         cluster,
         roles,
@@ -232,39 +241,27 @@ def docked(given: Given, reach: Reach) -> Context:
         stock.boxes,
         hashed=keyed_hash(),
     )
-    hide_secrets(wanted)
-    return Context(
-        inventory=inventory,
-        cluster=cluster,
-        wanted=wanted,
-        runtimes=runtimes,
-        data=fetched(sets, wanted, runtimes),
+    return _context(
+        assembly,
+        _Tasks(cluster, roles, wanted, codes),
+        runtimes,
         artifacts=stock.artifacts,
-        codes={code.digest: code for code in codes.values()},
-        home=home,
-        code={place: code.source for place, code in codes.items()},
-        target=target_of(cluster, roles),
-        roles=roles,
-        logs=target_of(cluster, roles) / LOGS,
-        saves=chief_of(cluster, roles).values.saves,
-        report=given.report,
-        forks=wishes.forks,
-        hosts=given.limit,
         machines=found,
         left=frozenset(reach.recorded),
-        resume=wishes.resume,
         record=Record(home),
         ways=reach.present,
     )
 
 
-def _check_without_hosts(given: Given, supplier: Supplier) -> None:
+def _check_without_hosts(assembly: _Assembly, supplier: "Supplier") -> None:
     """Raise InvalidInput for what is wrong whatever the hosts say: it comes before that one of them does not answer."""
-    roles = given.roles
+    from tfprov.engine import machines  # noqa: PLC0415  see docked
+
+    roles = assembly.definition.roles
     all_problems(
-        lambda: place(connect.elsewhere(roles)),
+        lambda: place(machines.elsewhere(roles)),
         lambda: pack_all(roles),
-        lambda: connect.published(roles),
+        lambda: machines.published(roles),
         lambda: supplier.source(roles[0]),
         lambda: check_data(roles),
     )

@@ -1,29 +1,71 @@
 """What every verb works with: the wanted cluster, the way to its hosts, and where things are kept."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfprov.engine.artifacts import Artifact, Fetched, Ready
+from tfprov.engine.artifacts import Artifact, Fetched, Ready, never_code
 from tfprov.engine.checkpoints.verify import Verify, verify
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.events import Quiet, Reporter
 from tfprov.engine.host_registry import Record
-from tfprov.errors import HostError, Usage
+from tfprov.errors import HostError, Usage, Warn, unheard
 from tfprov.hosts.base import Runtime
 from tfprov.images.code import Code
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container, Observation, Observed
+from tfprov.paths import state_home
 from tfprov.settings.connection import Connection
-from tfprov.settings.role_settings import RoleSettings
+from tfprov.settings.load import SourceList, load
+from tfprov.settings.role_settings import RoleSettings, beside_file
+from tfprov.vault.decrypt import Vault
 
 if TYPE_CHECKING:  # it brings the SSH library and the docker SDK, which the process runtime can do without
     from tfprov.hosts.machine import Machine
 
 DEFAULT_FORKS = 32
 """Hosts worked on at the same time; Ansible's default is 5, which leaves most of a cluster waiting."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A cluster as its inventory defines it: the sources with what they contain, before any host is involved."""
+
+    sources: SourceList
+    extra: tuple[str, ...]
+    vault: Vault | None
+    inventory: Inventory
+    roles: tuple[RoleSettings, ...]
+
+    @classmethod
+    def load(
+        cls,
+        sources: SourceList,
+        extra: Sequence[str] = (),
+        vault: Vault | None = None,
+        warn: Warn = unheard,
+        lookup_dirs: Sequence[str] = (),
+    ) -> "Definition":
+        """Read and check the inventory in `sources`; InvalidInput carries every problem. See settings.load.load."""
+        inventory, roles = load(sources, extra, vault, warn, lookup_dirs)
+        return cls(sources, tuple(extra), vault, inventory, roles)
+
+    @property
+    def name(self) -> str:
+        """Return the cluster's name."""
+        return self.roles[0].values.cluster
+
+    @property
+    def home(self) -> Path:
+        """Return the cluster's directory on the controller."""
+        return state_home() / "clusters" / self.name
+
+    @property
+    def never_code(self) -> frozenset[Path]:
+        """Return the files that are never part of `code:`, such as the inventory's own and vault password files."""
+        return never_code(self.sources, self.roles, self.vault, self.extra)
 
 
 @dataclass(frozen=True)
@@ -141,3 +183,13 @@ class Context:
             what = f"{task} is not there" if wanted else f"no task `{task}` in cluster {self.cluster.name}"
             raise Usage(what, "start it with `tfprov up`" if wanted else f"its tasks are {names}")
         return self.runtimes[observed.host], observed
+
+
+def target_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> Path:
+    """Return where gathered checkpoints go: as the chief's settings say."""
+    return beside_file(chief_of(cluster, roles), "checkpoints", "to") / cluster.name
+
+
+def chief_of(cluster: Cluster, roles: Sequence[RoleSettings]) -> RoleSettings:
+    """Return the settings of the chief's role on its host."""
+    return next(role for role in roles if (role.role, role.host) == (cluster.chief.role, cluster.chief.host))

@@ -6,6 +6,7 @@ controller's layout, it is called `tfprov/CLUSTER:KEY`.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,9 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.engine.artifacts import Makes
+from tfprov.engine.context import Context
 from tfprov.engine.events import Reporter
+from tfprov.engine.execute import execute
 from tfprov.engine.host_registry import Delivered
-from tfprov.errors import DeliveryError, HostError
+from tfprov.engine.lock.lock import Lock
+from tfprov.engine.observe import observe
+from tfprov.errors import DeliveryError, HostError, Usage
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.machine import Machine
@@ -28,7 +33,11 @@ from tfprov.images.engine_images import inspected, tag
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
 from tfprov.images.pull import pull
-from tfprov.images.push import forget, push
+from tfprov.images.push import forget, present, push
+from tfprov.paths import cache_home
+from tfprov.planning.plan_text import NOTHING
+from tfprov.planning.reconcile import noun, supplies
+from tfprov.results import PruneResult, StoredImage
 
 KEPT = 4
 """Images of a cluster that stay on a host besides those it needs, for the way back; each holds only layers of its own."""
@@ -205,6 +214,73 @@ class Named:
                 if found := _digest_form(machine.engine, deliveries, self.reference, self.name):
                     return found
         return None
+
+
+def stored_images() -> list[StoredImage]:
+    """Return the images that the controller keeps; `size` is what a host that has no layer of one would be sent."""
+    images = Layout(cache_home() / "images").images()
+    return [StoredImage("controller", name, image.id, image.size, image.platform) for name, image in images.items()]
+
+
+def prune_stored(keep: int) -> int:
+    """Remove all but the `keep` last used of them, and those that another run uses now; return the bytes freed."""
+    return Layout(cache_home() / "images").prune(keep)
+
+
+class ClusterImages:
+    """The images of one cluster: built, delivered, listed and pruned without starting a task.
+
+    Raises Usage for a cluster whose tasks are processes.
+    """
+
+    def __init__(self, context: Context) -> None:
+        if not context.machines:
+            raise Usage("this cluster has no image: its tasks are processes", "give an `image` under `tfprov:`")
+        self._context, self._repository = context, f"tfprov/{context.cluster.name}"
+
+    def build(self) -> None:
+        """Build every image that the controller lacks."""
+        report = self._context.report
+        for name, artifact in self._context.artifacts.items():
+            if artifact.ready:
+                report.note(f"{noun(name)} is there")
+            else:
+                begin = time.monotonic()
+                artifact.build()
+                report.note(f"{noun(name)} built in {time.monotonic() - begin:.1f} s")
+
+    def deliver(self) -> None:
+        """Deliver the images to every host that lacks them."""
+        context = self._context
+        plan = supplies(context.cluster.name, context.wanted, observe(context))
+        part = plan.only(lambda a: a.kind == "build" or (a.kind == "deliver" and context.allows(a.host)))
+        if not any(action.kind == "deliver" for action in part.actions):
+            context.report.note(f"{NOTHING}: the image is on every host")
+            return
+        with Lock(context, "image deliver"):
+            context.remember()
+            execute(context, part, "").check()
+
+    def on_hosts(self) -> list[StoredImage]:
+        """Return the images of the cluster that its hosts have."""
+        return [
+            StoredImage(host, f"{self._repository}:{tag}", image_id)
+            for host, machine in self._machines().items()
+            for tag, image_id in present(machine.engine, self._repository).items()
+        ]
+
+    def prune(self) -> Iterator[PruneResult]:
+        """Remove the cluster's images and fetched data that no task uses from each host; yield what was removed."""
+        runtimes = self._context.runtimes
+        for host, machine in self._machines().items():
+            before = len(present(machine.engine, self._repository))
+            forget(machine.engine, self._repository, 0)
+            removed = before - len(present(machine.engine, self._repository))
+            yield PruneResult(host, removed, runtimes[host].tidy(()) if host in runtimes else 0)
+
+    def _machines(self) -> Mapping[str, Machine]:
+        context = self._context
+        return {host: machine for host, machine in context.machines.items() if context.allows(host)}
 
 
 def _digest_form(engine: Engine, deliveries: Deliveries, reference: str, name: str) -> str | None:

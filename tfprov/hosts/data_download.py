@@ -4,13 +4,12 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
-import tfprov
 from tfprov.errors import HostError, one_line
 from tfprov.model.state import DataSet
+from tfprov.paths import PACKAGE
 
-PROGRAM = Path(tfprov.__file__).parent / "runtime" / "fetch.py"
+PROGRAM = PACKAGE / "runtime" / "fetch.py"
 """Needs nothing but Python, so its text can be handed to any."""
 _LONGEST = 1024 * 1024
 """Bytes that are kept of a line that does not end."""

@@ -280,3 +280,13 @@ class MemoryRuntime:
     def _check_trouble(self) -> None:
         if self.trouble is not None:
             raise self.trouble
+
+
+class MemoryHosts(dict[str, MemoryRuntime]):
+    """Hosts in memory by name, as a `factory` for `tfprov.Cluster.load`: each reaches all the others."""
+
+    def __call__(self, name: str, _home: Path) -> MemoryRuntime:
+        """Return the host called `name`, the same for every load."""
+        host = self.setdefault(name, MemoryRuntime(name))
+        host.neighbours = self
+        return host

@@ -4,9 +4,10 @@ The archive is read once, and every digest in it is checked, those of the uncomp
 engine checks). Layers stay as they are: plain where Docker's own storage wrote them, compressed where containerd did.
 """
 
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from pydantic import BaseModel, Field, RootModel
 
@@ -17,12 +18,14 @@ from tfprov.images.oci_spec import (
     DOCKER_CONFIG,
     INDEXES,
     MANIFESTS,
+    OCI_INDEX,
     Descriptor,
     Entry,
     Image,
     Index,
     Manifest,
     compression,
+    encode,
     layer_type,
     write_manifest,
 )
@@ -181,3 +184,61 @@ def _verify(layer: Member, blob: Descriptor, diff_id: str) -> None:
     known = compression(blob) == layer.compression and (layer.compression == "zstd" or layer.diff_id == diff_id)
     if not known or layer.blob.size != blob.size:
         raise DeliveryError(f"layer {diff_id} is damaged: its content has another digest")
+
+
+PIECE = 128 * 1024
+"""Bytes handed out at a time."""
+
+
+def saved(layout: Layout, image: Image, reference: str | None, layers: Collection[Descriptor]) -> Iterator[bytes]:
+    """Yield the archive of `image` with `layers` only, the lowest first, and with the name `reference`, if there is one.
+
+    The layout must be held `in_use` meanwhile. DeliveryError when a blob is not whole on the disk.
+    """
+    paths = [_path(layer) for layer in image.layers]
+    names = [reference] if reference else None
+    manifest = encode([{"Config": _path(image.config), "RepoTags": names, "Layers": paths}])
+    yield from _document("oci-layout", encode({"imageLayoutVersion": "1.0.0"}))
+    yield from _document("index.json", _index(image, reference))
+    yield from _document("manifest.json", manifest)
+    for blob in {it.digest: it for it in (image.config, image.manifest, *layers)}.values():
+        yield _header(_path(blob), blob.size)
+        yield from _content(layout, blob)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _index(image: Image, reference: str | None) -> bytes:
+    manifest = image.manifest
+    entry: dict[str, Any] = {"mediaType": manifest.media_type, "digest": manifest.digest, "size": manifest.size}
+    if reference:  # containerd wants it in full
+        full, tag = f"docker.io/{reference}", reference.rpartition(":")[2]
+        entry["annotations"] = {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": tag}
+    return encode({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]})
+
+
+def _document(name: str, data: bytes) -> Iterator[bytes]:
+    yield _header(name, len(data))
+    yield data + _padding(len(data))
+
+
+def _content(layout: Layout, blob: Descriptor) -> Iterator[bytes]:
+    rest = blob.size
+    with layout.blobs.open(blob) as file:
+        while rest:
+            data = file.read(min(PIECE, rest))
+            if not data:
+                raise DeliveryError(f"{file.name} is damaged", "remove it: images are made again when they are needed")
+            rest -= len(data)
+            yield data
+    if padding := _padding(blob.size):
+        yield padding
+
+
+def _header(name: str, size: int) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return info.tobuf(tarfile.PAX_FORMAT)
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % tarfile.BLOCKSIZE)

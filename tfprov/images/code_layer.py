@@ -15,12 +15,12 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-import tfprov
 from tfprov.errors import DeliveryError, shown
 from tfprov.images.blobs import CHUNK
 from tfprov.images.code import Code
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, Image, encode, layer_type, write_manifest
+from tfprov.paths import PACKAGE
 
 MODULES = ("__init__.py", "atomic_write.py", "formats/__init__.py", "formats/checkpoint.py", "runtime", "wiring.py")
 """`tfprov.runtime` and all that it imports of ours; a test follows the imports."""
@@ -34,7 +34,7 @@ def runtime() -> Code:
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, path in sorted(_files(Path(tfprov.__file__).parent)):
+        for name, path in sorted(_files(PACKAGE)):
             data = path.read_bytes()
             info = tarfile.TarInfo(name)
             info.size, info.mode = len(data), 0o644

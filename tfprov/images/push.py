@@ -13,20 +13,11 @@ from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
-from tfprov.images.archive_writer import saved
-from tfprov.images.engine_images import (
-    check_platform,
-    check_room,
-    heeded,
-    held,
-    layers_held,
-    room_needed,
-    tag,
-    tagged,
-    untag,
-)
+from tfprov.images.archive import saved
+from tfprov.images.engine_images import heeded, held, layers_held, tag, tagged, untag
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, Image
+from tfprov.images.preflight import check_platform, check_room, room_needed
 from tfprov.images.registry_server import LOOPBACK, Handing, remove, stages, tidy
 
 PAUSES = (1.0, 3.0, 9.0)

@@ -49,7 +49,7 @@ class Plan:
             ),
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain data for `plan --json`."""
         actions = [
             {"action": a.kind, "host": a.host, "subject": a.subject, "causes": list(a.causes), "needs": list(a.needs)}

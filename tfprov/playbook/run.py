@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from tfprov.engine.context import Context
 from tfprov.engine.execute import AtOnce
@@ -12,7 +13,9 @@ from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage,
 from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.playbook import Play, Step, WaitFor
 from tfprov.model.state import Observation
+from tfprov.paths import shipped
 from tfprov.planning.plan_text import listed
+from tfprov.playbook.parse import read_playbook
 from tfprov.playbook.steps import RUN, check
 
 _NAMED = 5
@@ -20,7 +23,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Options:
+class PlayOptions:
     """How to play. `verb` is what the lock tells others; `discard` removes checkpoints that were not gathered.
 
     With `partial`, what did start is kept when something else did not.
@@ -33,7 +36,7 @@ class Options:
     partial: bool = False
 
 
-def play(context: Context, plays: Iterable[Play], options: Options) -> None:
+def play(context: Context, plays: Iterable[Play], options: PlayOptions) -> None:
     """Play `plays`; raises what went wrong once the `always` plays behind it have run.
 
     A second Ctrl-C leaves at once.
@@ -54,6 +57,33 @@ def play(context: Context, plays: Iterable[Play], options: Options) -> None:
         player.lock.free()
     if errors:
         raise _verdict(context, errors)
+
+
+def play_shipped(context: Context, options: PlayOptions) -> None:
+    """Play the playbook that ships with tfprov under the name of `options.verb`."""
+    play(context, read_playbook(shipped("playbooks") / f"{options.verb}.yml"), options)
+
+
+def find_playbook(name: str) -> Path:
+    """Return the path of a playbook: a file, or the name of one that ships with tfprov. Raises Usage for neither."""
+    ours = shipped("playbooks") / f"{name}.yml"
+    if Path(name).is_file() or not ours.is_file():
+        if not Path(name).exists():
+            known = ", ".join(sorted(path.stem for path in shipped("playbooks").glob("*.yml")))
+            raise Usage(f"no playbook `{name}`", f"give a file, or one of {known}")
+        return Path(name)
+    return ours
+
+
+def read_tagged(name: str, tags: Iterable[str]) -> tuple[Play, ...]:
+    """Return the plays of playbook `name`. Raises Usage if none of `tags` occurs in it."""
+    plays = read_playbook(find_playbook(name))
+    wanted = frozenset(tags)
+    known = frozenset(tag for one in plays for tag in one.tags.union(*(step.tags for step in one.steps)))
+    if wanted and not wanted & known:
+        what = f"nothing in {name} has the tag `{', '.join(sorted(wanted))}`"
+        raise Usage(what, f"its tags are {', '.join(sorted(known))}" if known else "it has no tags at all")
+    return plays
 
 
 def _left(context: Context) -> str:
@@ -83,7 +113,7 @@ class _Player:
     """
 
     context: Context
-    options: Options
+    options: PlayOptions
     lock: Lock
     interrupted: bool = False
     followed: bool = False

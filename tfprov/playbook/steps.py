@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfprov.engine.checkpoints.gather import Gathered, gather
-from tfprov.engine.checkpoints.model_files import Brought, NothingSaved, nothing_saved
+from tfprov.engine.checkpoints.model_files import NothingSaved, nothing_saved
 from tfprov.engine.checkpoints.ungathered import Place, gathered_of, holders, savers, unsaved_among
 from tfprov.engine.context import Context
 from tfprov.engine.execute import current_run, execute
@@ -159,12 +159,6 @@ def tell_lost(context: Context, source: Observed, seen: Observation) -> None:
     did = "did not save when it was stopped" if source.stopped else "did not save at its end"
     what = f"{source.task} was at step {reached.step:,} and {did}"
     context.report.note(f"{what}: {counted(lost, 'step')} since {newest.prefix} are lost")
-
-
-def tell_brought(context: Context, brought: Brought) -> None:
-    """Say what was brought from elsewhere than the checkpoint directory."""
-    what = f"{counted(brought.files, 'file')}, {readable(brought.size)}"
-    context.report.note(f"brought to {brought.at}: {what}, as it is: nothing was verified")
 
 
 def _stop(context: Context, arguments: Stop, discard: bool) -> None:

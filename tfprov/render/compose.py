@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import tfprov
 from tfprov.errors import Problem
 from tfprov.images.code_layer import RUNTIME_DIRECTORY
 from tfprov.model.cluster import Task
+from tfprov.paths import PACKAGE
 from tfprov.planning.datasets import data_path
 from tfprov.render import options
 from tfprov.render.dns_names import short_name, too_long
@@ -194,7 +194,7 @@ def _with_code(service: Service) -> Service:
     if member.code is None or member.workdir is None:
         return service
     path = ":".join(filter(None, (RUNTIME_DIRECTORY, member.env.get(_PATH))))
-    package = Path(tfprov.__file__).parent
+    package = PACKAGE
     return replace(
         service,
         environment={**service.environment, _PATH: path},

@@ -1,6 +1,6 @@
 """The door of this package: what an inventory says, as the files of a target."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from tfprov.render import options
 from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import fill
-from tfprov.render.target import WITH_GPUS, Asked, Data, Member, Rendering, Target
+from tfprov.render.target import WITH_GPUS, Asked, Data, Member, Rendering, Target, find_target
 from tfprov.settings.role_settings import RoleSettings
 from tfprov.settings.task_templates import for_task
 from tfprov.templating.host_values import is_secret, is_template
@@ -188,6 +188,25 @@ def options_of(target: Target) -> Mapping[str, Option]:
         options.choice(*words),
     )
     return {**{option.name: option for option in (_IMAGE, code)}, **own}
+
+
+def render_cluster(
+    roles: Sequence[RoleSettings],
+    target: str,
+    settings: Sequence[str],
+    never_code: Callable[[], frozenset[Path]],
+    template_dir: Path | None = None,
+) -> dict[str, str]:
+    """Return the files of the target called `target`, with the code packed if the target carries it.
+
+    `settings` are the texts of `--set`; `never_code` returns the files that are never part of `code:`.
+    """
+    from tfprov.engine.artifacts import pack_all  # noqa: PLC0415  only targets that carry the code need it
+
+    found = find_target(target)
+    carried = options.settle(found.name, options_of(found), settings)["code"] == "carried"
+    codes = pack_all(roles, never_code()) if carried else {}
+    return render(roles, found, settings, codes=codes, template_dir=template_dir)
 
 
 def render(

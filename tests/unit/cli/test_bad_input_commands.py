@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.door import SMALLEST, Told, tell
 from tests.support.paths import CASES
-from tfprov.engine.assemble import prepare
+from tfprov.engine.assemble import assemble
 from tfprov.engine.checkpoints.gather import gather
+from tfprov.engine.context import Definition
 from tfprov.engine.events import Quiet
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError
@@ -156,7 +157,7 @@ def test_a_gather_never_takes_a_directory_that_holds_something_else(there: Path)
 
 def gathered() -> str:
     """Return what stops a gather."""
-    context = prepare(Path("inventory.yml"), (), Quiet())
+    context = assemble(Definition.load(Path("inventory.yml")), Quiet())
     with pytest.raises(GatherError) as caught:
         gather(context, lambda prefixes: {}, observe(context))
     return str(caught.value)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.files import write
-from tfprov.engine.assemble import Wishes, prepare
+from tfprov.engine.assemble import Options, assemble
+from tfprov.engine.context import Definition
 from tfprov.engine.events import Quiet
 from tfprov.errors import HostError, InvalidInput
 from tfprov.vault.decrypt import Vault
@@ -60,7 +61,7 @@ def knocked(server: socket.socket) -> int:
 
 
 def test_hosts_are_connected_to_while_other_things_load(server: socket.socket) -> None:
-    context = prepare(inventory(server), (), Quiet(), Wishes(everywhere=True))
+    context = assemble(Definition.load(inventory(server)), Quiet(), Options(connect=True))
     try:
         assert first(server)
     finally:
@@ -68,14 +69,16 @@ def test_hosts_are_connected_to_while_other_things_load(server: socket.socket) -
 
 
 def test_a_verb_that_may_need_none_of_them_connects_to_none(server: socket.socket) -> None:
-    prepare(inventory(server), (), Quiet(), Wishes()).close()
+    assemble(Definition.load(inventory(server)), Quiet()).close()
     own = knocked(server)
     assert first(server) == own
 
 
 def test_no_host_is_bothered_for_a_cluster_that_cannot_be(server: socket.socket) -> None:
     with pytest.raises(InvalidInput):
-        prepare(inventory(server, tasks_per_host="70000", port="2222"), (), Quiet(), Wishes(everywhere=True))
+        assemble(
+            Definition.load(inventory(server, tasks_per_host="70000", port="2222")), Quiet(), Options(connect=True)
+        )
     own = knocked(server)
     assert first(server) == own
 
@@ -116,7 +119,7 @@ def test_what_is_wrong_without_a_host_is_told_though_the_engine_does_not_run(
         f"worker: {{hosts: {{{hosts}}}}}\n"
     )
     with pytest.raises(InvalidInput, match=words):
-        prepare(Path("inventory.yml"), (), Quiet(), Wishes())
+        assemble(Definition.load(Path("inventory.yml")), Quiet())
 
 
 def test_an_engine_that_does_not_run_is_told_where_nothing_else_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +129,7 @@ def test_an_engine_that_does_not_run_is_told_where_nothing_else_is_wrong(monkeyp
         "worker: {hosts: {localhost: }}\n"
     )
     with pytest.raises(HostError, match=r"^localhost: its Docker engine does not run"):
-        prepare(Path("inventory.yml"), (), Quiet(), Wishes())
+        assemble(Definition.load(Path("inventory.yml")), Quiet())
 
 
 # --- code ----------------------------------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ def test_a_link_in_the_place_of_code_is_refused(tmp_path: Path) -> None:
         write(tmp_path, {"inventory.yml": _HERE.replace("to:", f"link: {link}, to:") % "./checkpoints"})
         told = ""
         try:
-            (wanted,) = prepare(Path("inventory.yml"), (), Quiet()).wanted
+            (wanted,) = assemble(Definition.load(Path("inventory.yml")), Quiet()).wanted
             assert wanted.link == (link, wanted.checkpoint_dir)
         except InvalidInput as error:
             told = str(error)
@@ -168,7 +171,7 @@ def test_the_python_of_tasks_is_the_settings_else_ansibles(tmp_path: Path) -> No
         write(tmp_path, {"inventory.yml": inventory.replace("local}", f"local{variable}}}")})
         told: str | None
         try:
-            (wanted,) = prepare(Path("inventory.yml"), (), Quiet()).wanted
+            (wanted,) = assemble(Definition.load(Path("inventory.yml")), Quiet()).wanted
             told = wanted.python
         except InvalidInput as error:
             told = str(error)
@@ -189,7 +192,7 @@ def test_the_code_is_the_same_whatever_was_gathered_or_written_about_it(tmp_path
 
     def digests() -> list[str]:
         vault = Vault(Passwords(files=("vault.pass",)))
-        return sorted(prepare(Path("inventory.yml"), ("@extra.yml",), Quiet(), vault=vault).artifacts)
+        return sorted(assemble(Definition.load(Path("inventory.yml"), ("@extra.yml",), vault), Quiet()).artifacts)
 
     write(tmp_path, {"lab.py": "pass", "lab.1.txt": "", "extra.yml": "a: 1", "inventory.yml": _HERE % to})
     write(tmp_path, {".dockerignore": "!**"})

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.reporters import RecordingReporter
 from tests.support.world import Runtimes, up, world
 from tfprov.engine.connect import reach
 from tfprov.engine.context import Context
-from tfprov.engine.events import Quiet
 from tfprov.engine.host_registry import Record
 from tfprov.engine.monitoring.status import status
 from tfprov.engine.monitoring.watch import Reach
@@ -33,7 +33,7 @@ from tfprov.model.playbook import Play, Stop
 from tfprov.model.state import HostState, Observed, State
 from tfprov.paths import shipped
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import Options, play
+from tfprov.playbook.run import PlayOptions, play
 from tfprov.playbook.steps import RUN
 from tfprov.settings.connection import Connection
 from tfprov.settings.resolve import resolve
@@ -45,20 +45,12 @@ worker: {hosts: {h2: , h3: }}
 """
 
 
-class Notes(Quiet):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 class MemoryLab:
     """A ps on h1 and workers on h2 and h3, of which some may be cut off."""
 
     def __init__(self, directory: Path) -> None:
         self.hosts: Runtimes = {}
-        self.report = Notes()
+        self.report = RecordingReporter()
         self.context = self.read(INVENTORY, directory)
 
     def read(self, text: str, directory: Path) -> Context:
@@ -76,7 +68,7 @@ class MemoryLab:
 
     def verb(self, name: str, context: Context | None = None) -> None:
         context = replace(context or self.context, missed={})  # every command begins anew
-        play(context, read_playbook(shipped("playbooks") / f"{name}.yml"), Options(name))
+        play(context, read_playbook(shipped("playbooks") / f"{name}.yml"), PlayOptions(name))
 
     def calls(self) -> list[str]:
         return [call for host in self.hosts.values() for call in host.calls]
@@ -159,7 +151,7 @@ def test_status_shows_what_it_knows_and_names_the_host_it_does_not(memory_lab: M
     assert {host: str(error) for host, error in found.unreachable.items()} == {
         "h3": "h3: no answer from 10.0.0.9:22; is it switched on?"
     }
-    assert json.loads(json.dumps(found.to_json()))["unreachable"] == {
+    assert json.loads(json.dumps(found.to_dict()))["unreachable"] == {
         "h3": "no answer from 10.0.0.9:22; is it switched on?"
     }
     outside = status(memory_lab.context.limited(["h1", "h2"]), time.time())
@@ -293,9 +285,9 @@ def test_a_command_passes_over_what_left(memory_lab: MemoryLab, tmp_path: Path) 
     book = tmp_path / "book.yml"
     book.write_text("- {hosts: all, tasks: [command: date]}")
     memory_lab.cut("h3")
-    play(memory_lab.read(SMALLER, tmp_path), read_playbook(book), Options())
+    play(memory_lab.read(SMALLER, tmp_path), read_playbook(book), PlayOptions())
     with pytest.raises(Unreachable, match="h3: "):
-        play(memory_lab.context, read_playbook(book), Options())
+        play(memory_lab.context, read_playbook(book), PlayOptions())
 
 
 # --- which error is the last word ------------------------------------------------------------------------------------
@@ -306,7 +298,7 @@ def test_how_the_training_ended_comes_before_what_goes_wrong_behind_it(memory_la
     memory_lab.hosts["h2"].exits("worker/0", 7)
     memory_lab.hosts["h3"].refuses["stop worker/1"] = "will not"
     with pytest.raises(TaskFailed, match="worker/0: exited with code 7"):
-        play(memory_lab.context, [*_wait_done(), *read_playbook(shipped("playbooks") / "down.yml")], Options("run"))
+        play(memory_lab.context, [*_wait_done(), *read_playbook(shipped("playbooks") / "down.yml")], PlayOptions("run"))
     assert "h3: will not" in memory_lab.report.notes
 
 

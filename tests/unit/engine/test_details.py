@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.split import INVENTORY, Notes, Split
+from tests.support.reporters import RecordingReporter
+from tests.support.split import INVENTORY, Split
 from tests.support.world import Runtimes, up, world
-from tfprov.engine.assemble import Wishes, prepare
+from tfprov.engine.assemble import Options as HostOptions
+from tfprov.engine.assemble import assemble
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.resume import known_run, resuming
 from tfprov.engine.checkpoints.shards import explain_torn
 from tfprov.engine.checkpoints.ungathered import unsaved
-from tfprov.engine.context import Context
+from tfprov.engine.context import Context, Definition
 from tfprov.engine.events import Quiet
 from tfprov.engine.monitoring.chief_progress import read_progress, tail_of
 from tfprov.engine.monitoring.follow import follow
@@ -30,21 +32,17 @@ from tfprov.model.node import Items, Mapping, Scalar, plain, secretly, visible, 
 from tfprov.model.playbook import Command, Stop
 from tfprov.model.state import Observation, Observed, State, describe_exit
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import Options, play
+from tfprov.playbook.run import PlayOptions, play
 from tfprov.playbook.steps import RUN
 from tfprov.wiring import STRATEGY_VARIABLE
 
 
-class Told(Notes):
-    """Keeps what is told, with the lines of logs and the progress."""
+class ProgressReporter(RecordingReporter):
+    """Records the steps of the chief, too."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines: list[str] = []
         self.steps: list[int] = []
-
-    def log(self, source: str, line: str) -> None:
-        self.lines.append(f"{source} | {line}")
 
     def progress(self, progress: Any, steps: int | None) -> None:
         self.steps.append(progress.step)
@@ -53,7 +51,7 @@ class Told(Notes):
 @pytest.fixture
 def split(tmp_path: Path) -> Split:
     made = Split(tmp_path)
-    made.report = Told()
+    made.report = ProgressReporter()
     made.context = replace(made.context, report=made.report, home=tmp_path)
     return made
 
@@ -61,7 +59,7 @@ def split(tmp_path: Path) -> Split:
 def played(split: Split, text: str, **options: Any) -> list[str]:
     book = split.target.parent / "book.yml"
     book.write_text(text)
-    play(split.context, read_playbook(book), Options(**options))
+    play(split.context, read_playbook(book), PlayOptions(**options))
     return split.report.notes
 
 
@@ -149,7 +147,7 @@ def test_a_check_says_what_each_step_would_do(split: Split) -> None:
     ]
     assert sum(note.startswith("start: would start") for note in notes) == 4
     split.runs()
-    split.report.notes.clear()
+    split.report.events.clear()
     notes = played(split, "- {hosts: all, tasks: [stop: {tasks: worker}]}", check=True)
     assert [" ".join(note.split()) for note in notes] == [
         "stop: would stop worker/0 on w0 (taking the cluster down)",
@@ -165,11 +163,11 @@ def test_what_a_command_prints_is_told_with_its_host_and_a_failure_ends_it(split
     for host in ("p0", "p1"):
         split.hosts[host].answer = answer
     RUN["command"](split.context.limited(["p1"]), Command(argv=["echo"]), False)
-    assert isinstance(split.report, Told)
-    assert split.report.lines == ["p1 | three"]
+    assert isinstance(split.report, ProgressReporter)
+    assert split.report.lines == [("p1", "three")]
     with pytest.raises(HostError, match="p0: `fail` ended with exit code 3"):
         RUN["command"](split.context, Command(argv=["fail"]), False)
-    assert split.report.lines == ["p1 | three", "p0 | one", "p0 | two"]
+    assert split.report.lines == [("p1", "three"), ("p0", "one"), ("p0", "two")]
 
 
 def test_a_gather_without_a_chief_says_so_and_a_discard_gathers_nothing(split: Split) -> None:
@@ -290,17 +288,17 @@ def test_another_runtime_while_there_are_tasks_is_refused(tmp_path: Path, monkey
         monkeypatch.setenv(name, str(tmp_path))
     path = Path("inventory.yml")
     path.write_text("all: {vars: {tfprov: {cluster: lab, command: [python]}}}\nworker: {hosts: {localhost: }}\n")
-    context = prepare(path, (), Quiet(), Wishes())
+    context = assemble(Definition.load(path), Quiet())
     assert set(context.runtimes) == {"localhost"}
     (context.home / "hosts" / "gone" / "tasks" / "worker-0").mkdir(parents=True)
-    context = prepare(path, (), Quiet(), Wishes(forks=3, resume=True))
+    context = assemble(Definition.load(path), Quiet(), HostOptions(forks=3))
     assert (set(context.runtimes), set(context.left)) == ({"localhost", "gone"}, {"gone"})
-    assert (context.forks, context.resume, context.hosts) == (3, True, None)
-    assert prepare(path, (), Quiet(), Wishes(limit="worker")).hosts == frozenset({"localhost"})
+    assert (context.forks, context.hosts) == (3, None)
+    assert assemble(Definition.load(path), Quiet(), HostOptions(limit="worker")).hosts == frozenset({"localhost"})
     image = path.read_text().replace("command:", "image: {name: 'x:1'}, command:")
     path.write_text(image)
     with pytest.raises(Usage) as raised:
-        prepare(path, (), Quiet(), Wishes())
+        assemble(Definition.load(path), Quiet())
     said = "cluster lab still has tasks under `runtime: process`; take it down with `runtime: process` first"
     assert str(raised.value) == said
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.support.clusters import Left, situations
 from tests.support.examples import examples
 from tests.support.leftovers import build
+from tests.support.reporters import RecordingReporter
 from tests.support.world import Runtimes, world
 from tfprov.engine.context import Context
-from tfprov.engine.events import Quiet
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan, taken
 from tfprov.engine.rollback import take_back, undo
@@ -26,7 +26,7 @@ from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.state import Observed, State
 from tfprov.paths import shipped
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import Options, play
+from tfprov.playbook.run import PlayOptions, play
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python], start_timeout: 60, restart: never}}}
@@ -36,18 +36,10 @@ worker: {hosts: {h2: , h3: }}
 WHOLE = ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001")
 
 
-class Notes(Quiet):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 class MemoryLab:
     def __init__(self, directory: Path) -> None:
         self.hosts: Runtimes = {}
-        self.report = Notes()
+        self.report = RecordingReporter()
         self.directory = directory
         self.context = self.read(INVENTORY)
 
@@ -57,7 +49,7 @@ class MemoryLab:
 
     def up(self, context: Context | None = None, **options: object) -> None:
         plays = read_playbook(shipped("playbooks") / "up.yml")
-        play(context or self.context, plays, Options("up", **options))  # type: ignore[arg-type]
+        play(context or self.context, plays, PlayOptions("up", **options))  # type: ignore[arg-type]
 
     def give_up_soon(self, task: str) -> None:
         """Let a task never answer, and all wait two seconds for that."""
@@ -225,7 +217,7 @@ def test_the_second_ctrl_c_waits_for_nothing(memory_lab: MemoryLab) -> None:
             released.wait(60)
             finished.set()
 
-    class Impatient(Notes):
+    class Impatient(RecordingReporter):
         def note(self, text: str) -> None:
             super().note(text)
             if len(self.notes) == 1:
@@ -252,7 +244,7 @@ def test_a_failure_of_another_step_takes_nothing_back(memory_lab: MemoryLab, tmp
     book.write_text("- {hosts: all, tasks: [start, command: x]}")
     memory_lab.hosts["h2"].answer = lambda _argv: (1, "")
     with pytest.raises(HostError, match="ended with exit code 1"):
-        play(memory_lab.context, read_playbook(book), Options())
+        play(memory_lab.context, read_playbook(book), PlayOptions())
     assert memory_lab.there() == dict.fromkeys(["ps/0", "worker/0", "worker/1"], "running")
 
 

@@ -250,7 +250,8 @@ def test_the_runtime_is_closed_under_its_imports_and_holds_nothing_else() -> Non
     found, new = set[Path](), {SOURCE / "__init__.py", *(SOURCE / "runtime").rglob("*.py")}
     while new := new - found:
         found |= new
-        names = {name for path in new for name in imports(path) if name.startswith("tfprov")}
+        # The package itself imports its public names when they are used, which no task does.
+        names = {name for path in new - {SOURCE / "__init__.py"} for name in imports(path) if name.startswith("tfprov")}
         new = {path for name in names for path in modules(name)}
     assert set(names_of(runtime().archive)) == {f"tfprov/{path.relative_to(SOURCE)}" for path in found}
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.delivery_images import loaded
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine_errors import engine_errors
-from tfprov.images.archive_writer import saved
+from tfprov.images.archive import saved
 from tfprov.images.build import SHOWN, BuildContext, Recipe, build, export
 from tfprov.images.engine_images import heeded, held, layers_held, tag, tagged, untag
 from tfprov.images.oci_layout import Layout

@@ -14,11 +14,10 @@ import pytest
 
 from tests.support.delivery_images import LAYERS, OciArchive, blob_path, config, entry, loaded, settings, tar
 from tfprov.errors import DeliveryError, HostError, Unreachable
-from tfprov.images.archive import load
-from tfprov.images.archive_writer import PIECE, saved
-from tfprov.images.engine_images import amount, check_platform, check_room, room_needed
+from tfprov.images.archive import PIECE, load, saved
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, Descriptor, Image, encode
+from tfprov.images.preflight import amount, check_platform, check_room, room_needed
 from tfprov.images.pull import meaning
 from tfprov.images.registry_routes import Request
 from tfprov.images.registry_server import Handing, stages

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.inventories import inventory, roles
 from tests.support.world import packed, world
-from tfprov.engine.connect import published
+from tfprov.engine.machines import published
 from tfprov.hosts.docker.labels import creation
 from tfprov.hosts.process.spec import order
 from tfprov.model.state import Box, Container

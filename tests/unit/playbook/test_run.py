@@ -13,7 +13,7 @@ from tfprov.engine.lock.lock import Lock
 from tfprov.errors import HostError, InvalidInput, TfprovError
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import Options, play
+from tfprov.playbook.run import PlayOptions, play
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python]}}}
@@ -41,7 +41,7 @@ class MemoryLab:
 
     def play(self, text: str, **options: object) -> None:
         self.book.write_text(text)
-        play(self.context, read_playbook(self.book), Options(**options))  # type: ignore[arg-type]
+        play(self.context, read_playbook(self.book), PlayOptions(**options))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_what_was_started_is_taken_back_under_the_lock_although_a_wait_had_freed
     book = tmp_path / "book.yml"
     book.write_text("- {hosts: all, tasks: [start: , command: finish, wait: {for: done}, wait: {for: serving}]}")
     with pytest.raises(TfprovError, match="ps/0"):
-        play(context, read_playbook(book), Options())
+        play(context, read_playbook(book), PlayOptions())
     assert [host.calls for host in hosts.values()] == [
         ["start ps/0", "remove ps/0"],
         ["start worker/0", "remove worker/0"],

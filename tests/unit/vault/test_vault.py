@@ -348,7 +348,7 @@ def test_a_secret_reaches_the_environment_and_no_spec(vault: Vault) -> None:
     assert all(re.fullmatch("hmac-sha256:[0-9a-f]{16}:[0-9a-f]{64}", spec[name]) for name in ENV)
     assert len({spec["DIRECT"], spec["WHOLE"]}) == 2, "equal values of two variables do not look equal"
     found, _ = up(context)
-    assert SECRET not in json.dumps([found.to_json(), *(dict(one.spec) for one in context.wanted)])
+    assert SECRET not in json.dumps([found.to_dict(), *(dict(one.spec) for one in context.wanted)])
 
 
 def test_a_changed_secret_changes_the_spec_and_the_plan_names_only_its_variable(vault: Vault) -> None:

@@ -2,7 +2,7 @@
 
 import click
 
-from tfprov.cli.lazy import LazyGroup
+from tfprov.cli.main import LazyGroup
 
 COMMANDS = {
     "list": ("inventory.show", "Print all hosts and groups, as `ansible-inventory --list` does."),

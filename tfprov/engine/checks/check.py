@@ -10,7 +10,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.programs import Programs
 from tfprov.errors import HostError, TfprovError, Unreachable
 from tfprov.hosts.base import Runtime
-from tfprov.hosts.survey import read_system
+from tfprov.hosts.facts import read_system
 from tfprov.model.state import State
 
 REACH = "reach"
@@ -41,7 +41,7 @@ class Checked:
             return Unreachable.exit_code
         return HostError.exit_code if Verdict.FAILED in self.verdicts else 0
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain data for `check --json`."""
         return {
             "cluster": self.cluster,
@@ -51,7 +51,7 @@ class Checked:
                 ]
                 for host, findings in self.hosts.items()
             },
-            "matrix": [cell.to_json() for cell in self.cells],
+            "matrix": [cell.to_dict() for cell in self.cells],
         }
 
 

@@ -18,8 +18,9 @@ from tfprov.hosts.machine import Machine, Remote
 from tfprov.hosts.ssh.host_keys import UnknownKey
 from tfprov.hosts.ssh.trust import contact, trust
 from tfprov.hosts.survey import images_there, survey
-from tfprov.images.engine_images import layers_held, room_needed
+from tfprov.images.engine_images import layers_held
 from tfprov.images.oci_spec import Image
+from tfprov.images.preflight import room_needed
 from tfprov.model.state import Container
 
 

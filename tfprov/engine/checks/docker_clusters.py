@@ -9,7 +9,8 @@ from tfprov.engine.checks.collect import Asked, ask
 from tfprov.engine.checks.docker_host_rules import BRING
 from tfprov.engine.checks.host_rules import IMPORTING, Finding, Verdict, failed, note, warning
 from tfprov.engine.checks.image_programs import of_images
-from tfprov.engine.checks.reachability import NO_PYTHON, Aim, Cell, Post, Probing, Reason
+from tfprov.engine.checks.reachability import Cell, Reason
+from tfprov.engine.checks.reachability_probes import NO_PYTHON, Aim, Post, Probing
 from tfprov.engine.context import Context
 from tfprov.engine.events import Quiet
 from tfprov.engine.execute import execute

@@ -18,9 +18,8 @@ from tfprov.engine.checks.host_rules import (
     warning,
 )
 from tfprov.hosts.docker.labels import container_name
-from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, System, publisher
-from tfprov.hosts.survey import owner_of
-from tfprov.images.engine_images import MARGIN, amount
+from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, System, owner_of, publisher
+from tfprov.images.preflight import MARGIN, amount
 from tfprov.model.cluster import Cluster
 from tfprov.model.state import Box, Container, not_delivered
 from tfprov.model.validators import is_loopback

@@ -9,11 +9,10 @@ from enum import StrEnum
 
 from tfprov.engine.programs import Fault, Programs, tasks_by_program
 from tfprov.errors import shown
-from tfprov.hosts.facts import Clock, Listener, System
+from tfprov.hosts.facts import Clock, Listener, System, owner_of
 from tfprov.hosts.process.spec import environment
 from tfprov.hosts.program_checks import Imported, try_here
-from tfprov.hosts.survey import owner_of
-from tfprov.images.engine_images import amount
+from tfprov.images.preflight import amount
 from tfprov.model.state import Container
 
 CHECKS = (

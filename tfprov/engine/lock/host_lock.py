@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tfprov.engine.lock.holder import UNKNOWN, Facts
 from tfprov.errors import HostError, Locked, one_line, shown
-from tfprov.hosts.ssh.exec import holding
+from tfprov.hosts.ssh.shell import holding
 
 _LIMIT = 60.0
 """Seconds a shell of this machine may take until it holds the lock, or says who does."""

@@ -7,9 +7,12 @@ from contextlib import contextmanager, suppress
 
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.failures import own_paths
-from tfprov.engine.observe import observe
-from tfprov.errors import HostError
-from tfprov.model.state import Observed
+from tfprov.engine.monitoring.kept_logs import Kept, kept_logs, lines_of
+from tfprov.engine.monitoring.kept_logs import ended as ended_text
+from tfprov.engine.observe import locate, needs, observe
+from tfprov.errors import HostError, Usage, together
+from tfprov.model.state import Observation, Observed
+from tfprov.results import LogRecord, LogStream
 
 _DRAIN = 3.0
 """Seconds that the other tasks' last lines get after those of the chief."""
@@ -19,6 +22,56 @@ _AGAIN = 2.0
 """Seconds before another try to read on from a host that was lost."""
 _AT_ONCE = 10_000
 """Lines that wait for whoever shows them, before their tasks' logs are read on."""
+
+
+def read_logs(context: Context, tasks: Sequence[str], *, follow: bool, tail: int | None) -> LogStream:
+    """Return the logs of `tasks`, or of all: those of removed tasks first, as they were kept beside the checkpoints.
+
+    `follow` goes on until the tasks end; `tail` is the number of last lines of each log. Raises Usage for an unknown task;
+    the stream raises the errors of hosts that cannot be read once all else was read.
+    """
+    observation = Observation({}) if tasks else observe(context, tolerant=True)
+    running, removed = _named(context, tasks) if tasks else _all(context, observation)
+    names = (*(observed.task for observed in running), *(task for _, files in removed for task in files))
+
+    def records() -> Iterator[LogRecord]:
+        for _, files in removed:
+            for task, path in files.items():
+                yield LogRecord(task, ended_text(task, path), is_remark=True)
+                yield from (LogRecord(task, line) for line in lines_of(path, tail))
+        if follow:
+            yield from (LogRecord(task, line) for task, line in log_lines(context, running, tail=tail))
+        else:
+            for observed in running:
+                lines = context.runtimes[observed.host].logs(observed.task, tail=tail)
+                yield from (LogRecord(observed.task, line) for line in lines)
+        if errors := [error for host, error in observation.unreachable.items() if needs(context, host)]:
+            raise together(errors)
+
+    return LogStream(names, records())
+
+
+def _named(context: Context, tasks: Sequence[str]) -> tuple[list[Observed], list[Kept]]:
+    """Return the containers of `tasks`, and the kept logs of those that were removed."""
+    running, removed = [], []
+    for task in tasks:
+        try:
+            running.append(locate(context, task)[1])
+        except Usage:
+            if (kept := kept_logs(context.logs, task)) is None:
+                raise
+            removed.append(kept)
+    return running, removed
+
+
+def _all(context: Context, observation: Observation) -> tuple[list[Observed], list[Kept]]:
+    """Return every container, and the kept logs of their run, or of the last run if there is no container."""
+    running, kept = observation.containers(), kept_logs(context.logs)
+    if kept is None or observation.unreachable or (running and kept[0].name not in {one.run for one in running}):
+        return running, []
+    present = {one.task for one in running}
+    files = {task: path for task, path in kept[1].items() if task not in present}
+    return running, [(kept[0], files)] if files else []
 
 
 def log_lines(

@@ -82,7 +82,7 @@ class Status:
         known = [rate for rate in rates if rate is not None]
         return sum(known) if known else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain data for `status --json`."""
         return {
             "cluster": self.cluster,
@@ -221,7 +221,7 @@ class Placement:
             found[variable.task] = Share(before.variables + 1, before.bytes + variable.bytes)
         return dict(sorted(found.items(), key=lambda item: (item[0].partition("/")[0], _index(item[0]))))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return plain data for `status --placement --json`."""
         shares = {task: asdict(share) for task, share in self.shares.items()}
         return {"variables": [asdict(variable) for variable in self.variables], "tasks": shares}

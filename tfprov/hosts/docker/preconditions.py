@@ -13,8 +13,8 @@ from tfprov.hosts.docker import secret_files
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, CODE, TASK, container_name, volume_name
-from tfprov.hosts.facts import Listener, Present, publisher
-from tfprov.hosts.survey import Run, owner_of, present, read_listeners
+from tfprov.hosts.facts import Listener, Present, Run, owner_of, publisher, read_listeners
+from tfprov.hosts.survey import present
 from tfprov.model.state import Container, not_delivered
 
 Obstacle = tuple[str, str]

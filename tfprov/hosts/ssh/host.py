@@ -16,9 +16,10 @@ from tfprov.hosts.bounds import FIRST_LINE, LOGIN, TooMuch, stays_open
 from tfprov.hosts.ssh.client_config import Target
 from tfprov.hosts.ssh.connection import Link
 from tfprov.hosts.ssh.errors import ConnectionLost, TimedOut, talking
-from tfprov.hosts.ssh.exec import ECHO, Completed, Input, NoCommands, Run, command_line, complaint, endless, holding
+from tfprov.hosts.ssh.exec import ECHO, Completed, Input, NoCommands, Run, complaint, endless
 from tfprov.hosts.ssh.http_gate import Gate
 from tfprov.hosts.ssh.local_forward import LocalForward, channel_to
+from tfprov.hosts.ssh.shell import command_line, holding
 from tfprov.hosts.ssh.stream import Stream
 
 _SUSPECT = 3.0

@@ -11,11 +11,11 @@ from typing import BinaryIO, cast
 
 import pytest
 
+from tests.support.reporters import RecordingReporter
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.ungathered import unsaved, unsaved_among
 from tfprov.engine.checkpoints.verify import Verdict
 from tfprov.engine.context import Context
-from tfprov.engine.events import Quiet
 from tfprov.engine.observe import observe
 from tfprov.errors import GatherError, HostError
 from tfprov.formats.checkpoint import parse_state
@@ -30,21 +30,13 @@ MIB = 1024 * 1024
 CHIEF = Task("worker", 0, "worker", "h1", "10.0.0.1", 2222)
 
 
-class Notes(Quiet):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 class Fixture:
     """A chief on a host in memory, and a directory to gather into."""
 
     def __init__(self, directory: Path, runtime: MemoryRuntime | None = None) -> None:
         self.host = runtime or MemoryRuntime("h1")
         self.target = directory / "linear"
-        self.report = Notes()
+        self.report = RecordingReporter()
         self.new_run("run-1")
         self.context = Context(
             inventory=Inventory("inventory.yml", {}, {}),

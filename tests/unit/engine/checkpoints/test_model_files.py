@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.bench import ProcessBench, container
 from tests.support.clock import ManualClock
-from tests.support.split import Notes
+from tests.support.reporters import RecordingReporter
 from tests.support.world import up, world
 from tfprov.engine.checkpoints.model_files import bring, check_path
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
@@ -18,7 +18,7 @@ from tfprov.formats.checkpoint import model_files, models
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.paths import shipped
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import Options, play
+from tfprov.playbook.run import PlayOptions, play
 
 INVENTORY = """
 all: {vars: {tfprov: {cluster: lab, command: [python], restart: never}}}
@@ -33,7 +33,7 @@ class Lab:
 
     def __init__(self, directory: Path, *settings: str) -> None:
         self.hosts: dict[str, MemoryRuntime] = {}
-        self.report = Notes()
+        self.report = RecordingReporter()
         made = world(INVENTORY, settings, self.hosts)
         self.target = directory / "lab"
         self.context = replace(
@@ -51,7 +51,7 @@ class Lab:
             self.host.exits(CHIEF, code)
         context = replace(self.context, clock=clock)
         try:
-            play(context, read_playbook(shipped("playbooks") / f"{verb}.yml"), Options(verb, discard=discard))
+            play(context, read_playbook(shipped("playbooks") / f"{verb}.yml"), PlayOptions(verb, discard=discard))
         except TfprovError as error:
             return str(error)
         return ""

@@ -58,7 +58,7 @@ def test_what_lies_with_a_ps_is_brought_from_there_and_said(split: Split) -> Non
 def test_a_second_gather_of_it_copies_nothing(split: Split) -> None:
     split.saves(400, shards=3)
     split.gather()
-    split.report.notes.clear()
+    split.report.events.clear()
     assert split.gather() == []
     assert split.report.notes == []
 

@@ -436,7 +436,7 @@ def test_the_exit_code(findings: list[Finding], cells: tuple[Cell, ...], unreach
 
 def test_what_programs_read() -> None:
     checked = Checked("linear", {"h1": (warning("clock", "late", "set it"),)}, CELLS[1:2])
-    assert checked.to_json() == {
+    assert checked.to_dict() == {
         "cluster": "linear",
         "hosts": {"h1": [{"check": "clock", "verdict": "warning", "what": "late", "fix": "set it"}]},
         "matrix": [

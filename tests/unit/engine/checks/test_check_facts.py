@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.ports import free_port
 from tfprov.hosts.docker import reachability_probe
-from tfprov.hosts.facts import Clock, Listener
-from tfprov.hosts.survey import owner_of, parse_listeners, parse_system, read_clock, read_system
+from tfprov.hosts.facts import Clock, Listener, owner_of, parse_listeners, parse_system, read_clock, read_system
 
 SS = """\
 State  Recv-Q Send-Q Local Address:Port  Peer Address:PortProcess

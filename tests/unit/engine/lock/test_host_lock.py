@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.reporters import RecordingReporter
 from tests.support.waiting import until
 from tests.support.world import world
-from tfprov.engine.events import Quiet
 from tfprov.engine.lock.holder import Facts
 from tfprov.engine.lock.host_lock import Child, HostLock, Shell, Where
 from tfprov.engine.lock.lock import Lock
@@ -323,14 +323,6 @@ def test_a_place_where_nothing_can_be_made_is_told(tmp_path: Path) -> None:
 # --- both halves -----------------------------------------------------------------------------------------------------
 
 
-class Notes(Quiet):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 class Way(Shell):
     """A host that can be out of reach."""
 
@@ -350,7 +342,7 @@ class Cluster:
     """A ps on h1 and a worker on h2, both of them machines, for two runs with homes of their own."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.notes = directory, Notes()
+        self.directory, self.notes = directory, RecordingReporter()
         self.ways = {host: Way(host) for host in ("h1", "h2")}
 
     def lock(self, home: str, name: str = "lab", **options: Any) -> Lock:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.followed import AGAIN, INVENTORY, MemoryLab, Notes, followed
+from tests.support.followed import AGAIN, INVENTORY, MemoryLab, followed
+from tests.support.reporters import RecordingReporter
 from tfprov.engine.monitoring.failures import KNOWN_CAUSES, excerpt, in_own_paths, remedy
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.logs import logs
@@ -120,7 +121,7 @@ def test_the_first_failure_has_its_traceback_and_the_others_a_line() -> None:
 
 
 def test_streamed_lines_have_the_users_paths_too() -> None:
-    memory_lab, report = lab(), Notes()
+    memory_lab, report = lab(), RecordingReporter()
     memory_lab.hosts["h3"].prints("worker/2", LOG[2])
     with logs(replace(memory_lab.context, report=report)):
         pass

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clock import ManualClock
-from tests.support.split import Notes
+from tests.support.reporters import RecordingReporter
 from tests.support.world import up, world
 from tfprov.engine.checkpoints import manifest
 from tfprov.engine.monitoring.kept_logs import KeptLogs, ended, kept_logs, lines_of
@@ -19,7 +19,7 @@ from tfprov.errors import HostError, TfprovError, hide
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.paths import shipped
 from tfprov.playbook.parse import read_playbook
-from tfprov.playbook.run import Options, play
+from tfprov.playbook.run import PlayOptions, play
 
 INVENTORY = """
 all:
@@ -35,7 +35,7 @@ class Lab:
 
     def __init__(self, directory: Path, **hosts: MemoryRuntime) -> None:
         self.hosts = hosts
-        self.report, self.target = Notes(), directory / "lab"
+        self.report, self.target = RecordingReporter(), directory / "lab"
         made = world(INVENTORY, (), self.hosts)
         self.logs = self.target / "logs"
         self.context = replace(
@@ -53,7 +53,7 @@ class Lab:
             clock.at(1.0, lambda: self.hosts["h2"].exits("worker/0", code))
         try:
             book = read_playbook(shipped("playbooks") / f"{verb}.yml")
-            play(replace(self.context, clock=clock), book, Options(verb))
+            play(replace(self.context, clock=clock), book, PlayOptions(verb))
         except TfprovError as error:
             return str(error)
         return ""

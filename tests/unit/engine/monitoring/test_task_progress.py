@@ -93,7 +93,7 @@ def test_status_has_every_tasks_own_speed_the_slowest_and_the_lost_steps() -> No
     assert rates == {
         "ps/0": None, "ps/1": None, "worker/0": 8.0, "worker/1": 10.0, "worker/2": 2.0, "worker/3": None
     }  # fmt: skip
-    said_all = found.to_json()
+    said_all = found.to_dict()
     assert said_all["slowest"] == {"task": "worker/2", "rate": 2.0, "median": 8.0, "tasks": 3}
     assert said_all["went_back"] == {"task": "worker/0", "lost": 448, "resumed": 401}
     assert said_all["examples_rate"] == 3 * 640.0
@@ -107,13 +107,13 @@ def test_status_has_the_steps_of_the_training_and_the_time_that_is_left() -> Non
         write_record(written, event(100.0 + second, 100 + 20 * second, {"loss": 1.0}))
     memory_lab.hosts["h2"].saves("worker/0", "events.out.tfevents.1.h2", written.getvalue())
     found = status(memory_lab.context, now=10.0)
-    assert (found.to_json()["steps"], found.to_json()["eta"]) == (2000, 85.0)
-    assert found.to_json()["progress"] == {"step": 300, "wall_time": 110.0, "steps_per_second": 20.0, "loss": 1.0}
+    assert (found.to_dict()["steps"], found.to_dict()["eta"]) == (2000, 85.0)
+    assert found.to_dict()["progress"] == {"step": 300, "wall_time": 110.0, "steps_per_second": 20.0, "loss": 1.0}
     assert any(line.startswith("worker/0: step 300 of 2,000 · 15.0% · 20.0 steps/s · ") for line in status_lines(found))
     assert any(" · ETA 1m 25s (" in line for line in status_lines(found))
     memory_lab.hosts["h2"].exits("worker/0", 1)
     ended = status(memory_lab.context, now=10.0)
-    assert (ended.to_json()["steps"], ended.to_json()["eta"]) == (2000, None)
+    assert (ended.to_dict()["steps"], ended.to_dict()["eta"]) == (2000, None)
     assert not any("ETA" in line for line in status_lines(ended))
 
 
@@ -318,7 +318,7 @@ def test_the_placement_says_who_holds_what() -> None:
     assert {task: (share.variables, share.bytes) for task, share in found.shares.items()} == {
         "": (1, 4), "ps/0": (2, 48), "ps/1": (1, 31360)
     }  # fmt: skip
-    assert json.loads(json.dumps(found.to_json()))["variables"][0]["shape"] == [784, 10]
+    assert json.loads(json.dumps(found.to_dict()))["variables"][0]["shape"] == [784, 10]
 
 
 def test_a_model_that_is_not_ready_has_no_placement_and_a_foreign_file_is_none() -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.followed import INVENTORY, MemoryLab, Notes
+from tests.support.followed import INVENTORY, MemoryLab
+from tests.support.reporters import RecordingReporter
 from tests.support.waiting import until
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.context import Context
@@ -229,7 +230,7 @@ def test_a_task_that_served_and_has_gone_since_ends_the_start() -> None:
         if "ps/0 serves" in memory_lab.report.notes[-1]:
             memory_lab.hosts["h1"].exits("ps/0", 1)
 
-    memory_lab.report.when_told = goes
+    memory_lab.report.on_note = goes
     with pytest.raises(TaskFailed, match="ps/0: exited with code 1"):
         wait_serving(memory_lab.context, 60)
 
@@ -310,7 +311,7 @@ def test_who_does_not_answer_is_asked_ever_more_rarely_down_to_once_a_second() -
 def test_following_goes_on_while_a_host_is_lost_and_ends_with_the_chief() -> None:
     memory_lab = MemoryLab()
     memory_lab.cut("h3")
-    memory_lab.report.when_told = lambda: memory_lab.hosts["h2"].exits("worker/0")
+    memory_lab.report.on_note = lambda: memory_lab.hosts["h2"].exits("worker/0")
     follow(memory_lab.context, 60, with_logs=False)
     note, end = memory_lab.report.notes
     assert re.fullmatch(r"h3 cannot be reached since \d\d:\d\d:\d\d: no answer", note)
@@ -342,11 +343,11 @@ def test_a_lost_chief_is_waited_for_and_is_told_when_it_is_back() -> None:
     memory_lab.cut("h2")
 
     def back() -> None:
-        memory_lab.report.when_told = lambda: None
+        memory_lab.report.on_note = lambda: None
         memory_lab.hosts["h2"].trouble = None
         memory_lab.hosts["h2"].exits("worker/0", 3)
 
-    memory_lab.report.when_told = back
+    memory_lab.report.on_note = back
     with pytest.raises(TaskFailed, match="worker/0: exited with code 3"):
         follow(memory_lab.context, 60, with_logs=False)
     assert memory_lab.report.notes[0].startswith("h2 cannot be reached since ")
@@ -370,7 +371,7 @@ def test_a_cluster_that_was_taken_down_meanwhile_is_gone() -> None:
 
 
 def test_a_log_that_nobody_reads_any_more_ends_nothing() -> None:
-    class Closed(Notes):
+    class Closed(RecordingReporter):
         def log(self, task: str, line: str) -> None:
             raise BrokenPipeError
 
@@ -390,7 +391,7 @@ def test_a_log_that_nobody_reads_any_more_ends_nothing() -> None:
 
 
 def test_a_chief_that_has_ended_is_heard_to_its_end() -> None:
-    class Slow(Notes):
+    class Slow(RecordingReporter):
         """Takes longer for what is printed than the other tasks are waited for."""
 
         def log(self, task: str, line: str) -> None:

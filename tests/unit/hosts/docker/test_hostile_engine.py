@@ -20,7 +20,7 @@ import pytest
 from tests.support import hostile
 from tests.support.hostile import ID, Endless, answered, engine, framed, recorded
 from tfprov.engine.checkpoints.staging import Staging
-from tfprov.engine.connect import _gateway
+from tfprov.engine.machines import _gateway
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.data_download import Answers, Telling

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from tfprov.hosts.ssh.exec import command_line, holding
+from tfprov.hosts.ssh.shell import command_line, holding
 
 WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 SHELLS = ("sh", "bash")

@@ -1,0 +1,31 @@
+"""A whole training through the Python API alone: the cells of docs/notebook.md, one after the other."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.local import Local, local
+from tests.support.paths import ROOT
+from tests.support.warm import interpreter
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Local]:
+    yield from local(tmp_path)
+
+
+@pytest.mark.tensorflow
+def test_a_notebook_trains_gathers_and_takes_down(cluster: Local) -> None:
+    cluster("init", ".", "--name", "notebook", "-y")
+    cells = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "notebook.md").read_text(), re.DOTALL)
+    script = cluster.directory / "notebook.py"
+    script.write_text("\n".join([*cells, "print(max(losses) <= 301, newest.path.parent.name)\n"]))
+    done = interpreter().run([str(script)], env=cluster.env, cwd=cluster.directory, apart=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "notebook: 1 ps, 2 workers on 1 host"
+    assert lines[-3] in ("300 3", "301 3"), "two workers train asynchronously"
+    assert lines[-2:] == ["['ps/0', 'worker/0', 'worker/1']", "True notebook"]
+    assert cluster.processes() == []

@@ -1,0 +1,173 @@
+"""The public API: what its verbs return and report, on hosts in memory, and that importing it loads nothing heavy."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import tfprov
+from tfprov.engine.checkpoints.verify import Verdict
+from tfprov.engine.events import ActionDone, Event, Note
+from tfprov.hosts.memory import MemoryHosts
+
+INVENTORY = """\
+all:
+  vars:
+    tfprov:
+      {cluster: linear, restart: never, code: code, command: [python, linear.py], flags: {train_steps: "{{ steps }}"},
+       checkpoints: {to: out}}
+    steps: 2000
+  children:
+    ps: {hosts: {h1: {ansible_connection: local}}}
+    worker: {hosts: {"h[2:3]": {ansible_connection: local}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    (tmp_path / "inventory.yml").write_text(INVENTORY)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "linear.py").write_text("print('a program')\n")
+    return tmp_path
+
+
+@pytest.fixture
+def hosts() -> MemoryHosts:
+    return MemoryHosts()
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def cluster(hosts: MemoryHosts, events: list[Event]) -> Iterator[tfprov.Cluster]:
+    with tfprov.Cluster.load("inventory.yml", factory=hosts, verify=three_tensors, on_event=events.append) as loaded:
+        yield loaded
+
+
+def three_tensors(prefixes: Sequence[Path]) -> dict[str, Verdict]:
+    """Verify checkpoints without TensorFlow."""
+    return {prefix.name: Verdict(3) for prefix in prefixes}
+
+
+def save_checkpoint(hosts: MemoryHosts, step: int) -> None:
+    """Have the chief save a checkpoint."""
+    prefix = f"model.ckpt-{step}"
+    for extension in ("data-00000-of-00001", "index", "meta"):
+        hosts["h2"].saves("worker/0", f"{prefix}.{extension}", b"bytes")
+    hosts["h2"].saves("worker/0", "checkpoint", f'model_checkpoint_path: "{prefix}"\n'.encode())
+
+
+def test_a_plan_is_a_condition_a_text_and_plain_data(cluster: tfprov.Cluster) -> None:
+    plan = cluster.plan()
+    assert plan
+    assert str(plan).splitlines()[0] == "linear: 1 ps, 2 workers on 3 hosts"
+    data = json.loads(json.dumps(plan.to_dict()))
+    starts = [action for action in data["actions"] if action["action"] == "start"]
+    assert {(action["action"], action["subject"], action["host"]) for action in starts} == {
+        ("start", "ps/0", "h1"),
+        ("start", "worker/0", "h2"),
+        ("start", "worker/1", "h3"),
+    }
+
+
+def test_up_starts_everything_once(cluster: tfprov.Cluster, hosts: MemoryHosts, events: list[Event]) -> None:
+    assert cluster.up().changed
+    assert hosts["h2"].calls[-1] == "start worker/0"
+    assert {event.action.subject for event in events if isinstance(event, ActionDone)} >= set(cluster.tasks)
+    again = cluster.up()
+    assert (again.changed, again.to_dict()) == (False, {"changed": False, "cluster": "linear", "actions": []})
+    assert events[-1] == Note("linear: 1 ps, 2 workers on 3 hosts: nothing to do")
+    assert not cluster.plan()
+
+
+def test_the_verbs_of_a_training(cluster: tfprov.Cluster, hosts: MemoryHosts, directory: Path) -> None:
+    cluster.up()
+    assert cluster.wait("serving") == cluster.chief == "worker/0"
+    states = {row["task"]: row["state"] for row in cluster.status().to_dict()["tasks"]}
+    assert states == {"ps/0": "running", "worker/0": "running", "worker/1": "running"}
+    hosts["h3"].prints("worker/1", "one", "two")
+    logs = cluster.logs("worker/1", tail=1)
+    assert (logs.tasks, [record.to_dict() for record in logs]) == (
+        ("worker/1",),
+        [{"task": "worker/1", "line": "two"}],
+    )
+    hosts["h2"].answer = lambda argv: (7, " ".join(argv))
+    save_checkpoint(hosts, 500)
+    gathered = cluster.gather()
+    assert gathered.newest is not None
+    assert (gathered.newest.path.name, gathered.newest.step, gathered.newest.tensors) == ("model.ckpt-500", 500, 3)
+    assert cluster.gather().to_dict()["new"] == []
+    hosts["h2"].exits("worker/0", 0)
+    assert cluster.wait() == "worker/0"
+    assert set(cluster.down().removed) == {"ps/0", "worker/0", "worker/1"}
+    assert (cluster.down().to_dict(), cluster.status().to_dict()["unreachable"]) == (
+        {"cluster": "linear", "removed": []},
+        {},
+    )
+    assert (directory / "out" / "linear" / "model.ckpt-500.index").read_bytes() == b"bytes"
+
+
+def test_a_failed_chief_is_an_error_with_its_exit_code(cluster: tfprov.Cluster, hosts: MemoryHosts) -> None:
+    cluster.up()
+    hosts["h2"].exits("worker/0", 5)
+    with pytest.raises(tfprov.TaskFailed) as raised:
+        cluster.wait()
+    assert raised.value.code == 5
+
+
+def test_extra_variables_limits_and_targets(hosts: MemoryHosts) -> None:
+    cluster = tfprov.Cluster.load("inventory.yml", extra={"steps": 10}, limit="h2", factory=hosts)
+    assert cluster.plan().to_dict()["actions"][-1]["subject"] == "worker/0"
+    assert cluster.name == "linear"
+    rendering = cluster.render("slurm")
+    assert "--train_steps=10" in "".join(rendering.files.values())
+    assert set(rendering.to_dict()) == {"target", "files"}
+    texts = tfprov.Cluster.load("inventory.yml", extra=["steps=10"], factory=hosts)
+    assert texts.render("slurm").files == rendering.files
+
+
+def test_wrong_inventories_limits_tasks_and_targets_are_errors(cluster: tfprov.Cluster, directory: Path) -> None:
+    (directory / "bad.yml").write_text("all: {vars: {tfprov: {clutser: x}}}\nworker: {hosts: {h1: }}\n")
+    warnings: list[object] = []
+    with pytest.raises(tfprov.InvalidInput, match="did you mean `cluster`"):
+        tfprov.Cluster.load("bad.yml", on_warning=warnings.append)
+    with pytest.raises(tfprov.Usage, match="leaves no host"):
+        tfprov.Cluster.load("inventory.yml", limit="!all").plan()
+    with pytest.raises(tfprov.TfprovError, match="nowhere"):
+        tfprov.Cluster.load("nowhere.yml")
+    with pytest.raises(tfprov.Usage, match="its tasks are processes"):
+        _ = cluster.images
+    with pytest.raises(tfprov.Usage, match="no task `worker/9`"):
+        cluster.logs("worker/9")
+    with pytest.raises(tfprov.Usage, match="kubernets"):
+        cluster.render("kubernets")
+    with pytest.raises(tfprov.Usage, match="no playbook `upp`"):
+        cluster.play("upp")
+
+
+def test_without_a_source_it_is_the_usual_inventory(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    assert tfprov.Cluster.load().name == "linear"
+    (directory / "other.yml").write_text(INVENTORY.replace("cluster: linear", "cluster: other"))
+    monkeypatch.setenv("TFPROV_INVENTORY", "other.yml")
+    assert tfprov.Cluster.load().name == "other"
+
+
+def test_importing_it_loads_nothing_else() -> None:
+    program = """
+import sys
+before = set(sys.modules)
+import tfprov
+print(sorted(name for name in set(sys.modules) - before if not name.startswith("_")))
+print(tfprov.__version__, tfprov.TaskFailed.__name__, hasattr(tfprov, "Custer"))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["['tfprov']", f"{tfprov.__version__} TaskFailed False"]

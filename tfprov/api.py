@@ -1,0 +1,299 @@
+"""The public Python API: load a cluster from its inventory, start it, follow it, gather its checkpoints, take it down.
+
+    cluster = tfprov.Cluster.load("lab.yml", extra={"train_steps": 500})
+    print(cluster.plan())
+    cluster.up()
+    cluster.wait()
+    print(cluster.gather().newest)
+    cluster.down()
+
+The command line is a caller of it. Errors are those of `tfprov.errors`. Modules that a verb needs are imported when it is
+called: `import tfprov` and a plan with nothing to do load neither Fabric nor the docker SDK's parts that change a host.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from tfprov.engine.assemble import Options, RuntimeFactory, assemble
+from tfprov.engine.checkpoints.verify import Verify, verify
+from tfprov.engine.context import DEFAULT_FORKS, Context, Definition
+from tfprov.engine.events import Callback, OnEvent, Quiet
+from tfprov.engine.observe import locate
+from tfprov.errors import Problem
+from tfprov.hosts.process.runtime import ProcessRuntime
+from tfprov.paths import INVENTORY
+from tfprov.planning.plan_text import summary
+from tfprov.playbook import verbs
+from tfprov.results import (
+    DownResult,
+    GatherResult,
+    LogStream,
+    PlanResult,
+    Rendering,
+    RunResult,
+    TensorBoard,
+    UpResult,
+    checkpoint,
+)
+
+if TYPE_CHECKING:
+    from tfprov.engine.checks.check import Checked
+    from tfprov.engine.image_artifacts import ClusterImages
+    from tfprov.engine.monitoring.status import Placement, Status
+    from tfprov.hosts.ssh.host_keys import UnknownKey
+    from tfprov.vault.decrypt import Vault
+
+
+class Cluster:
+    """A TensorFlow cluster, as its inventory defines it. Use it in a `with` block, or call `close()`.
+
+    Verbs block until they are done, and raise TfprovError. Not safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        options: Options,
+        on_event: OnEvent | None,
+        factory: RuntimeFactory = ProcessRuntime,
+        verify: Verify = verify,
+    ) -> None:
+        self.definition, self._options, self._factory, self._verify = definition, options, factory, verify
+        self._report = Quiet() if on_event is None else Callback(on_event)
+        self._assembled: Context | None = None
+
+    @classmethod
+    def load(  # noqa: PLR0913  the options of the command line
+        cls,
+        *sources: str | Path,
+        extra: Mapping[str, Any] | Sequence[str] = (),
+        limit: str | None = None,
+        forks: int = DEFAULT_FORKS,
+        accept_new: bool = False,
+        vault: "Vault | None" = None,
+        lookup_dirs: Sequence[str] = (),
+        on_event: OnEvent | None = None,
+        on_warning: Callable[[Problem], None] = lambda _problem: None,
+        factory: RuntimeFactory = ProcessRuntime,
+        verify: Verify = verify,
+    ) -> "Cluster":
+        """Read and check an inventory; no host is contacted. InvalidInput carries every problem of it.
+
+        `sources` are files, directories, scripts or host lists, of which later ones win; without any it is
+        $TFPROV_INVENTORY, else ./inventory.yml. `extra` are variables as with `-e`: a mapping, or the options' texts.
+        `limit` is a host pattern, `forks` the number of hosts to work on at the same time. `accept_new` records the keys of
+        hosts that known_hosts lacks. `vault` decrypts what ansible-vault encrypted. Templates may look up files below
+        `lookup_dirs`. `on_event` is called with each event of tfprov.engine.events, from several threads; `on_warning` with
+        each oddity of the inventory. For tests, `factory` makes the hosts of the process runtime, and `verify` reads the tensors
+        of a gathered checkpoint.
+        """
+        named = [str(source) for source in sources] or [os.environ.get("TFPROV_INVENTORY") or INVENTORY]
+        texts = [json.dumps(dict(extra))] if isinstance(extra, Mapping) else list(extra)
+        definition = Definition.load(named, texts, vault, on_warning, lookup_dirs)
+        return cls(definition, Options(limit, forks, accept_new), on_event, factory, verify)
+
+    @property
+    def name(self) -> str:
+        """Return the cluster's name."""
+        return self.definition.name
+
+    @property
+    def title(self) -> str:
+        """Return the cluster in one line: `linear: 1 ps, 2 workers on 1 host`."""
+        return summary(self.prepare().cluster)
+
+    @property
+    def chief(self) -> str:
+        """Return the name of the task that leads the training, such as `chief/0` or `worker/0`."""
+        return self.prepare().cluster.chief.name
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Return the names of all tasks."""
+        return tuple(container.task.name for container in self.prepare().wanted)
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; tasks keep running. The next verb connects again."""
+        if self._assembled is not None:
+            self._assembled.close()
+            self._assembled = None
+
+    def _context(self, *, resume: bool = False, connect: bool = False) -> Context:
+        return replace(self.prepare(connect=connect), resume=resume)
+
+    def prepare(self, *, connect: bool = False) -> Context:
+        """Pack the code and find the way to each host; verbs call it. `connect` begins to connect to all of them."""
+        if self._assembled is None:
+            options = replace(self._options, connect=connect)
+            context = assemble(self.definition, self._report, options, self._factory)
+            self._assembled = replace(context, verify=self._verify)
+        return self._assembled
+
+    def plan(self, *, resume: bool = False) -> PlanResult:
+        """Return what `up` would do, and change nothing. `resume`: a start goes on from the newest gathered checkpoint."""
+        return verbs.plan_changes(self._context(resume=resume, connect=True))
+
+    def up(self, *, partial: bool = False, resume: bool = False) -> UpResult:
+        """Build, deliver and start what is missing, and wait until every task serves. With nothing to do, do nothing.
+
+        If a task does not come up, everything that was started is taken back, unless `partial`.
+        """
+        return verbs.up(self._context(resume=resume, connect=True), partial=partial)
+
+    def run(self, *, partial: bool = False, discard: bool = False, resume: bool = False) -> RunResult:
+        """`up`, follow the training to its end, gather, `down`. TaskFailed carries the chief's exit code if it failed.
+
+        KeyboardInterrupt takes the cluster down, too, after the chief has saved. `discard` does not gather.
+        """
+        return verbs.run(self._context(resume=resume, connect=True), partial=partial, discard=discard)
+
+    def down(self, *, discard: bool = False) -> DownResult:
+        """Gather once more, then stop and remove every task, in order. `discard` does not gather.
+
+        A task whose checkpoint could not be gathered is stopped but kept, and so is one on an unreachable host: both raise.
+        """
+        return verbs.down(replace(self._context(connect=True), tolerant=True), discard=discard)
+
+    def play(
+        self,
+        playbook: str | Path,
+        *,
+        tags: Iterable[str] = (),
+        check: bool = False,
+        partial: bool = False,
+        resume: bool = False,
+    ) -> None:
+        """Play a playbook: a file, or the name of one that ships with tfprov: up, run, down.
+
+        `tags` plays only what has one of them; `check` says what each step would do, and changes nothing.
+        """
+        from tfprov.playbook.run import PlayOptions, play, read_tagged  # noqa: PLC0415
+
+        plays = read_tagged(str(playbook), tags)
+        options = PlayOptions(f"play {playbook}", frozenset(tags), check, partial=partial)
+        play(replace(self.prepare(), resume=resume), plays, options)
+
+    def wait(self, condition: Literal["done", "serving"] = "done", timeout: float | None = None) -> str:
+        """Wait until the chief is done, or until every task serves; return the chief's name. `timeout` is in seconds.
+
+        Raises TaskFailed with the chief's exit code if it fails, and if the time is over.
+        """
+        from tfprov.engine.monitoring.follow import follow  # noqa: PLC0415
+        from tfprov.engine.monitoring.wait import wait_serving  # noqa: PLC0415
+
+        context = self.prepare()
+        chief = context.cluster.chief.name
+        locate(context, chief)
+        if condition == "serving":
+            wait_serving(context, timeout)
+        else:
+            follow(context, timeout, with_logs=False)
+        return chief
+
+    def status(self) -> "Status":
+        """Return every task's state and speed, and the chief's progress; unreachable hosts are in the result."""
+        from tfprov.engine.monitoring.status import status  # noqa: PLC0415
+
+        context = self.prepare()
+        return status(context, context.clock.wall())
+
+    def placement(self) -> "Placement":
+        """Return which task holds which variable. Raises TaskFailed until the chief's model is ready."""
+        from tfprov.engine.monitoring.status import placement  # noqa: PLC0415
+
+        return placement(self.prepare())
+
+    def logs(self, *tasks: str, follow: bool = False, tail: int | None = None) -> LogStream:
+        """Return what `tasks` printed, or all tasks; of removed tasks what was kept beside the gathered checkpoints.
+
+        `follow` goes on until the tasks end; `tail` begins that many lines before the end of each log. The stream ends by
+        raising the errors of unreachable hosts.
+        """
+        from tfprov.engine.monitoring.logs import read_logs  # noqa: PLC0415
+
+        return read_logs(self.prepare(), tasks, follow=follow, tail=tail)
+
+    def execute(self, task: str, argv: Sequence[str]) -> int:
+        """Run a command in the container of a task, its output on the standard output; return its exit code."""
+        runtime, _ = locate(self.prepare(), task)
+        return runtime.execute(task, argv)
+
+    def gather(self, path: str | None = None) -> GatherResult:
+        """Copy what is new of the chief's checkpoints and event files, whole and verified; a second call copies nothing.
+
+        `path` copies this file or directory of the chief instead, as it is: relative to its working directory, or absolute.
+        """
+        from tfprov.engine.checkpoints.model_files import check_path  # noqa: PLC0415
+
+        if path is not None:
+            check_path(path)
+        context = self.prepare()
+        locate(context, self.chief)
+        if path is not None:
+            copied = verbs.gather_path(context, path)
+            return GatherResult(copied.at, copied.files, copied.size)
+        gathered = verbs.gather_newest(context)
+        new = tuple(checkpoint(context.target, saved) for saved in gathered.new)
+        newest = checkpoint(context.target, gathered.newest) if gathered.newest is not None else None
+        return GatherResult(gathered.directory, gathered.files, gathered.size, newest, new)
+
+    @contextmanager
+    def tensorboard(self, port: int | None = None) -> "Iterator[TensorBoard]":
+        """Yield the cluster's TensorBoard once it answers; for one on another host, `port` of this machine leads to it."""
+        from tfprov.engine.monitoring.tensorboard import board, stay  # noqa: PLC0415
+
+        context = self.prepare()
+        with board(context, port) as found:
+            task = found.container.task
+            yield TensorBoard(task.name, task.host, found.url, lambda: stay(context, found))
+
+    def check(self, *, deliver: bool = False, trust: "Callable[[UnknownKey], bool] | None" = None) -> "Checked":
+        """Return whether every host can do its part. `deliver` first delivers missing images, to try addresses with.
+
+        `trust` is asked about each host key that known_hosts lacks, and decides whether to record it.
+        """
+        from tfprov.engine.checks.check import check_processes  # noqa: PLC0415
+
+        context = self.prepare()
+        if not context.machines:
+            return check_processes(context)
+        from tfprov.engine.checks.collect import trust_new  # noqa: PLC0415
+        from tfprov.engine.checks.docker_clusters import check_machines  # noqa: PLC0415
+
+        if trust is not None:
+            machines = [machine for host, machine in context.machines.items() if context.allows(host)]
+            context.missed.update(trust_new(machines, context.forks, trust))
+        return check_machines(context, deliver=deliver)
+
+    @property
+    def images(self) -> "ClusterImages":
+        """Return the verbs for the cluster's images: build, deliver, on_hosts and prune; Usage if it has none."""
+        from tfprov.engine.image_artifacts import ClusterImages  # noqa: PLC0415
+
+        return ClusterImages(self.prepare())
+
+    def render(self, target: str, settings: Iterable[str] = (), *, template_dir: Path | None = None) -> Rendering:
+        """Return the cluster as files for another engine, such as `kubernetes` or `slurm`; no host is contacted.
+
+        `settings` are the target's options, each as `NAME=VALUE`. `template_dir` has templates that
+        replace those of the same names.
+        """
+        from tfprov.render.render import render_cluster  # noqa: PLC0415
+
+        definition = self.definition
+        files = render_cluster(definition.roles, target, list(settings), lambda: definition.never_code, template_dir)
+        return Rendering(target, files)

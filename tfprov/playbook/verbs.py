@@ -1,0 +1,154 @@
+"""The verbs `plan`, `up`, `run`, `down` and `gather` on a context: plan, announce, play the playbook, return the result."""
+
+from typing import TYPE_CHECKING
+
+from tfprov.engine.context import Context
+from tfprov.engine.observe import missing, observe, plan
+from tfprov.errors import together
+from tfprov.model.state import Observation
+from tfprov.planning.plan_text import NOTHING, counted, lines, readable, summary
+from tfprov.planning.reconcile import unknown_secrets
+from tfprov.results import DownResult, PlanResult, RunResult, UpResult, checkpoint
+
+if TYPE_CHECKING:
+    from tfprov.engine.checkpoints.gather import Gathered
+    from tfprov.engine.checkpoints.model_files import Brought
+
+# Modules that only a plan with something to do needs are imported by the functions that use them: 50 ms of a no-op `up`.
+
+
+def plan_changes(context: Context) -> PlanResult:
+    """Return what `up` would do, and what a start would be refused for."""
+    result, observation = _plan(context)
+    if not result:
+        return result
+    from tfprov.engine.observe import taken  # noqa: PLC0415
+
+    return result.with_obstacles(taken(context, result.plan, observation, tolerant=True))
+
+
+def up(context: Context, *, partial: bool) -> UpResult:
+    """Start what is missing and wait until every task serves; without `partial`, a failure takes everything back."""
+    result, _ = _plan(context)
+    if not result:
+        _announce(context, result)
+        return UpResult(result.plan)
+    from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
+    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
+
+    check_target(context)
+    _check_programs(context, result)
+    _announce(context, result)
+    play_shipped(context, PlayOptions("up", partial=partial))
+    return UpResult(result.plan)
+
+
+def run(context: Context, *, partial: bool, discard: bool) -> RunResult:
+    """Start the cluster, follow the training to its end, gather, and take the cluster down."""
+    from tfprov.engine.checkpoints.gather import check_target  # noqa: PLC0415
+    from tfprov.engine.checkpoints.manifest import read  # noqa: PLC0415
+    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
+
+    check_target(context)
+    result, _ = _plan(context)
+    _check_programs(context, result)
+    _announce(context, result)
+    play_shipped(context, PlayOptions("run", partial=partial, discard=discard))
+    manifest = read(context.target)
+    saved = manifest.newest if manifest is not None else None
+    newest = checkpoint(context.target, saved) if saved is not None else None
+    return RunResult(context.cluster.name, context.target, newest)
+
+
+def down(context: Context, *, discard: bool) -> DownResult:
+    """Gather, stop and remove everything; with nothing there, remove what hosts still keep of the cluster."""
+    from tfprov.playbook.run import PlayOptions, play_shipped  # noqa: PLC0415
+
+    name, observation = context.cluster.name, observe(context)
+    tasks = tuple(container.task for container in observation.containers())
+    if tasks:
+        play_shipped(context, PlayOptions("down", discard=discard))
+        return DownResult(name, tasks)
+    _clean_all(context, observation)
+    if errors := missing(context):
+        raise together(errors)
+    context.report.note(f"{NOTHING}: {name} is not there")
+    return DownResult(name, ())
+
+
+def gather_newest(context: Context) -> "Gathered":
+    """Gather what is new at the chief, under the cluster's lock, and report it; what `tfprov gather` does."""
+    from tfprov.engine.checkpoints.gather import gather  # noqa: PLC0415
+    from tfprov.engine.checkpoints.model_files import nothing_saved  # noqa: PLC0415
+    from tfprov.engine.lock.lock import Lock  # noqa: PLC0415
+    from tfprov.playbook.steps import tell, tell_lost  # noqa: PLC0415
+
+    with Lock(context, "gather", tolerant=True):
+        observation = observe(context, tolerant=True)
+        gathered = gather(context, context.verify, observation)
+        tell(context, gathered)
+        if (chief := context.chief(observation)) is not None:
+            tell_lost(context, chief, observation)
+        if gathered.newest is None:
+            context.report.note(f"{context.cluster.chief.name} has not saved a checkpoint yet")
+            if (nothing := nothing_saved(context, observation)) is not None and nothing.elsewhere:
+                context.report.note(nothing.hint())
+    return gathered
+
+
+def gather_path(context: Context, path: str) -> "Brought":
+    """Copy a file or directory of the chief, under the cluster's lock, and report it."""
+    from tfprov.engine.checkpoints.model_files import bring  # noqa: PLC0415
+    from tfprov.engine.lock.lock import Lock  # noqa: PLC0415
+
+    with Lock(context, "gather", tolerant=True):
+        copied = bring(context, path)
+        what = f"{counted(copied.files, 'file')}, {readable(copied.size)}"
+        context.report.note(f"brought to {copied.at}: {what}, as it is: nothing was verified")
+    return copied
+
+
+def _clean_all(context: Context, observation: Observation) -> None:
+    """Remove, under the cluster's lock, what hosts without tasks still keep: data of an inventory that was edited since."""
+    from tfprov.engine.lock.lock import Lock  # noqa: PLC0415
+    from tfprov.playbook.steps import clean  # noqa: PLC0415
+
+    if not observation.hosts:
+        return
+    with Lock(context, "down", tolerant=True):
+        errors = clean(context, observation)
+    if errors:
+        raise together(errors)
+
+
+def _plan(context: Context) -> tuple[PlanResult, Observation]:
+    """Return what is to be done, and the observation it was made from."""
+    observation = observe(context)
+    actions, title = plan(context, observation), summary(context.cluster)
+    uncomparable = _uncomparable(context, observation)
+    if not actions:
+        return PlanResult(actions, title, (NOTHING,), uncomparable=uncomparable), observation
+    from tfprov.engine.checkpoints.forecast import forecast  # noqa: PLC0415
+
+    text, consequence = tuple(lines(actions, context.wanted)), forecast(context, actions, observation)
+    return PlanResult(actions, title, text, consequence, uncomparable=uncomparable), observation
+
+
+def _uncomparable(context: Context, observation: Observation) -> str | None:
+    unknown = unknown_secrets(context.wanted, observation)
+    if not unknown:
+        return None
+    more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    what = f"{unknown[0]}{more} cannot be compared: another controller started these tasks, or this one lost its key"
+    return f"{what}; after a secret has changed, `down` and `up` bring it to them"
+
+
+def _announce(context: Context, result: PlanResult) -> None:
+    for line in result.text():
+        context.report.note(line)
+
+
+def _check_programs(context: Context, result: PlanResult) -> None:
+    from tfprov.engine.programs import refuse_start  # noqa: PLC0415
+
+    refuse_start(context, result.plan)

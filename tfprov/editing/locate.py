@@ -141,11 +141,11 @@ _SECTIONS = ("hosts", "children", "vars")
 
 @dataclass(frozen=True)
 class Location:
-    """Where a value is, or would be added: a path, its names, and whose variable it is in `words`."""
+    """Where a value is, or would be added: a path, its names, and the `owner` of the variable in words."""
 
     resolved: ResolvedPath
     names: Sequence[str]
-    words: str
+    owner: str
     rank: int
     """For a new value: 2 for a section that exists, 1 for a vars file, 0 for a section that would be added."""
 
@@ -246,10 +246,10 @@ def _in_vars_files(files: InventoryFiles, directory: str, name: str, names: Sequ
             yield Location(resolve_path(source, (), names), names, f"{directory}/{name}", 1)
 
 
-def _in_section(mention: Mention, section: tuple[str, ...], names: Sequence[str], words: str) -> Location:
+def _in_section(mention: Mention, section: tuple[str, ...], names: Sequence[str], owner: str) -> Location:
     resolved = resolve_path(mention.source, mention.path, (*section, *names))
     is_there = len(resolved.rest) <= len(names) and mention.node.kind is NodeKind.MAPPING
-    return Location(resolved, names, words, 2 if is_there else 0)
+    return Location(resolved, names, owner, 2 if is_there else 0)
 
 
 def _best_location(

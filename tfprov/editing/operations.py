@@ -33,7 +33,7 @@ class EditResult:
     files: InventoryFiles
     changes: tuple[str, ...]
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """Return the changes in one line."""
         return ", ".join(self.changes)
 
@@ -68,7 +68,7 @@ def unset_value(files: InventoryFiles, location: Location) -> EditResult:
 
 
 def _location_text(location: Location) -> str:
-    return f"{join_path(location.names)}{f' of {location.words}' if location.words else ''}"
+    return f"{join_path(location.names)}{f' of {location.owner}' if location.owner else ''}"
 
 
 def _result(files: InventoryFiles, edited: EditedFile, what: str) -> EditResult:

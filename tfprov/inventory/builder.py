@@ -97,7 +97,7 @@ class InventoryBuilder:
             del self.problems[known:]
         return sorted(problems)
 
-    def begin(self, at: Position) -> None:
+    def begin_source(self, at: Position) -> None:
         """Begin a source; `at` becomes the position of the groups that no source names."""
         for name in ALWAYS:
             if self.groups[name].at is NOWHERE:

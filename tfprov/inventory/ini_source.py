@@ -21,7 +21,7 @@ _VARIABLES = "for example `node1 ansible_host=10.0.0.1`; write each host on a li
 
 def add_ini(builder: InventoryBuilder, text: str, file: str) -> None:
     """Add the inventory in `text` to `builder`, also its problems."""
-    builder.begin(Position(file, 1, 1))
+    builder.begin_source(Position(file, 1, 1))
     reader = _IniReader(builder, file)
     for number, line in enumerate(text.splitlines(), start=1):
         reader.line(number, line)

@@ -124,7 +124,7 @@ def add_script(builder: InventoryBuilder, path: str, vault: Vault | None = None,
     It is run with `--list`, and, without `_meta` in the output, with `--host HOST` for every host. `timeout` is in seconds,
     for each run.
     """
-    builder.begin(Position(path))
+    builder.begin_source(Position(path))
     _ScriptReader(builder, Position(path), vault or Vault(), lambda options: run_script(path, options, timeout)).read()
 
 

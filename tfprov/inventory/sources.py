@@ -124,7 +124,7 @@ class SourceWalker:
             raise InvalidInput([Problem(Position(path), what, "give a directory that holds inventories only")])
 
 
-class Sources:
+class SourceReader:
     """Reads sources into `builder`; what is wrong with them goes to its problems. `alone` is whether there is only one."""
 
     def __init__(
@@ -153,7 +153,7 @@ class Sources:
 
     def _host_list(self, source: str) -> None:
         at = Position("-i")
-        self.builder.begin(at)
+        self.builder.begin_source(at)
         names = [name.strip() for name in source.split(",") if name.strip()]
         if not names:
             self.builder.report(at, f"`{shown(source)}` names no host", "for example `-i host1,host2`")
@@ -179,7 +179,7 @@ class Sources:
             fix = "convert it with `ansible-inventory -i FILE --list --yaml`"
             self.builder.report(at, "a TOML inventory, which tfprov does not read", fix)
         elif kind is SourceKind.NOTHING and not (alone and has_yaml_extension(path)):
-            self.builder.begin(at)  # one of several sources may be empty
+            self.builder.begin_source(at)  # one of several sources may be empty
         elif kind in (SourceKind.YAML, SourceKind.NOTHING):
             self._read_or_skip(path, data, lambda: self._yaml(path, data, within=within), within=within)
         else:

@@ -30,7 +30,7 @@ def read_structure(document: Node, path: str) -> tuple[Inventory, list[Problem]]
 
 def add_document(builder: InventoryBuilder, document: Node) -> None:
     """Add the YAML inventory in `document` to `builder`, also its problems."""
-    builder.begin(document.at)
+    builder.begin_source(document.at)
     _YamlReader(builder).top(document)
 
 

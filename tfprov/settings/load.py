@@ -9,7 +9,7 @@ from tfprov.errors import InvalidInput, Problem, Warn, unheard
 from tfprov.inventory.ansible_cfg import read_ansible_cfg
 from tfprov.inventory.builder import InventoryBuilder
 from tfprov.inventory.extra_vars import parse_extra_vars
-from tfprov.inventory.sources import Sources, vars_bases
+from tfprov.inventory.sources import SourceReader, vars_bases
 from tfprov.inventory.vars_files import DIRECTORIES, VarsFileReader
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import Mapping
@@ -89,7 +89,7 @@ def read_inventory(options: InventoryOptions) -> tuple[Inventory, list[Problem]]
     if config.vault_password_file:
         vault.use_password_file(config.vault_password_file)
     alone, ignore = len(sources) == 1, config.ignore_extensions
-    reader = Sources(builder, vault, alone=alone, ignore=ignore, file_overlay=options.file_overlay)
+    reader = SourceReader(builder, vault, alone=alone, ignore=ignore, file_overlay=options.file_overlay)
     for source in sources:
         reader.add(source)
     vars_reader = VarsFileReader(vault, builder.problems, options.file_overlay)

@@ -108,7 +108,7 @@ class Vault:
         """Use the password file of an ansible.cfg, unless an environment variable names another."""
         self.passwords = replace(self.passwords, configured=password_file)
 
-    def note_unencrypted(self, at: Position) -> None:
+    def warn_unencrypted(self, at: Position) -> None:
         """Warn of a value that is tagged as encrypted and is not; it is an error only if it is used."""
         self.warnings.append(Problem(at, _UNENCRYPTED, _ENCRYPT))
 
@@ -130,7 +130,7 @@ class Vault:
             secrets: list[VaultSecret] = []
             try:
                 for source in self.passwords.sources():
-                    secrets.append((source.label, self._password(source, secrets)))
+                    secrets.append((source.vault_id, self._password(source, secrets)))
             except InvalidInput as error:
                 self._failure = list(error.problems)
             else:

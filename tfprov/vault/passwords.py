@@ -28,10 +28,10 @@ Ask = Callable[[str], str]
 
 @dataclass(frozen=True)
 class PasswordSource:
-    """Where a password comes from: `option` named `location`, for the vault id `label`."""
+    """Where a password comes from: `option` named `location`, for `vault_id`."""
 
     option: str
-    label: str
+    vault_id: str
     location: str
 
     @property
@@ -87,15 +87,15 @@ class Passwords:
         if self.ask is None:
             what, fix = "there is no terminal to ask in", "use --vault-password-file"
             raise InvalidInput([Problem(Position(source.option), what, fix)])
-        has_label = source.location == "prompt"
-        if answer := self.ask(f"Vault password ({source.label})" if has_label else "Vault password").strip():
+        names_vault_id = source.location == "prompt"
+        if answer := self.ask(f"Vault password ({source.vault_id})" if names_vault_id else "Vault password").strip():
             return answer.encode()
         raise InvalidInput([Problem(Position(source.option), "no password was given", "type it when asked")])
 
 
 def _parse_vault_id(option: str, text: str) -> PasswordSource:
-    label, at, location = text.partition("@")
-    return PasswordSource(option, (label or DEFAULT_VAULT_ID) if at else DEFAULT_VAULT_ID, location if at else text)
+    vault_id, at, location = text.partition("@")
+    return PasswordSource(option, (vault_id or DEFAULT_VAULT_ID) if at else DEFAULT_VAULT_ID, location if at else text)
 
 
 def _read_file(path: Path) -> bytes:
@@ -107,7 +107,7 @@ def _run_script(source: PasswordSource, path: Path) -> bytes:
     """Return what the password script at `path` prints; its prompts and errors go to the terminal."""
     import subprocess  # noqa: PLC0415  most inventories need no password
 
-    arguments = ["--vault-id", source.label] if path.stem.endswith(_CLIENT) else []
+    arguments = ["--vault-id", source.vault_id] if path.stem.endswith(_CLIENT) else []
     try:
         result = subprocess.run([str(path.absolute()), *arguments], stdout=subprocess.PIPE, check=False)
     except OSError as error:

@@ -135,7 +135,7 @@ class _Composer:
                 "put there what `ansible-vault encrypt_string` prints",
             )
         if not text.startswith(HEADER):
-            self.vault.note_unencrypted(at)
+            self.vault.warn_unencrypted(at)
         return Scalar(Sealed(text, self.vault.decrypt), at, quoted=True, literal=True, secret=True)
 
     def refuse_tag(self, tag: str, at: Position) -> None:

@@ -113,9 +113,9 @@ class EditSession:
             for name, (old, new) in texts.items():
                 _write(name, old, new)
         if not texts:
-            click.echo(f"nothing to do: {done.words() or 'it'} is like that already")
+            click.echo(f"nothing to do: {done.summary() or 'it'} is like that already")
         else:
-            click.echo(f"{verb} {done.words()}{'' if self.writes else '; not written (--check)'}")
+            click.echo(f"{verb} {done.summary()}{'' if self.writes else '; not written (--check)'}")
         if remaining:
             count = len(remaining)
             these = f"{count} problems; `tfprov plan` shows them" if count > 1 else "1 problem; `tfprov plan` shows it"

@@ -1,6 +1,7 @@
 """A concrete syntax tree of a YAML text: the offsets at which every key and value begins and ends."""
 
 import bisect
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -174,8 +175,6 @@ class Document:
     @cached_property
     def is_json(self) -> bool:
         """Whether the text is JSON, and must stay JSON for other programs."""
-        import json  # noqa: PLC0415  (only where something is edited)
-
         try:
             json.loads(self.text)
         except ValueError:

@@ -261,9 +261,8 @@ def _remove_lines(document: Document, entry: Entry) -> TextEdit:
     start, (end, over) = document.line_start(entry.start), document.line_end(last_line(document, entry))
     if end < over or start == 0:
         return TextEdit(start, over)
-    return TextEdit(
-        document.line_end(start - 1)[0], end
-    )  # the last line has no line break: then the one before gets none
+    # The last line has no line break: then the one before gets none.
+    return TextEdit(document.line_end(start - 1)[0], end)
 
 
 def _remove_from_shared_line(document: Document, outer: CstNode, number: int) -> TextEdit:

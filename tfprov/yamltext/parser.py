@@ -155,10 +155,8 @@ class _Composer:
 
     def refuse_key(self, at: Position, *, is_list: bool) -> None:
         outer = self.stack[-1].at
-        if not is_list and (outer.line, outer.column + 1) == (
-            at.line,
-            at.column,
-        ):  # YAML takes `{{ x }}` for a mapping in a mapping
+        # YAML reads `{{ x }}` as a mapping in a mapping.
+        if not is_list and (outer.line, outer.column + 1) == (at.line, at.column):
             raise _invalid(outer, "a template without quotes around it", 'write "{{ … }}", and quote the whole value')
         raise _invalid(at, "a key that is not a single value", "quote a value that starts with `{` or `[`")
 

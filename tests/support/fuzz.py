@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tfprov.errors import InvalidInput, Usage
 from tfprov.inventory.host_names import RangeError, expand
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.inventory import ROLES
 from tfprov.model.playbook import MODULES
 from tfprov.model.secrets import KeyedHash
@@ -28,7 +28,7 @@ from tfprov.planning.desired import desired_containers
 from tfprov.planning.tasks import assign_tasks
 from tfprov.playbook.parse import read_playbook
 from tfprov.settings.connection_vars import PARSERS
-from tfprov.settings.load import extra_vars, load
+from tfprov.settings.load import load, parse_extra_vars
 from tfprov.vault.decrypt import Vault
 from tfprov.yamltext.syntax_errors import BREAK
 
@@ -301,7 +301,7 @@ def options(given: list[str], directory: Path) -> None:
 def variables(given: list[str], directory: Path) -> None:
     said = ""
     try:
-        extra_vars([option for option in given if not option.startswith("@")])
+        parse_extra_vars([option for option in given if not option.startswith("@")])
     except InvalidInput as error:
         said = str(error)
     assert all(line.startswith("-e") and line.isprintable() for line in said.split("\n") if said)
@@ -312,7 +312,7 @@ def pattern_and_range(pattern: str, directory: Path) -> None:
     path = directory / "good.yml"
     path.write_text(INVENTORY.replace("10.0.0.1, ansible_port", "'10.0.0.{{ inventory_hostname[-1] }}', ansible_port"))
     with contextlib.suppress(Usage):
-        assert set(match(load(path)[0], pattern)) <= {"node1", "node2", "node3"}
+        assert set(match_hosts(load(path)[0], pattern)) <= {"node1", "node2", "node3"}
     with contextlib.suppress(RangeError):
         assert expand(pattern)
 

@@ -14,7 +14,7 @@ from tfprov.model.cluster import Cluster
 from tfprov.render.options import settle
 from tfprov.render.render import ask, options_of, render
 from tfprov.render.target import find_target
-from tfprov.settings.load import extra_vars
+from tfprov.settings.load import parse_extra_vars
 from tfprov.settings.resolve import RoleSettings, resolve
 from tfprov.yamltext.load import parse
 
@@ -26,7 +26,7 @@ KUBE = ("kubernetes", "kubeflow-tfjob", "jobset", "kubeflow-trainer")
 
 def roles_of(inventory: str, *extra: str) -> Sequence[RoleSettings]:
     """Return the settings in an inventory that is given as text."""
-    read = replace(read_groups(parse(inventory, "inventory.yml"), "inventory.yml"), extra=extra_vars(extra))
+    read = replace(read_groups(parse(inventory, "inventory.yml"), "inventory.yml"), extra=parse_extra_vars(extra))
     return resolve(read)
 
 

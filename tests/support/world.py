@@ -21,7 +21,7 @@ from tfprov.model.state import Container, Observed, State
 from tfprov.planning.datasets import datasets_of
 from tfprov.planning.desired import RoleImage, desired_containers
 from tfprov.planning.tasks import assign_tasks
-from tfprov.settings.load import extra_vars
+from tfprov.settings.load import parse_extra_vars
 from tfprov.settings.resolve import RoleSettings, resolve
 from tfprov.yamltext.load import parse
 
@@ -57,7 +57,7 @@ def world(
     `runtimes` and `store` are those of an earlier world.
     """
     document = parse(inventory, "inventory.yml") if isinstance(inventory, str) else inventory
-    read = replace(read_groups(document, "inventory.yml"), extra=extra_vars(extra))
+    read = replace(read_groups(document, "inventory.yml"), extra=parse_extra_vars(extra))
     roles = resolve(read)
     cluster = assign_tasks(roles)
     hosts = runtimes if runtimes is not None else {}

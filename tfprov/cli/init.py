@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from tfprov.editing.scalar_emitter import text_inline
+from tfprov.editing.scalar_emitter import emit_text
 from tfprov.errors import InvalidInput, Position, TfprovError, Usage, shown
-from tfprov.inventory.host_names import without_port, wrong_name
+from tfprov.inventory.host_names import NameKind, check_name, split_port
 from tfprov.model.node import Scalar
 from tfprov.paths import shipped_directory
 
@@ -88,8 +88,8 @@ def read_machines(text: str) -> tuple[Machine, ...]:
     for word in re.split(r"[\s,]+", text.strip()):
         if word:
             user, at, rest = word.rpartition("@")
-            name, port = without_port(rest)
-            wrong = wrong_name("host", Scalar(name, Position(""), name, quoted=True))
+            name, port = split_port(rest)
+            wrong = check_name(NameKind.HOST, Scalar(name, Position(""), name, quoted=True))
             if wrong or (at and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", user)) or (port or 1) > 65535:
                 raise Usage(f"`{shown(word)}` is no machine", "write `name`, `user@name` or `user@name:port`")
             machines.append(Machine(name, user or None, port))
@@ -109,7 +109,7 @@ def inventory_text(wanted: Wanted) -> str:
     lines = [_host(machine, common) for machine in wanted.machines]
     workers = lines[1:] or lines
     tasks = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
-    user = f"    ansible_user: {text_inline(common, flow=False)}\n" if common else ""
+    user = f"    ansible_user: {emit_text(common, flow=False)}\n" if common else ""
     count = f"1 ps and {tasks} on {len(lines)} machine{'s' * (len(lines) > 1)}"
     return _REMOTE.format(count=count, user=user, settings=settings, ps=lines[0], workers="\n".join(workers))
 
@@ -117,16 +117,16 @@ def inventory_text(wanted: Wanted) -> str:
 def _host(machine: Machine, common: str | None) -> str:
     values = []
     if machine.user and machine.user != common:
-        values.append(f"ansible_user: {text_inline(machine.user, flow=True)}")
+        values.append(f"ansible_user: {emit_text(machine.user, flow=True)}")
     if machine.port:
         values.append(f"ansible_port: {machine.port}")
     body = f" {{{', '.join(values)}}}" if values else ""
-    return f"        {text_inline(machine.name, flow=False)}:{body}"
+    return f"        {emit_text(machine.name, flow=False)}:{body}"
 
 
 def _settings(wanted: Wanted) -> Sequence[str]:
-    name = text_inline(wanted.cluster, flow=False)
-    command = ", ".join(text_inline(word, flow=True) for word in wanted.command)
+    name = emit_text(wanted.cluster, flow=False)
+    command = ", ".join(emit_text(word, flow=True) for word in wanted.command)
     example = wanted.command == EXAMPLE
     lines = [
         (f"cluster: {name}", ""),
@@ -134,7 +134,7 @@ def _settings(wanted: Wanted) -> Sequence[str]:
         if wanted.machines
         else None,
         (
-            f"code: {text_inline(wanted.code, flow=False)}",
+            f"code: {emit_text(wanted.code, flow=False)}",
             "delivered to every host as it is; an edit restarts what runs it",
         ),
         (f"command: [{command}]", "tfprov appends --job_name, --task_index, --ps_hosts, --worker_hosts"),

@@ -1,1 +1,1 @@
-"""Edits of an inventory that change one thing and leave every other byte as it is."""
+"""Edits of YAML inventories that keep every other byte."""

@@ -1,37 +1,39 @@
-"""A YAML text as places: where every key and value begins and ends, so that one can be changed and nothing else."""
+"""A concrete syntax tree of a YAML text: the offsets at which every key and value begins and ends."""
 
 import bisect
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
+from tfprov.yamltext.parser import PARSER
 from tfprov.yamltext.syntax_errors import BREAK
-from tfprov.yamltext.yaml11 import tag_of
+from tfprov.yamltext.yaml11 import resolve_tag
 
-_Parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _COMMENT = re.compile("#[^\r\n\x85\u2028\u2029]*")
 _GAP = re.compile("[ \t\r\n\x85\u2028\u2029]+")
 _PROPERTY = re.compile(r"[&!][^ \t\r\n\x85\u2028\u2029,\[\]{}]*")
 
-Kind = Literal["scalar", "mapping", "list", "alias"]
-Path = tuple[int, ...]
-"""The way to a place: the number of the entry or item at every level."""
+NodeKind = Enum("NodeKind", ["SCALAR", "MAPPING", "LIST", "ALIAS"])
+NodePath = tuple[int, ...]
+"""The path to a node: the number of the entry or item at every level."""
 
 
 @dataclass
-class Place:
-    """A value, or a key, and its extent in the text: `start` is where its anchor or tag begins, `inner` what follows.
+class CstNode:
+    """A value or key and its offsets: `start` is at its anchor or tag, `inner` at the value itself.
 
-    `style` is how it is written: `'`, `"`, `|`, `>` for a scalar, `{` or `[` for a collection in brackets, else "".
-    `text` is a scalar's value, or the name that an alias stands for.
+    `style` is `'`, `"`, `|` or `>` for a scalar, `{` or `[` for a flow collection, else empty. `text` is the value of a
+    scalar, or the anchor name of an alias.
     """
 
-    kind: Kind
+    kind: NodeKind
     start: int
     inner: int
     end: int
@@ -43,28 +45,28 @@ class Place:
 
     @property
     def is_null(self) -> bool:
-        """Whether it is no value at all, in whatever spelling."""
-        return self.kind == "scalar" and self.tag == "null"
+        """Whether the value is null, in any spelling."""
+        return self.kind is NodeKind.SCALAR and self.tag == "null"
 
     @property
     def is_absent(self) -> bool:
-        """Whether nothing is written: `key:`."""
-        return self.kind == "scalar" and self.inner == self.end and not self.style
+        """Whether the value is empty: `key:`."""
+        return self.kind is NodeKind.SCALAR and self.inner == self.end and not self.style
 
     @property
     def is_block(self) -> bool:
-        """Whether it is a collection by indentation."""
-        return self.kind in ("mapping", "list") and not self.style
+        """Whether this is a block collection."""
+        return self.kind in (NodeKind.MAPPING, NodeKind.LIST) and not self.style
 
     def key(self, name: str) -> int | None:
-        """Return the number of the entry called `name`; a merge (`<<`) is no such entry."""
+        """Return the number of the entry with the key `name`, or None; a merge (`<<`) is no such entry."""
         for number, entry in enumerate(self.entries):
-            if entry.key is not None and entry.key.kind == "scalar" and entry.key.text == name:
+            if entry.key is not None and entry.key.kind is NodeKind.SCALAR and entry.key.text == name:
                 return None if entry.is_merge else number
         return None
 
-    def walk(self) -> Iterator["Place"]:
-        """Yield this place and all below it, in the order of the text."""
+    def walk(self) -> Iterator["CstNode"]:
+        """Yield this node and all below it, in the order of the text."""
         yield self
         for entry in self.entries:
             if entry.key is not None:
@@ -74,95 +76,97 @@ class Place:
 
 @dataclass
 class Entry:
-    """A key with its value, or (without a key) an item of a list; `start` is where it begins: at the key, `?` or `-`.
+    """An entry of a mapping, or an item of a list (without a key); `start` is the offset of the key, `?` or `-`.
 
-    `mark` is where its `:` or `-` ends; None where there is none, as in `{a, b}` and `[a, b]`.
+    `mark` is the offset after its `:` or `-`; None if it has none, as in `{a, b}` and `[a, b]`.
     """
 
-    key: Place | None
-    value: Place
+    key: CstNode | None
+    value: CstNode
     start: int = 0
     mark: int | None = None
 
     @property
     def end(self) -> int:
-        """Where the last thing that is written of it ends."""
-        behind = self.key.end if self.key is not None else self.start
-        return max(self.value.end, self.mark or behind)
+        """The offset after the last character of the entry."""
+        head = self.key.end if self.key is not None else self.start
+        return max(self.value.end, self.mark or head)
 
     @property
     def is_merge(self) -> bool:
-        """Whether it is `<<: …`."""
-        return self.key is not None and self.key.kind == "scalar" and self.key.text == "<<" and not self.key.style
+        """Whether this is `<<: …`."""
+        return (
+            self.key is not None and self.key.kind is NodeKind.SCALAR and self.key.text == "<<" and not self.key.style
+        )
 
 
 @dataclass
 class Document:
-    """The one document in `text`, which has no byte order mark and is known to be valid."""
+    """The only document in `text`, which is valid YAML without a byte order mark."""
 
     text: str
-    root: Place
+    root: CstNode
 
     @cached_property
     def breaks(self) -> list[tuple[int, int]]:
-        """Where every line's end begins and ends."""
-        return [found.span() for found in BREAK.finditer(self.text)]
+        """The offsets at which every line break begins and ends."""
+        return [match.span() for match in BREAK.finditer(self.text)]
 
     @cached_property
     def _starts(self) -> list[int]:
         return [end for _, end in self.breaks]
 
     def line_number(self, offset: int) -> int:
-        """Return the number of the line at `offset`, counting from 1."""
+        """Return the number of the line of `offset`, from 1."""
         return bisect.bisect_right(self._starts, offset) + 1
 
     def column(self, offset: int) -> int:
-        """Return how many characters stand before `offset` in its line."""
+        """Return the column of `offset`, from 0."""
         return offset - self.line_start(offset)
 
     def line_start(self, offset: int) -> int:
-        """Return where the line at `offset` begins."""
+        """Return the offset at which the line of `offset` begins."""
         number = bisect.bisect_right(self._starts, offset)
         return self._starts[number - 1] if number else 0
 
     def line_end(self, offset: int) -> tuple[int, int]:
-        """Return where the end of the line at `offset` begins and ends; both are the same in a last line without one."""
+        """Return where the line break after `offset` begins and ends; an empty range if the last line has none."""
         number = bisect.bisect_right(self._starts, offset)
         return self.breaks[number] if number < len(self.breaks) else (len(self.text), len(self.text))
 
     def eol(self, offset: int) -> str:
-        """Return what ends the line at `offset`: in a last line that has no end, what ends most of the others."""
+        """Return the line break of the line of `offset`; the most frequent one for a last line without."""
         start, end = self.line_end(offset)
         if start != end:
             return self.text[start:end]
         usual = Counter(self.text[begin:over] for begin, over in self.breaks).most_common(1)
         return usual[0][0] if usual else "\n"
 
-    def at(self, path: Path) -> Place:
-        """Return the place that `path` leads to."""
-        place = self.root
+    def at(self, path: NodePath) -> CstNode:
+        """Return the node at `path`."""
+        node = self.root
         for number in path:
-            place = place.entries[number].value
-        return place
+            node = node.entries[number].value
+        return node
 
-    def entry(self, path: Path) -> Entry:
-        """Return the entry that `path` leads to; there is none for the document itself."""
+    def entry(self, path: NodePath) -> Entry:
+        """Return the entry at `path`, which is not empty."""
         return self.at(path[:-1]).entries[path[-1]]
 
     @cached_property
     def step(self) -> int:
-        """How many columns the file indents a level by; 2 where it does not say."""
-        return self._usual("mapping", 2)
+        """The indentation of a level in this file, in columns; 2 if it has no nested mapping."""
+        return self._usual(NodeKind.MAPPING, 2)
 
     @cached_property
     def dash_step(self) -> int:
-        """How many columns the file indents the dashes of a list by, below a key; as all else where it does not say."""
-        return self._usual("list", self.step)
+        """The indentation of a list's dashes below a key, in columns; `step` if the file has no such list."""
+        return self._usual(NodeKind.LIST, self.step)
 
-    def _usual(self, kind: Kind, otherwise: int) -> int:
+    def _usual(self, kind: NodeKind, otherwise: int) -> int:
         steps: Counter[int] = Counter()
         for outer in self.root.walk():
-            if outer.kind == "mapping" and outer.is_block:
+            if outer.kind is NodeKind.MAPPING and outer.is_block:
                 column = self.column(outer.entries[0].start)
                 below = [entry.value for entry in outer.entries if entry.value.kind == kind and entry.value.is_block]
                 steps.update(self.column(value.entries[0].start) - column for value in below)
@@ -170,27 +174,25 @@ class Document:
 
     @cached_property
     def is_json(self) -> bool:
-        """Whether it is written as JSON, which other programs may want to read as such."""
-        import json  # noqa: PLC0415  (only where something is edited)
-
+        """Whether the text is JSON, and must stay JSON for other programs."""
         try:
             json.loads(self.text)
         except ValueError:
             return False
-        return self.root.kind == "mapping"
+        return self.root.kind is NodeKind.MAPPING
 
 
-def skip(text: str, offset: int) -> int:
-    """Return where something is written again at or behind `offset`: blanks, line ends and comments are nothing."""
-    while found := _GAP.match(text, offset) or _COMMENT.match(text, offset):
-        offset = found.end()
+def skip_blanks(text: str, offset: int) -> int:
+    """Return the first offset from `offset` on that is no blank, line break or comment."""
+    while match := _GAP.match(text, offset) or _COMMENT.match(text, offset):
+        offset = match.end()
     return offset
 
 
-def read_document(text: str) -> Document:
-    """Return the places in `text`, which `tfprov.yamltext.load.parse` has found to be valid."""
+def parse_cst(text: str) -> Document:
+    """Return the syntax tree of `text`, which `tfprov.yamltext.load.parse` has accepted."""
     builder = _Builder(text)
-    for event in yaml.parse(text, Loader=_Parser):
+    for event in yaml.parse(text, Loader=PARSER):
         builder.handle(event)
     assert builder.root is not None
     return Document(text, builder.root)
@@ -199,9 +201,9 @@ def read_document(text: str) -> Document:
 class _Builder:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.root: Place | None = None
-        self.stack: list[Place] = []
-        self.keys: list[Place | None] = []
+        self.root: CstNode | None = None
+        self.stack: list[CstNode] = []
+        self.keys: list[CstNode | None] = []
 
     def handle(self, event: Any) -> None:
         if isinstance(event, yaml.ScalarEvent):
@@ -213,31 +215,30 @@ class _Builder:
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             self.close(event)
 
-    def alias(self, event: Any) -> Place:
-        """Return the place of `*name`."""
+    def alias(self, event: Any) -> CstNode:
         start, end = event.start_mark.index, event.end_mark.index
-        return Place("alias", start, start, end, text=event.anchor)
+        return CstNode(NodeKind.ALIAS, start, start, end, text=event.anchor)
 
     def inner(self, event: Any) -> int:
-        """Return where a value begins behind its anchor and its tag."""
+        """Return the offset of a value after its anchor and tag."""
         offset, end = int(event.start_mark.index), int(event.end_mark.index)
         if getattr(event, "value", None) == "" and not event.style:
             return end
-        for stated in (event.anchor, event.tag):
-            if stated and (found := _PROPERTY.match(self.text, offset)):
-                offset = skip(self.text, found.end())
+        for name in (event.anchor, event.tag):
+            if name and (match := _PROPERTY.match(self.text, offset)):
+                offset = skip_blanks(self.text, match.end())
         return offset
 
-    def scalar(self, event: Any) -> Place:
+    def scalar(self, event: Any) -> CstNode:
         style = event.style or ""
-        tag = tag_of(event, quoted=bool(style))
+        tag = resolve_tag(event, quoted=bool(style))
         inner, end = self.inner(event), event.end_mark.index
         if style in ("|", ">"):
             end = self.block_end(event, inner)
-        return Place("scalar", event.start_mark.index, inner, end, style, tag, event.anchor, event.value)
+        return CstNode(NodeKind.SCALAR, event.start_mark.index, inner, end, style, tag, event.anchor, event.value)
 
     def block_end(self, event: Any, inner: int) -> int:
-        """Return where the last line of a block of text ends: the blank lines behind it are its own if it keeps them."""
+        """Return the end of a block scalar; trailing blank lines belong to it if it keeps them (`|+`)."""
         written = self.text[inner : event.end_mark.index]
         keeps = "+" in BREAK.split(written, maxsplit=1)[0].partition("#")[0]
         if keeps or event.value.rstrip("\n").endswith((" ", "\t")):
@@ -249,50 +250,50 @@ class _Builder:
         inner = self.inner(event)
         is_list = isinstance(event, yaml.SequenceStartEvent)
         style = ("[" if is_list else "{") if event.flow_style else ""
-        kind: Kind = "list" if is_list else "mapping"
-        self.stack.append(Place(kind, event.start_mark.index, inner, inner, style, event.tag or "", event.anchor))
+        kind = NodeKind.LIST if is_list else NodeKind.MAPPING
+        self.stack.append(CstNode(kind, event.start_mark.index, inner, inner, style, event.tag or "", event.anchor))
         self.keys.append(None)
 
     def close(self, event: Any) -> None:
         self.keys.pop()
-        done = self.stack.pop()
-        done.end = event.end_mark.index if done.style else done.entries[-1].end
-        self.add(done)
+        node = self.stack.pop()
+        node.end = event.end_mark.index if node.style else node.entries[-1].end
+        self.add(node)
 
-    def add(self, place: Place) -> None:
+    def add(self, node: CstNode) -> None:
         if not self.stack:
-            self.root = place
+            self.root = node
             return
         outer = self.stack[-1]
-        if outer.kind == "list":
-            outer.entries.append(self.item(outer, place))
+        if outer.kind is NodeKind.LIST:
+            outer.entries.append(self.item(outer, node))
         elif self.keys[-1] is None:
-            self.keys[-1] = place
+            self.keys[-1] = node
         else:
-            outer.entries.append(self.pair(outer, self.keys[-1], place))
+            outer.entries.append(self.pair(outer, self.keys[-1], node))
             self.keys[-1] = None
 
-    def behind(self, outer: Place) -> int:
-        """Return where the next entry of `outer` begins."""
-        offset = skip(self.text, outer.entries[-1].end if outer.entries else outer.inner + len(outer.style))
-        return skip(self.text, offset + 1) if outer.style and self.text[offset : offset + 1] == "," else offset
+    def next_start(self, outer: CstNode) -> int:
+        """Return the offset of the next entry of `outer`."""
+        offset = skip_blanks(self.text, outer.entries[-1].end if outer.entries else outer.inner + len(outer.style))
+        return skip_blanks(self.text, offset + 1) if outer.style and self.text[offset : offset + 1] == "," else offset
 
-    def item(self, outer: Place, value: Place) -> Entry:
-        start = self.behind(outer)
+    def item(self, outer: CstNode, value: CstNode) -> Entry:
+        start = self.next_start(outer)
         if outer.style:
             return Entry(None, value, start)
-        _settle(value, start + 1)
+        _move_empty(value, start + 1)
         return Entry(None, value, start, start + 1)
 
-    def pair(self, outer: Place, key: Place, value: Place) -> Entry:
-        start = self.behind(outer)
-        colon = skip(self.text, key.end)
+    def pair(self, outer: CstNode, key: CstNode, value: CstNode) -> Entry:
+        start = self.next_start(outer)
+        colon = skip_blanks(self.text, key.end)
         mark = colon + 1 if self.text[colon : colon + 1] == ":" else None
-        _settle(value, key.end if mark is None else mark)
+        _move_empty(value, key.end if mark is None else mark)
         return Entry(key, value, start, mark)
 
 
-def _settle(place: Place, offset: int) -> None:
-    """Give a value that is not written a place: libyaml puts it where the next thing begins."""
-    if place.is_absent and place.start == place.end:
-        place.start = place.inner = place.end = offset
+def _move_empty(node: CstNode, offset: int) -> None:
+    """Set the offsets of an empty value to `offset`; libyaml puts it at the next token."""
+    if node.is_absent and node.start == node.end:
+        node.start = node.inner = node.end = offset

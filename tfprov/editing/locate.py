@@ -1,247 +1,224 @@
-"""Which of an inventory's files an edit belongs to, and where in it."""
+"""Locates the file and the position at which a variable is set, or would be."""
 
 import difflib
-import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
-from tfprov.editing.cst import Path as KeyPath
-from tfprov.editing.cst import Place
-from tfprov.editing.document import Source
-from tfprov.editing.host_edits import Mention, groups, hosts, in_range
-from tfprov.editing.semantic_diff import merged_into, uses
+from tfprov.editing.cst import CstNode, NodeKind
+from tfprov.editing.cst import NodePath as KeyPath
+from tfprov.editing.document import EditableFile
+from tfprov.editing.files import InventoryFiles, vars_file_owner
+from tfprov.editing.host_edits import Mention, find_groups, find_hosts, find_range, mentions_of
+from tfprov.editing.semantic_diff import alias_uses, merged_mappings
 from tfprov.errors import InvalidInput, Usage, shown
-from tfprov.inventory.host_names import without_port
-from tfprov.inventory.vars_files import DIRECTORIES, EXTENSIONS
+from tfprov.inventory.builder import ALWAYS
+from tfprov.inventory.host_names import NameKind, split_port
 
 _PART = re.compile(r"""\.?(?:"([^"]*)"|'([^']*)'|\[(\d+)\]|([^.\[\]"']+))""")
 _LONGEST = 32
 
 
 def split_path(text: str) -> list[str]:
-    """Return the names in a path; one with dots in it stands in quotes, an element of a list is `[0]` or `.0`."""
+    """Split a path into names; a name with dots is quoted, an element of a list is `[0]` or `.0`."""
     names: list[str] = []
     offset = 0
     while offset < len(text):
-        found = _PART.match(text, offset)
-        if found is None or (offset and text[offset] not in ".[") or (not offset and text[0] == "."):
+        part = _PART.match(text, offset)
+        if part is None or (offset and text[offset] not in ".[") or (not offset and text[0] == "."):
             raise Usage(
                 f"`{shown(text)}` is not a path", "for example `tfprov.flags.train_steps` or `tfprov.command[0]`"
             )
-        names.append(next(part for part in found.groups() if part is not None))
-        offset = found.end()
+        names.append(next(group for group in part.groups() if group is not None))
+        offset = part.end()
     if not names or len(names) > _LONGEST:
         raise Usage(f"`{shown(text)}` is not a path", "for example `tfprov.flags.train_steps`")
     return names
 
 
-def joined(names: Sequence[str]) -> str:
-    """Return names as a path."""
+def join_path(names: Sequence[str]) -> str:
+    """Join names to a path."""
     return ".".join(f'"{name}"' if re.search(r"[.\[\]'\s]", name) or not name else name for name in names)
 
 
 @dataclass(frozen=True)
-class Way:
-    """How far a path leads in a file: `path` to the last place that is there, and the `rest` of the names.
+class ResolvedPath:
+    """The longest part of a path that exists in a file: `path` leads to its last node, `rest` are the missing names.
 
-    `blocked` says why the rest cannot be written there.
+    `blocked` is the error that prevents adding them.
     """
 
-    source: Source
+    source: EditableFile
     path: KeyPath
     rest: tuple[str, ...]
     blocked: InvalidInput | None = None
 
     @property
-    def place(self) -> Place:
-        """The last place that is there."""
+    def node(self) -> CstNode:
+        """The last node that exists."""
         return self.source.document.at(self.path)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the path is there."""
+        """Whether the whole path exists."""
         return not self.rest
 
 
-def follow(source: Source, base: KeyPath, names: Sequence[str]) -> Way:
-    """Follow `names` from the place at `base` as far as they lead; a key with dots in it may be several of them."""
+def resolve_path(source: EditableFile, base: KeyPath, names: Sequence[str]) -> ResolvedPath:
+    """Follow `names` from the node at `base` as far as they exist; several names may be one key with dots."""
     path, number = base, 0
     while number < len(names):
         rest = tuple(names[number:])
-        place = source.document.at(path)
-        blocked = _blocked(source, place, rest)
-        taken, found = (1, None) if blocked else _below(place, rest)
-        if found is None:
-            return Way(source, path, rest, blocked)
-        path, number = (*path, found), number + taken
-    return Way(source, path, ())
+        node = source.document.at(path)
+        blocked = _blocked(source, node, rest)
+        count, entry = (1, None) if blocked else _matching_entry(node, rest)
+        if entry is None:
+            return ResolvedPath(source, path, rest, blocked)
+        path, number = (*path, entry), number + count
+    return ResolvedPath(source, path, ())
 
 
-def _below(place: Place, names: Sequence[str]) -> tuple[int, int | None]:
-    """Return how many of `names` are the name of an entry, and its number."""
-    if place.kind == "list":
-        number = int(names[0])
-        return 1, number if number < len(place.entries) else None
+def _matching_entry(node: CstNode, names: Sequence[str]) -> tuple[int, int | None]:
+    """Return how many of `names` form the key of an entry, and the entry's number or None."""
+    if node.kind is NodeKind.LIST:
+        index = int(names[0])
+        return 1, index if index < len(node.entries) else None
     for count in (1, *range(len(names), 1, -1)):
-        if (found := place.key(".".join(names[:count]))) is not None:
-            return count, found
+        if (number := node.key(".".join(names[:count]))) is not None:
+            return count, number
     return 1, None
 
 
-def _blocked(source: Source, place: Place, rest: Sequence[str]) -> InvalidInput | None:
-    """Return why nothing called `rest[0]` can be looked up or written in what stands at `place`, or None."""
+def _blocked(source: EditableFile, node: CstNode, rest: Sequence[str]) -> InvalidInput | None:
+    """Return the error if `rest[0]` can neither be an entry of `node` nor be added to it."""
     name, line = shown(rest[0]), source.document.line_number
-    if place.kind == "alias":
-        target = next(use.target for use in uses(source.document) if use.alias is place)
-        what = f"`*{place.text}` stands for what line {line(target.start)} says, for every place that uses it"
-        return source.refuse(place, what, f"change it on line {line(target.start)}, or write the value out here")
-    if place.kind == "list":
+    if node.kind is NodeKind.ALIAS:
+        target = next(use.target for use in alias_uses(source.document) if use.alias is node)
+        what = f"`*{node.text}` is an alias of the value on line {line(target.start)}"
+        return source.refuse(node, what, f"change it on line {line(target.start)}, or write the value out here")
+    if node.kind is NodeKind.LIST:
         if not name.isdecimal() or len(name) > 9:
-            return source.refuse(place, f"a list, which has no `{name}`", "give a number: the first element is `[0]`")
-        if int(name) > len(place.entries):
-            what = f"a list of {len(place.entries)}, so there is no `[{int(name)}]`"
-            return source.refuse(place, what, f"`[{len(place.entries)}]` adds an element")
+            return source.refuse(node, f"a list, which has no `{name}`", "give a number: the first element is `[0]`")
+        if int(name) > len(node.entries):
+            what = f"a list of {len(node.entries)}, so there is no `[{int(name)}]`"
+            return source.refuse(node, what, f"`[{len(node.entries)}]` adds an element")
         return None
-    if place.kind == "scalar":
+    if node.kind is NodeKind.SCALAR:
         what = f"a single value, so nothing can be below it: `{name}`"
-        return None if place.is_null else source.refuse(place, what, "set this value itself")
-    if len(rest) > 1 and _below(place, rest)[1] is None:
-        return _merged(source, place, rest[0])
+        return None if node.is_null else source.refuse(node, what, "set this value itself")
+    if len(rest) > 1 and _matching_entry(node, rest)[1] is None:
+        return _merged(source, node, rest[0])
     return None
 
 
-def _merged(source: Source, place: Place, name: str) -> InvalidInput | None:
-    for outer in merged_into(source.document, place):
+def _merged(source: EditableFile, node: CstNode, name: str) -> InvalidInput | None:
+    for outer in merged_mappings(source.document, node):
         if (number := outer.key(name)) is not None:
             at = outer.entries[number].start
             line = source.document.line_number(at)
             what = f"`{shown(name)}` is merged into this mapping from line {line} (`<<`)"
-            return source.refuse(place, what, f"change it there, or write `{shown(name)}:` out here")
+            return source.refuse(node, what, f"change it there, or write `{shown(name)}:` out here")
     return None
 
 
-def missing(way: Way, names: Sequence[str]) -> InvalidInput:
-    """Return the error for a path that leads nowhere."""
-    if way.blocked:
-        return way.blocked
-    if merged := _merged(way.source, way.place, way.rest[0]):
+def missing_path_error(resolved: ResolvedPath, names: Sequence[str]) -> InvalidInput:
+    """Return the error for a path that does not exist."""
+    if resolved.blocked:
+        return resolved.blocked
+    if merged := _merged(resolved.source, resolved.node, resolved.rest[0]):
         return merged
-    near = [entry.key.text for entry in way.place.entries if entry.key is not None and not entry.is_merge]
-    close = difflib.get_close_matches(way.rest[0], near, n=1)
-    fix = f"did you mean `{shown(close[0])}`?" if close else "`tfprov inventory explain HOST` says what is set where"
-    what = f"nothing is called `{shown(joined(names[: len(names) - len(way.rest) + 1]))}` here"
-    return way.source.refuse(way.place, what, fix)
+    near = [entry.key.text for entry in resolved.node.entries if entry.key is not None and not entry.is_merge]
+    close = difflib.get_close_matches(resolved.rest[0], near, n=1)
+    fix = (
+        f"did you mean `{shown(close[0])}`?" if close else "`tfprov inventory explain HOST` shows where values are set"
+    )
+    what = f"nothing is called `{shown(join_path(names[: len(names) - len(resolved.rest) + 1]))}` here"
+    return resolved.source.refuse(resolved.node, what, fix)
 
 
 _SECTIONS = ("hosts", "children", "vars")
 
 
 @dataclass(frozen=True)
-class Files:
-    """The files that can be edited, in the order in which they apply: inventories, and what is beside them.
+class Location:
+    """Where a value is, or would be added: a path, its names, and the `owner` of the variable in words."""
 
-    `others` are those that cannot: INI, scripts, and what is encrypted as a whole.
-    """
-
-    inventories: tuple[Source, ...]
-    beside: tuple[Source, ...]
-    others: tuple[str, ...]
-
-    def with_source(self, source: Source) -> "Files":
-        """Return the same files, of which one has changed."""
-
-        def changed(sources: Sequence[Source]) -> tuple[Source, ...]:
-            return tuple(source if one.name == source.name else one for one in sources)
-
-        return replace(self, inventories=changed(self.inventories), beside=changed(self.beside))
-
-    def find(self, name: str) -> Source:
-        """Return the file called `name`."""
-        return next(one for one in (*self.inventories, *self.beside) if one.name == name)
-
-
-@dataclass(frozen=True)
-class Where:
-    """A place for a value: the way to it, and the names that lead to it. `words` say whose it is."""
-
-    way: Way
+    resolved: ResolvedPath
     names: Sequence[str]
-    words: str
+    owner: str
     rank: int
-    """Where nothing is set yet: 2 for a section that is there, 1 for a file beside, 0 for a section that would be new."""
+    """For a new value: 2 for a section that exists, 1 for a vars file, 0 for a section that would be added."""
 
     @property
     def depth(self) -> int:
-        """How many of the names are there."""
-        return max(0, len(self.names) - len(self.way.rest))
+        """How many of the names exist."""
+        return max(0, len(self.names) - len(self.resolved.rest))
 
 
-def owner_of(path: str) -> tuple[str, str] | None:
-    """Return ("group_vars", "worker") for a file of the variables of `worker`; None for other files."""
-    parts = Path(path).parts
-    for number in range(len(parts) - 2, -1, -1):
-        if parts[number] in DIRECTORIES:
-            name, extension = os.path.splitext(parts[number + 1])  # noqa: PTH122  as Ansible splits it
-            return parts[number], name if extension in EXTENSIONS else parts[number + 1]
-    return None
-
-
-def for_group(files: Files, group: str, names: Sequence[str]) -> Where:
-    """Return the place of a variable of `group`: where it takes effect, if it is set; else beside what is next to it."""
-    found = [*_beside(files, "group_vars", group, names)]
+def locate_group_variable(files: InventoryFiles, group: str, names: Sequence[str]) -> Location:
+    """Return the location of a variable of `group`: where the effective value is set, else beside its nearest siblings."""
+    locations = [*_in_vars_files(files, "group_vars", group, names)]
     for source in files.inventories:
-        stated = (mention for mention in groups(source) if mention.group == group)
-        found.extend(_in_section(mention, ("vars",), names, f"group {group}") for mention in stated)
-    if not found and group == "all" and files.inventories:
-        way = follow(files.inventories[0], (), ("all", "vars", *names))
-        found.append(Where(way, names, "group all", 1))
-    known = [mention.group for source in files.inventories for mention in groups(source)]
-    return _best(files, found, ("group", group), known)
+        mentions = (mention for mention in find_groups(source) if mention.group == group)
+        locations.extend(_in_section(mention, ("vars",), names, f"group {group}") for mention in mentions)
+    if not locations and group == "all" and files.inventories:
+        resolved = resolve_path(files.inventories[0], (), ("all", "vars", *names))
+        locations.append(Location(resolved, names, "group all", 1))
+    known = [mention.group for source in files.inventories for mention in find_groups(source)]
+    return _best_location(files, locations, (NameKind.GROUP, group), known)
 
 
-def for_host(files: Files, host: str, names: Sequence[str]) -> Where:
-    """Return the place of a variable of `host`; one that a range names gets an entry of its own beside the range."""
-    found = [*_beside(files, "host_vars", host, names)]
+def locate_host_variable(files: InventoryFiles, host: str, names: Sequence[str]) -> Location:
+    """Return the location of a variable of `host`; a host of a range gets an entry of its own beside the range."""
+    locations = [*_in_vars_files(files, "host_vars", host, names)]
     for source in files.inventories:
-        stated = (mention for mention in hosts(source) if host in (mention.name, without_port(mention.name)[0]))
-        found.extend(_in_section(mention, (), names, f"host {host}") for mention in stated)
-    ranges = [one for one in (in_range(source, host) for source in files.inventories) if one and not found]
-    found.extend(
-        Where(follow(one.source, one.path[:-1], (host, *names)), names, f"host {host}", 1) for one in ranges[-1:]
+        mentions = (mention for mention in find_hosts(source) if host in (mention.name, split_port(mention.name)[0]))
+        locations.extend(_in_section(mention, (), names, f"host {host}") for mention in mentions)
+    ranges = [mention for source in files.inventories if (mention := find_range(source, host)) and not locations]
+    locations.extend(
+        Location(resolve_path(mention.source, mention.path[:-1], (host, *names)), names, f"host {host}", 1)
+        for mention in ranges[-1:]
     )
-    known = [mention.name for source in files.inventories for mention in hosts(source)]
-    return _best(files, found, ("host", host), known)
+    known = [mention.name for source in files.inventories for mention in find_hosts(source)]
+    return _best_location(files, locations, (NameKind.HOST, host), known)
 
 
-def for_path(files: Files, names: Sequence[str]) -> Where | None:
-    """Return the place of a path that begins with a group at the top of an inventory; None where it does not."""
+def is_mentioned(files: InventoryFiles, kind: NameKind, name: str) -> bool:
+    """Whether a YAML source names the group or host (`kind`) `name`, the host also by a range."""
+    if kind is NameKind.GROUP:
+        return name in ALWAYS or any(
+            mention.group == name for source in files.inventories for mention in find_groups(source)
+        )
+    return any(mentions_of(source, name) or find_range(source, name) for source in files.inventories)
+
+
+def locate_path(files: InventoryFiles, names: Sequence[str]) -> Location | None:
+    """Return the location of a path that begins with a top-level group of an inventory, else None."""
     if len(names) < 2 or names[1] not in _SECTIONS:
         return None
     tops = [
         source for source in files.inventories if names[0] == "all" or source.document.root.key(names[0]) is not None
     ]
-    found = [Where(follow(source, (), names), names, "", 2) for source in tops]
-    best = max(found, key=lambda where: where.depth, default=None)
-    if best is not None and best.way.rest:
+    locations = [Location(resolve_path(source, (), names), names, "", 2) for source in tops]
+    best = max(locations, key=lambda location: location.depth, default=None)
+    if best is not None and best.resolved.rest:
         _refuse_new(best)
     return best
 
 
-def _refuse_new(where: Where) -> None:
-    """Hosts and groups are not made by setting something in them: most such names are mistaken."""
-    above = names_to(where.way.source, where.way.path)
-    kind = {"hosts": "host", "children": "group"}.get(above[-1] if above else "", "")
-    if kind and is_structure(where.way.source, above):
-        what = f"there is no {kind} `{shown(where.way.rest[0])}` here"
-        fix = "add it with `tfprov inventory add-host`" if kind == "host" else "write it into the file first"
-        raise where.way.source.refuse(where.way.place, what, fix)
+def _refuse_new(location: Location) -> None:
+    """Refuse a path that would add a host or group: such a name is usually a typo."""
+    above = path_names(location.resolved.source, location.resolved.path)
+    kind = {"hosts": NameKind.HOST, "children": NameKind.GROUP}.get(above[-1] if above else "")
+    if kind and is_structure(location.resolved.source, above):
+        what = f"there is no {kind} `{shown(location.resolved.rest[0])}` here"
+        fix = "add it with `tfprov inventory add-host`" if kind is NameKind.HOST else "write it into the file first"
+        raise location.resolved.source.refuse(location.resolved.node, what, fix)
 
 
-def is_structure(source: Source, names: Sequence[str]) -> bool:
-    """Whether `names` lead from the top of an inventory to a group, a section of one or a host, where nothing is fine."""
-    if owner_of(source.name):
+def is_structure(source: EditableFile, names: Sequence[str]) -> bool:
+    """Whether `names` lead to a group, its section or a host of an inventory, which may be empty."""
+    if vars_file_owner(source.name):
         return False
     rest = list(names)
     while rest:
@@ -253,32 +230,34 @@ def is_structure(source: Source, names: Sequence[str]) -> bool:
     return False
 
 
-def names_to(source: Source, path: Sequence[int]) -> list[str]:
-    """Return the names that lead to a place from the top of its file."""
-    place, names = source.document.root, []
+def path_names(source: EditableFile, path: Sequence[int]) -> list[str]:
+    """Return the names on the path of a node from the top of its file."""
+    node, names = source.document.root, []
     for number in path:
-        entry = place.entries[number]
+        entry = node.entries[number]
         names.append(entry.key.text if entry.key is not None else str(number))
-        place = entry.value
+        node = entry.value
     return names
 
 
-def _beside(files: Files, directory: str, name: str, names: Sequence[str]) -> Iterator[Where]:
-    for source in files.beside:
-        if owner_of(source.name) == (directory, name):
-            yield Where(follow(source, (), names), names, f"{directory}/{name}", 1)
+def _in_vars_files(files: InventoryFiles, directory: str, name: str, names: Sequence[str]) -> Iterator[Location]:
+    for source in files.vars_files:
+        if vars_file_owner(source.name) == (directory, name):
+            yield Location(resolve_path(source, (), names), names, f"{directory}/{name}", 1)
 
 
-def _in_section(mention: Mention, section: tuple[str, ...], names: Sequence[str], words: str) -> Where:
-    way = follow(mention.source, mention.path, (*section, *names))
-    is_there = len(way.rest) <= len(names) and mention.place.kind == "mapping"
-    return Where(way, names, words, 2 if is_there else 0)
+def _in_section(mention: Mention, section: tuple[str, ...], names: Sequence[str], owner: str) -> Location:
+    resolved = resolve_path(mention.source, mention.path, (*section, *names))
+    is_there = len(resolved.rest) <= len(names) and mention.node.kind is NodeKind.MAPPING
+    return Location(resolved, names, owner, 2 if is_there else 0)
 
 
-def _best(files: Files, found: Sequence[Where], whose: tuple[str, str], known: Sequence[str]) -> Where:
-    """Return where most of the names are there, and of several such places the one that wins over the others."""
-    if not found:
-        kind, name = whose
+def _best_location(
+    files: InventoryFiles, locations: Sequence[Location], owner: tuple[NameKind, str], known: Sequence[str]
+) -> Location:
+    """Return the location at which most names exist; of several, the one that wins in the inventory."""
+    if not locations:
+        kind, name = owner
         close = difflib.get_close_matches(name, known, n=1)
         if files.others and not close:
             what = f"{kind} `{shown(name)}` is in no YAML file, and tfprov edits no others"
@@ -288,7 +267,7 @@ def _best(files: Files, found: Sequence[Where], whose: tuple[str, str], known: S
     inventories = [source.name for source in files.inventories]
 
     def order(number: int) -> tuple[int, int, bool, int]:
-        where = found[number]
-        return where.depth, where.rank, where.way.source.name not in inventories, number
+        location = locations[number]
+        return location.depth, location.rank, location.resolved.source.name not in inventories, number
 
-    return found[max(range(len(found)), key=order)]
+    return locations[max(range(len(locations)), key=order)]

@@ -1,4 +1,4 @@
-"""The edits of an inventory: each takes its files and returns them changed, and says what was done where."""
+"""The edits of an inventory: each returns the changed files and describes the change."""
 
 import difflib
 import re
@@ -7,68 +7,75 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfprov.editing import host_edits
-from tfprov.editing.cst import Path, Place
-from tfprov.editing.document import Edited, Source, add_entry, put, remove
-from tfprov.editing.host_edits import groups, in_range, named, refuse_range
-from tfprov.editing.locate import Files, Where, is_structure, joined, missing, names_to, owner_of
-from tfprov.editing.scalar_emitter import Value, read_value
+from tfprov.editing.cst import CstNode, NodeKind, NodePath
+from tfprov.editing.document import EditableFile, EditedFile, add_entry, remove_entry, replace_value
+from tfprov.editing.files import InventoryFiles, vars_file_owner
+from tfprov.editing.host_edits import find_groups, find_range, mentions_of, range_error
+from tfprov.editing.locate import (
+    Location,
+    is_structure,
+    join_path,
+    missing_path_error,
+    path_names,
+)
+from tfprov.editing.scalar_emitter import NewValue, parse_value
 from tfprov.errors import InvalidInput, Position, Problem, Usage, shown
-from tfprov.inventory.host_names import RangeError, expand, without_port, wrong_name
+from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
 from tfprov.model.inventory import ROLES, Inventory
 from tfprov.model.node import Scalar
 from tfprov.yamltext.syntax_errors import BREAK
 
 
 @dataclass(frozen=True)
-class Done:
-    """An edit that was made: the `files` as they are then, and what to say about it, without a verb."""
+class EditResult:
+    """The files after an edit, and a description of each change without a verb."""
 
-    files: Files
-    said: tuple[str, ...]
+    files: InventoryFiles
+    changes: tuple[str, ...]
 
-    def words(self) -> str:
-        """Return what was done in one line."""
-        return ", ".join(self.said)
+    def summary(self) -> str:
+        """Return the changes in one line."""
+        return ", ".join(self.changes)
 
 
-def set_value(files: Files, where: Where, value: Value) -> Done:
-    """Put a value where it is set already, or where it would be."""
-    way = where.way
-    if way.blocked:
-        raise way.blocked
-    if way.is_whole:
-        edited = put(way.source, way.path, value)
-    elif way.place.kind == "list":
-        inner = way.rest[1:]
+def set_value(files: InventoryFiles, location: Location, value: NewValue) -> EditResult:
+    """Set the value at `where`, which may be new."""
+    resolved = location.resolved
+    if resolved.blocked:
+        raise resolved.blocked
+    if resolved.is_whole:
+        edited = replace_value(resolved.source, resolved.path, value)
+    elif resolved.node.kind is NodeKind.LIST:
+        inner = resolved.rest[1:]
         if inner:
-            raise way.source.refuse(
-                way.place, f"there is no `[{way.rest[0]}]` to set `{joined(inner)}` in", "add it first"
+            raise resolved.source.refuse(
+                resolved.node, f"there is no `[{resolved.rest[0]}]` to set `{join_path(inner)}` in", "add it first"
             )
-        edited = add_entry(way.source, way.path, [], value)
+        edited = add_entry(resolved.source, resolved.path, [], value)
     else:
-        edited = add_entry(way.source, way.path, way.rest, value)
-    return _done(files, edited, _named(where))
+        edited = add_entry(resolved.source, resolved.path, resolved.rest, value)
+    return _result(files, edited, _location_text(location))
 
 
-def unset(files: Files, where: Where) -> Done:
-    """Take a value away."""
-    way = where.way
-    if not way.is_whole:
-        raise missing(way, where.names)
-    above = is_structure(way.source, names_to(way.source, way.path[:-1]))
-    edited = remove(way.source, way.path, leave_nothing=above)
-    return _done(files, edited, _named(where))
+def unset_value(files: InventoryFiles, location: Location) -> EditResult:
+    """Remove the value at `where`."""
+    resolved = location.resolved
+    if not resolved.is_whole:
+        raise missing_path_error(resolved, location.names)
+    above = is_structure(resolved.source, path_names(resolved.source, resolved.path[:-1]))
+    edited = remove_entry(resolved.source, resolved.path, leave_nothing=above)
+    return _result(files, edited, _location_text(location))
 
 
-def _named(where: Where) -> str:
-    return f"{joined(where.names)}{f' of {where.words}' if where.words else ''}"
+def _location_text(location: Location) -> str:
+    return f"{join_path(location.names)}{f' of {location.owner}' if location.owner else ''}"
 
 
-def _done(files: Files, edited: Edited, what: str) -> Done:
-    return Done(files.with_source(edited.source), (_said(edited, what),))
+def _result(files: InventoryFiles, edited: EditedFile, what: str) -> EditResult:
+    return EditResult(files.with_source(edited.source), (_describe(edited, what),))
 
 
-def _said(edited: Edited, what: str) -> str:
+def _describe(edited: EditedFile, what: str) -> str:
     shared = sorted(set(edited.shared))
     lines = f"line{'s' * (len(shared) > 1)} {', '.join(map(str, shared))}"
     also = f", and with it {lines}, by alias" if shared else ""
@@ -79,48 +86,48 @@ def _said(edited: Edited, what: str) -> str:
 
 
 def add_host(
-    files: Files,
+    files: InventoryFiles,
     inventory: Inventory | None,
     name: str,
     into: Sequence[str],
-    values: Sequence[tuple[Sequence[str], Value]],
-) -> Done:
-    """Put a host, or the hosts of a range, into groups; the first of them gets the variables."""
-    hosts = _names(name)
-    said: list[str] = []
+    values: Sequence[tuple[Sequence[str], NewValue]],
+) -> EditResult:
+    """Add a host, or the hosts of a range, to groups; the entry in the first group gets the variables."""
+    hosts = _expand_new_name(name)
+    changes: list[str] = []
     for number, group in enumerate(dict.fromkeys(into)):
-        source = _source_of(files, group)
+        source = _file_of_group(files, group)
         members = (
             inventory.groups[group].hosts if inventory and group in inventory.groups and group != "ungrouped" else ()
         )
-        if inventory and (there := next((host for host in hosts if host in members), None)):
-            raise Usage(f"{shown(there)} is in `{group}` already", f"see {inventory.hosts[there].at}")
+        if inventory and (existing := next((host for host in hosts if host in members), None)):
+            raise Usage(f"{shown(existing)} is in `{group}` already", f"see {inventory.hosts[existing].at}")
         edited = host_edits.add_host(source, group, name, values if number == 0 else ())
         files = files.with_source(edited.source)
-        said.append(_said(edited, f"to {group}"))
-    return Done(files, tuple(said))
+        changes.append(_describe(edited, f"to {group}"))
+    return EditResult(files, tuple(changes))
 
 
-def _names(name: str) -> list[str]:
-    """Return the hosts that a name or a range stands for; Usage where nothing can be called so."""
-    pattern = without_port(name)[0]
+def _expand_new_name(name: str) -> list[str]:
+    """Return the hosts of a name or range; Usage if it is invalid."""
+    pattern = split_port(name)[0]
     try:
         hosts = expand(pattern)
     except RangeError as error:
         raise Usage(str(error), "for example `node[1:3]`") from None
-    if wrong := wrong_name("host", Scalar(name, Position(""), name, quoted=True), hosts[-1]):
-        raise Usage(*wrong)
+    if problem := check_name(NameKind.HOST, Scalar(name, Position(""), name, quoted=True), hosts[-1]):
+        raise Usage(*problem)
     return hosts
 
 
-def _source_of(files: Files, group: str) -> Source:
-    """Return the file that names a group; a role's group may be new."""
-    known = [(source, mention.group) for source in files.inventories for mention in groups(source)]
+def _file_of_group(files: InventoryFiles, group: str) -> EditableFile:
+    """Return the file that names `group`; a role's group may be new."""
+    known = [(source, mention.group) for source in files.inventories for mention in find_groups(source)]
     for source, name in known:
         if name == group:
             return source
     if not files.inventories:
-        _no_yaml(files)
+        _require_yaml(files)
     if group in (*ROLES, "all", "ungrouped"):
         return files.inventories[0]
     close = difflib.get_close_matches(group, {name for _, name in known}, n=1)
@@ -128,53 +135,53 @@ def _source_of(files: Files, group: str) -> Source:
     raise Usage(f"no group `{shown(group)}`", fix)
 
 
-def _no_yaml(files: Files) -> None:
+def _require_yaml(files: InventoryFiles) -> None:
     name = shown(files.others[0]) if files.others else "the inventory"
     raise Usage(f"{name} is no YAML file, and tfprov edits no others", "edit it by hand")
 
 
-def remove_host(files: Files, inventory: Inventory | None, host: str) -> Done:
-    """Take a host out of every group that names it."""
-    _known(files, inventory, host)
-    said: list[str] = []
+def remove_host(files: InventoryFiles, inventory: Inventory | None, host: str) -> EditResult:
+    """Remove a host from all groups."""
+    _require_known(files, inventory, host)
+    changes: list[str] = []
     for source in files.inventories:
-        while found := named(files.find(source.name), host):
-            edited = host_edits.remove_host(files.find(source.name), found[0])
+        while mentions := mentions_of(files.find(source.name), host):
+            edited = host_edits.remove_host(files.find(source.name), mentions[0])
             files = files.with_source(edited.source)
-            said.append(_said(edited, f"from {found[0].group}"))
-        if mention := in_range(files.find(source.name), host):
-            raise refuse_range(mention, host, "remove")
-    return Done(files, tuple(said))
+            changes.append(_describe(edited, f"from {mentions[0].group}"))
+        if mention := find_range(files.find(source.name), host):
+            raise range_error(mention, host, "remove")
+    return EditResult(files, tuple(changes))
 
 
-def move_host(files: Files, inventory: Inventory | None, host: str, name: str) -> Done:
-    """Give a host another name wherever it is named, also where an image says that it is built there."""
-    _known(files, inventory, host)
-    hosts = _names(name)
-    old = set(expand(without_port(host)[0])) if inventory and host not in inventory.hosts else {host}
-    if inventory and (there := next((one for one in hosts if one in inventory.hosts and one not in old), None)):
-        raise Usage(f"{shown(there)} is in the inventory already", f"see {inventory.hosts[there].at}")
-    said: list[str] = []
+def move_host(files: InventoryFiles, inventory: Inventory | None, host: str, name: str) -> EditResult:
+    """Rename a host in all groups, and in `image.build_on`."""
+    _require_known(files, inventory, host)
+    hosts = _expand_new_name(name)
+    old = set(expand(split_port(host)[0])) if inventory and host not in inventory.hosts else {host}
+    if inventory and (existing := next((name for name in hosts if name in inventory.hosts and name not in old), None)):
+        raise Usage(f"{shown(existing)} is in the inventory already", f"see {inventory.hosts[existing].at}")
+    changes: list[str] = []
     for source in files.inventories:
-        if mention := in_range(source, host):
-            raise refuse_range(mention, host, "move")
-        for mention in named(source, host):
+        if mention := find_range(source, host):
+            raise range_error(mention, host, "move")
+        for mention in mentions_of(source, host):
             edited = host_edits.move_host(files.find(source.name), mention, name)
             files = files.with_source(edited.source)
-            said.append(_said(edited, f"in {mention.group}"))
-    for source in (*files.inventories, *files.beside):
-        for path in _builds_on(source, host):
-            edited = put(files.find(source.name), path, read_value(f'"{name}"', "TO"))
+            changes.append(_describe(edited, f"in {mention.group}"))
+    for source in files.editable:
+        for path in _build_on_paths(source, host):
+            edited = replace_value(files.find(source.name), path, parse_value(f'"{name}"', "TO"))
             files = files.with_source(edited.source)
-            said.append(_said(edited, "in image.build_on"))
-    return Done(files, tuple(said))
+            changes.append(_describe(edited, "in image.build_on"))
+    return EditResult(files, tuple(changes))
 
 
-def _known(files: Files, inventory: Inventory | None, host: str) -> None:
-    """Refuse a host that is not there, or that is written where tfprov only reads."""
+def _require_known(files: InventoryFiles, inventory: Inventory | None, host: str) -> None:
+    """Refuse a host that does not exist, or that no editable file names."""
     if not files.inventories:
-        _no_yaml(files)
-    if any(named(source, host) or in_range(source, host) for source in files.inventories):
+        _require_yaml(files)
+    if any(mentions_of(source, host) or find_range(source, host) for source in files.inventories):
         return
     if inventory and host in inventory.hosts:
         at = inventory.hosts[host].at
@@ -185,40 +192,42 @@ def _known(files: Files, inventory: Inventory | None, host: str) -> None:
     raise Usage(f"no host `{shown(host)}` in the inventory", fix)
 
 
-def _builds_on(source: Source, host: str) -> list[Path]:
-    """Return the ways to every `image: {build_on: HOST}`."""
-    found: list[Path] = []
-    ahead: list[tuple[Path, Place, str]] = [((), source.document.root, "")]
+def _build_on_paths(source: EditableFile, host: str) -> list[NodePath]:
+    """Return the path of every `image: {build_on: HOST}`."""
+    paths: list[NodePath] = []
+    ahead: list[tuple[NodePath, CstNode, str]] = [((), source.document.root, "")]
     while ahead:
-        path, place, above = ahead.pop()
-        for number, entry in enumerate(place.entries):
+        path, node, above = ahead.pop()
+        for number, entry in enumerate(node.entries):
             key = entry.key.text if entry.key is not None else ""
             value = entry.value
-            if (above, key) == ("image", "build_on") and (value.kind, value.text) == ("scalar", host):
-                found.append((*path, number))
+            if (above, key) == ("image", "build_on") and (value.kind, value.text) == (NodeKind.SCALAR, host):
+                paths.append((*path, number))
             ahead.append(((*path, number), value, key))
-    return found
+    return paths
 
 
-def left_behind(files: Files, host: str) -> list[str]:
-    """Return the files of `host_vars/` that hold variables of a host."""
+def host_vars_files(files: InventoryFiles, host: str) -> list[str]:
+    """Return the files of `host_vars/` with variables of a host."""
     return [
-        name for name in (*(one.name for one in files.beside), *files.others) if owner_of(name) == ("host_vars", host)
+        name
+        for name in (*(one.name for one in files.vars_files), *files.others)
+        if vars_file_owner(name) == ("host_vars", host)
     ]
 
 
 _LINE = re.compile(r"line \d+")
 NOT_MADE = "(after the edit, which was not made)"
 
-Texts = Mapping[str, tuple[str, str]]
-"""The text of every file that an edit changes, before and after, by its name."""
+ChangedTexts = Mapping[str, tuple[str, str]]
+"""The text of every changed file before and after the edit, by the file's name."""
 
 
-def caused(before: Sequence[Problem], after: Sequence[Problem], texts: Texts) -> list[Problem]:
-    """Return the problems of `after` that are the edit's own doing.
+def new_problems(before: Sequence[Problem], after: Sequence[Problem], texts: ChangedTexts) -> list[Problem]:
+    """Return the problems of `after` that the edit caused.
 
-    Those that were there before are not, wherever they stand by now. An edit that mends something may bring others to
-    light, which were not looked for before: then those on the lines it wrote are its own.
+    Problems that existed before are not new, even if their lines moved. An edit that fixes a problem may reveal others that
+    were not checked before: then only those on the lines that it wrote are its own.
     """
     known = Counter(map(_key, before))
     new = []
@@ -228,7 +237,7 @@ def caused(before: Sequence[Problem], after: Sequence[Problem], texts: Texts) ->
         else:
             new.append(problem)
     if +known:
-        new = [problem for problem in new if _is_written(problem, texts)]
+        new = [problem for problem in new if _is_on_written_line(problem, texts)]
     return [replace(problem, fix=f"{problem.fix} {NOT_MADE}".lstrip()) for problem in new]
 
 
@@ -236,7 +245,7 @@ def _key(problem: Problem) -> tuple[str, str, str]:
     return problem.at.file, _LINE.sub("line", problem.what), _LINE.sub("line", problem.fix)
 
 
-def _is_written(problem: Problem, texts: Texts) -> bool:
+def _is_on_written_line(problem: Problem, texts: ChangedTexts) -> bool:
     if problem.at.file not in texts:
         return False
     first, last = written_lines(*texts[problem.at.file])
@@ -244,7 +253,7 @@ def _is_written(problem: Problem, texts: Texts) -> bool:
 
 
 def written_lines(before: str, after: str) -> tuple[int, int]:
-    """Return the first and the last line of `after` that `before` does not have at its place."""
+    """Return the numbers of the first and the last line of `after` that differ from `before`."""
     old, new = BREAK.split(before), BREAK.split(after)
     same = next(
         (n for n, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))

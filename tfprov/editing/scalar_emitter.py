@@ -1,4 +1,4 @@
-"""New values and keys in the text of a file: as the user wrote them, or quoted where YAML would read something else."""
+"""Writes new values and keys: as the user typed them, and quoted where YAML would read something else."""
 
 import json
 import re
@@ -7,118 +7,118 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from tfprov.editing.cst import Document, Place, read_document
-from tfprov.editing.semantic_diff import Shape, shape, uses
+from tfprov.editing.cst import CstNode, Document, NodeKind, parse_cst
+from tfprov.editing.semantic_diff import Semantics, alias_uses, semantics_of
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.model.node import Node, plain
 from tfprov.yamltext.load import parse
 from tfprov.yamltext.syntax_errors import BREAK
-from tfprov.yamltext.yaml11 import surprises
+from tfprov.yamltext.yaml11 import lint_values
 
 _UNPRINTED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _QUOTED = ("'", '"')
-NOTHING = Shape("scalar", "null", None, "")
-"""The value of `key:`."""
+NULL = Semantics(NodeKind.SCALAR, "null", None, "")
+"""The meaning of the empty value in `key:`."""
 
 
 @dataclass(frozen=True)
-class Value:
-    """A value that the user gave: its place in what was typed, and what it means."""
+class NewValue:
+    """A value to write: its syntax tree as it was typed, and the parsed value."""
 
     document: Document
     node: Node
     as_block: bool = False
 
     @classmethod
-    def made(cls, text: str, *, as_block: bool = False) -> "Value":
-        """Return a value that was put together here; `as_block` writes it on lines of its own, even if it is only one."""
-        return cls(read_document(text), parse(text, "value"), as_block)
+    def from_text(cls, text: str, *, as_block: bool = False) -> "NewValue":
+        """Return the value of the YAML `text`; `as_block` writes it in block style, even if it has one line."""
+        return cls(parse_cst(text), parse(text, "value"), as_block)
 
     @property
-    def place(self) -> Place:
-        """Where it stands in what was typed."""
+    def root(self) -> CstNode:
+        """The syntax tree of the value."""
         return self.document.root
 
     @property
     def written(self) -> str:
-        """The value as it was typed, without what is around it."""
-        return self.document.text[self.place.start : self.place.end]
+        """The text of the value, without blanks and comments around it."""
+        return self.document.text[self.root.start : self.root.end]
 
     @property
     def is_block(self) -> bool:
-        """Whether it was typed on several lines, by indentation: it is written in the file like this too."""
-        if self.place.style in ("|", ">"):  # with a number behind it, its blanks count from where it was typed
-            return not re.match(r"[|>][-+]?\d", self.document.text[self.place.inner :])
-        return self.place.is_block and (self.as_block or _several_lines(self.written))
+        """Whether the value was typed in block style: then it is written so."""
+        if self.root.style in ("|", ">"):  # with an indentation indicator, its blanks count
+            return not re.match(r"[|>][-+]?\d", self.document.text[self.root.inner :])
+        return self.root.is_block and (self.as_block or _several_lines(self.written))
 
     @property
-    def shape(self) -> Shape:
-        """What a parser has to find in the file."""
-        return shape(self.place)
+    def semantics(self) -> Semantics:
+        """The meaning of the value, with which the edited file is compared."""
+        return semantics_of(self.root)
 
 
-def read_value(text: str, name: str) -> Value:
-    """Return the value that is typed as `text`; InvalidInput where YAML reads it otherwise than it looks.
+def parse_value(text: str, name: str) -> NewValue:
+    """Parse a typed value; InvalidInput if YAML reads it differently than it looks. `name` is its name in messages.
 
-    `name` is what messages call it. A text that begins with `{{` is a template, which needs no quotes here.
+    A text that begins with `{{` is a template, and needs no quotes here.
     """
     if text.startswith(("{{", "{%")):
-        text = _double(text)
+        text = _double_quote(text)
     elif _several_lines(text) and not text.endswith("\n"):
-        text += "\n"  # a shell's `$(…)` takes it away
+        text += "\n"  # a shell's `$(…)` removes it
     node = parse(text, name, start_from="write `''` for an empty text, and `null` for nothing")
-    if problems := [replace(problem, fix=_for_a_shell(problem.fix)) for problem in surprises(node)]:
+    if problems := [replace(problem, fix=_for_a_shell(problem.fix)) for problem in lint_values(node)]:
         raise InvalidInput(problems)
-    document = read_document(text.removeprefix("\ufeff"))
-    if any(place.anchor for place in document.root.walk()) or any(True for _ in uses(document)):
+    document = parse_cst(text.removeprefix("\ufeff"))
+    if any(place.anchor for place in document.root.walk()) or any(True for _ in alias_uses(document)):
         raise InvalidInput([Problem(Position(name), "an anchor (`&`) in a value", "write the value itself")])
-    return Value(document, node)
+    return NewValue(document, node)
 
 
 def _for_a_shell(fix: str) -> str:
     return re.sub(r'quote it: ("[^"]*")', r"quote it, for the shell too: '\1'", fix)
 
 
-def key_text(name: str, *, flow: bool, as_json: bool, like: str = "") -> str:
-    """Return a key as it is written; `like` is how the keys beside it are quoted."""
+def emit_key(name: str, *, flow: bool, as_json: bool, like: str = "") -> str:
+    """Return the text of a key; `like` is the quote of its siblings."""
     if as_json:
         return json.dumps(name, ensure_ascii=False)
     if not like and _is_plain(name, "str", flow=flow, key=True):
         return name
-    return _quoted(name, like)
+    return _quote(name, like)
 
 
-def text_inline(text: str, *, flow: bool) -> str:
-    """Return a text as it is written on one line, quoted only where it needs to be."""
-    return text if _is_plain(text, "str", flow=flow) else _quoted(text, "")
+def emit_text(text: str, *, flow: bool) -> str:
+    """Return the YAML of a text on one line, quoted only if necessary."""
+    return text if _is_plain(text, "str", flow=flow) else _quote(text, "")
 
 
-def inline(value: Value | None, *, flow: bool, as_json: bool, old: Place | None = None) -> str:
-    """Return a value on one line; "" for nothing. `flow` is inside brackets, `old` what it replaces."""
+def emit_inline(value: NewValue | None, *, flow: bool, as_json: bool, old: CstNode | None = None) -> str:
+    """Return a value on one line; "" for None. `flow` is inside brackets, `old` is the replaced value."""
     if value is None:
         return "null" if as_json else ""
     if as_json:
         return json.dumps(plain(value.node), ensure_ascii=False)
-    if value.place.kind != "scalar":
-        is_ready = value.place.style and not _several_lines(value.written) and "#" not in value.written
-        return value.written if is_ready else _flow(value.document, value.place)
-    return _scalar(value.document, value.place, old, flow=flow)
+    if value.root.kind is not NodeKind.SCALAR:
+        is_ready = value.root.style and not _several_lines(value.written) and "#" not in value.written
+        return value.written if is_ready else _emit_flow(value.document, value.root)
+    return _emit_scalar(value.document, value.root, old, flow=flow)
 
 
-def block(value: Value, column: int, dash: int) -> list[str]:
-    """Return the lines of a value that was typed on several, indented to `column`, or to `dash` where it is a list.
+def emit_block(value: NewValue, column: int, dash: int) -> list[str]:
+    """Return the lines of a value in block style, indented to `column`, or to `dash` if it is a list.
 
-    The first line of a text (`|`) is what stands behind its key.
+    The first line of a block scalar is its header (`|`), which follows the key.
     """
     lines = BREAK.split(value.written)
-    if value.place.style in ("|", ">"):
-        return [lines[0], *_indented(lines[1:], column)]
-    first = value.document.column(value.place.inner)
+    if value.root.style in ("|", ">"):
+        return [lines[0], *_indent(lines[1:], column)]
+    first = value.document.column(value.root.inner)
     lines[0] = " " * first + lines[0]
-    return list(_indented(lines, dash if value.place.kind == "list" else column))
+    return list(_indent(lines, dash if value.root.kind is NodeKind.LIST else column))
 
 
-def _indented(lines: list[str], column: int) -> Iterator[str]:
+def _indent(lines: list[str], column: int) -> Iterator[str]:
     least = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
     for line in lines:
         yield " " * column + line[least:] if line.strip() else ""
@@ -128,73 +128,75 @@ def _several_lines(text: str) -> bool:
     return BREAK.search(text) is not None
 
 
-def _flow(document: Document, place: Place) -> str:
-    """Return what was typed on several lines on one."""
-    if place.kind == "scalar":
-        return _scalar(document, place, None, flow=True)
-    if place.kind == "list":
-        return "[" + ", ".join(_flow(document, entry.value) for entry in place.entries) + "]"
-    pairs = ((entry.key, _flow(document, entry.value)) for entry in place.entries)
-    return "{" + ", ".join(f"{_scalar(document, key, None, flow=True)}: {text}" for key, text in pairs if key) + "}"
+def _emit_flow(document: Document, node: CstNode) -> str:
+    """Return a value of several lines in flow style."""
+    if node.kind is NodeKind.SCALAR:
+        return _emit_scalar(document, node, None, flow=True)
+    if node.kind is NodeKind.LIST:
+        return "[" + ", ".join(_emit_flow(document, entry.value) for entry in node.entries) + "]"
+    pairs = ((entry.key, _emit_flow(document, entry.value)) for entry in node.entries)
+    return (
+        "{" + ", ".join(f"{_emit_scalar(document, key, None, flow=True)}: {text}" for key, text in pairs if key) + "}"
+    )
 
 
-def _scalar(document: Document, place: Place, old: Place | None, *, flow: bool) -> str:
-    written = document.text[place.inner : place.end]
-    tag = f"{place.tag} " if place.tag.startswith("!") else ""
-    if place.tag != "str" and not tag:
-        return written if not place.style else _quoted(place.text, place.style)
-    style = _style(place, old, flow=flow) if not tag else place.style or '"'
-    if style == place.style and not _several_lines(written):
+def _emit_scalar(document: Document, node: CstNode, old: CstNode | None, *, flow: bool) -> str:
+    written = document.text[node.inner : node.end]
+    tag = f"{node.tag} " if node.tag.startswith("!") else ""
+    if node.tag != "str" and not tag:
+        return written if not node.style else _quote(node.text, node.style)
+    style = _style(node, old, flow=flow) if not tag else node.style or '"'
+    if style == node.style and not _several_lines(written):
         return tag + written
-    return tag + (place.text if not style else _quoted(place.text, style))
+    return tag + (node.text if not style else _quote(node.text, style))
 
 
-def _style(new: Place, old: Place | None, *, flow: bool) -> str:
-    """Return how a text is quoted: as the one before was if that was by choice, else as it was typed, if it needs to be."""
+def _style(new: CstNode, old: CstNode | None, *, flow: bool) -> str:
+    """Return the quote of a text: that of the old value if it was a choice, else the typed one, else one if needed."""
     own = new.style if new.style in _QUOTED else ""
     fits = _is_plain(new.text, "str", flow=flow)
-    if old is not None and old.kind == "scalar" and old.tag == "str":
+    if old is not None and old.kind is NodeKind.SCALAR and old.tag == "str":
         if old.style in _QUOTED and (own or _is_plain(old.text, "str", flow=flow)):
             return old.style
         if old.style in ("", *_QUOTED) and fits:
             return ""
     if own or fits:
         return own
-    return _default(new.text)
+    return _default_style(new.text)
 
 
-def _default(text: str) -> str:
+def _default_style(text: str) -> str:
     return "'" if ('"' in text or "\\" in text) and _is_simple(text) else '"'
 
 
 def _is_simple(text: str) -> bool:
-    """Whether single quotes can hold it: they have no escapes."""
+    """Whether `text` can be single-quoted, which has no escapes."""
     return text.isprintable()
 
 
-def _quoted(text: str, style: str) -> str:
-    if (style if style in _QUOTED else _default(text)) == "'" and _is_simple(text):
+def _quote(text: str, style: str) -> str:
+    if (style if style in _QUOTED else _default_style(text)) == "'" and _is_simple(text):
         return "'" + text.replace("'", "''") + "'"
-    return _double(text)
+    return _double_quote(text)
 
 
-def _double(text: str) -> str:
+def _double_quote(text: str) -> str:
     escaped = json.dumps(text, ensure_ascii=False)
-    return _UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}", escaped)
+    return _UNPRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", escaped)
 
 
 def _is_plain(text: str, tag: str, *, flow: bool, key: bool = False) -> bool:
-    """Whether a text says the same without quotes, and looks like what it says."""
+    """Whether a text without quotes is read as the same text."""
     if not text.isprintable():
         return False
-    around = f"{text}: 0" if key else f"k: {text}"
+    line = f"{text}: 0" if key else f"k: {text}"
     try:
-        root = read_document(f"{{{around}, z: 0}}" if flow else f"{around} # -\n").root
+        root = parse_cst(f"{{{line}, z: 0}}" if flow else f"{line} # -\n").root
     except (yaml.YAMLError, ValueError):
         return False
-    if root.kind != "mapping" or not root.entries or len(root.entries) != 1 + flow:
+    if root.kind is not NodeKind.MAPPING or not root.entries or len(root.entries) != 1 + flow:
         return False
     entry = root.entries[0]
-    found = entry.key if key else entry.value
-    is_text = found is not None and (found.kind, found.text, found.tag, found.style) == ("scalar", text, tag, "")
-    return is_text and found is not None and found.anchor is None
+    node = entry.key if key else entry.value
+    is_text = node is not None and (node.kind, node.text, node.tag, node.style) == (NodeKind.SCALAR, text, tag, "")
+    return is_text and node is not None and node.anchor is None

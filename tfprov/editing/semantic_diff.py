@@ -1,122 +1,126 @@
-"""What a YAML document says, without how it is written: an edit changes this where it should, and nowhere else."""
+"""The meaning of a YAML document without its notation, with which the result of an edit is compared."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tfprov.editing.cst import Document, Entry, Path, Place
+from tfprov.editing.cst import CstNode, Document, Entry, NodeKind, NodePath
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A value as a parser tells it: its tag and anchor, its text or the name of its alias, and what is in it."""
+class Semantics:
+    """A value without its notation: tag, anchor, text or the anchor name of an alias, and entries."""
 
-    kind: str
+    kind: NodeKind
     tag: str
     anchor: str | None
     text: str
-    entries: tuple[tuple["Shape | None", "Shape"], ...] = ()
+    entries: tuple[tuple["Semantics | None", "Semantics"], ...] = ()
 
 
-def shape(place: Place) -> Shape:
-    """Return what stands at `place`; aliases are not followed, so what they stand for is compared where it is written."""
-    entries = tuple((None if entry.key is None else shape(entry.key), shape(entry.value)) for entry in place.entries)
-    return Shape(place.kind, place.tag, place.anchor, place.text, entries)
+def semantics_of(node: CstNode) -> Semantics:
+    """Return the meaning of `node`; aliases are not followed, because their targets are compared themselves."""
+    entries = tuple(
+        (None if entry.key is None else semantics_of(entry.key), semantics_of(entry.value)) for entry in node.entries
+    )
+    return Semantics(node.kind, node.tag, node.anchor, node.text, entries)
 
 
-def replaced(outer: Shape, path: Path, value: Shape) -> Shape:
-    """Return `outer` with `value` at `path`; an anchor there stays."""
+def with_value(outer: Semantics, path: NodePath, value: Semantics) -> Semantics:
+    """Return `outer` with `value` at `path`; the anchor there stays."""
     if not path:
-        return Shape(value.kind, value.tag, outer.anchor, value.text, value.entries)
+        return Semantics(value.kind, value.tag, outer.anchor, value.text, value.entries)
     entries = list(outer.entries)
     key, below = entries[path[0]]
-    entries[path[0]] = key, replaced(below, path[1:], value)
-    return _with(outer, entries)
+    entries[path[0]] = key, with_value(below, path[1:], value)
+    return _with_entries(outer, entries)
 
 
-def renamed(outer: Shape, path: Path, name: str) -> Shape:
-    """Return `outer` with another key at `path`."""
+def with_key(outer: Semantics, path: NodePath, name: str) -> Semantics:
+    """Return `outer` with the key `name` at `path`."""
     entries = list(outer.entries)
     key, below = entries[path[0]]
     if len(path) > 1:
-        entries[path[0]] = key, renamed(below, path[1:], name)
+        entries[path[0]] = key, with_key(below, path[1:], name)
     else:
-        entries[path[0]] = Shape("scalar", "str", key.anchor if key else None, name), below
-    return _with(outer, entries)
+        entries[path[0]] = Semantics(NodeKind.SCALAR, "str", key.anchor if key else None, name), below
+    return _with_entries(outer, entries)
 
 
-def removed(outer: Shape, path: Path) -> Shape:
-    """Return `outer` without what is at `path`."""
+def without_entry(outer: Semantics, path: NodePath) -> Semantics:
+    """Return `outer` without the entry at `path`."""
     entries = list(outer.entries)
     if len(path) == 1:
         del entries[path[0]]
     else:
         key, below = entries[path[0]]
-        entries[path[0]] = key, removed(below, path[1:])
-    return _with(outer, entries)
+        entries[path[0]] = key, without_entry(below, path[1:])
+    return _with_entries(outer, entries)
 
 
-def added(outer: Shape, path: Path, key: str | None, value: Shape) -> Shape:
-    """Return `outer` with one more entry behind the others of the collection at `path`; null becomes a collection."""
+def with_entry(outer: Semantics, path: NodePath, key: str | None, value: Semantics) -> Semantics:
+    """Return `outer` with a new last entry in the collection at `path`; null becomes a collection."""
     if path:
         entries = list(outer.entries)
         name, below = entries[path[0]]
-        entries[path[0]] = name, added(below, path[1:], key, value)
-        return _with(outer, entries)
-    if outer.kind == "scalar":
-        outer = Shape("mapping" if key is not None else "list", "", outer.anchor, "")
-    named = None if key is None else Shape("scalar", "str", None, key)
-    return _with(outer, [*outer.entries, (named, value)])
+        entries[path[0]] = name, with_entry(below, path[1:], key, value)
+        return _with_entries(outer, entries)
+    if outer.kind is NodeKind.SCALAR:
+        outer = Semantics(NodeKind.MAPPING if key is not None else NodeKind.LIST, "", outer.anchor, "")
+    new_key = None if key is None else Semantics(NodeKind.SCALAR, "str", None, key)
+    return _with_entries(outer, [*outer.entries, (new_key, value)])
 
 
-def _with(outer: Shape, entries: list[tuple[Shape | None, Shape]]) -> Shape:
-    return Shape(outer.kind, outer.tag, outer.anchor, outer.text, tuple(entries))
+def _with_entries(outer: Semantics, entries: list[tuple[Semantics | None, Semantics]]) -> Semantics:
+    return Semantics(outer.kind, outer.tag, outer.anchor, outer.text, tuple(entries))
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """An alias, and the place whose anchor it names."""
+class AliasUse:
+    """An alias, and the node whose anchor it names."""
 
-    alias: Place
-    target: Place
-
-
-def uses(document: Document) -> Iterator[Use]:
-    """Yield every alias of the document: an anchor holds from where it is defined until its name is taken again."""
-    anchors: dict[str, Place] = {}
-    for place in document.root.walk():
-        if place.kind == "alias":
-            yield Use(place, anchors[place.text])
-        elif place.anchor:
-            anchors[place.anchor] = place
+    alias: CstNode
+    target: CstNode
 
 
-def kept_elsewhere(document: Document, gone: Place, *, itself: bool = True) -> Use | None:
-    """Return an alias outside of `gone` whose anchor would go with it; `itself` says whether its own anchor goes too."""
-    inside = {id(place) for place in gone.walk()}
-    lost = inside if itself else inside - {id(gone)}
-    return next((use for use in uses(document) if id(use.target) in lost and id(use.alias) not in inside), None)
+def alias_uses(document: Document) -> Iterator[AliasUse]:
+    """Yield every alias of the document; an anchor is valid until its name is defined again."""
+    anchors: dict[str, CstNode] = {}
+    for node in document.root.walk():
+        if node.kind is NodeKind.ALIAS:
+            yield AliasUse(node, anchors[node.text])
+        elif node.anchor:
+            anchors[node.anchor] = node
 
 
-def sharers(document: Document, path: Path) -> list[Place]:
-    """Return the aliases whose value changes with what is at `path`: those of it, and of all around it."""
-    around: list[Place] = [document.root]
+def alias_outside(document: Document, removed: CstNode, *, itself: bool = True) -> AliasUse | None:
+    """Return an alias outside of `removed` whose anchor is inside; without `itself`, the anchor of `removed` stays."""
+    inside = {id(node) for node in removed.walk()}
+    anchored = inside if itself else inside - {id(removed)}
+    return next(
+        (use for use in alias_uses(document) if id(use.target) in anchored and id(use.alias) not in inside), None
+    )
+
+
+def affected_aliases(document: Document, path: NodePath) -> list[CstNode]:
+    """Return the aliases whose values change with the node at `path`: aliases of it, and of the nodes around it."""
+    ancestors: list[CstNode] = [document.root]
     for number in path:
-        around.append(around[-1].entries[number].value)
-    changed = {id(place) for place in around if place.anchor}
-    return [use.alias for use in uses(document) if id(use.target) in changed]
+        ancestors.append(ancestors[-1].entries[number].value)
+    changed = {id(node) for node in ancestors if node.anchor}
+    return [use.alias for use in alias_uses(document) if id(use.target) in changed]
 
 
-def merged_into(document: Document, place: Place) -> list[Place]:
-    """Return the mappings that `place` merges (`<<`), those that win first."""
-    targets = {id(use.alias): use.target for use in uses(document)}
-    found: list[Place] = []
-    for entry in place.entries:
+def merged_mappings(document: Document, node: CstNode) -> list[CstNode]:
+    """Return the mappings that `node` merges (`<<`), in the order of precedence."""
+    targets = {id(use.alias): use.target for use in alias_uses(document)}
+    mappings: list[CstNode] = []
+    for entry in node.entries:
         if entry.is_merge:
-            found.extend(_mappings(entry, targets))
-    return found
+            mappings.extend(_merge_targets(entry, targets))
+    return mappings
 
 
-def _mappings(entry: Entry, targets: dict[int, Place]) -> Iterator[Place]:
-    values = [one.value for one in entry.value.entries] if entry.value.kind == "list" else [entry.value]
+def _merge_targets(entry: Entry, targets: dict[int, CstNode]) -> Iterator[CstNode]:
+    values = [item.value for item in entry.value.entries] if entry.value.kind is NodeKind.LIST else [entry.value]
     for value in values:
         yield targets.get(id(value), value)

@@ -13,7 +13,7 @@ from tfprov.errors import InvalidInput, Problem
 from tfprov.hosts.base import Runtime
 from tfprov.hosts.data_download import Telling
 from tfprov.images.code import Code, CodeStore, pack
-from tfprov.inventory.sources import home_of, place_of
+from tfprov.inventory.sources import source_path, vars_base
 from tfprov.inventory.vars_files import DIRECTORIES
 from tfprov.model.state import Container as WantedTask
 from tfprov.model.state import DataSet
@@ -166,11 +166,11 @@ def never_code(
     tfprov's own state.
     """
     names = [str(sources)] if isinstance(sources, Path) else list(sources)
-    homes = {home for home in map(home_of, names) if home is not None}
+    homes = {home for home in map(vars_base, names) if home is not None}
     passwords = vault.passwords.sources() if vault else ()
     return frozenset(
         [
-            *(Path(place_of(name)) for name in names if home_of(name) is not None),
+            *(Path(source_path(name)) for name in names if vars_base(name) is not None),
             *(home / name for home in homes for name in DIRECTORIES),
             *(Path(option[1:]) for option in extra if option.startswith("@")),
             *(source.path for source in passwords if source.path is not None),

@@ -17,7 +17,7 @@ from tfprov.hosts.base import Runtime
 from tfprov.hosts.process.data_dirs import DataDirs
 from tfprov.hosts.process.runtime import ProcessRuntime
 from tfprov.images.code import Code, CodeStore
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container
@@ -180,7 +180,7 @@ def hide_secrets(wanted: Sequence[Container]) -> None:
 def _limit(inventory: Inventory, pattern: str | None) -> frozenset[str] | None:
     if pattern is None:
         return None
-    if not (hosts := frozenset(match(inventory, pattern))):
+    if not (hosts := frozenset(match_hosts(inventory, pattern))):
         raise Usage(f"`--limit {pattern}` leaves no host", "use `all`, a group or a host")
     return hosts
 

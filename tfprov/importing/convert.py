@@ -17,7 +17,7 @@ from tfprov.model.settings import implied_wiring
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.cluster_rules import check_processes
 from tfprov.settings.resolve import resolve
-from tfprov.yamltext.load import MAX_BYTES, decoded, parse
+from tfprov.yamltext.load import MAX_BYTES, decode, parse
 
 _MARK = re.compile(r"^(?:---(?=\s|$)|\.\.\.\s*$)", re.MULTILINE)
 """Where a document ends and another one may begin: YAML allows it at the beginning of a line only, even in a text."""
@@ -31,7 +31,7 @@ def documents(data: bytes, name: str) -> list[Node]:
     """Return the documents in a YAML or JSON file; InvalidInput where it is none, or too large."""
     if len(data) > MAX_BYTES:
         raise InvalidInput([Problem(Position(name), f"larger than {MAX_BYTES:,} bytes", "import a part of it")])
-    text = decoded(data, name)
+    text = decode(data, name)
     nodes: list[Node] = []
     left = MOST_VALUES
     try:

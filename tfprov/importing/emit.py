@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfprov.editing.scalar_emitter import key_text, text_inline
+from tfprov.editing.scalar_emitter import emit_key, emit_text
 from tfprov.errors import Position
 from tfprov.importing.identify import Machine, Setting
 from tfprov.importing.roles import Role, Template
@@ -42,7 +42,7 @@ class Page:
             Line("all:"),
             Line("  vars:"),
             Line("    tfprov:"),
-            Line(f"      cluster: {text_inline(self.cluster, flow=False)}"),
+            Line(f"      cluster: {emit_text(self.cluster, flow=False)}"),
             *_settings("", self.shared, 6),
             Line("  children:"),
             *(line for role in self.roles for line in self._role(role)),
@@ -53,7 +53,7 @@ class Page:
         yield Line("      hosts:")
         machines = self.hosts[role.name]
         for machine in machines:
-            yield Line(f"        {key_text(machine.name, flow=False, as_json=False)}:{_way(machine)}")
+            yield Line(f"        {emit_key(machine.name, flow=False, as_json=False)}:{_way(machine)}")
         per_host = role.count // len(machines)
         own = [*([Line(f"          tasks_per_host: {per_host}")] if per_host > 1 else [])]
         own += _settings(role.name, role.settings, 10)
@@ -62,7 +62,7 @@ class Page:
 
 
 def _way(machine: Machine) -> str:
-    values = [f"ansible_user: {text_inline(machine.user, flow=True)}"] if machine.user else []
+    values = [f"ansible_user: {emit_text(machine.user, flow=True)}"] if machine.user else []
     values += [f"ansible_port: {machine.port}"] if machine.port else []
     return f" {{{', '.join(values)}}}" if values else ""
 
@@ -80,7 +80,7 @@ def _settings(role: str, settings: Mapping[str, Setting], column: int) -> Iterat
             yield Line(f"{before}{name}:", setting.at)
             for number, (entry, said, at) in enumerate(value):
                 text = said if name == "flags" and isinstance(said, str) and _NUMBER.fullmatch(said) else _scalar(said)
-                yield Line(f"{before}  {key_text(entry, flow=False, as_json=False)}: {text}", at, (role, name, number))
+                yield Line(f"{before}  {emit_key(entry, flow=False, as_json=False)}: {text}", at, (role, name, number))
         else:
             yield Line(f"{before}{name}: {_flow(value)}", setting.at, key)
 
@@ -106,4 +106,4 @@ def _scalar(value: object, *, flow: bool = False) -> str:
     if not isinstance(value, str):
         return str(value)
     # Braces are a template to an inventory; what comes from elsewhere is meant as it is.
-    return f"!unsafe {text_inline(value, flow=flow)}" if _BRACES.search(value) else text_inline(value, flow=flow)
+    return f"!unsafe {emit_text(value, flow=flow)}" if _BRACES.search(value) else emit_text(value, flow=flow)

@@ -1,1 +1,1 @@
-"""Where inventories come from: every kind of source Ansible reads, and the hosts and groups they make together."""
+"""Reads Ansible's inventory sources into hosts and groups."""

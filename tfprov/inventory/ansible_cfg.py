@@ -1,4 +1,4 @@
-"""An `ansible.cfg` beside the inventory: two of its settings decide how an inventory is read, and count here as well."""
+"""Reads the two settings of an `ansible.cfg` beside the inventory that decide how an inventory is read."""
 
 import configparser
 import stat
@@ -8,20 +8,20 @@ from os.path import expandvars
 from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
-from tfprov.inventory.sources import IGNORED_EXTENSIONS, home_of, place_of
-from tfprov.yamltext.load import decoded, read_bytes
+from tfprov.inventory.sources import IGNORED_EXTENSIONS, source_path, vars_base
+from tfprov.yamltext.load import decode, read_bytes
 
 NAME = "ansible.cfg"
 _PASSWORD_FILE = ("defaults", "vault_password_file")
 _EXTENSIONS = (("defaults", "inventory_ignore_extensions"), ("inventory", "ignore_extensions"))
-"""Two names of one setting; the last one counts, as in Ansible."""
+"""Two names of one setting; the last one wins, as in Ansible."""
 _SHOWN = 4
-"""Settings without an effect that the warning names."""
+"""Ignored settings that the warning names."""
 
 
 @dataclass(frozen=True)
 class AnsibleCfg:
-    """The settings of such a file that count; `warnings` are about the others, and about a file that cannot be used."""
+    """The settings that tfprov uses; `warnings` are about ignored settings and files that cannot be read."""
 
     vault_password_file: str | None = None
     ignore_extensions: tuple[str, ...] = IGNORED_EXTENSIONS
@@ -29,48 +29,48 @@ class AnsibleCfg:
 
 
 def read_ansible_cfg(sources: Sequence[str]) -> AnsibleCfg:
-    """Return what the first `ansible.cfg` says that lies beside one of the sources, or in one that is a directory."""
+    """Return the settings of the first `ansible.cfg` beside one of the sources, or in a source that is a directory."""
     path = next((path for path in _candidates(sources) if path.is_file()), None)
     if path is None:
         return AnsibleCfg()
     try:
-        return _settings(path, _parsed(path))
+        return _settings(path, _parse(path))
     except InvalidInput as error:
         return AnsibleCfg(warnings=error.problems)
 
 
 def _candidates(sources: Sequence[str]) -> Iterator[Path]:
     for source in sources:
-        home = home_of(source)
-        if home is not None:
-            yield home / NAME
-            if home == Path(place_of(source)):
-                yield home.parent / NAME
+        base = vars_base(source)
+        if base is not None:
+            yield base / NAME
+            if base == Path(source_path(source)):
+                yield base.parent / NAME
 
 
-def _parsed(path: Path) -> configparser.ConfigParser:
+def _parse(path: Path) -> configparser.ConfigParser:
     at = Position(str(path))
-    if path.parent.stat().st_mode & stat.S_IWOTH:  # as Ansible: it may name a program that is then run
-        raise _passed_over(at, "everybody can write into its directory", "take that away with `chmod o-w`")
+    if path.parent.stat().st_mode & stat.S_IWOTH:  # as Ansible: it may name a program, which is run then
+        raise _ignored_file(at, "everybody can write into its directory", "run `chmod o-w` on it")
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",), strict=False)
     try:
-        parser.read_string(decoded(read_bytes(path, at, fix="check the link"), str(path)))
+        parser.read_string(decode(read_bytes(path, at, fix="check the link"), str(path)))
     except configparser.Error as error:
         line = Position(str(path), getattr(error, "lineno", None) or getattr(error, "errors", [(0, "")])[0][0], 1)
         what = "this line is neither a `[section]` nor a setting of one"
-        raise _passed_over(line, what, "correct it") from None
+        raise _ignored_file(line, what, "correct it") from None
     return parser
 
 
-def _passed_over(at: Position, why: str, fix: str) -> InvalidInput:
+def _ignored_file(at: Position, why: str, fix: str) -> InvalidInput:
     return InvalidInput([Problem(at, f"ignored: {why}", fix)])
 
 
 def _settings(path: Path, parser: configparser.ConfigParser) -> AnsibleCfg:
     extensions: tuple[str, ...] = IGNORED_EXTENSIONS
     for section, key in _EXTENSIONS:
-        if found := parser.get(section, key, fallback=""):
-            extensions = tuple(word.strip().strip("\"'") for word in found.split(","))
+        if value := parser.get(section, key, fallback=""):
+            extensions = tuple(word.strip().strip("\"'") for word in value.split(","))
     password_file = parser.get(*_PASSWORD_FILE, fallback="")
     others = [
         key for section in parser.sections() for key in parser[section]
@@ -79,11 +79,11 @@ def _settings(path: Path, parser: configparser.ConfigParser) -> AnsibleCfg:
     return AnsibleCfg(
         str(path.parent / Path(expandvars(password_file)).expanduser()) if password_file else None,
         tuple(filter(None, extensions)),
-        (_without_effect(path, others),) if others else (),
+        (_ignored_settings(path, others),) if others else (),
     )
 
 
-def _without_effect(path: Path, others: Sequence[str]) -> Problem:
+def _ignored_settings(path: Path, others: Sequence[str]) -> Problem:
     names = ", ".join(f"`{shown(name)}`" for name in others[:_SHOWN])
     more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
     what = f"tfprov reads only `vault_password_file` and `inventory_ignore_extensions` of it, not {names}{more}"

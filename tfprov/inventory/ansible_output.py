@@ -1,7 +1,7 @@
-"""What `ansible-inventory` prints of an inventory, as plain data: every host with its variables, and the tree of groups.
+"""The output of `ansible-inventory` as plain data: every host with its variables, and the tree of groups.
 
-Templates stay as they are written. Two things are unlike Ansible: the key `tfprov` is merged, and what was encrypted is
-never shown decrypted.
+Templates are not rendered. Two things differ from Ansible: the key `tfprov` is merged, and encrypted values are never
+decrypted.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 from tfprov.model.inventory import NAMESPACE, Group, Inventory, Layer, merge_layers
 from tfprov.model.node import HIDDEN, EncryptedValue, Items, Mapping, Node, Scalar, decrypt_values
-from tfprov.vault.redaction import masks, public_names
+from tfprov.vault.redaction import is_masked, public_env_names
 
 _PRIORITY = "ansible_group_priority"
 _INTERNAL = frozenset(
@@ -26,11 +26,11 @@ _INTERNAL = frozenset(
     + [f"role_{name}" for name in ("name", "names", "path", "uuid")]
     + ["groups", "group_names", "hostvars", "playbook_dir", "play_hosts"]
 )  # fmt: skip
-"""Variables that Ansible sets itself; one of the user's own that is so called is not listed."""
+"""Variables that Ansible sets itself; a user's variable with such a name is not listed."""
 
 
-class Form(Enum):
-    """What values are made for: JSON of all hosts, JSON of one host, YAML, or a line of text."""
+class OutputFormat(Enum):
+    """The output formats: JSON of all hosts, JSON of one host, YAML, and lines of text."""
 
     LIST = auto()
     HOST = auto()
@@ -39,74 +39,75 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Encrypted:
-    """An encrypted value, which YAML shows with Ansible's tag. It is no text to PyYAML, and so has aliases."""
+class VaultValue:
+    """An encrypted value, written in YAML with Ansible's tag. PyYAML writes equal ones as aliases, as it is not text."""
 
     ciphertext: str
 
 
-class Listing:
-    """What can be told of `inventory`, with values as `form` has them.
+class AnsibleOutput:
+    """The output for `inventory` in the format `form`.
 
-    `export` tells of every group and host what is stated there, instead of all that applies to a host. Secrets are masked,
-    unless `show_secrets` is set.
+    With `export`, every group and host has its own variables only, and not all that apply to it. Secrets are masked, unless
+    `show_secrets` is set.
     """
 
-    def __init__(self, inventory: Inventory, form: Form, *, export: bool = False, show_secrets: bool = False) -> None:
+    def __init__(
+        self, inventory: Inventory, form: OutputFormat, *, export: bool = False, show_secrets: bool = False
+    ) -> None:
         self.inventory, self.form, self.export, self.show_secrets = inventory, form, export, show_secrets
-        self._is_json = form in (Form.LIST, Form.HOST)
+        self._is_json = form in (OutputFormat.LIST, OutputFormat.HOST)
         self._shared: dict[int, tuple[Node, Any]] = {}
 
     def host(self, name: str) -> dict[str, Any]:
         """Return the variables of a host."""
-        one = self.inventory.hosts[name]
-        nodes = self._exported(name) if self.export else self.inventory.variables(name)
-        if self._is_json:  # hosts between which nothing differs share one object, which is put into words once
+        nodes = self._own_variables(name) if self.export else self.inventory.variables(name)
+        if self._is_json:  # hosts with equal variables share one object, which is converted once
             known = self._shared.get(id(nodes))
-            found: dict[str, Any] = known[1] if known else self._kept(nodes, self._listed(nodes))
-            return found
-        # The values of groups are the same objects for all their hosts, which YAML shows by aliases; a host's are its own.
-        own = {id(value) for value in one.vars.entries.values()}
+            converted: dict[str, Any] = known[1] if known else self._remember(nodes, self._convert(nodes))
+            return converted
+        # A group's values are one object for all its hosts, which YAML shows by aliases; a host's are its own.
+        own = {id(value) for value in self.inventory.hosts[name].vars.entries.values()}
         return {
-            self._key(nodes, key): self._once(value, key)
-            if self.form is Form.YAML and id(value) not in own
+            self._key(nodes, key): self._cached(value, key)
+            if self.form is OutputFormat.YAML and id(value) not in own
             else self._plain(value, key)
             for key, value in nodes.entries.items()
             if key not in _INTERNAL
         }
 
-    def _listed(self, nodes: Mapping) -> dict[str, Any]:
+    def _convert(self, nodes: Mapping) -> dict[str, Any]:
         return {
-            self._key(nodes, key): self._once(value, key)
+            self._key(nodes, key): self._cached(value, key)
             for key, value in nodes.entries.items()
             if key not in _INTERNAL
         }
 
-    def _kept(self, node: Node, plain: Any) -> Any:
-        """Remember what became of `node`, and `node` itself: another could get its id."""
+    def _remember(self, node: Node, plain: Any) -> Any:
+        """Cache the plain form of `node`, and `node` itself, so that no other object gets its id."""
         self._shared[id(node)] = node, plain
         return plain
 
-    def _exported(self, name: str) -> Mapping:
+    def _own_variables(self, name: str) -> Mapping:
         return merge_layers(layer for layer in self.inventory.layers(name) if layer.origin in ("host", "host_vars"))
 
     def group(self, name: str) -> dict[str, Any]:
-        """Return the variables that are stated for a group."""
-        one = self.inventory.groups[name]
+        """Return the variables of a group."""
+        group = self.inventory.groups[name]
         files = (values for beside in self.inventory.vars_files for values in beside.groups.get(name, ()))
-        nodes = merge_layers(Layer(name, values) for values in (one.vars, *files))
-        found = {self._key(nodes, key): self._plain(value, key) for key, value in nodes.entries.items()}
-        if one.priority != 1:
-            found[_PRIORITY] = one.priority
-        return {key: value for key, value in found.items() if key not in _INTERNAL}
+        nodes = merge_layers(Layer(name, values) for values in (group.vars, *files))
+        variables = {self._key(nodes, key): self._plain(value, key) for key, value in nodes.entries.items()}
+        if group.priority != 1:
+            variables[_PRIORITY] = group.priority
+        return {key: value for key, value in variables.items() if key not in _INTERNAL}
 
     def as_json(self, hosts: Collection[str]) -> dict[str, Any]:
-        """Return `hosts` and all groups in the form of what an inventory script prints."""
-        seen = frozenset(hosts)
-        found = {name: self._entry(group, seen) for name, group in self._reached("all")}
+        """Return `hosts` and all groups in the form that an inventory script prints."""
+        selected = frozenset(hosts)
+        groups = {name: self._entry(group, selected) for name, group in self._groups_below("all")}
         variables = {name: values for name in hosts if (values := self.host(name))}
         meta = {"hostvars": variables, "profile": "inventory_legacy"}
-        return {"_meta": meta} | {name: entry for name, entry in found.items() if entry}
+        return {"_meta": meta} | {name: entry for name, entry in groups.items() if entry}
 
     def _entry(self, group: Group, hosts: frozenset[str]) -> dict[str, Any]:
         entry = {
@@ -116,7 +117,7 @@ class Listing:
         }
         return {key: value for key, value in entry.items() if value}
 
-    def _reached(self, top: str) -> Iterator[tuple[str, Group]]:
+    def _groups_below(self, top: str) -> Iterator[tuple[str, Group]]:
         ahead, seen = [top], {top}
         while ahead:
             group = self.inventory.groups[ahead.pop()]
@@ -129,18 +130,18 @@ class Listing:
         """Return `hosts` and all groups in the form of a YAML inventory."""
         return self._branch("all", frozenset(hosts), set(), set())
 
-    def _branch(self, name: str, hosts: frozenset[str], told: set[str], groups: set[str]) -> dict[str, Any]:
-        """Return a group with all that is below it; what was told once, in `told` and `groups`, is only named."""
+    def _branch(self, name: str, hosts: frozenset[str], listed: set[str], groups: set[str]) -> dict[str, Any]:
+        """Return a group with all below it; hosts in `listed` and groups in `groups` are only named."""
         group = self.inventory.groups[name]
         below: dict[str, Any] = {}
         for child in group.children:
-            below |= {child: {}} if child in groups else self._branch(child, hosts, told, groups)
+            below |= {child: {}} if child in groups else self._branch(child, hosts, listed, groups)
             groups.add(child)
         members = {}
         for host in group.hosts if name != "all" else ():
             if host in hosts:
-                members[host] = {} if host in told else self.host(host)
-                told.add(host)
+                members[host] = {} if host in listed else self.host(host)
+                listed.add(host)
         entry = {"children": below, "hosts": members, "vars": self.group(name) if self.export else {}}
         kept = {key: value for key, value in entry.items() if value}
         return {name: kept} if kept else {}
@@ -156,21 +157,21 @@ class Listing:
         for host in group.hosts if group.name != "all" else ():
             yield _line(host, depth + 1)
             if variables:
-                yield from _assigned(self.host(host), depth + 2)
+                yield from _variable_lines(self.host(host), depth + 2)
         if variables:
-            yield from _assigned(self.group(group.name), depth + 1)
+            yield from _variable_lines(self.group(group.name), depth + 1)
 
-    def _once(self, node: Node, name: str) -> Any:
+    def _cached(self, node: Node, name: str) -> Any:
         if isinstance(node, Scalar):
             return self._plain(node, name)
         known = self._shared.get(id(node))
-        return known[1] if known else self._kept(node, self._plain(node, name))
+        return known[1] if known else self._remember(node, self._plain(node, name))
 
     def _plain(self, node: Node, name: str = "", public: frozenset[str] = frozenset()) -> Any:
-        """Return the value of the variable or key called `name`; an empty name is no secret's, nor are keys in `public`."""
+        """Return the value of the variable or key `name`; an empty name and the names in `public` are never masked."""
         if isinstance(node, Mapping):
-            below = public_names(node) if name == NAMESPACE else frozenset()
-            # Flags stand on command lines, where everybody reads them.
+            below = public_env_names(node) if name == NAMESPACE else frozenset()
+            # Flags are visible on command lines.
             return {
                 self._key(node, key): self._plain(
                     value, "" if name == "flags" or key in public else key, below if key == "env" else frozenset()
@@ -181,28 +182,28 @@ class Listing:
             return [self._plain(item) for item in node.items]
         if isinstance(node.data, EncryptedValue):
             return self._sealed(node, node.data.ciphertext)
-        if not self.show_secrets and (node.secret or self._is_named(node, name)):
+        if not self.show_secrets and (node.secret or self._has_secret_name(node, name)):
             return HIDDEN
-        if node.literal and self.form is Form.LIST:
+        if node.literal and self.form is OutputFormat.LIST:
             return {"__ansible_unsafe": node.data}
-        if isinstance(node.data, date):  # in YAML, one of its own: only lists and mappings have aliases
+        if isinstance(node.data, date):  # a copy, because dates are not written as aliases
             return node.data.isoformat() if self._is_json else node.data.replace()
         return node.data
 
-    def _is_named(self, node: Scalar, name: str) -> bool:
+    def _has_secret_name(self, node: Scalar, name: str) -> bool:
         is_reference = isinstance(node.data, str) and node.data.startswith("{{") and not set("'\"") & set(node.data)
-        return node.data is not None and masks(name) and not is_reference
+        return node.data is not None and is_masked(name) and not is_reference
 
     def _sealed(self, node: Node, ciphertext: str) -> Any:
         if self._is_json:
             return {"__ansible_vault": ciphertext}
-        if self.form is not Form.YAML:
+        if self.form is not OutputFormat.YAML:
             return decrypt_values(node).data if self.show_secrets else HIDDEN  # type: ignore[union-attr]
-        known = self._shared.get(id(node))  # one value is one object wherever it stands, which YAML shows by aliases
-        return known[1] if known else self._kept(node, Encrypted(ciphertext))
+        known = self._shared.get(id(node))  # one object for each value, which YAML shows by aliases
+        return known[1] if known else self._remember(node, VaultValue(ciphertext))
 
     def _key(self, node: Mapping, name: str) -> Any:
-        """Return a name as it was meant, which need not be text; JSON has its own way to write one that is not."""
+        """Return a key with its type in YAML; JSON writes null, booleans and numbers as text."""
         data = node.keys[name].data if name in node.keys else name
         if not self._is_json or isinstance(data, str):
             return data
@@ -213,6 +214,6 @@ def _line(text: str, depth: int) -> str:
     return "  |" * depth + f"--{text}" if depth else text
 
 
-def _assigned(values: dict[str, Any], depth: int) -> Iterator[str]:
+def _variable_lines(values: dict[str, Any], depth: int) -> Iterator[str]:
     for name, value in sorted(values.items(), key=lambda pair: str(pair[0])):
         yield _line(f"{{{name} = {value}}}", depth)

@@ -1,24 +1,21 @@
-"""Hosts and groups as the sources of an inventory state them, one after the other, and the Inventory they make."""
+"""Builds an Inventory from the hosts and groups of its sources, which are added one after the other."""
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import dataclass, field, replace
 
 from tfprov.errors import Position, Problem
-from tfprov.inventory.host_names import RangeError, expand, without_port, wrong_name
+from tfprov.inventory.host_names import NameKind, RangeError, check_name, expand, split_port
 from tfprov.model.inventory import Group, Host, Inventory, VarsFiles, overlay
 from tfprov.model.node import NOWHERE, Mapping, Scalar
-from tfprov.yamltext.yaml11 import surprises
+from tfprov.yamltext.yaml11 import lint_values
 
 Children = AbstractMapping[str, Sequence[str]]
 MAX_LEVELS = 100
 
 
-def ordered(children: Children) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the groups, each behind its parents, and every (parent, child) that closes a loop.
-
-    The order takes no notice of those that close a loop.
-    """
+def topological_order(children: Children) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the groups, each after its parents, and every (parent, child) that closes a loop; the order ignores those."""
     done: dict[str, None] = {}
     loops: list[tuple[str, str]] = []
     for start in children:
@@ -41,17 +38,17 @@ def _walk(children: Children, start: str, done: dict[str, None], loops: list[tup
             path[child] = iter(children[child])
 
 
-def depths(order: Sequence[str], children: Children) -> dict[str, int]:
-    """Return the length of the longest way to each group; `order` has each behind its parents."""
-    found = dict.fromkeys(order, 0)
+def group_depths(order: Sequence[str], children: Children) -> dict[str, int]:
+    """Return the length of the longest path to each group; `order` has each group after its parents."""
+    depths = dict.fromkeys(order, 0)
     for name in order:
         for child in children[name]:
-            found[child] = max(found[child], found[name] + 1)
-    return found
+            depths[child] = max(depths[child], depths[name] + 1)
+    return depths
 
 
 ALWAYS = ("all", "ungrouped")
-"""The groups that every inventory has, whether it states them or not."""
+"""The groups that every inventory has."""
 _PRIORITY = "ansible_group_priority"
 _LARGEST = 10**9
 _NOTHING = Mapping()
@@ -59,7 +56,7 @@ _NOTHING = Mapping()
 
 @dataclass
 class _Group:
-    """A group while sources are being read: it may be stated several times."""
+    """A group while sources are read, which may name it several times."""
 
     at: Position
     hosts: dict[str, None] = field(default_factory=dict)
@@ -68,8 +65,8 @@ class _Group:
     priority: int = 1
 
 
-class Builder:
-    """Takes up what the sources state; `problems` are those of the files, `warnings` what is passed over."""
+class InventoryBuilder:
+    """Collects hosts and groups. `problems` are errors of the sources, `warnings` are about what is ignored."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -79,17 +76,18 @@ class Builder:
         self._hosts: dict[str, tuple[Position, Mapping]] = {}
 
     def report(self, at: Position, what: str, fix: str) -> None:
-        """Note a problem."""
+        """Add a problem."""
         self.problems.append(Problem(at, what, fix))
 
     def warn(self, at: Position, what: str, fix: str) -> None:
-        """Note what ends nothing."""
+        """Add a warning."""
         self.warnings.append(Problem(at, what, fix))
 
     def attempt(self, read: Callable[[], None]) -> list[Problem]:
-        """Take up what `read` adds, unless it has problems: then nothing of it is left, and they are returned."""
+        """Call `read`; if it adds problems, undo all that it added and return the problems."""
         groups = {
-            name: replace(one, hosts={**one.hosts}, children={**one.children}) for name, one in self.groups.items()
+            name: replace(group, hosts={**group.hosts}, children={**group.children})
+            for name, group in self.groups.items()
         }
         hosts, known = {**self._hosts}, len(self.problems)
         read()
@@ -99,40 +97,40 @@ class Builder:
             del self.problems[known:]
         return sorted(problems)
 
-    def begin(self, at: Position) -> None:
-        """Begin with a source; `at` is where the groups stand that no source states."""
+    def begin_source(self, at: Position) -> None:
+        """Begin a source; `at` becomes the position of the groups that no source names."""
         for name in ALWAYS:
             if self.groups[name].at is NOWHERE:
                 self.groups[name].at = at
 
-    def is_named(self, kind: str, key: Scalar, name: str | None = None) -> bool:
-        """Whether a host or a group can be called so; a problem says why not."""
-        wrong = wrong_name(kind, key, name)
-        if wrong:
-            self.report(key.at, *wrong)
-        return wrong is None
+    def has_valid_name(self, kind: NameKind, key: Scalar, name: str | None = None) -> bool:
+        """Whether `key` is a valid name of a host or group (`kind`); otherwise add a problem."""
+        problem = check_name(kind, key, name)
+        if problem:
+            self.report(key.at, *problem)
+        return problem is None
 
     def add_group(self, key: Scalar) -> bool:
-        """Add the group called `key`, unless it is there; False where nothing can be called so."""
-        if not self.is_named("group", key):
+        """Add the group called `key`, unless it exists; False if its name is invalid."""
+        if not self.has_valid_name(NameKind.GROUP, key):
             return False
         self.groups.setdefault(key.text, _Group(key.at))
         return True
 
     def add_child(self, parent: str, child: str, at: Position) -> None:
-        """Put the group `child` below `parent`; both are there."""
+        """Make the existing group `child` a child of the existing group `parent`."""
         if child == "all":
             self.report(at, "group `all` cannot be a child of another", "remove it")
         else:
             self.groups[parent].children.setdefault(child, at)
 
     def set_vars(self, group: str, values: Mapping) -> None:
-        """Give variables to a group, over those it has."""
+        """Set variables of a group; they win over those it has."""
         if _PRIORITY in values.entries:
             self._set_priority(self.groups[group], values)
             entries = {name: value for name, value in values.entries.items() if name != _PRIORITY}
             values = Mapping(entries, values.at, values.keys)
-        self.groups[group].vars = _over(self.groups[group].vars, values)
+        self.groups[group].vars = _merge_over(self.groups[group].vars, values)
 
     def _set_priority(self, group: _Group, values: Mapping) -> None:
         node = values.entries[_PRIORITY]
@@ -141,78 +139,78 @@ class Builder:
             data = int(data)
         if type(data) is int and abs(data) <= _LARGEST:
             group.priority = data
-            self.problems.extend(surprises(node))
+            self.problems.extend(lint_values(node))
         else:
             self.report(node.at, f"`{_PRIORITY}` must be a whole number", f"for example `{_PRIORITY}: 10`")
 
     def add_hosts(self, group: str, key: Scalar, variables: Mapping = _NOTHING) -> None:
-        """Put the hosts that `key` stands for into `group`: one, or all of a range, with a port behind it or without."""
-        pattern, port = without_port(key.text) if isinstance(key.data, str) else (key.text, None)
+        """Add the host `key`, or the hosts of a range, to `group`; a port may follow the name."""
+        pattern, port = split_port(key.text) if isinstance(key.data, str) else (key.text, None)
         try:
             names = expand(pattern)
         except RangeError as error:
             self.report(key.at, str(error), "for example `node[1:3]`")
             return
-        if self.is_named("host", key, names[-1]):
+        if self.has_valid_name(NameKind.HOST, key, names[-1]):
             first = _with_port(port, key, variables) if port else variables
             for name in names:
                 self._add(name, key.at, variables if name in self._hosts else first)
             self.groups[group].hosts.update(dict.fromkeys(names))
 
     def add_host(self, group: str, key: Scalar, variables: Mapping = _NOTHING) -> None:
-        """Put the host called `key` into `group`; the name is no range."""
-        if self.is_named("host", key):
+        """Add the host `key`, which is no range, to `group`."""
+        if self.has_valid_name(NameKind.HOST, key):
             self._add(key.text, key.at, variables)
             self.groups[group].hosts[key.text] = None
 
     def set_host_vars(self, host: str, values: Mapping) -> None:
-        """Give variables to a host that is there, if it is, over those it has."""
+        """Set variables of a host, if it exists; they win over those it has."""
         if host in self._hosts:
             self._add(host, NOWHERE, values)
 
     def _add(self, name: str, at: Position, variables: Mapping) -> None:
-        if (
-            name in self.groups
-        ):  # Ansible looks for a group of the name first, and so gives it what is meant for the host
+        if name in self.groups:  # as Ansible: variables of a host with the name of a group go to the group
             self.set_vars(name, variables)
             variables = _NOTHING
         known = self._hosts.get(name)
         if known is None:
             self._hosts[name] = at, variables
         elif variables.entries:
-            self._hosts[name] = known[0], _over(known[1], variables)
+            self._hosts[name] = known[0], _merge_over(known[1], variables)
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts there are, in the order in which they were first named."""
+        """The hosts, in the order in which they were first named."""
         return tuple(self._hosts)
 
     def inventory(self, path: str, beside: tuple[VarsFiles, ...] = (), extra: Mapping = _NOTHING) -> Inventory:
-        """Return what all sources say; further problems are those of the groups as a whole."""
+        """Return the inventory; adds problems about the tree of groups."""
         self._settle_ungrouped()
         children = self._tree()
-        order, _ = ordered(children)
-        depth = depths(order, children)
+        order, _ = topological_order(children)
+        depth = group_depths(order, children)
         if too_deep := next((name for name in order if depth[name] > MAX_LEVELS), None):
             self.report(self.groups[too_deep].at, f"groups nested more than {MAX_LEVELS} levels deep", "flatten them")
             return Inventory(path, {name: Group(name, self.groups[name].at) for name in ALWAYS}, {})
         groups = {
-            name: Group(name, one.at, tuple(one.hosts), tuple(children[name]), one.vars, depth[name], one.priority)
-            for name, one in self.groups.items()
+            name: Group(
+                name, group.at, tuple(group.hosts), tuple(children[name]), group.vars, depth[name], group.priority
+            )
+            for name, group in self.groups.items()
         }
-        return Inventory(path, groups, _placed(self._hosts, groups), extra, beside)
+        return Inventory(path, groups, _build_hosts(self._hosts, groups), extra, beside)
 
     def _settle_ungrouped(self) -> None:
-        """Put the hosts into `ungrouped` that are in no other group, and take out those that are in one."""
+        """Move hosts that are in no other group into `ungrouped`, and all others out of it."""
         grouped = {host for name, group in self.groups.items() if name not in ALWAYS for host in group.hosts}
         lone = [host for host in self._hosts if host not in grouped]
         kept = [host for host in self.groups["ungrouped"].hosts if host not in grouped]
         self.groups["ungrouped"].hosts = dict.fromkeys([*kept, *lone])
 
     def _tree(self) -> dict[str, list[str]]:
-        """Return the children of every group, without those that close a loop: `all` has those that are in no other."""
+        """Return the children of every group, without loops; groups without a parent become children of `all`."""
         children = {name: list(group.children) for name, group in self.groups.items()}
-        for parent, child in ordered(children)[1]:
+        for parent, child in topological_order(children)[1]:
             what = f"group `{child}` is a child of `{parent}` and also its parent"
             at = self.groups[parent].children[child]
             self.report(at, "a group cannot be its own child" if parent == child else what, "remove one of the two")
@@ -222,15 +220,15 @@ class Builder:
         return children
 
 
-def _over(lower: Mapping, higher: Mapping) -> Mapping:
-    """Return `higher` over `lower`; itself where there is nothing below, so that the hosts of a range share it."""
+def _merge_over(lower: Mapping, higher: Mapping) -> Mapping:
+    """Merge `higher` over `lower`; an empty one leaves the other as it is, so that the hosts of a range share it."""
     return overlay(lower, higher) if lower.entries and higher.entries else higher if higher.entries else lower
 
 
 def _with_port(port: int, key: Scalar, variables: Mapping) -> Mapping:
-    """Return `variables` over the port in a name: it counts where the host is named first and they say no other."""
+    """Return `variables` merged over the port of a host name: `ansible_port` wins over it."""
     name = "ansible_port"
-    return _over(
+    return _merge_over(
         Mapping(
             {name: Scalar(port, key.at, str(port), quoted=True)}, key.at, {name: replace(key, data=name, text=name)}
         ),
@@ -238,8 +236,8 @@ def _with_port(port: int, key: Scalar, variables: Mapping) -> Mapping:
     )
 
 
-def _placed(hosts: dict[str, tuple[Position, Mapping]], groups: dict[str, Group]) -> dict[str, Host]:
-    """Return the hosts with all groups each is in: those that are in the same ones share the order of them."""
+def _build_hosts(hosts: dict[str, tuple[Position, Mapping]], groups: dict[str, Group]) -> dict[str, Host]:
+    """Return the hosts with their groups; hosts of the same groups share one tuple."""
     direct: dict[str, list[str]] = {name: [] for name in hosts}
     parents: dict[str, list[str]] = {name: [] for name in groups}
     for name, group in groups.items():
@@ -248,16 +246,16 @@ def _placed(hosts: dict[str, tuple[Position, Mapping]], groups: dict[str, Group]
         for child in group.children:
             parents[child].append(name)
     orders: dict[tuple[str, ...], tuple[str, ...]] = {}
-    placed = {}
+    built = {}
     for name, (at, variables) in hosts.items():
-        of = tuple(direct[name])
-        if of not in orders:
-            orders[of] = _applied(of, parents, groups)
-        placed[name] = Host(name, at, orders[of], variables)
-    return placed
+        own_groups = tuple(direct[name])
+        if own_groups not in orders:
+            orders[own_groups] = _group_order(own_groups, parents, groups)
+        built[name] = Host(name, at, orders[own_groups], variables)
+    return built
 
 
-def _applied(direct: tuple[str, ...], parents: dict[str, list[str]], groups: dict[str, Group]) -> tuple[str, ...]:
+def _group_order(direct: tuple[str, ...], parents: dict[str, list[str]], groups: dict[str, Group]) -> tuple[str, ...]:
     member: set[str] = {"all"}
     ahead = list(direct)
     while ahead:

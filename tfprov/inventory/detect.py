@@ -1,4 +1,4 @@
-"""What kind of inventory a file is, told from its name and the first line that says something, with Ansible's answers."""
+"""Detects the format of an inventory file by its name and its first line, as Ansible does."""
 
 import os
 import re
@@ -13,15 +13,15 @@ _YAML = re.compile(r"---|%YAML|[{&!\"']|- |[^\s=\[]+:(\s|\Z)")
 _MARKS = ("---", "...")
 _PROGRAM = (b"#!", b"\x7fELF")
 _INI_EXTENSIONS = ("", ".ini", ".inv", ".inventory", ".hosts", ".host", ".list", ".lst")
-_OF_AN_INVENTORY = re.compile(r"^\s*(?:\[[^\]\n]+\]\s*(?:[#;].*)?$|(?:all|hosts|children|vars)\s*:)", re.MULTILINE)
-"""A line that stands in inventories, and hardly in a README."""
+_INVENTORY_LINE = re.compile(r"^\s*(?:\[[^\]\n]+\]\s*(?:[#;].*)?$|(?:all|hosts|children|vars)\s*:)", re.MULTILINE)
+"""A line of an inventory that a README hardly has."""
 _PLUGIN = re.compile(r"plugin:\s+[\"']?([\w.]+)")
-_SNIFFED = 65536
-"""Bytes that are looked at."""
+_INSPECTED_BYTES = 65536
+"""Bytes of a file that are inspected."""
 
 
-class Kind(Enum):
-    """Kinds of files that hold an inventory."""
+class SourceKind(Enum):
+    """The formats of inventory files."""
 
     SCRIPT = auto()
     YAML = auto()
@@ -30,70 +30,70 @@ class Kind(Enum):
     NOTHING = auto()
 
 
-def kind_of(path: str, data: bytes) -> Kind:
-    """Return what the file at `path`, which begins with `data`, is to be read as.
+def detect_kind(path: str, data: bytes) -> SourceKind:
+    """Return the format of the file at `path`, which begins with `data`.
 
-    Ansible lets one reader after the other try, as the name allows: a program is run, then YAML, then INI. Which of the
-    last two accepts depends on the content; to have one set of complaints, it is decided beforehand by the first line.
+    Ansible tries one inventory plugin after the other: script, YAML, INI. Here the first line decides between the last two,
+    so that the errors of only one of them are reported.
     """
     extension = os.path.splitext(path)[1]  # noqa: PTH122  as Ansible splits it
     line = next(_lines(data), None)
     if data.startswith(_PROGRAM) and os.access(path, os.X_OK):
-        return Kind.SCRIPT
+        return SourceKind.SCRIPT
     if is_blank(data):
-        return Kind.NOTHING
+        return SourceKind.NOTHING
     if extension == ".toml":
-        return Kind.TOML
+        return SourceKind.TOML
     if data.startswith(HEADER.encode()):
-        return Kind.YAML
+        return SourceKind.YAML
     if extension in _YAML_EXTENSIONS:
-        return Kind.INI if line and _SECTION.match(line) else Kind.YAML
-    return Kind.YAML if not extension and looks_like_yaml(data) else Kind.INI
+        return SourceKind.INI if line and _SECTION.match(line) else SourceKind.YAML
+    return SourceKind.YAML if not extension and looks_like_yaml(data) else SourceKind.INI
 
 
-def is_foreign(path: str, data: bytes) -> bool:
-    """Whether a file in a directory of inventories is hardly one, by its name and what is in it.
+def is_unlikely_inventory(path: str, data: bytes) -> bool:
+    """Whether a file in a directory of inventories is unlikely to be an inventory, by its name and content.
 
-    Such a file may be skipped where it cannot be read. One that is an inventory may not: its hosts would be missing.
+    Such a file may be skipped if it cannot be parsed. An inventory may not: its hosts would be missing.
     """
     extension = os.path.splitext(path)[1]  # noqa: PTH122
     if extension in (*_YAML_EXTENSIONS, ".toml") or data.startswith(HEADER.encode()):
         return False
     if extension in _INI_EXTENSIONS:
-        return _OF_AN_INVENTORY.search(data.decode("utf-8-sig", errors="replace")) is None
+        return _INVENTORY_LINE.search(data.decode("utf-8-sig", errors="replace")) is None
     return True
 
 
-def is_called_yaml(path: str) -> bool:
+def has_yaml_extension(path: str) -> bool:
     """Whether Ansible would try to read the file as YAML."""
     return os.path.splitext(path)[1] in ("", *_YAML_EXTENSIONS)  # noqa: PTH122
 
 
 def looks_like_yaml(data: bytes) -> bool:
-    """Whether a file begins as no INI file does."""
+    """Whether the first line of a file is YAML and not INI."""
     line = next(_lines(data), "")
     return bool(_YAML.match(line)) and not _SECTION.match(line)
 
 
-def plugin_in(data: bytes) -> str:
-    """Return the inventory plugin that a YAML file configures, whatever the file is called; empty where it is none."""
-    found = _PLUGIN.match(next(_lines(data.removeprefix(b"---")), ""))
-    return found[1] if found else ""
+def configured_plugin(data: bytes) -> str:
+    """Return the name of the inventory plugin that a file configures, or an empty text."""
+    match = _PLUGIN.match(next(_lines(data.removeprefix(b"---")), ""))
+    return match[1] if match else ""
 
 
 def is_script(data: bytes) -> bool:
-    """Whether a file names the program that runs it."""
+    """Whether a file begins with a shebang."""
     return data.startswith(b"#!")
 
 
 def is_blank(data: bytes) -> bool:
-    """Whether a file says nothing: no line of it, but for comments and YAML's own marks."""
-    return len(data) < _SNIFFED and all(line in _MARKS for line in _lines(data))
+    """Whether a file has nothing but comments, blank lines and YAML's document marks."""
+    return len(data) < _INSPECTED_BYTES and all(line in _MARKS for line in _lines(data))
 
 
 def _lines(data: bytes) -> Iterator[str]:
-    """Yield the lines that are no comments, without the blanks around them."""
-    for line in data[:_SNIFFED].decode("utf-8-sig", errors="replace").splitlines():
+    """Yield the lines that are not blank and no comments, stripped."""
+    for line in data[:_INSPECTED_BYTES].decode("utf-8-sig", errors="replace").splitlines():
         text = line.strip()
         if text and text[0] not in "#;":
             yield text

@@ -1,4 +1,4 @@
-"""The variables that the command line gives with `-e`."""
+"""Parses `-e`, the extra variables of the command line."""
 
 import codecs
 import re
@@ -10,16 +10,18 @@ from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.inventory import NAMESPACE, overlay
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import Vault
-from tfprov.vault.redaction import discreet, mentions_secret
-from tfprov.yamltext.load import MAX_DEPTH, document, parse, read_bytes
+from tfprov.vault.redaction import mentions_secret, redact_line
+from tfprov.yamltext.load import MAX_DEPTH, FileOverlay, parse, parse_json_or_yaml, read_bytes
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPE = re.compile(r"\\(?:U[0-9a-fA-F]{8}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|N\{[^}]+\}|[\\'\"abfnrtv])")
 _OPENING, _CLOSING = ("{{", "{%", "{#"), ("}}", "%}", "#}")
 
 
-def extra_vars(options: Sequence[str], vault: Vault | None = None) -> Mapping:
-    """Return the variables of the `-e` options: `key=value` pairs, YAML or JSON in braces, or `@FILE`; later ones win.
+def parse_extra_vars(
+    options: Sequence[str], vault: Vault | None = None, file_overlay: FileOverlay | None = None
+) -> Mapping:
+    """Return the variables of `-e` options: `key=value` pairs, YAML or JSON in braces, or `@FILE`; later options win.
 
     `key.sub=value` is short for a nested mapping (`-e tfprov.flags.train_steps=100`). Values of `key=value` are text,
     as in Ansible, except under `tfprov`, where they are read as YAML.
@@ -28,7 +30,7 @@ def extra_vars(options: Sequence[str], vault: Vault | None = None) -> Mapping:
     problems: list[Problem] = []
     for option in options:
         try:
-            merged = overlay(merged, _one(option, vault))
+            merged = overlay(merged, _parse_option(option, vault, file_overlay))
         except InvalidInput as error:
             problems.extend(error.problems)
     if problems:
@@ -36,40 +38,40 @@ def extra_vars(options: Sequence[str], vault: Vault | None = None) -> Mapping:
     return merged
 
 
-def _one(option: str, vault: Vault | None) -> Mapping:
+def _parse_option(option: str, vault: Vault | None, file_overlay: FileOverlay | None) -> Mapping:
     if option.strip() == "@":
         raise InvalidInput([Problem(Position("-e"), "`@` names no file", "write `-e @vars.yml`")])
     if option.startswith("@"):
-        path = _path(option[1:])
-        data = read_bytes(path, Position(str(path)), fix="check the path given with -e @")
-        node = document(data, str(path), start_from="write `name: value` lines", vault=vault)
+        path = _expand_user(option[1:])
+        data = read_bytes(path, Position(str(path)), fix="check the path given with -e @", file_overlay=file_overlay)
+        node = parse_json_or_yaml(data, str(path), start_from="write `name: value` lines", vault=vault)
     elif option.lstrip().startswith("{"):
-        node = document(option, "-e", vault=vault)
+        node = parse_json_or_yaml(option, "-e", vault=vault)
     else:
-        return _pairs(option)
+        return _parse_assignments(option)
     if not isinstance(node, Mapping):
         raise InvalidInput([Problem(node.at, "variables must be a mapping", "write `name: value` lines")])
     return node
 
 
-def _path(written: str) -> Path:
+def _expand_user(path: str) -> Path:
     try:
-        return Path(written).expanduser()
-    except RuntimeError:  # nobody is called so
-        return Path(written)
+        return Path(path).expanduser()
+    except RuntimeError:  # no such user
+        return Path(path)
 
 
-def _pairs(option: str) -> Mapping:
+def _parse_assignments(option: str) -> Mapping:
     merged = Mapping()
     words = list(_words(option))
     for number, word in enumerate(words):
-        name, equals, value = _pair(word)
+        name, equals, value = _split_assignment(word)
         path = name.split(".")
         if not equals or len(path) > MAX_DEPTH or not _NAME.fullmatch(path[0]) or "" in path:
-            # What stands behind a password may be the rest of it, when its blanks are not quoted.
-            said = "…" if any(map(mentions_secret, words[:number])) else shown(discreet(word))
-            raise InvalidInput([Problem(Position("-e"), f"`{said}` is not a variable", _fix(word))])
-        merged = overlay(merged, _nested(path, value))
+            # A word after a password may be the rest of it, if its blanks are not quoted.
+            repeated = "…" if any(map(mentions_secret, words[:number])) else shown(redact_line(word))
+            raise InvalidInput([Problem(Position("-e"), f"`{repeated}` is not a variable", _fix(word))])
+        merged = overlay(merged, _nested_mapping(path, value))
     return merged
 
 
@@ -80,12 +82,12 @@ def _fix(word: str) -> str:
 
 
 def _words(option: str) -> Iterator[str]:
-    """Yield the words of `option`: blanks in quotes, and in a template, do not separate them."""
+    """Yield the words of `option`; blanks in quotes and templates do not separate words."""
     word, quote, depth = "", "", 0
-    for place, char in enumerate(option):
-        if char in "\"'" and not option[:place].endswith("\\") and quote in ("", char):
+    for offset, char in enumerate(option):
+        if char in "\"'" and not option[:offset].endswith("\\") and quote in ("", char):
             quote = "" if quote else char
-        depth += option.startswith(_OPENING, place) - option.startswith(_CLOSING, place)
+        depth += option.startswith(_OPENING, offset) - option.startswith(_CLOSING, offset)
         depth = max(depth, 0)
         if char in " \n" and not quote and not depth:
             if word:
@@ -94,7 +96,7 @@ def _words(option: str) -> Iterator[str]:
         else:
             word += char
     if quote or depth:
-        what = f"`{shown(discreet(option))}`: no closing {'quotation' if quote else 'brace'}"
+        what = f"`{shown(redact_line(option))}`: no closing {'quotation' if quote else 'brace'}"
         raise InvalidInput(
             [Problem(Position("-e"), what, "close the quote" if quote else "write `}}` behind a template")]
         )
@@ -102,38 +104,38 @@ def _words(option: str) -> Iterator[str]:
         yield word or option
 
 
-def _pair(word: str) -> tuple[str, str, str]:
-    """Return the name, the `=` and the value in a word, as Ansible takes them apart."""
-    name, equals, value = _ESCAPE.sub(lambda found: codecs.decode(found[0], "unicode-escape"), word).partition("=")
+def _split_assignment(word: str) -> tuple[str, str, str]:
+    """Split a word into name, `=` and value, as Ansible does."""
+    name, equals, value = _ESCAPE.sub(lambda escape: codecs.decode(escape[0], "unicode-escape"), word).partition("=")
     value = value.strip()
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" and value[-2] != "\\":
         value = value[1:-1]
     return name.strip(), equals, value
 
 
-def _nested(path: Sequence[str], value: str) -> Mapping:
+def _nested_mapping(path: Sequence[str], value: str) -> Mapping:
     at = Position(f"-e {shown('.'.join(path))}")
-    node: Node = _value(value, at) if path[0] == NAMESPACE and value else Scalar(value, at, value, quoted=True)
+    node: Node = _parse_value(value, at) if path[0] == NAMESPACE and value else Scalar(value, at, value, quoted=True)
     for key in reversed(path):
         node = Mapping({key: node}, at, {key: Scalar(key, at, key, quoted=True)})
     assert isinstance(node, Mapping)
     return node
 
 
-def _value(text: str, at: Position) -> Node:
-    """Read a setting as YAML; there is no line to point at, only the option."""
-    if text.startswith("{{"):  # a shell has taken away the quotes that YAML wants around it
+def _parse_value(text: str, at: Position) -> Node:
+    """Parse a setting as YAML; problems have the position of the option."""
+    if text.startswith("{{"):  # the shell removed the quotes that YAML needs
         return Scalar(text, at, text, quoted=True)
     try:
-        return _moved(parse(text, at.file), at)
+        return _at_position(parse(text, at.file), at)
     except InvalidInput as error:
         raise InvalidInput(Problem(at, problem.what, problem.fix) for problem in error.problems) from None
 
 
-def _moved(node: Node, at: Position) -> Node:
+def _at_position(node: Node, at: Position) -> Node:
     if isinstance(node, Mapping):
-        entries = {key: _moved(value, at) for key, value in node.entries.items()}
+        entries = {key: _at_position(value, at) for key, value in node.entries.items()}
         return Mapping(entries, at, {key: replace(value, at=at) for key, value in node.keys.items()})
     if isinstance(node, Items):
-        return Items(tuple(_moved(item, at) for item in node.items), at)
+        return Items(tuple(_at_position(item, at) for item in node.items), at)
     return replace(node, at=at)

@@ -1,8 +1,8 @@
-"""Host patterns, for `--limit` and a play's `hosts:`: Ansible's own language, with Ansible's own answers.
+"""Matches Ansible's host patterns, for `--limit` and a play's `hosts:`.
 
-In three things tfprov is stricter, because what runs on too few hosts is found out late: a word that matches neither a
-host nor a group is an error, not a warning; so is an empty pattern; and `localhost` is no host unless the inventory has
-it. A word that matches an empty group selects nothing.
+tfprov is stricter than Ansible, because a run on too few hosts is noticed late: a term that matches neither a host nor a
+group is an error and not a warning, so is an empty pattern, and `localhost` must be in the inventory. A term that matches
+an empty group selects nothing.
 """
 
 import difflib
@@ -25,20 +25,20 @@ _MAX_BYTES = 1_000_000
 _LOCALHOST = ("localhost", "127.0.0.1", "::1")
 
 
-def match(inventory: Inventory, pattern: str) -> tuple[str, ...]:
-    """Return the hosts that `pattern` selects, in Ansible's order; Usage when a word of it matches nothing.
+def match_hosts(inventory: Inventory, pattern: str) -> tuple[str, ...]:
+    """Return the hosts that `pattern` selects, in Ansible's order; Usage if a term of it matches nothing.
 
     Unions are `a:b` or `a,b`, intersections `:&b`, exclusions `:!b`; then wildcards, `~regex`, `group[0]` and
     `group[1:2]` (both ends included), and `@file`, which has a pattern on each line.
     """
-    pieces = _from_files(_split(pattern))
+    pieces = _expand_files(_split(pattern))
     plain = [piece for piece in pieces if piece[0] not in "&!"] or ["all"]
     chosen: dict[str, None] = {}
     for piece in plain:
-        chosen.update(dict.fromkeys([piece] if piece in inventory.hosts else _one(inventory, piece)))
+        chosen.update(dict.fromkeys([piece] if piece in inventory.hosts else _match_term(inventory, piece)))
     for sign, keep in (("&", True), ("!", False)):
         for piece in (piece for piece in pieces if piece[0] == sign):
-            named = set(_one(inventory, piece[1:]))
+            named = set(_match_term(inventory, piece[1:]))
             chosen = {host: None for host in chosen if (host in named) is keep}
     return tuple(chosen)
 
@@ -54,24 +54,24 @@ def _split(pattern: str) -> list[str]:
         pieces = _COLON_PIECES.findall(pattern)
         if any(mark in _COLON_PIECES.sub("", pattern) for mark in "[]"):
             raise Usage(f"unbalanced brackets in `{shown(pattern)}`", "for example `worker[0:2]`")
-    return _checked([piece.strip() for piece in pieces if piece.strip()], pattern)
+    return _require_terms([piece.strip() for piece in pieces if piece.strip()], pattern)
 
 
-def _checked(pieces: list[str], pattern: str) -> list[str]:
+def _require_terms(pieces: list[str], pattern: str) -> list[str]:
     if not pieces or any(piece in ("!", "&", "~", "!~", "&~", "@") for piece in pieces):
         raise Usage(f"`{shown(pattern)}` names no host", "use `all`, a group or a host")
     return pieces
 
 
 def _is_name(text: str) -> bool:
-    """Whether `text` is one name or address, perhaps with a port or ranges: then a colon in it separates nothing."""
+    """Whether `text` is a single name or address, maybe with a port or ranges: its colons separate no terms."""
     inside = _IN_BRACKETS.fullmatch(text)
     bare = _RANGE.sub("0", inside[1] if inside else text)
     return _NAME_OR_PORT.fullmatch(bare) is not None or (bare.count(":") > 1 and _is_address(bare))
 
 
 def _is_address(text: str) -> bool:
-    from ipaddress import IPv6Address  # noqa: PLC0415  it takes a while to import, and hardly any pattern is one
+    from ipaddress import IPv6Address  # noqa: PLC0415  slow to import, and rarely needed
 
     try:
         IPv6Address(text)
@@ -80,46 +80,46 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _from_files(pieces: Sequence[str]) -> list[str]:
-    found: list[str] = []
+def _expand_files(pieces: Sequence[str]) -> list[str]:
+    terms: list[str] = []
     for piece in pieces:
         if piece[0] == "@":
-            lines = [line.strip() for line in _read(piece[1:]).split("\n")]
-            found += _checked([line for line in lines if line], piece)
+            lines = [line.strip() for line in _read_pattern_file(piece[1:]).split("\n")]
+            terms += _require_terms([line for line in lines if line], piece)
         else:
-            found.append(piece)
-    return found
+            terms.append(piece)
+    return terms
 
 
-def _read(name: str) -> str:
+def _read_pattern_file(name: str) -> str:
     try:
         with Path(name).open("rb") as file:
-            found = file.read(_MAX_BYTES + 1)
-        if len(found) > _MAX_BYTES:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
             raise Usage(f"`@{shown(name)}` is larger than {_MAX_BYTES:,} bytes", "name a file with one pattern a line")
-        return found.decode()
+        return content.decode()
     except (OSError, ValueError) as error:
         reason = (error.strerror or "").lower() if isinstance(error, OSError) else "not UTF-8 text"
         raise Usage(f"`@{shown(name)}`: {reason}", "name a file with one pattern a line") from None
 
 
-def _one(inventory: Inventory, word: str) -> list[str]:
+def _match_term(inventory: Inventory, word: str) -> list[str]:
     subscript = None if word.startswith("~") else _SUBSCRIPT.match(word)
     name = subscript[1] if subscript else word
-    groups = _groups(inventory, name)
-    hosts = _named(inventory, name, groups)
+    groups = _matching_groups(inventory, name)
+    hosts = _matching_hosts(inventory, name, groups)
     if subscript and hosts:
-        return _sliced(hosts, subscript, word)
+        return _apply_subscript(hosts, subscript, word)
     if not hosts and not groups:
-        raise Usage(f"no host or group matches `{shown(word)}`", _nearest(inventory, word))
-    return hosts  # of an empty group: none
+        raise Usage(f"no host or group matches `{shown(word)}`", _suggest(inventory, word))
+    return hosts  # empty for an empty group
 
 
-def _sliced(hosts: list[str], subscript: re.Match[str], word: str) -> list[str]:
+def _apply_subscript(hosts: list[str], subscript: re.Match[str], word: str) -> list[str]:
     _, single, first, last = subscript.groups()
     if single is None and (not last or int(last)):
         chosen = hosts[int(first) : int(last) + 1 if last else None]
-    else:  # to Ansible, `[2:0]` is `[2]`
+    else:  # Ansible reads `[2:0]` as `[2]`
         index = int(first if single is None else single)
         chosen = [hosts[index]] if -len(hosts) <= index < len(hosts) else []
     if not chosen:
@@ -127,18 +127,18 @@ def _sliced(hosts: list[str], subscript: re.Match[str], word: str) -> list[str]:
     return chosen
 
 
-def _groups(inventory: Inventory, word: str) -> list[str]:
-    test = _test(word)
+def _matching_groups(inventory: Inventory, word: str) -> list[str]:
+    test = _compile_matcher(word)
     return [name for name in dict.fromkeys(("all", "ungrouped", *inventory.groups)) if test(name)]
 
 
-def _named(inventory: Inventory, word: str, groups: list[str]) -> list[str]:
-    """Return the hosts in `groups`, which `word` matches, and those it matches; some twice, as Ansible counts."""
-    test = _test(word)
-    found = [host for name in groups for host in _members(inventory, name)]
+def _matching_hosts(inventory: Inventory, word: str, groups: list[str]) -> list[str]:
+    """Return the hosts in `groups` and those that `word` matches; some twice, as Ansible counts."""
+    test = _compile_matcher(word)
+    hosts = [host for name in groups for host in _members(inventory, name)]
     if not groups or word[0] == "~" or any(mark in word for mark in ".?*["):
-        found += [host for host in inventory.hosts if test(host)]
-    return found
+        hosts += [host for host in inventory.hosts if test(host)]
+    return hosts
 
 
 def _members(inventory: Inventory, group: str) -> Sequence[str]:
@@ -147,10 +147,10 @@ def _members(inventory: Inventory, group: str) -> Sequence[str]:
     return inventory.members(group)
 
 
-def _test(word: str) -> Callable[[str], object]:
+def _compile_matcher(word: str) -> Callable[[str], object]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of sets that Python may read differently one day
+            warnings.simplefilter("ignore")  # FutureWarning about nested sets
             return re.compile(word[1:] if word.startswith("~") else fnmatch.translate(word)).match
     except (re.error, OverflowError, RecursionError) as error:
         what = f"`{shown(word)}` is not a regular expression: {one_line(str(error))}"
@@ -163,7 +163,7 @@ def _test(word: str) -> Callable[[str], object]:
         raise Usage(what, fix) from None
 
 
-def _nearest(inventory: Inventory, word: str) -> str:
+def _suggest(inventory: Inventory, word: str) -> str:
     if word in _LOCALHOST:
         return "tfprov knows only the hosts of the inventory: add it there"
     close = difflib.get_close_matches(word, [*inventory.groups, *inventory.hosts], n=1)

@@ -1,4 +1,4 @@
-"""Inventories in Ansible's INI format, which are read and never written."""
+"""Reads inventories in Ansible's INI format."""
 
 import ast
 import io
@@ -9,41 +9,41 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfprov.errors import Position, one_line, shown
-from tfprov.inventory.builder import Builder
+from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.node import Items, Mapping, Node, Scalar
-from tfprov.vault.redaction import discreet, mentions_secret
+from tfprov.vault.redaction import mentions_secret, redact_line
 
 SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?\Z")
-"""The head of a section: `[worker]`, `[worker:vars]` or `[worker:children]`, and a comment."""
+"""A section header: `[worker]`, `[worker:vars]` or `[worker:children]`, maybe with a comment."""
 _GROUP = re.compile(r"([^:\]\s]+)\s*(?:#.*)?\Z")
-_VARIABLES = "for example `node1 ansible_host=10.0.0.1`; several hosts stand on lines of their own"
+_VARIABLES = "for example `node1 ansible_host=10.0.0.1`; write each host on a line of its own"
 
 
-def add_ini(builder: Builder, text: str, file: str) -> None:
-    """Add what the inventory in `text` says; its problems go to the builder's."""
-    builder.begin(Position(file, 1, 1))
-    reader = _Reader(builder, file)
+def add_ini(builder: InventoryBuilder, text: str, file: str) -> None:
+    """Add the inventory in `text` to `builder`, also its problems."""
+    builder.begin_source(Position(file, 1, 1))
+    reader = _IniReader(builder, file)
     for number, line in enumerate(text.splitlines(), start=1):
         reader.line(number, line)
     reader.finish()
 
 
-class _Reader:
-    """Reads one line after the other. A group may be named before its section comes, as a child or for its variables."""
+class _IniReader:
+    """Reads line by line. A group may be named before its section, as a child or for its variables."""
 
-    def __init__(self, builder: Builder, file: str) -> None:
+    def __init__(self, builder: InventoryBuilder, file: str) -> None:
         self.builder, self.file = builder, file
         self.number = 0
         self.group = "ungrouped"
         self.read: Callable[[str, int], None] = self.host
-        self.given: dict[str, int] = {}
+        self.variables: dict[str, int] = {}
         self.parents: dict[str, list[tuple[str, Position]]] = {}
-        """The groups that are children of others and have no section yet, with those parents."""
+        """Groups that are children of others and have no section yet, with those parents."""
         self.undeclared: dict[str, Position] = {}
-        """The groups of which only the variables are stated so far."""
+        """Groups that have only a `:vars` section yet."""
 
     def at(self, column: int) -> Position:
-        """Return a place in the current line; columns count from 0 here."""
+        """Return a position in the current line; `column` counts from 0."""
         return Position(self.file, self.number, column + 1)
 
     def scalar(self, text: str, column: int) -> Scalar:
@@ -53,28 +53,28 @@ class _Reader:
         self.builder.report(self.at(column), what, fix)
 
     def line(self, number: int, raw: str) -> None:
-        """Read the line with this number."""
+        """Read a line; `number` counts from 1."""
         self.number = number
         line = raw.strip()
         column = len(raw) - len(raw.lstrip())
         if not line or line[0] in "#;":
             return
-        if found := SECTION.match(line):
-            self.section(found, column)
+        if header := SECTION.match(line):
+            self.section(header, column)
         elif line.startswith("[") and (line.endswith("]") or "]" not in line):
-            self.read = self.nothing
-            what = f"`{shown(line)}` is not the head of a section"
+            self.read = self.skip
+            what = f"`{shown(line)}` is not a section header"
             self.report(column, what, "for example `[worker]`, `[worker:vars]` or `[worker:children]`, without blanks")
         else:
             self.read(line, column)
 
-    def section(self, found: re.Match[str], column: int) -> None:
-        name, kind = found[1], found[2] or "hosts"
+    def section(self, header: re.Match[str], column: int) -> None:
+        name, kind = header[1], header[2] or "hosts"
         readers = {"hosts": self.host, "vars": self.variable, "children": self.child}
-        self.read, self.given, self.group = self.nothing, {}, name
+        self.read, self.variables, self.group = self.skip, {}, name
         if kind not in readers:
             what = f"a section of the kind `{shown(kind)}`"
-            self.report(column + found.start(2), what, "write `:vars`, `:children`, or nothing for hosts")
+            self.report(column + header.start(2), what, "write `:vars`, `:children`, or nothing for hosts")
             return
         known = name in self.builder.groups
         if not self.builder.add_group(self.scalar(name, column + 1)):
@@ -87,32 +87,32 @@ class _Reader:
         self.read = readers[kind]
 
     def adopt(self, name: str) -> None:
-        """Put the group below the parents that were waiting for it."""
+        """Add the group to the parents that named it before its section."""
         for parent, at in self.parents.pop(name, ()):
             self.builder.add_child(parent, name, at)
 
-    def nothing(self, line: str, column: int) -> None:
-        """Pass over a line whose section is not known."""
+    def skip(self, line: str, column: int) -> None:
+        """Skip a line of an invalid section."""
 
     def child(self, line: str, column: int) -> None:
-        found = _GROUP.match(line)
-        if not found:
+        group = _GROUP.match(line)
+        if not group:
             self.report(column, f"`{shown(line)}` is not the name of a group", "write one group per line")
-        elif found[1] in self.builder.groups and found[1] not in self.parents:
-            self.builder.add_child(self.group, found[1], self.at(column))
+        elif group[1] in self.builder.groups and group[1] not in self.parents:
+            self.builder.add_child(self.group, group[1], self.at(column))
         else:
-            self.parents.setdefault(found[1], []).append((self.group, self.at(column)))
+            self.parents.setdefault(group[1], []).append((self.group, self.at(column)))
 
     def variable(self, line: str, column: int) -> None:
         before, equals, after = line.partition("=")
         name = before.rstrip()
         if not equals or not name:
-            what = f"`{shown(discreet(line))}` is not a variable"
+            what = f"`{shown(redact_line(line))}` is not a variable"
             self.report(column, what, "for example `ansible_user=trainer`")
-        elif name in self.given:
-            self.twice(name, column, f" (first on line {self.given[name]})")
+        elif name in self.variables:
+            self.report_duplicate(name, column, f" (first on line {self.variables[name]})")
         else:
-            self.given[name] = self.number
+            self.variables[name] = self.number
             start = column + len(before) + 1 + len(after) - len(after.lstrip())
             key = self.scalar(name, column)
             self.builder.set_vars(self.group, self.mapping({name: (key, after.strip(), start)}))
@@ -121,43 +121,43 @@ class _Reader:
         try:
             words = [(column + start, word) for start, word in _words(line)]
         except ValueError as error:
-            what = f"`{shown(discreet(line))}`: {one_line(str(error)).lower()}"
+            what = f"`{shown(redact_line(line))}`: {one_line(str(error)).lower()}"
             self.report(column, what, "close the quote" if "quotation" in what else "remove the backslash at its end")
             return
-        found: dict[str, tuple[Scalar, str, int]] = {}
+        variables: dict[str, tuple[Scalar, str, int]] = {}
         for number, (start, word) in enumerate(words[1:], start=1):
             name, equals, value = word.partition("=")
             if not equals or not name:
-                # What stands behind a password may be the rest of it, when its blanks are not quoted.
+                # A word after a password may be the rest of it, if its blanks are not quoted.
                 secret = any(mentions_secret(before) for _, before in words[:number])
                 self.report(start, f"`{'…' if secret else shown(word)}` is not a variable of a host", _VARIABLES)
-            elif name in found:
-                self.twice(name, start, " on this line")
+            elif name in variables:
+                self.report_duplicate(name, start, " on this line")
             else:
-                found[name] = self.scalar(name, start), value, start + len(name) + 1
+                variables[name] = self.scalar(name, start), value, start + len(name) + 1
         if words and not self.is_misplaced(words[0][1], column):
-            self.builder.add_hosts(self.group, self.scalar(words[0][1], column), self.mapping(found))
+            self.builder.add_hosts(self.group, self.scalar(words[0][1], column), self.mapping(variables))
 
     def is_misplaced(self, word: str, column: int) -> bool:
-        """Whether a line begins with what is no host, but something else in the wrong place."""
+        """Whether a line begins with YAML or a variable instead of a host; then add a problem."""
         if word == "---" or (word.endswith(":") and len(word) > 1):
             self.report(column, f"`{shown(word)}` looks like YAML", "call a YAML inventory .yml, or remove it")
         elif "=" in word:
-            what = f"`{shown(discreet(word))}` where a host should be"
+            what = f"`{shown(redact_line(word))}` where a host should be"
             self.report(column, what, f"put variables under `[{self.group}:vars]`, or behind a host")
         else:
             return False
         return True
 
-    def twice(self, name: str, column: int, first: str) -> None:
+    def report_duplicate(self, name: str, column: int, first: str) -> None:
         self.report(column, f"`{shown(name)}` is given twice{first}", "keep one of them")
 
-    def mapping(self, found: dict[str, tuple[Scalar, str, int]]) -> Mapping:
-        entries = {name: self.value(name, text, column) for name, (_, text, column) in found.items()}
-        return Mapping(entries, self.at(0), {name: key for name, (key, _, _) in found.items()})
+    def mapping(self, variables: dict[str, tuple[Scalar, str, int]]) -> Mapping:
+        entries = {name: self.value(name, text, column) for name, (_, text, column) in variables.items()}
+        return Mapping(entries, self.at(0), {name: key for name, (key, _, _) in variables.items()})
 
     def value(self, name: str, text: str, column: int) -> Node:
-        """Return a value: what Python makes of it where it is one of Python's, such as `8080` or `['a']`, else text."""
+        """Return a value: a Python literal, such as `8080` or `['a']`, or else text."""
         at = self.at(column)
         try:
             with warnings.catch_warnings():
@@ -166,13 +166,13 @@ class _Reader:
         except (ValueError, SyntaxError):
             data = text
         except (TypeError, MemoryError, RecursionError):
-            said = "…" if mentions_secret(name) else shown(text)
-            self.builder.report(at, f"`{said}` cannot be read as Python's", "quote it twice: \"'…'\"")
+            repeated = "…" if mentions_secret(name) else shown(text)
+            self.builder.report(at, f"`{repeated}` cannot be read as a Python literal", "quote it twice: \"'…'\"")
             data = text
         return _node(data, at, text)
 
     def finish(self) -> None:
-        """Complain about groups that are named and never declared."""
+        """Add problems about groups that are named and have no section."""
         for name, at in self.undeclared.items():
             what = f"variables for the group `{shown(name)}`, which nothing declares"
             self.builder.report(at, what, f"add `[{shown(name)}]`, or correct the name")
@@ -183,7 +183,7 @@ class _Reader:
 
 
 def _words(line: str) -> Iterator[tuple[int, str]]:
-    """Yield the words of a line as a shell would find them, each with the place where it begins."""
+    """Yield the words of a line as a shell splits it, each with its offset."""
     stream = io.StringIO(line)
     lexer = shlex.shlex(stream, posix=True)
     lexer.whitespace_split = True
@@ -198,7 +198,7 @@ def _words(line: str) -> Iterator[tuple[int, str]]:
 
 
 def _node(data: Any, at: Position, text: str) -> Node:
-    """Return what Python read; Ansible makes lists of tuples and sets, and text of what YAML does not have."""
+    """Return a Python literal as a node: tuples and sets become lists, types that YAML lacks become text, as in Ansible."""
     if isinstance(data, dict):
         keys = {str(key): Scalar(key, at, str(key), quoted=True) for key in data}
         return Mapping({str(key): _node(value, at, str(value)) for key, value in data.items()}, at, keys)
@@ -208,6 +208,6 @@ def _node(data: Any, at: Position, text: str) -> Node:
         data = "..."
     elif isinstance(data, complex):
         data = str(data)
-    elif isinstance(data, bytes):  # Ansible does not take them for templates
+    elif isinstance(data, bytes):  # no templates to Ansible
         return Scalar(data.decode(errors="surrogateescape"), at, text, quoted=True, literal=True)
     return Scalar(data, at, text, quoted=True)

@@ -1,20 +1,20 @@
-"""The tree of groups in a YAML inventory, read as Ansible's own YAML plugin reads it."""
+"""Reads YAML inventories, as Ansible's YAML plugin does."""
 
 import difflib
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
-from tfprov.inventory.builder import Builder
+from tfprov.inventory.builder import InventoryBuilder
 from tfprov.model.inventory import NAMESPACE, ROLES, Inventory
 from tfprov.model.node import Items, Mapping, Node, Scalar
 
 _SECTIONS = ("hosts", "children", "vars")
 _META = "_meta"
 SETTINGS = ("cluster", "command", "strategy", "wiring", "code", "port", "runtime")
-"""Settings of tfprov that are single values or lists, and so no groups where they stand too far out."""
+"""Settings of tfprov that are no mappings, and so cannot be groups at the top level."""
 
 
 def read_groups(document: Node, path: str) -> Inventory:
-    """Return the inventory in `document`; InvalidInput carries every problem of its structure."""
+    """Return the inventory in `document`; InvalidInput has all problems of its structure."""
     inventory, problems = read_structure(document, path)
     if problems:
         raise InvalidInput(problems)
@@ -22,47 +22,47 @@ def read_groups(document: Node, path: str) -> Inventory:
 
 
 def read_structure(document: Node, path: str) -> tuple[Inventory, list[Problem]]:
-    """Return what can be read of the inventory in `document`, and the problems of the rest."""
-    builder = Builder()
+    """Return the inventory in `document`, and the problems of the parts that are left out."""
+    builder = InventoryBuilder()
     add_document(builder, document)
     return builder.inventory(path), builder.problems
 
 
-def add_document(builder: Builder, document: Node) -> None:
-    """Add what `document`, a YAML inventory, says; its problems go to the builder's."""
-    builder.begin(document.at)
-    _Reader(builder).top(document)
+def add_document(builder: InventoryBuilder, document: Node) -> None:
+    """Add the YAML inventory in `document` to `builder`, also its problems."""
+    builder.begin_source(document.at)
+    _YamlReader(builder).top(document)
 
 
 def has_groups(document: Node) -> bool:
-    """Whether `document` could be an inventory, be it one with mistakes: a list is none, nor a file of single values."""
+    """Whether `document` could be an inventory, even an invalid one; a list or a mapping of scalars is none."""
     if not isinstance(document, Mapping):
         return False
-    known = {NAMESPACE, "plugin", "all", *_SECTIONS, *ROLES}.intersection(document.entries)
-    return bool(known) or any(map(_may_be_group, document.entries.values()))
+    keys = {NAMESPACE, "plugin", "all", *_SECTIONS, *ROLES}.intersection(document.entries)
+    return bool(keys) or any(map(_may_be_group, document.entries.values()))
 
 
 def _may_be_group(body: Node) -> bool:
     return isinstance(body, Mapping) or (isinstance(body, Scalar) and body.data is None)
 
 
-class _Reader:
-    def __init__(self, builder: Builder) -> None:
+class _YamlReader:
+    def __init__(self, builder: InventoryBuilder) -> None:
         self.builder, self.report = builder, builder.report
 
     def top(self, document: Node) -> None:
         if not isinstance(document, Mapping) or not document.entries:
-            self.report(document.at, *_no_groups(document))
+            self.report(document.at, *_missing_groups_problem(document))
             return
-        if wrong := _other_kind(document):
-            self.report(*wrong)
+        if problem := _foreign_document(document):
+            self.report(*problem)
             return
         for name, body in document.entries.items():
             if name == NAMESPACE or (name in _SECTIONS and name not in ROLES):
-                self.report(document.key_at(name), f"`{name}` stands beside the groups", _PLACES[name])
+                self.report(document.key_at(name), f"`{name}` is at the level of the groups", _FIXES[name])
             elif name in SETTINGS and not _may_be_group(body):
                 fix = f"put it under `all:`, `vars:`, `{NAMESPACE}:`"
-                self.report(document.key_at(name), f"`{name}` stands beside the groups", fix)
+                self.report(document.key_at(name), f"`{name}` is at the level of the groups", fix)
             else:
                 self.group(document.keys[name], body)
 
@@ -74,7 +74,7 @@ class _Reader:
         for section, content in sections.entries.items():
             at = sections.key_at(section)
             if section not in _SECTIONS:
-                self.report(at, f"unknown key `{shown(section)}` in group `{name}`", _meant(section))
+                self.report(at, f"unknown key `{shown(section)}` in group `{name}`", _unknown_key_fix(section))
                 continue
             getattr(self, f"read_{section}")(name, self.section(section, content, name, at))
 
@@ -111,7 +111,7 @@ class _Reader:
         self.builder.set_vars(group, content)
 
 
-_PLACES = {
+_FIXES = {
     NAMESPACE: "put it under `all:`, `vars:`",
     "hosts": "put it under the name of a group, such as `worker:`",
     "children": "put it under `all:`",
@@ -119,7 +119,7 @@ _PLACES = {
 }
 
 
-def _no_groups(document: Node) -> tuple[str, str]:
+def _missing_groups_problem(document: Node) -> tuple[str, str]:
     if isinstance(document, Mapping) or (isinstance(document, Scalar) and document.data is None):
         return "an empty inventory", "start from `tfprov init`"
     first = document.items[0] if isinstance(document, Items) and document.items else None
@@ -128,24 +128,24 @@ def _no_groups(document: Node) -> tuple[str, str]:
     return "an inventory must be a mapping of groups", "start from `tfprov init`"
 
 
-def _other_kind(document: Mapping) -> tuple[Position, str, str] | None:
-    """Say what else `document` is, when it is no inventory."""
+def _foreign_document(document: Mapping) -> tuple[Position, str, str] | None:
+    """Return the problem of a document that is no inventory, but a plugin's settings or a script's output."""
     plugin = document.get("plugin")
     if isinstance(plugin, Scalar) and isinstance(plugin.data, str):
-        return plugin.at, *of_a_plugin(plugin.text)
+        return plugin.at, *plugin_problem(plugin.text)
     if _META in document.entries:
         fix = "make a script of it that prints this, or write it as `ansible-inventory -i SCRIPT --list --yaml` does"
-        return document.key_at(_META), f"`{_META}` is for what an inventory script prints, not for a file", fix
+        return document.key_at(_META), f"`{_META}` belongs to the output of an inventory script, not to a file", fix
     return None
 
 
-def of_a_plugin(name: str) -> tuple[str, str]:
-    """Say what a file is that configures an inventory plugin, and what to do instead."""
+def plugin_problem(name: str) -> tuple[str, str]:
+    """Return the problem and the fix of a file that configures an inventory plugin."""
     fix = "give what `ansible-inventory -i FILE --list --yaml` prints, or a script that asks Ansible"
     return f"settings of the inventory plugin `{shown(name)}`, which tfprov does not run", fix
 
 
-def _meant(section: str) -> str:
+def _unknown_key_fix(section: str) -> str:
     if section in ROLES:
         return "put it under `children:`"
     if section in SETTINGS:

@@ -26,8 +26,8 @@ from tfprov.model.playbook import (
 from tfprov.paths import shipped_directory
 from tfprov.settings.pydantic_errors import ErrorExplainer, to_flow_yaml
 from tfprov.templating.host_values import is_template
-from tfprov.yamltext.load import parse, read, read_bytes
-from tfprov.yamltext.yaml11 import surprises
+from tfprov.yamltext.load import load_file, parse, read_bytes
+from tfprov.yamltext.yaml11 import lint_values
 
 _FIRST = "start each play with `- name:`"
 _TEXTS = {"name": "`name: train`", "hosts": "`hosts: all`", IMPORT: f"`{IMPORT}: up.yml`"}
@@ -35,7 +35,7 @@ _TEXTS = {"name": "`name: train`", "hosts": "`hosts: all`", IMPORT: f"`{IMPORT}:
 
 def read_playbook(path: Path, importing: tuple[Path, ...] = ()) -> tuple[Play, ...]:
     """Return the plays in the file at `path` and in those it imports; InvalidInput carries every problem."""
-    return _plays(path, read(path, fix="check the path of the playbook", start_from=_FIRST), importing)
+    return _plays(path, load_file(path, fix="check the path of the playbook", start_from=_FIRST), importing)
 
 
 def _plays(path: Path, document: Node, importing: tuple[Path, ...]) -> tuple[Play, ...]:
@@ -164,7 +164,7 @@ class _Reader:
         """Tell what is a template, or read by YAML otherwise than it looks; of the latter nothing more is said."""
         for node in entries.values():
             self.no_templates(node)
-            for problem in surprises(node):
+            for problem in lint_values(node):
                 self.problems.append(problem)
                 self.odd.add(problem.at)
 

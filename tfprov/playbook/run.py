@@ -10,7 +10,7 @@ from tfprov.engine.lock.lock import Lock
 from tfprov.engine.observe import missing, observe
 from tfprov.engine.rollback import take_back
 from tfprov.errors import InvalidInput, Problem, TaskFailed, TfprovError, Usage, combine_errors
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.playbook import Play, Step, WaitFor
 from tfprov.model.state import Observation
 from tfprov.paths import shipped_directory
@@ -191,7 +191,7 @@ def _hosts(context: Context, one: Play) -> Context:
     if one.hosts == "all":
         return context
     try:
-        return context.limited(match(context.inventory, one.hosts))
+        return context.limited(match_hosts(context.inventory, one.hosts))
     except Usage as error:
         raise InvalidInput([Problem(one.at, str(error))]) from None
 

@@ -26,7 +26,7 @@ from tfprov.settings.ssh_args import SshArgs
 from tfprov.templating.host_values import Faults, Variables, is_secret, render
 from tfprov.templating.magic_vars import HostVars
 from tfprov.vault.redaction import SECRETS
-from tfprov.yamltext.yaml11 import surprises
+from tfprov.yamltext.yaml11 import lint_values
 
 _OTHER_VARIABLES = ("ansible_scp_extra_args", "ansible_sftp_extra_args")
 """Variables of Ansible that are no misspellings of supported ones."""
@@ -152,7 +152,7 @@ def _value(name: str, node: Node, context: Variables, faults: Faults) -> Any:
     if name in SECRETS:
         return _password(name, node, context, faults)
     # YAML 1.1 reads `ansible_become: yes` as it looks, but not `ansible_port: 22:22`.
-    problems = [] if name == "ansible_become" else list(surprises(node))
+    problems = [] if name == "ansible_become" else list(lint_values(node))
     faults.problems.extend(problems)
     value = plain(render(node, context, faults))
     if problems or node.at in faults.at:

@@ -19,8 +19,9 @@ from tfprov.settings.role_settings import settings_for_other_roles
 from tfprov.settings.task_templates import CLUSTER_VARIABLES, TASK_SETTINGS, add_task_variables
 from tfprov.templating.host_values import Variables, is_template, render
 from tfprov.templating.magic_vars import HostVars
-from tfprov.vault.decrypt import Unopened
-from tfprov.vault.redaction import Path, Shows, clear, masked_value, public_names, unless_public
+from tfprov.vault.decrypt import DecryptionError
+from tfprov.vault.redaction import KeyPath as Path
+from tfprov.vault.redaction import ShowValue, mask_value, public_env_names, reveal_value, show_public_env
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def explain(inventory: Inventory, host: str, role: str | None = None, *, show_se
     nodes = inventory.variables(host)
     hostvars = HostVars(inventory)
     context = hostvars.bind(host, nodes)
-    shows = clear if show_secrets else masked_value
+    shows = reveal_value if show_secrets else mask_value
     stacks = _stacks(inventory, host, None, shows)
     own = [_origin(path, stack, context, shows) for path, stack in sorted(stacks.items()) if path[0] != NAMESPACE]
     settings = {name: tuple(_settings(hostvars, host, name, shows)) for name in ([role] if role else roles)}
@@ -131,7 +132,7 @@ def _suggest(name: str, names: list[str], otherwise: str = "leave the key out to
 _Stack = list[tuple[Node, SourceValue]]
 
 
-def _stacks(inventory: Inventory, host: str, role: str | None, shows: Shows) -> dict[Path, _Stack]:
+def _stacks(inventory: Inventory, host: str, role: str | None, shows: ShowValue) -> dict[Path, _Stack]:
     """Return the values from all origins by path, weakest first; settings are split into single values."""
     stacks: dict[Path, _Stack] = {}
     for layer in inventory.layers(host, role=role):
@@ -169,7 +170,7 @@ def _leaves(path: Path, node: Node, at: Position) -> Iterator[tuple[Path, Node, 
         yield path, node, at
 
 
-def _origin(path: Path, stack: _Stack, context: Variables, shows: Shows) -> Origin:
+def _origin(path: Path, stack: _Stack, context: Variables, shows: ShowValue) -> Origin:
     node, source = stack[-1]
     template = any(not value.literal and is_template(value.data) for value in scalars(node))
     lost = tuple(overridden for _, overridden in reversed(stack[:-1]))
@@ -178,7 +179,7 @@ def _origin(path: Path, stack: _Stack, context: Variables, shows: Shows) -> Orig
         return replace(origin, note="differs from task to task")
     try:
         return replace(origin, value=shows(path, render(node, context)))
-    except Unopened as error:
+    except DecryptionError as error:
         return replace(origin, value=HIDDEN, note=error.problems[0].what)
     except InvalidInput as error:
         return replace(origin, note=error.problems[0].what, failed=True)
@@ -187,13 +188,13 @@ def _origin(path: Path, stack: _Stack, context: Variables, shows: Shows) -> Orig
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
-def _settings(hostvars: HostVars, host: str, role: str, shows: Shows) -> Iterator[Origin]:
+def _settings(hostvars: HostVars, host: str, role: str, shows: ShowValue) -> Iterator[Origin]:
     """Yield the settings of `host` in one role: those set in the inventory, then the defaults of the others."""
     inventory = hostvars.inventory
     nodes = inventory.variables(host, role=role)
     written = nodes.get(NAMESPACE)
-    if isinstance(written, Mapping) and (public := public_names(written)):
-        shows = partial(unless_public, public, shows)
+    if isinstance(written, Mapping) and (public := public_env_names(written)):
+        shows = partial(show_public_env, public, shows)
     stacks = {path: stack for path, stack in _stacks(inventory, host, role, shows).items() if path[0] == NAMESPACE}
     if isinstance(written, Mapping):
         foreign = set(settings_for_other_roles(inventory, host, role, written))
@@ -226,7 +227,9 @@ def _depends_on_task(node: Node) -> bool:
     return any(name in str(value.data) for value in scalars(node) for name in names)
 
 
-def _of_other_roles(inventory: Inventory, host: str, role: str, shows: Shows) -> dict[Path, tuple[SourceValue, ...]]:
+def _of_other_roles(
+    inventory: Inventory, host: str, role: str, shows: ShowValue
+) -> dict[Path, tuple[SourceValue, ...]]:
     values: dict[Path, tuple[SourceValue, ...]] = {}
     for layer, own in zip(inventory.layers(host), inventory.layers(host, role=role), strict=True):
         settings = layer.vars.get(NAMESPACE)

@@ -31,9 +31,9 @@ from tfprov.settings.task_templates import CLUSTER_VARIABLES, TASK_SETTINGS, add
 from tfprov.templating.errors import UNDEFINED
 from tfprov.templating.host_values import Faults, Variables, decrypt_node, is_secret, render
 from tfprov.templating.magic_vars import HostVars
-from tfprov.vault.decrypt import stays_closed
+from tfprov.vault.decrypt import is_decryption_problem
 from tfprov.wiring import FLAGS
-from tfprov.yamltext.yaml11 import odd_names, surprises
+from tfprov.yamltext.yaml11 import lint_keys, lint_values
 
 __all__ = ["RoleSettings", "Rule", "resolve", "resolve_connection"]
 
@@ -67,7 +67,7 @@ def resolve(
             problems.append(no_roles_problem(inventory))
     if problems:
         # An undefined variable may be defined in a file that could not be decrypted, which is reported already.
-        unknown = any(map(stays_closed, broken))
+        unknown = any(map(is_decryption_problem, broken))
         raise InvalidInput(p for p in problems if not unknown or not p.what.startswith(UNDEFINED))
     return tuple(roles)
 
@@ -240,13 +240,13 @@ def _validate(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None:
 
 def _surprises(node: Mapping) -> Iterator[Problem]:
     """Yield values that YAML 1.1 reads otherwise than they look, and such keys of flags, variables and build arguments."""
-    yield from surprises(node)
+    yield from lint_values(node)
     for path in (["flags"], ["env"], ["image", "build_args"]):
         names = find(node, path)[0]
         if isinstance(names, Mapping) and names is not find(node, path[:-1])[0]:
-            yield from odd_names(names)
+            yield from lint_keys(names)
             if path != ["flags"]:  # a flag keeps its spelling
-                yield from surprises(names, as_text=True)
+                yield from lint_values(names, as_text=True)
 
 
 def _lacks_command(node: Mapping) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfprov.errors import Position
-from tfprov.inventory.vars_files import base_of
+from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import NAMESPACE, Inventory, Layer
 from tfprov.model.node import NOWHERE, Mapping, Node, Scalar, find
 from tfprov.model.settings import Settings
@@ -140,7 +140,7 @@ def resolve_path(role: RoleSettings, *path: str) -> Path:
     for name in path:
         value = getattr(value, name)
     file = role.at(*path).file
-    base = Path() if file.startswith("-e") else base_of(file)
+    base = Path() if file.startswith("-e") else base_directory(file)
     return Path(os.path.normpath(base / Path(str(value)).expanduser()))
 
 

@@ -27,7 +27,7 @@ from tfprov.model.node import (
 from tfprov.model.secrets import is_ansible_password
 from tfprov.templating.errors import DEFINE, OmittedValue, UndefinedVariable
 from tfprov.templating.lazy_values import LazyList, LazyMapping
-from tfprov.vault.decrypt import Unopened
+from tfprov.vault.decrypt import DecryptionError
 from tfprov.vault.redaction import mentions_secret
 from tfprov.yamltext.load import MAX_DEPTH
 
@@ -139,7 +139,7 @@ class Variables(AbstractMapping[str, Any]):
         except UndefinedVariable as error:
             return _undefined(error if not mentions_secret(path) else self._redacted(path, node, error)), False
         except InvalidInput as error:
-            if isinstance(error, Unopened) or not mentions_secret(path):
+            if isinstance(error, DecryptionError) or not mentions_secret(path):
                 raise
             raise self._redacted(path, node, error) from None
         finally:
@@ -284,7 +284,7 @@ def _compute(node: Scalar, variables: Variables) -> Node:
     with variables.state.watch_secrets() as secrets:
         try:
             rendered = render_node(node.data, variables, node.at)
-        except (Unopened, OmittedValue):
+        except (DecryptionError, OmittedValue):
             raise
         except InvalidInput as error:
             if not node.secret and not secrets.used:

@@ -1,1 +1,1 @@
-"""What ansible-vault encrypted, and what is secret."""
+"""ansible-vault: decryption, passwords, and the masking of secrets."""

@@ -1,4 +1,4 @@
-"""Where the passwords of ansible-vault come from: files, programs that print them, and a prompt, as Ansible has them."""
+"""Vault passwords from files, password scripts and a prompt, named by the options and variables of Ansible."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,44 +7,44 @@ from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem, shown
 
-DEFAULT = "default"
+DEFAULT_VAULT_ID = "default"
 """The vault id of a password without one."""
 _PROMPT = ("prompt", "prompt_ask_vault_pass")
-"""Sources that are no files: Ansible's words for asking."""
+"""Ansible's names for a prompt as the source of a password."""
 _CLIENT = "-client"
-"""Ends the name of a program that is told for which vault id it is asked."""
+"""Suffix of password scripts that take `--vault-id`."""
 _LONGEST = 65536
 IDENTITIES, PASSWORD_FILE = "ANSIBLE_VAULT_IDENTITY_LIST", "ANSIBLE_VAULT_PASSWORD_FILE"
-"""Variables that Ansible reads as well."""
+"""Ansible's environment variables."""
 
 CONFIGURED = "vault_password_file"
-"""The setting of an ansible.cfg."""
+"""The setting in ansible.cfg."""
 
 OPTIONS = ("--vault-id", "--vault-password-file", "--ask-vault-pass")
 
 Ask = Callable[[str], str]
-"""Asks a question in the terminal and returns the answer; what is typed is not shown."""
+"""Prompts in the terminal and returns the answer, without echo."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """A place that has a password, as `option` named it; `label` is its vault id."""
+class PasswordSource:
+    """Where a password comes from: `option` named `location`, for `vault_id`."""
 
     option: str
-    label: str
-    place: str
+    vault_id: str
+    location: str
 
     @property
     def path(self) -> Path | None:
-        """The file with the password, or the program that prints it; None where it is asked for in the terminal."""
-        return None if self.place in _PROMPT else Path(expandvars(self.place)).expanduser()
+        """The password file or script; None for a prompt."""
+        return None if self.location in _PROMPT else Path(expandvars(self.location)).expanduser()
 
 
 @dataclass(frozen=True)
 class Passwords:
-    """What a command line says of vault passwords; nothing is read or asked before a password is needed.
+    """The sources of vault passwords on the command line; nothing is read before a password is needed.
 
-    `configured` is the file that an ansible.cfg names.
+    `configured` is the password file of an ansible.cfg.
     """
 
     ids: Sequence[str] = ()
@@ -54,69 +54,69 @@ class Passwords:
     environ: Mapping[str, str] = field(default_factory=dict)
     configured: str | None = None
 
-    def sources(self) -> Iterator[Source]:
+    def sources(self) -> Iterator[PasswordSource]:
         """Yield the sources in the order in which Ansible tries them."""
         listed = self.environ.get(IDENTITIES, "")
-        yield from (_identity(IDENTITIES, one.strip()) for one in listed.split(",") if one.strip())
-        yield from (_identity(OPTIONS[0], one) for one in self.ids)
-        yield from (Source(OPTIONS[1], DEFAULT, file) for file in self.files)
+        yield from (_parse_vault_id(IDENTITIES, name.strip()) for name in listed.split(",") if name.strip())
+        yield from (_parse_vault_id(OPTIONS[0], name) for name in self.ids)
+        yield from (PasswordSource(OPTIONS[1], DEFAULT_VAULT_ID, file) for file in self.files)
         if named := self.environ.get(PASSWORD_FILE):
-            yield Source(PASSWORD_FILE, DEFAULT, named)
+            yield PasswordSource(PASSWORD_FILE, DEFAULT_VAULT_ID, named)
         elif self.configured:
-            yield Source(CONFIGURED, DEFAULT, self.configured)
+            yield PasswordSource(CONFIGURED, DEFAULT_VAULT_ID, self.configured)
         if self.prompt:
-            yield Source(OPTIONS[2], DEFAULT, _PROMPT[1])
+            yield PasswordSource(OPTIONS[2], DEFAULT_VAULT_ID, _PROMPT[1])
 
-    def read(self, source: Source) -> bytes:
-        """Return the password of `source`; InvalidInput says why there is none."""
+    def read(self, source: PasswordSource) -> bytes:
+        """Return the password of `source`; InvalidInput if there is none."""
         if (path := source.path) is None:
-            return self._asked(source)
+            return self._prompt(source)
         try:
             executable = path.stat().st_mode & 0o111 and not path.is_dir()
-            found = _printed(source, path) if executable else _content(path)
+            password = _run_script(source, path) if executable else _read_file(path)
         except (OSError, ValueError) as error:  # ValueError: a null byte in the name
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             missing = isinstance(error, FileNotFoundError)
             what = "does not exist" if missing else f"cannot be read: {reason.lower()}"
-            raise _refused(source, what, "correct the path" if missing else "give a readable file") from None
-        if not found:
-            raise _refused(source, "has no password in it", "write the password into it")
-        return found
+            raise _source_error(source, what, "correct the path" if missing else "give a readable file") from None
+        if not password:
+            raise _source_error(source, "has no password in it", "write the password into it")
+        return password
 
-    def _asked(self, source: Source) -> bytes:
+    def _prompt(self, source: PasswordSource) -> bytes:
         if self.ask is None:
             what, fix = "there is no terminal to ask in", "use --vault-password-file"
             raise InvalidInput([Problem(Position(source.option), what, fix)])
-        named = source.place == "prompt"
-        if answer := self.ask(f"Vault password ({source.label})" if named else "Vault password").strip():
+        names_vault_id = source.location == "prompt"
+        if answer := self.ask(f"Vault password ({source.vault_id})" if names_vault_id else "Vault password").strip():
             return answer.encode()
         raise InvalidInput([Problem(Position(source.option), "no password was given", "type it when asked")])
 
 
-def _identity(option: str, text: str) -> Source:
-    label, at, place = text.partition("@")
-    return Source(option, (label or DEFAULT) if at else DEFAULT, place if at else text)
+def _parse_vault_id(option: str, text: str) -> PasswordSource:
+    vault_id, at, location = text.partition("@")
+    return PasswordSource(option, (vault_id or DEFAULT_VAULT_ID) if at else DEFAULT_VAULT_ID, location if at else text)
 
 
-def _content(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     with path.open("rb") as file:  # a pipe has no size: `--vault-password-file <(pass show vault)`
         return file.read(_LONGEST).strip()
 
 
-def _printed(source: Source, path: Path) -> bytes:
-    """Return what the program at `path` prints; its questions and complaints go to the terminal."""
-    import subprocess  # noqa: PLC0415  most inventories have nothing encrypted
+def _run_script(source: PasswordSource, path: Path) -> bytes:
+    """Return what the password script at `path` prints; its prompts and errors go to the terminal."""
+    import subprocess  # noqa: PLC0415  most inventories need no password
 
-    told = ["--vault-id", source.label] if path.stem.endswith(_CLIENT) else []
+    arguments = ["--vault-id", source.vault_id] if path.stem.endswith(_CLIENT) else []
     try:
-        done = subprocess.run([str(path.absolute()), *told], stdout=subprocess.PIPE, check=False)
+        result = subprocess.run([str(path.absolute()), *arguments], stdout=subprocess.PIPE, check=False)
     except OSError as error:
         what = f"is executable, but cannot be run: {(error.strerror or str(error)).lower()}"
-        raise _refused(source, what, "remove its executable bit if it holds the password itself") from None
-    if done.returncode:
-        raise _refused(source, f"ended with exit code {done.returncode}", "run it by itself to see why")
-    return done.stdout.strip(b"\r\n")
+        raise _source_error(source, what, "remove its executable bit if it holds the password itself") from None
+    if result.returncode:
+        raise _source_error(source, f"ended with exit code {result.returncode}", "run it by itself to see why")
+    return result.stdout.strip(b"\r\n")
 
 
-def _refused(source: Source, what: str, fix: str) -> InvalidInput:
-    return InvalidInput([Problem(Position(source.option), f"`{shown(source.place)}` {what}", fix)])
+def _source_error(source: PasswordSource, what: str, fix: str) -> InvalidInput:
+    return InvalidInput([Problem(Position(source.option), f"`{shown(source.location)}` {what}", fix)])

@@ -1,4 +1,4 @@
-"""Values that no message may repeat: what is said about them is where they stand and what they are called."""
+"""Finds and masks secrets: by their names, and because they were encrypted."""
 
 import re
 from collections.abc import Callable
@@ -21,23 +21,23 @@ from tfprov.model.node import (
 from tfprov.model.secrets import is_ansible_password, is_secret_name
 
 SECRETS = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
-"""Variables that hold a password."""
+"""Ansible's variables for SSH passwords."""
 
 _NAMED = re.compile(r"(?:pass|secret|token)\w*", re.IGNORECASE)
 
 
 def mentions_secret(text: str) -> bool:
-    """Whether `text` is or holds the name of a password, or of something like it."""
+    """Whether `text` contains a name such as `password`, `secret` or `token`."""
     return _NAMED.search(text) is not None
 
 
-def masks(name: str) -> bool:
-    """Whether the value of a variable with this name is masked wherever an inventory is shown."""
+def is_masked(name: str) -> bool:
+    """Whether the value of the variable `name` is masked in every output."""
     return is_ansible_password(name) or (is_secret_name(name) and not name.startswith("ansible_"))
 
 
-def public_names(settings: Mapping) -> frozenset[str]:
-    """Return the environment variables of which `settings` say that they are no secrets."""
+def public_env_names(settings: Mapping) -> frozenset[str]:
+    """Return the environment variables that `settings` list in `public_env`: their values are not masked."""
     listed = settings.get("public_env")
     return (
         frozenset(str(item.data) for item in listed.items if isinstance(item, Scalar))
@@ -46,81 +46,83 @@ def public_names(settings: Mapping) -> frozenset[str]:
     )
 
 
-def discreet(text: str) -> str:
-    """Return what may be repeated of a line: nothing that stands behind the name of a password."""
-    found = _NAMED.search(text)
-    return f"{text[: found.end()]}…" if found and found.end() < len(text) else text
+def redact_line(text: str) -> str:
+    """Return a line up to the name of a password, without what follows it."""
+    name = _NAMED.search(text)
+    return f"{text[: name.end()]}…" if name and name.end() < len(text) else text
 
 
 _STRUCTURE = ("hosts", "children")
 
 
-def hidden(node: Node, path: tuple[str, ...] = ()) -> Node:
-    """Return what an encrypted file says, be it variables or a whole inventory, with what can be kept secret marked so.
+def mark_secrets(node: Node, path: tuple[str, ...] = ()) -> Node:
+    """Return the variables or the inventory of an encrypted file with its values marked as secret.
 
-    Not so the settings, but for `env`: the name of a cluster and the flags of a program stand where people see them, on
-    command lines and labels. Nor the variables that say how a host is reached, but for passwords.
+    Settings are not marked, except `env`: the name of a cluster and the flags of a program are visible on command lines and
+    labels. Nor are connection variables, except passwords.
     """
     if isinstance(node, Mapping):
-        below = {key: hidden(value, (*path, key)) for key, value in node.entries.items()}
+        below = {key: mark_secrets(value, (*path, key)) for key, value in node.entries.items()}
         return Mapping(below, node.at, node.keys)
     if isinstance(node, Items):
-        return Items(tuple(hidden(item, path) for item in node.items), node.at)
-    if _is_seen(path) or isinstance(node.data, EncryptedValue):
+        return Items(tuple(mark_secrets(item, path) for item in node.items), node.at)
+    if _is_public(path) or isinstance(node.data, EncryptedValue):
         return node
     if isinstance(node.data, str) and "{{" not in node.data:
         hide_secret(node.data)
     return mark_secret(node)
 
 
-def _is_seen(path: tuple[str, ...]) -> bool:
+def _is_public(path: tuple[str, ...]) -> bool:
     if NAMESPACE in path:
         return path[path.index(NAMESPACE) + 1 : path.index(NAMESPACE) + 2] != ("env",)
     last = path[-1] if path else ""
     return last in _STRUCTURE or (last.startswith("ansible_") and not mentions_secret(last))
 
 
-Path = tuple[str, ...]
-Shows = Callable[[Path, Node], Any]
-"""Returns the value of a node for others to see."""
+KeyPath = tuple[str, ...]
+ShowValue = Callable[[KeyPath, Node], Any]
+"""Returns the value of a node for output."""
 
 
-def masked_value(path: Path, node: Node) -> Any:
-    """Return `node` for others to see: also what is called like a password is hidden, wherever it came from."""
-    is_program = path[:2] in ((NAMESPACE, "flags"), (NAMESPACE, "command"))  # they stand on a command line as they are
-    if path[-1] in SECRETS or (not is_program and _is_named(path[-1], node)):
+def mask_value(path: KeyPath, node: Node) -> Any:
+    """Return `node` for output, with secrets masked, also values that have the name of a password."""
+    is_program = path[:2] in ((NAMESPACE, "flags"), (NAMESPACE, "command"))  # visible on a command line anyway
+    if path[-1] in SECRETS or (not is_program and _has_secret_name(path[-1], node)):
         return HIDDEN if not _is_plain_template(node) else plain_masked(node)
-    return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, EncryptedValue) else _hidden_inside(node)
+    return HIDDEN if isinstance(node, Scalar) and isinstance(node.data, EncryptedValue) else _mask_nested(node)
 
 
-def unless_public(public: frozenset[str], shows: Shows, path: Path, node: Node) -> Any:
-    """Return `node` as `shows` does, unless it is a variable of which the inventory says that it is no secret."""
+def show_public_env(public: frozenset[str], shows: ShowValue, path: KeyPath, node: Node) -> Any:
+    """Return `node` as `shows` does, but a variable of `public_env` in plain."""
     is_public = path[:-1] == (NAMESPACE, "env") and path[-1] in public and isinstance(node, Scalar)
-    return _hidden_inside(node) if is_public and not isinstance(node.data, EncryptedValue) else shows(path, node)  # type: ignore[union-attr]
+    return _mask_nested(node) if is_public and not isinstance(node.data, EncryptedValue) else shows(path, node)  # type: ignore[union-attr]
 
 
-def clear(_path: Path, node: Node) -> Any:
-    """Return `node` with its secrets, but for those that no password decrypts."""
+def reveal_value(_path: KeyPath, node: Node) -> Any:
+    """Return `node` with its secrets, except those that no password decrypts."""
     try:
         return plain(decrypt_values(node))
     except InvalidInput:
-        return _hidden_inside(node)
+        return _mask_nested(node)
 
 
-def _hidden_inside(node: Node) -> Any:
+def _mask_nested(node: Node) -> Any:
     if isinstance(node, Mapping):
-        return {key: HIDDEN if _is_named(key, value) else _hidden_inside(value) for key, value in node.entries.items()}
+        return {
+            key: HIDDEN if _has_secret_name(key, value) else _mask_nested(value) for key, value in node.entries.items()
+        }
     if isinstance(node, Items):
-        return [_hidden_inside(item) for item in node.items]
+        return [_mask_nested(item) for item in node.items]
     return HIDDEN if node.secret else node.data
 
 
-def _is_named(name: str, node: Node) -> bool:
-    """Whether a single value is called as secrets are."""
-    return isinstance(node, Scalar) and node.data is not None and (mentions_secret(name) or masks(name))
+def _has_secret_name(name: str, node: Node) -> bool:
+    """Whether a scalar has the name of a secret."""
+    return isinstance(node, Scalar) and node.data is not None and (mentions_secret(name) or is_masked(name))
 
 
 def _is_plain_template(node: Node) -> bool:
-    """Whether `node` says only where a password comes from, and no part of it."""
+    """Whether `node` is a template that only refers to a password, and contains no part of it."""
     text = node.data if isinstance(node, Scalar) and not node.secret and not node.literal else None
     return isinstance(text, str) and text.startswith("{{") and text.endswith("}}") and not set("'\"") & set(text)

@@ -1,1 +1,1 @@
-"""YAML to nodes that know their line, and what is wrong with it in the words of someone who wants to mend it."""
+"""YAML and JSON to nodes with positions, and readable syntax errors."""

@@ -1,8 +1,10 @@
-"""YAML files and texts to nodes with positions; what is encrypted as a whole is opened on the way."""
+"""Parses YAML and JSON files to nodes with positions; decrypts files that ansible-vault encrypted as a whole."""
 
 import json
+import os
 import re
 from collections.abc import Callable
+from collections.abc import Mapping as AbstractMapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -12,41 +14,45 @@ import yaml
 from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
-from tfprov.vault.redaction import hidden
+from tfprov.vault.redaction import mark_secrets
 from tfprov.yamltext import syntax_errors
-from tfprov.yamltext.overlay import taken
 from tfprov.yamltext.parser import MAX_DEPTH, PARSER, compose
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "decoded", "encrypted", "parse", "read", "read_bytes"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "decode", "load_file", "parse", "parse_encrypted", "read_bytes"]
 
 T = TypeVar("T")
 MAX_BYTES = 1_000_000
 
+FileOverlay = AbstractMapping[str, bytes]
+"""Contents that replace those of files, by their real paths: an edit is checked before it is written."""
+
 _INIT = "start from `tfprov init`"
 
 
-def read(
+def load_file(
     path: Path,
     *,
     fix: str = "check the path given with -i",
     start_from: str = _INIT,
     vault: Vault | None = None,
 ) -> Node:
-    """Return the one document in the file at `path`; InvalidInput names the first place where it is not YAML.
+    """Return the only document of the file at `path`; InvalidInput names the first position that is not YAML.
 
-    `fix` is what to do where there is no such file, and `start_from` where it is empty. `vault` opens what is encrypted.
+    `fix` is the advice for a missing file, `start_from` for an empty one. `vault` decrypts encrypted values.
     """
     return parse(read_bytes(path, Position(str(path)), fix=fix), str(path), start_from=start_from, vault=vault)
 
 
-def read_bytes(path: Path, at: Position, *, fix: str, name: str = "") -> bytes:
-    """Return what is in the file at `path`, cut just beyond the largest size; InvalidInput stands at `at`.
+def read_bytes(path: Path, at: Position, *, fix: str, name: str = "", file_overlay: FileOverlay | None = None) -> bytes:
+    """Return the content of the file at `path`, at most one byte more than MAX_BYTES; errors are InvalidInput at `at`.
 
-    `name` is what messages begin with where `at` is not in the file itself.
+    `name` begins the messages where `at` is not in the file itself. `file_overlay` replaces the content of some files.
     """
+    if file_overlay and (content := file_overlay.get(os.path.realpath(path))) is not None:
+        return content
     try:
         with path.open("rb") as file:  # not read_bytes: `-i /dev/zero` has no end
-            return taken(path, file.read(MAX_BYTES + 1))
+            return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise _invalid(at, f"{name}does not exist" if name else "no such file", fix) from None
     except IsADirectoryError:
@@ -58,68 +64,70 @@ def read_bytes(path: Path, at: Position, *, fix: str, name: str = "") -> bytes:
 
 
 def parse(data: bytes | str, name: str, *, start: int = 1, start_from: str = _INIT, vault: Vault | None = None) -> Node:
-    """Return the one document in `data`; `name` stands for the file in messages, `start` is its first line.
+    """Return the only document in `data`; `name` is the file in messages, `start` the number of its first line.
 
-    A file that is encrypted as a whole is opened with `vault` at once, an encrypted value in it when it is needed.
+    `vault` decrypts an encrypted file at once, and an encrypted value when it is first used.
     """
     if len(data) > MAX_BYTES:
         raise _invalid(Position(name), f"larger than {MAX_BYTES:,} bytes", "split it into several files")
-    text, vault = decoded(data, name, start), vault or Vault()
+    text, vault = decode(data, name, start), vault or Vault()
     if text.startswith(HEADER):
-        return hidden(
-            encrypted(text, name, start, vault, lambda opened: _parsed(opened, name, start, start_from, vault))
+        return mark_secrets(
+            parse_encrypted(
+                text, name, start, vault, lambda plaintext: _compose(plaintext, name, start, start_from, vault)
+            )
         )
-    return _parsed(text, name, start, start_from, vault)
+    return _compose(text, name, start, start_from, vault)
 
 
-def encrypted(text: str, name: str, start: int, vault: Vault, reader: Callable[[str], T]) -> T:
-    """Return what `reader` makes of an encrypted file; InvalidInput says where it fails, and nothing of what is there."""
-    opened = vault.open(text, Position(name, start, 1))
+def parse_encrypted(text: str, name: str, start: int, vault: Vault, reader: Callable[[str], T]) -> T:
+    """Return the result of `reader` for the decrypted file; InvalidInput names positions and repeats no plaintext."""
+    plaintext = vault.decrypt(text, Position(name, start, 1))
     try:
-        return reader(opened)
+        return reader(plaintext)
     except InvalidInput as error:
-        places = dict.fromkeys(problem.at for problem in error.problems)
-    what, fix = "not what it must be once it is decrypted", "see `ansible-vault edit`; lines count as they do there"
-    raise InvalidInput(Problem(at, what, fix) for at in places)
+        positions = dict.fromkeys(problem.at for problem in error.problems)
+    what, fix = "not valid once it is decrypted", "see `ansible-vault edit`; lines count as they do there"
+    raise InvalidInput(Problem(at, what, fix) for at in positions)
 
 
-def _parsed(text: str, name: str, start: int, start_from: str, vault: Vault) -> Node:
+def _compose(text: str, name: str, start: int, start_from: str, vault: Vault) -> Node:
     try:
         document = compose(text, name, start, vault)
     except yaml.reader.ReaderError as error:
-        before = _before(text, error.position)
-        at, found = _counted(before, name, start), shown(text[len(before) : len(before) + 1])
-        raise _invalid(at, f"the character `{found}`, which YAML does not allow", "remove it") from None
+        before = _text_before(text, error.position)
+        at, character = _position_after(before, name, start), shown(text[len(before) : len(before) + 1])
+        raise _invalid(at, f"the character `{character}`, which YAML does not allow", "remove it") from None
     except yaml.MarkedYAMLError as error:
         raise InvalidInput([syntax_errors.explain(error, text, name, start)]) from None
     if document is None:
         raise _invalid(Position(name), "empty", start_from)
-    if isinstance(document, Scalar) and not document.text:  # a `---` alone: libyaml has nothing stand behind the end
+    if isinstance(document, Scalar) and not document.text:  # a `---` alone: libyaml puts the value behind the end
         return replace(document, at=Position(name, start, 1))
     return document
 
 
-def _before(text: str, position: int) -> str:
-    """Return what stands before `position`, which libyaml counts in bytes and PyYAML's own reader in characters."""
+def _text_before(text: str, position: int) -> str:
+    """Return the text before `position`, which libyaml counts in bytes and PyYAML's own reader in characters."""
     if PARSER is yaml.SafeLoader:
         return text[:position]
     return text.encode()[:position].decode(errors="ignore")
 
 
-def decoded(data: bytes | str, name: str, start: int = 1) -> str:
-    """Return a file as text; InvalidInput at the first byte that is not UTF-8."""
+def decode(data: bytes | str, name: str, start: int = 1) -> str:
+    """Return the text of a file; InvalidInput at the first byte that is not UTF-8."""
     try:
-        # A text comes from the command line, where Python hides bytes that are not UTF-8 in lone surrogates.
+        # Text comes from the command line, where Python turns bytes that are not UTF-8 into lone surrogates.
         return (data.encode() if isinstance(data, str) else data).decode("utf-8-sig")
     except UnicodeEncodeError as error:
         before = error.object[: error.start]
     except UnicodeDecodeError as error:
         before = error.object[: error.start].decode("utf-8-sig")
-    raise _invalid(_counted(before, name, start), "not UTF-8 text", "write it as UTF-8")
+    raise _invalid(_position_after(before, name, start), "not UTF-8 text", "write it as UTF-8")
 
 
-def _counted(before: str, name: str, start: int) -> Position:
-    """Return the position behind the text `before`."""
+def _position_after(before: str, name: str, start: int) -> Position:
+    """Return the position that follows the text `before`."""
     lines = syntax_errors.BREAK.split(before)
     return Position(name, len(lines) - 1 + start, len(lines[-1]) + 1)
 
@@ -129,16 +137,15 @@ def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
 
 
 _PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-_START_FROM = "start from `tfprov init`"
 
 
-def document(data: bytes | str, name: str, *, start_from: str = _START_FROM, vault: Vault | None = None) -> Node:
-    """Return the one document in `data`, which is JSON or YAML; arguments as in `tfprov.yamltext.load.parse`."""
+def parse_json_or_yaml(data: bytes | str, name: str, *, start_from: str = _INIT, vault: Vault | None = None) -> Node:
+    """Return the only document in `data`, which is JSON or YAML; the arguments are those of `parse`."""
     text = data.decode(errors="replace") if isinstance(data, bytes) else data
     if len(data) > MAX_BYTES or not text.lstrip("\ufeff \t\r\n").startswith("{") or not _is_json(text):
         return parse(data, name, start_from=start_from, vault=vault)
-    # JSON writes a character beyond U+FFFF as two halves, which are no characters to YAML.
-    whole = _PAIR.sub(lambda found: str(json.loads(f'"{found[0]}"')), text)
+    # JSON escapes a character beyond U+FFFF as a surrogate pair, which YAML refuses.
+    whole = _PAIR.sub(lambda pair: str(json.loads(f'"{pair[0]}"')), text)
     return _with_numbers(parse(whole, name, start_from=start_from, vault=vault))
 
 
@@ -151,7 +158,7 @@ def _is_json(text: str) -> bool:
 
 
 def _with_numbers(node: Node) -> Node:
-    """Return `node` with JSON's numbers: `1e3` is one, and text in YAML 1.1."""
+    """Return `node` with JSON's numbers: `1e3` is a number in JSON, and text in YAML 1.1."""
     if isinstance(node, Mapping):
         return Mapping({key: _with_numbers(value) for key, value in node.entries.items()}, node.at, node.keys)
     if isinstance(node, Items):

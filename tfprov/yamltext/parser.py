@@ -1,7 +1,7 @@
-"""A YAML parser's events to nodes with positions, safely.
+"""Composes nodes with positions from PyYAML's events.
 
-PyYAML's own composer recurses and keeps the last of two equal keys; this one has a stack of its own, so that deep
-nesting, an alias bomb or a duplicate key is an error with a line instead of a crash or a surprise.
+PyYAML's own composer recurses, and keeps the last of two equal keys. This one keeps a stack of its own: deep nesting, an
+alias bomb and a duplicate key are errors with a line.
 """
 
 import re
@@ -15,16 +15,23 @@ from tfprov.errors import InvalidInput, Position, Problem, shown
 from tfprov.model.node import EncryptedValue, Items, Mapping, Node, Scalar
 from tfprov.vault.decrypt import HEADER, Vault
 from tfprov.vault.redaction import mentions_secret
-from tfprov.yamltext.yaml11 import ScalarError, is_scalar_tag, short_tag, tag_of, tag_of_plain, value_of
+from tfprov.yamltext.yaml11 import (
+    ScalarError,
+    construct_scalar,
+    is_scalar_tag,
+    resolve_plain_tag,
+    resolve_tag,
+    short_tag,
+)
 
 MAX_DEPTH = 32
 MAX_NODES = 200_000
-"""After every alias is counted as often as it is used: enough for a thousand hosts with 100 values each."""
+"""Counting every use of an alias: enough for a thousand hosts with 100 values each."""
 
 PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is compiled in: 8 times faster
 _ENCRYPTED = ("!vault", "!vault-encrypted")
 """Ansible's tags for a value that ansible-vault encrypted."""
-_LIKE_A_BLANK = re.compile(r"[\u00a0\u2007\u200b\u202f\u2060\u3000]")
+_BLANK_LOOKALIKE = re.compile(r"[\u00a0\u2007\u200b\u202f\u2060\u3000]")
 
 
 def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
@@ -32,8 +39,8 @@ def _invalid(at: Position, what: str, fix: str = "") -> InvalidInput:
 
 
 @dataclass
-class _Open:
-    """A collection whose end has not come yet."""
+class _OpenCollection:
+    """A collection whose end event is still to come."""
 
     at: Position
     anchor: str | None
@@ -47,14 +54,14 @@ class _Open:
 
     @property
     def awaits_key(self) -> bool:
-        """Whether what comes next is a key."""
+        """Whether the next node is a key."""
         return self.items is None and self.key is None
 
 
 def compose(text: str, name: str, start: int, vault: Vault) -> Node | None:
-    """Return the document in `text`, or None where there is none; InvalidInput, or what PyYAML raises, where it is wrong.
+    """Return the document in `text`, or None if there is none; errors are InvalidInput or PyYAML's own.
 
-    `name` stands for the file in messages, `start` is its first line. `vault` opens encrypted values when they are needed.
+    `name` is the file in messages, `start` the number of its first line. `vault` decrypts values when they are first used.
     """
     return _Composer(name, start, vault).compose(text)
 
@@ -63,7 +70,7 @@ class _Composer:
     def __init__(self, name: str, start: int, vault: Vault) -> None:
         self.name, self.start, self.vault = name, start, vault
         self.anchors: dict[str, tuple[Node, int, int]] = {}
-        self.stack: list[_Open] = []
+        self.stack: list[_OpenCollection] = []
         self.document: Node | None = None
 
     def compose(self, text: str) -> Node | None:
@@ -98,36 +105,38 @@ class _Composer:
             raise _invalid(self.at(event), "a second document", "keep one document per file")
 
     def quoted(self, text: str) -> str:
-        """Return `text` as messages show it; nothing of it where it belongs to a password."""
+        """Return `text` as messages show it; a password is not shown."""
         secret = any(opened.key is not None and mentions_secret(opened.key.text) for opened in self.stack)
         return "`…`" if secret else f"`{shown(text)}`"
 
     def scalar(self, event: Any) -> Scalar:
-        quoted = event.style not in (None, "")  # libyaml says "" for plain, PyYAML's own parser None
+        quoted = event.style not in (None, "")  # plain style is "" in libyaml, and None in PyYAML's own parser
         at = self.at(event)
         if event.tag == "!unsafe":
             return Scalar(event.value, at, event.value, quoted=True, literal=True)
         if event.tag in _ENCRYPTED:
-            return self.sealed(event, at)
-        tag = tag_of(event, quoted=quoted)
+            return self.encrypted(event, at)
+        tag = resolve_tag(event, quoted=quoted)
         if not is_scalar_tag(tag):
             self.refuse_tag(tag, at)
         try:
-            return Scalar(value_of(tag, event.value), at, event.value, quoted)
+            return Scalar(construct_scalar(tag, event.value), at, event.value, quoted)
         except ScalarError as error:
             raise _invalid(at, f"{self.quoted(event.value)} {error}", "quote it") from None
 
-    def sealed(self, event: Any, at: Position) -> Scalar:
+    def encrypted(self, event: Any, at: Position) -> Scalar:
         text = event.value
         if self.stack and self.stack[-1].awaits_key:
             raise _invalid(at, "an encrypted name", "encrypt values only")
-        if tag_of_plain(text) != "str":  # to Ansible, quotes make no difference behind this tag
+        if resolve_plain_tag(text) != "str":  # Ansible ignores quotes behind this tag
             raise _invalid(
-                at, "`!vault` before what is no text", "put there what `ansible-vault encrypt_string` prints"
+                at,
+                "`!vault` in front of a value that is not text",
+                "put there what `ansible-vault encrypt_string` prints",
             )
         if not text.startswith(HEADER):
-            self.vault.note_unencrypted(at)
-        return Scalar(EncryptedValue(text, self.vault.open), at, quoted=True, literal=True, secret=True)
+            self.vault.warn_unencrypted(at)
+        return Scalar(EncryptedValue(text, self.vault.decrypt), at, quoted=True, literal=True, secret=True)
 
     def refuse_tag(self, tag: str, at: Position) -> None:
         name = tag if tag.startswith("!") else f"!!{tag}"
@@ -142,14 +151,12 @@ class _Composer:
             raise _invalid(at, f"nested more than {MAX_DEPTH} levels deep", "flatten it")
         if self.stack and self.stack[-1].awaits_key:
             self.refuse_key(at, is_list=is_list)
-        self.stack.append(_Open(at, event.anchor, [] if is_list else None))
+        self.stack.append(_OpenCollection(at, event.anchor, [] if is_list else None))
 
     def refuse_key(self, at: Position, *, is_list: bool) -> None:
         outer = self.stack[-1].at
-        if not is_list and (outer.line, outer.column + 1) == (
-            at.line,
-            at.column,
-        ):  # YAML takes `{{ x }}` for a mapping in a mapping
+        # YAML reads `{{ x }}` as a mapping in a mapping.
+        if not is_list and (outer.line, outer.column + 1) == (at.line, at.column):
             raise _invalid(outer, "a template without quotes around it", 'write "{{ … }}", and quote the whole value')
         raise _invalid(at, "a key that is not a single value", "quote a value that starts with `{` or `[`")
 
@@ -158,9 +165,9 @@ class _Composer:
         node = Items(tuple(done.items), done.at) if done.items is not None else self.mapping(done)
         self.add(node, done.size, done.height, done.anchor)
 
-    def mapping(self, done: _Open) -> Mapping:
+    def mapping(self, done: _OpenCollection) -> Mapping:
         entries, keys = done.entries, done.keys
-        for below in done.merged:  # `<<`: what is written here wins, and the first of several merges over later ones
+        for below in done.merged:  # `<<`: keys of this mapping win, then those of the first merge
             entries = {**below.entries, **entries}
             keys = {**below.keys, **keys}
         return Mapping(entries, done.at, keys)
@@ -183,7 +190,7 @@ class _Composer:
         else:
             self.add_entry(parent, node)
 
-    def add_entry(self, parent: _Open, node: Node) -> None:
+    def add_entry(self, parent: _OpenCollection, node: Node) -> None:
         if parent.key is None:
             parent.key = self.key(parent, node)
         elif parent.key.text == "<<" and not parent.key.quoted:
@@ -194,11 +201,11 @@ class _Composer:
             parent.keys[parent.key.text] = parent.key
             parent.key = None
 
-    def key(self, parent: _Open, node: Node) -> Scalar:
+    def key(self, parent: _OpenCollection, node: Node) -> Scalar:
         if not isinstance(node, Scalar):
             raise _invalid(node.at, "a key that is not a single value", "write a name")
-        if not node.quoted and (found := _LIKE_A_BLANK.search(node.text)):
-            what = f"a key with the character U+{ord(found[0]):04X}, which only looks like a blank"
+        if not node.quoted and (lookalike := _BLANK_LOOKALIKE.search(node.text)):
+            what = f"a key with the character U+{ord(lookalike[0]):04X}, which only looks like a blank"
             raise _invalid(node.at, what, "write blanks there")
         if node.text in parent.entries:
             first = parent.keys[node.text].at.line
@@ -208,7 +215,7 @@ class _Composer:
         return node
 
     def merged(self, node: Node) -> list[Mapping]:
-        found = list(node.items) if isinstance(node, Items) else [node]
-        if not all(isinstance(item, Mapping) for item in found):
+        items = list(node.items) if isinstance(node, Items) else [node]
+        if not all(isinstance(item, Mapping) for item in items):
             raise _invalid(node.at, "`<<` merges mappings only", "point it at a mapping's anchor")
-        return [item for item in found if isinstance(item, Mapping)]
+        return [item for item in items if isinstance(item, Mapping)]

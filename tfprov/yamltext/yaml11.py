@@ -1,4 +1,4 @@
-"""Values and keys that YAML 1.1 reads as something else than what stands there: `NO`, `22:22`, `012`, `2026-01-01`."""
+"""Warns of values and keys that YAML 1.1 reads differently than they look: `NO`, `22:22`, `012`, `2026-01-01`."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -11,33 +11,33 @@ from tfprov.errors import Problem, shown
 from tfprov.model.node import Mapping, Node, Scalar
 
 
-def surprises(node: Node, *, as_text: bool = False) -> Iterator[Problem]:
-    """Yield a problem for every value in `node` that is not what it looks like.
+def lint_values(node: Node, *, as_text: bool = False) -> Iterator[Problem]:
+    """Yield a problem for every value in `node` that YAML 1.1 reads differently than it looks.
 
-    `as_text` is for numbers that become text: `3.10` is not the `3.1` that YAML makes of it.
+    With `as_text`, also for numbers that change when they become text: YAML reads `3.10` as `3.1`.
     """
     if isinstance(node, Scalar):
-        if not _as_it_looks(node) or (as_text and not _comes_back(node)):
+        if not _reads_as_written(node) or (as_text and not _round_trips(node)):
             yield _problem(node)
         return
     for below in node.entries.values() if isinstance(node, Mapping) else node.items:
-        yield from surprises(below, as_text=as_text)
+        yield from lint_values(below, as_text=as_text)
 
 
-def odd_names(node: Mapping) -> Iterator[Problem]:
-    """Yield a problem for every key of `node` that looks like a name and is none for YAML: `on` is a truth value."""
+def lint_keys(node: Mapping) -> Iterator[Problem]:
+    """Yield a problem for every key of `node` that looks like a name and is none to YAML: `on` is a boolean."""
     for key in node.keys.values():
-        if not isinstance(key.data, str) and key.text[:1].isalpha():  # a number is no name, quoted or not
+        if not isinstance(key.data, str) and key.text[:1].isalpha():  # a number is no name, with or without quotes
             yield Problem(key.at, _read_as(key), f'quote it: "{shown(key.text)}"')
 
 
 def _problem(node: Scalar) -> Problem:
     data = node.data
-    instead = "write null, or " if data is None else "" if _unsayable(data) else f"write {shown(data)}, or "
+    instead = "write null, or " if data is None else "" if _has_no_plain_form(data) else f"write {shown(data)}, or "
     return Problem(node.at, _read_as(node), f'{instead}quote it: "{shown(node.text)}"')
 
 
-def _unsayable(data: Any) -> bool:
+def _has_no_plain_form(data: Any) -> bool:
     return isinstance(data, date) or not isfinite(data)
 
 
@@ -47,12 +47,12 @@ def _read_as(node: Scalar) -> str:
     return f"`{shown(node.text)}` is read by YAML as {kind}"
 
 
-def _as_it_looks(node: Scalar) -> bool:
+def _reads_as_written(node: Scalar) -> bool:
     data, text = node.data, node.text
     if node.quoted or not isinstance(data, int | float | date | None):
         return True
     if data is None:
-        return text != "~"  # a user's home directory, everywhere else
+        return text != "~"  # elsewhere, `~` is the home directory
     if isinstance(data, bool):
         return text in ("true", "false", "True", "False")
     if isinstance(data, int):
@@ -60,7 +60,7 @@ def _as_it_looks(node: Scalar) -> bool:
     return not isinstance(data, date) and ":" not in text and "_" not in text and isfinite(data)
 
 
-def _comes_back(node: Scalar) -> bool:
+def _round_trips(node: Scalar) -> bool:
     return node.quoted or not isinstance(node.data, int | float) or str(node.data).lower() == node.text
 
 
@@ -74,7 +74,7 @@ _KINDS = {
     "timestamp": "a date",
 }
 _TEXT = ("merge", "value")
-"""`<<` and `=`: their meaning comes from where they stand."""
+"""`<<` and `=`: their position decides what they mean."""
 _MAX_BITS = 1024
 """Larger whole numbers mean nothing in an inventory, and Python refuses to print those above 4300 digits."""
 
@@ -82,18 +82,18 @@ _loader: Any = yaml.SafeLoader("")
 
 
 class ScalarError(ValueError):
-    """A scalar that its tag does not fit; says what is amiss with it."""
+    """A scalar that is no value of its tag; the message says why."""
 
 
-def tag_of(event: Any, *, quoted: bool) -> str:
-    """Return the short name of an event's tag, resolved where the file states none."""
+def resolve_tag(event: Any, *, quoted: bool) -> str:
+    """Return the short name of an event's tag; without a tag, the one that YAML resolves."""
     tag = event.tag
     if tag is None and not quoted:
-        return tag_of_plain(event.value)
+        return resolve_plain_tag(event.value)
     return "str" if tag is None or tag == "!" else short_tag(tag)
 
 
-def tag_of_plain(text: str) -> str:
+def resolve_plain_tag(text: str) -> str:
     """Return the tag of a plain scalar; PyYAML's own `resolve` does the same, and takes half of a large file's time."""
     for tag, form in yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ()):
         if form.match(text):
@@ -111,15 +111,15 @@ def is_scalar_tag(name: str) -> bool:
     return name in _KINDS or name in _TEXT
 
 
-def value_of(name: str, text: str) -> Any:
-    """Return the value of `text` under the tag `name`; ScalarError where it has none."""
+def construct_scalar(name: str, text: str) -> Any:
+    """Return the value of `text` under the tag `name`; ScalarError if it has none."""
     if name in _TEXT or name == "str":
         return text
     if name == "int" and len(text) > _MAX_BITS:
         raise ScalarError("is too large a number")
     try:
         data = yaml.SafeLoader.yaml_constructors[_PREFIX + name](_loader, yaml.ScalarNode(name, text))
-    except Exception:  # PyYAML's constructors raise whatever comes: `!!bool maybe` is a KeyError
+    except Exception:  # PyYAML's constructors raise anything: `!!bool maybe` is a KeyError
         raise ScalarError(f"is not {_KINDS[name]}") from None
     if isinstance(data, int) and data.bit_length() > _MAX_BITS:
         raise ScalarError("is too large a number")

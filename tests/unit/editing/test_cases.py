@@ -1,4 +1,4 @@
-"""Forty inventories that a dump would spoil: every edit can be taken back, and the bytes are those of before."""
+"""Forty inventories that a YAML dump would spoil: every edit can be undone to the same bytes."""
 
 import re
 import shlex
@@ -18,15 +18,15 @@ from tfprov.yamltext.syntax_errors import BREAK
 
 INVENTORIES = sorted((CASES / "edit").glob("*.yml"))
 NEW_LINE = "⏎"
-"""Stands for a line's end in the value of an edit."""
+"""A line break in the value of an edit."""
 
 
 def edits(path: Path) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield every edit that a case asks for, with its inverse."""
+    """Yield every edit of a case, with its inverse."""
     for line in path.read_text().splitlines():
         if line.startswith("#$ "):
-            there, back = line.removeprefix("#$ ").split(" | ")
-            yield words(there), words(back)
+            edit, inverse = line.removeprefix("#$ ").split(" | ")
+            yield words(edit), words(inverse)
 
 
 def words(line: str) -> list[str]:
@@ -57,11 +57,11 @@ Edit = tuple[list[str], list[str], Callable[[bytes], bytes]]
 
 def scenes(path: Path) -> Iterator[Edit]:
     """Yield every edit of a case, its inverse, and a form that the file has meanwhile: in `make matrix`, each in two."""
-    for number, (there, back) in enumerate(edits(path)):
+    for number, (edit, inverse) in enumerate(edits(path)):
         other = VARIANTS[1 + 2 * (number // 2 % 3)]
         for variant in dict.fromkeys((as_it_is, other) if MATRIX else (VARIANTS[number % 6],)):
             # A mark before `%` is an error to libyaml.
-            yield there, back, as_it_is if path.stem == "document-marks" and variant is with_mark else variant
+            yield edit, inverse, as_it_is if path.stem == "document-marks" and variant is with_mark else variant
 
 
 @pytest.fixture(autouse=True)
@@ -74,40 +74,40 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", INVENTORIES, ids=lambda path: path.stem)
-def test_every_edit_and_its_inverse(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = []
-    for there, back, variant in scenes(path):
+def test_every_edit_can_be_undone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failures = []
+    for edit, inverse, variant in scenes(path):
         try:
-            check_edit(variant(path.read_bytes()), there, back, capsys)
+            check_edit(variant(path.read_bytes()), edit, inverse, capsys)
         except AssertionError as error:
-            wrong.append(f"{path.name}, {variant.__name__}: {shlex.join(there)}: {error}")
-    assert wrong == []
+            failures.append(f"{path.name}, {variant.__name__}: {shlex.join(edit)}: {error}")
+    assert failures == []
 
 
-def check_edit(before: bytes, there: list[str], back: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Do an edit and its inverse in a copy of the file."""
+def check_edit(before: bytes, edit: list[str], inverse: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Apply an edit and its inverse to a copy of the file."""
     file = Path("inventory.yml")
     file.write_bytes(before)
-    told = tell(capsys, "inventory", there[0], "-i", str(file), *there[1:])
-    assert (told.code, told.lines) == (0, ())
+    result = tell(capsys, "inventory", edit[0], "-i", str(file), *edit[1:])
+    assert (result.code, result.lines) == (0, ())
     after = file.read_bytes()
     assert after != before
-    assert_only_what_was_meant(before, after, there, alias="by alias" in told.out)
-    assert re.search(r"\(inventory\.yml:\d+", told.out)
-    told = tell(capsys, "inventory", back[0], "-i", str(file), *back[1:])
-    assert (told.code, told.lines) == (0, ())
+    assert_only_the_edit_changed(before, after, edit, alias="by alias" in result.out)
+    assert re.search(r"\(inventory\.yml:\d+", result.out)
+    result = tell(capsys, "inventory", inverse[0], "-i", str(file), *inverse[1:])
+    assert (result.code, result.lines) == (0, ())
     assert file.read_bytes() == before
 
 
-def assert_only_what_was_meant(before: bytes, after: bytes, argv: list[str], *, alias: bool) -> None:
-    """Look with another parser than the one that the edit used, and at the lines that are no YAML."""
+def assert_only_the_edit_changed(before: bytes, after: bytes, argv: list[str], *, alias: bool) -> None:
+    """Compare with another parser than that of the edit, and compare the comments."""
     assert comments(before) <= comments(after)
     old, new = values(before), values(after)
     named = set(re.split(r"[^\w-]+", " ".join(argv)))
     changed = {path for path in {*old, *new} if old.get(path) != new.get(path)}
     assert changed
-    told = {path: f"{path} {old.get(path)} {new.get(path)}" for path in changed}
-    assert alias or all(named & {*re.split(r"[^\w-]+", said)} for said in told.values())
+    descriptions = {path: f"{path} {old.get(path)} {new.get(path)}" for path in changed}
+    assert alias or all(named & {*re.split(r"[^\w-]+", text)} for text in descriptions.values())
 
 
 def comments(data: bytes) -> set[str]:
@@ -140,7 +140,7 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, str(getattr(value, "value", value))
 
 
-def test_there_are_forty_files_with_comments() -> None:
+def test_at_least_forty_files_have_comments() -> None:
     with_comments = [path for path in INVENTORIES if re.search(r"^\s*#(?!\$)|\s#\s", path.read_text(), re.MULTILINE)]
     assert len(with_comments) >= 40
     assert all(list(edits(path)) for path in INVENTORIES if path.stem != "json")

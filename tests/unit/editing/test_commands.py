@@ -1,4 +1,4 @@
-"""The commands that edit: what they write where, what they say, and what they leave alone."""
+"""The commands that edit an inventory: what they write, print and refuse."""
 
 import json
 import os
@@ -40,12 +40,12 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def edit(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    told = tell(capsys, "inventory", *argv)
-    assert (told.code, told.lines) == (0, ())
-    return told.out
+    result = tell(capsys, "inventory", *argv)
+    assert (result.code, result.lines) == (0, ())
+    return result.out
 
 
-def test_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_prints_what_it_changed(capsys: pytest.CaptureFixture[str]) -> None:
     assert edit(capsys, "add-host", "node3", "-g", "worker", "-g", "ps") == (
         "added node3 to worker (inventory.yml:11), to ps (inventory.yml:8)\n"
     )
@@ -60,7 +60,7 @@ def test_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_nothing_to_do(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_edit_without_a_change_writes_nothing(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = inventory.stat()
     assert edit(capsys, "set", "tfprov.cluster", "lab").startswith("nothing to do: tfprov.cluster of group all")
     assert inventory.stat().st_ino == before.st_ino
@@ -89,11 +89,11 @@ def test_a_diff_shows_no_password(inventory: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     "argv", [["set", "ansible_password", "012345"], ["add-host", "n", "-g", "ps", "--var", "my_token=012345"]]
 )
-def test_what_is_wrong_with_a_password_does_not_show_it(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "inventory", *argv)
-    assert told.code == 2
-    assert "quote it" in told.lines[0]
-    assert "012345" not in told.lines[0]
+def test_the_error_for_a_password_does_not_show_it(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    result = tell(capsys, "inventory", *argv)
+    assert result.code == 2
+    assert "quote it" in result.lines[0]
+    assert "012345" not in result.lines[0]
 
 
 def test_json_stays_json(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,9 +103,9 @@ def test_json_stays_json(inventory: Path, capsys: pytest.CaptureFixture[str]) ->
     edit(capsys, "add-host", "node5", "-g", "worker")
     edit(capsys, "set", "tfprov.flags.rate", "0.5")
     edit(capsys, "set", "tfprov.mounts", "[{source: /a, target: /b}]")
-    found = json.loads(inventory.read_text())["all"]
-    assert found["children"]["worker"]["hosts"]["node4"] == {"ansible_host": "192.0.2.4"}
-    assert found["vars"]["tfprov"]["mounts"] == [{"source": "/a", "target": "/b"}]
+    loaded = json.loads(inventory.read_text())["all"]
+    assert loaded["children"]["worker"]["hosts"]["node4"] == {"ansible_host": "192.0.2.4"}
+    assert loaded["vars"]["tfprov"]["mounts"] == [{"source": "/a", "target": "/b"}]
     for argv in (
         ["unset", "tfprov.mounts"],
         ["unset", "tfprov.flags.rate"],
@@ -119,17 +119,17 @@ def test_json_stays_json(inventory: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_a_member_of_a_range_gets_an_entry_of_its_own(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory.write_text(GOOD.replace("node2:", "node[2:5]:"))
     edit(capsys, "set", "--host", "node4", "tfprov.port", "2400")
-    found, _ = load(inventory)
-    assert found.members("worker") == ("node2", "node3", "node4", "node5")
+    loaded, _ = load(inventory)
+    assert loaded.members("worker") == ("node2", "node3", "node4", "node5")
     assert "        node4:\n          tfprov:\n            port: 2400\n" in inventory.read_text()
 
 
-def test_a_role_that_is_not_there_yet(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_role_is_added(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(capsys, "add-host", "node2", "-g", "evaluator")
     assert inventory.read_text() == GOOD + "    evaluator:\n      hosts:\n        node2:\n"
 
 
-# -- files beside, and several of them ----------------------------------------------------------------------------------
+# -- vars files, and several sources ----------------------------------------------------------------------------------
 
 
 def test_a_value_is_set_where_it_takes_effect(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,12 +145,12 @@ def test_a_value_is_set_where_it_takes_effect(inventory: Path, capsys: pytest.Ca
     assert inventory.read_text() == GOOD
 
 
-def test_host_vars_are_told_and_never_moved(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_host_vars_files_are_reported_and_never_moved(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("host_vars").mkdir()
     Path("host_vars/node2.yml").write_text("a: 1\n")
-    said = "error: host_vars/node2.yml holds variables of node2, which node9 would not have; "
-    said += "first `mv host_vars/node2.yml host_vars/node9.yml`"
-    assert tell(capsys, "inventory", "move-host", "node2", "node9") == Told(2, (said,))
+    message = "error: host_vars/node2.yml holds variables of node2, which node9 would not have; "
+    message += "first `mv host_vars/node2.yml host_vars/node9.yml`"
+    assert tell(capsys, "inventory", "move-host", "node2", "node9") == Told(2, (message,))
     assert inventory.read_text() == GOOD
     edit(capsys, "add-host", "node3", "-g", "worker")
     assert edit(capsys, "remove-host", "node2").splitlines()[1:] == [
@@ -159,7 +159,7 @@ def test_host_vars_are_told_and_never_moved(inventory: Path, capsys: pytest.Capt
     assert Path("host_vars/node2.yml").read_text() == "a: 1\n"
 
 
-def test_a_directory_of_inventories(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_of_inventories_is_edited(capsys: pytest.CaptureFixture[str]) -> None:
     Path("lab").mkdir()
     Path("lab/1-hosts.yml").write_text(GOOD)
     Path("lab/2-more.yml").write_text("worker:\n  vars:\n    tfprov: {port: 2300}\n")
@@ -167,33 +167,62 @@ def test_a_directory_of_inventories(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(lab/2-more.yml:3)" in edit(capsys, "set", "--group", "worker", "tfprov.port", "2400", "-i", "lab")
     assert "(lab/1-hosts.yml:11)" in edit(capsys, "add-host", "node3", "-g", "worker", "-i", "lab")
     assert "(lab/1-hosts.yml:3)" in edit(capsys, "set", "tfprov.pids", "100", "-i", "lab")
-    told = tell(capsys, "inventory", "remove-host", "old1", "-i", "lab")
-    assert told.code == 2
-    assert told.lines[0].startswith("lab/3-old.ini:2")
-    told = tell(capsys, "inventory", "set", "--group", "spare", "a", "1", "-i", "lab")
-    said = "error: group `spare` is in no YAML file, and tfprov edits no others; "
-    assert told.lines == (said + "write group_vars/spare.yml beside lab/3-old.ini",)
+    result = tell(capsys, "inventory", "remove-host", "old1", "-i", "lab")
+    assert result.code == 2
+    assert result.lines[0].startswith("lab/3-old.ini:2")
+    result = tell(capsys, "inventory", "set", "--group", "spare", "a", "1", "-i", "lab")
+    message = "error: group `spare` is in no YAML file, and tfprov edits no others; "
+    assert result.lines == (message + "write group_vars/spare.yml beside lab/3-old.ini",)
     assert Path("lab/3-old.ini").read_text() == "[spare]\nold1\n"
 
 
-def test_an_inventory_that_is_only_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_set_reads_the_inventory_once(capsys: pytest.CaptureFixture[str]) -> None:
+    script = Path("hosts.sh")
+    script.write_text('#!/bin/sh\necho run >> runs\necho \'{"_meta": {"hostvars": {}}, "spare": {"hosts": ["s1"]}}\'\n')
+    script.chmod(0o755)
+    edit(capsys, "set", "tfprov.port", "2300", "-i", "inventory.yml", "-i", "hosts.sh")
+    assert Path("runs").read_text() == "run\n"
+
+
+def test_vars_files_are_edited_for_groups_of_the_inventory_only(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hosts.ini").write_text("[spare]\nold1\n")
+    Path("group_vars").mkdir()
+    for name in ("spare", "gone"):
+        Path(f"group_vars/{name}.yml").write_text("a: 1\n")
+    Path("group_vars/all.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n")
+    sources = ("-i", "inventory.yml", "-i", "hosts.ini")
+    assert edit(capsys, "set", "--group", "spare", "a", "2", *sources).splitlines()[0] == (
+        "set a of group_vars/spare (group_vars/spare.yml:1)"
+    )
+    answer = tell(capsys, "inventory", "set", "--group", "gone", "a", "2")
+    assert answer.lines == ("error: no group `gone` in the inventory; see `tfprov inventory graph`",)
+    assert Path("group_vars/gone.yml").read_text() == "a: 1\n"
+
+
+def test_a_source_may_be_named_by_any_path(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, source in enumerate(("./inventory.yml", str(inventory.absolute()), ".")):
+        edit(capsys, "set", "tfprov.port", f"23{number:02}", "-i", source)
+        assert f"port: 23{number:02}" in inventory.read_text()
+
+
+def test_an_ini_inventory_is_not_edited(capsys: pytest.CaptureFixture[str]) -> None:
     Path("hosts.ini").write_text("[worker]\nnode1\n")
     assert tell(capsys, "inventory", "add-host", "n", "-g", "worker", "-i", "hosts.ini").lines == (
         "error: hosts.ini is no YAML file, and tfprov edits no others; edit it by hand",
     )
 
 
-def test_a_host_that_another_source_names_too(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_host_of_two_sources_is_not_removed_from_one(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("more.ini").write_text("[spare]\nnode2\n")
     edit(capsys, "add-host", "node3", "-g", "worker")
     before = inventory.read_text()
-    told = tell(capsys, "inventory", "remove-host", "node2", "-i", "inventory.yml", "-i", "more.ini")
-    assert told.code == 2
-    assert told.lines[0].startswith("more.ini:2")
+    result = tell(capsys, "inventory", "remove-host", "node2", "-i", "inventory.yml", "-i", "more.ini")
+    assert result.code == 2
+    assert result.lines[0].startswith("more.ini:2")
     assert inventory.read_text() == before
 
 
-def test_settings_of_the_command_line_count_for_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+def test_extra_vars_count_for_the_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert tell(capsys, "inventory", "unset", "tfprov.cluster").code == 2
     edit(capsys, "unset", "tfprov.cluster", "-e", "tfprov.cluster=other")
 
@@ -201,7 +230,7 @@ def test_settings_of_the_command_line_count_for_the_check(capsys: pytest.Capture
 # -- the file -----------------------------------------------------------------------------------------------------------
 
 
-def test_mode_and_links_stay(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_mode_and_symlinks_are_kept(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory.rename("real.yml")
     inventory.symlink_to("real.yml")
     Path("real.yml").chmod(0o640)
@@ -212,16 +241,16 @@ def test_mode_and_links_stay(inventory: Path, capsys: pytest.CaptureFixture[str]
     assert sorted(path.name for path in Path().iterdir()) == ["inventory.yml", "real.yml"]
 
 
-def test_a_file_with_two_names_is_left_alone(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_with_two_hard_links_is_not_edited(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.link(inventory, "other.yml")
-    said = "error: inventory.yml is left as it is: it has 2 names (hard links), and only one would have the change; "
+    message = "error: inventory.yml is left as it is: it has 2 names (hard links), and only one would have the change; "
     assert tell(capsys, "inventory", "add-host", "node3", "-g", "worker").lines == (
-        said + "edit a file of your own in its place",
+        message + "edit a file of your own in its place",
     )
     assert inventory.read_text() == GOOD
 
 
-def test_a_file_that_changed_meanwhile_is_left_alone(inventory: Path) -> None:
+def test_a_file_that_changed_meanwhile_is_not_overwritten(inventory: Path) -> None:
     with pytest.raises(OSError, match="changed by another process"):
         rewrite(inventory, b"what it was", b"what it would be")
     assert inventory.read_text() == GOOD
@@ -239,7 +268,7 @@ for n in range(1_000_000):
 """
 
 
-def test_killed_at_any_time_the_file_is_whole(tmp_path: Path) -> None:
+def test_the_file_is_whole_after_a_kill_at_any_time(tmp_path: Path) -> None:
     path = tmp_path / "big.yml"
     path.write_bytes(b"A" * 2_000_000)
     for delay in (0.0, 0.01, 0.02, 0.03, 0.05):

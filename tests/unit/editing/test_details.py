@@ -1,13 +1,13 @@
-"""Edits of an inventory where little is there yet, or it is written in an odd way; and what an edit is blamed for."""
+"""Edits of sparse and unusual inventories, and which problems an edit causes."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.support.door import Told, tell
-from tfprov.editing.document import read_source
-from tfprov.editing.host_edits import groups
-from tfprov.editing.operations import NOT_MADE, caused, written_lines
+from tfprov.editing.document import parse_file
+from tfprov.editing.host_edits import find_groups
+from tfprov.editing.operations import NOT_MADE, new_problems, written_lines
 from tfprov.errors import Position, Problem
 
 BASE = """\
@@ -23,7 +23,7 @@ FLAT = 'worker: {hosts: {h2: }, vars: {tfprov: {cluster: lab, image: {name: "x:1
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in a directory of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TFPROV_INVENTORY", raising=False)
@@ -98,15 +98,17 @@ EDITS = {
 
 
 @pytest.mark.parametrize(("before", "argv", "after"), EDITS.values(), ids=EDITS)
-def test_what_is_written_where(before: str, argv: list[str], after: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sparse_and_unusual_files_are_edited(
+    before: str, argv: list[str], after: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = Path("i.yml")
     path.write_text(before)
-    told = tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:])
-    assert (told.code, told.lines) == (0, ())
+    result = tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:])
+    assert (result.code, result.lines) == (0, ())
     assert path.read_text() == after
 
 
-def test_a_role_goes_behind_the_others_in_a_file_without_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_role_follows_the_others_in_a_file_without_all(capsys: pytest.CaptureFixture[str]) -> None:
     Path("group_vars").mkdir()
     Path("group_vars/all.yml").write_text('tfprov: {cluster: lab, image: {name: "x:1"}, command: [a]}\n')
     Path("i.yml").write_text("worker: {hosts: {h2: }}\n")
@@ -115,32 +117,32 @@ def test_a_role_goes_behind_the_others_in_a_file_without_all(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("quote", ["'", '"', ""])
-def test_a_host_that_moves_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_renamed_host_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = BASE + f"    worker:\n      hosts:\n        {quote}h2{quote}:\n"
     Path("i.yml").write_text(before)
     assert tell(capsys, "inventory", "move-host", "-i", "i.yml", "h2", "h3").code == 0
     assert Path("i.yml").read_text() == before.replace("h2", "h3")
 
 
-def ranged(text: str) -> str:
+def with_range(text: str) -> str:
     return BASE + f"    worker:\n      hosts:\n        {text}:\n"
 
 
 AT = "i.yml:8:9: error: "
 REFUSED = {
-    "one of two": (ranged("n[1:2]"), ["remove-host", "n2"], (f"{AT}n2 is one of `n[1:2]`; write `n1`: "
+    "one of two": (with_range("n[1:2]"), ["remove-host", "n2"], (f"{AT}n2 is one of `n[1:2]`; write `n1`: "
                    "`tfprov inventory move-host 'n[1:2]' 'n1'`")),
-    "the first of three": (ranged("n[1:3]"), ["remove-host", "n1"], (f"{AT}n1 is one of `n[1:3]`; write `n[2:3]`: "
+    "the first of three": (with_range("n[1:3]"), ["remove-host", "n1"], (f"{AT}n1 is one of `n[1:3]`; write `n[2:3]`: "
                            "`tfprov inventory move-host 'n[1:3]' 'n[2:3]'`")),
-    "in the middle": (ranged("n[01:05].x"), ["move-host", "n03.x", "m"],
+    "in the middle": (with_range("n[01:05].x"), ["move-host", "n03.x", "m"],
                       f"{AT}n03.x is one of `n[01:05].x`; write `n[01:02].x` and `n[04:05].x` there, then move it"),
-    "between two": (ranged("n[1:3]"), ["remove-host", "n2"],
+    "between two": (with_range("n[1:3]"), ["remove-host", "n2"],
                     f"{AT}n2 is one of `n[1:3]`; write `n1` and `n3` there, then remove it"),
-    "every second": (ranged("n[1:9:2]"), ["remove-host", "n3"],
+    "every second": (with_range("n[1:9:2]"), ["remove-host", "n3"],
                      f"{AT}n3 is one of `n[1:9:2]`; write its hosts one by one, then remove it"),
-    "letters": (ranged("n[a:c]"), ["remove-host", "nb"],
+    "letters": (with_range("n[a:c]"), ["remove-host", "nb"],
                 f"{AT}nb is one of `n[a:c]`; write its hosts one by one, then remove it"),
-    "two ranges": (ranged("n[1:2]m[1:2]"), ["remove-host", "n1m1"],
+    "two ranges": (with_range("n[1:2]m[1:2]"), ["remove-host", "n1m1"],
                    f"{AT}n1m1 is one of `n[1:2]m[1:2]`; write its hosts one by one, then remove it"),
     "no path": (BASE + WORKERS, ["set", "tfprov..x", "1"],
                 "error: `tfprov..x` is not a path; for example `tfprov.flags.train_steps` or `tfprov.command[0]`"),
@@ -154,7 +156,7 @@ REFUSED = {
     "a mistaken name": (BASE + WORKERS, ["unset", "tfprov.clutser"],
                         "i.yml:3:13: error: nothing is called `tfprov.clutser` here; did you mean `cluster`?"),
     "another name": (BASE + WORKERS, ["unset", "tfprov.zzz"], ("i.yml:3:13: error: nothing is called `tfprov.zzz` here; "
-                     "`tfprov inventory explain HOST` says what is set where")),
+                     "`tfprov inventory explain HOST` shows where values are set")),
     "an element too far": (BASE + WORKERS, ["set", "tfprov.command[9]", "1"],
                            "i.yml:3:59: error: a list of 2, so there is no `[9]`; `[2]` adds an element"),
     "below an element to come": (BASE + WORKERS, ["set", "tfprov.command[2].x", "1"],
@@ -162,13 +164,13 @@ REFUSED = {
     "a comment beside it": (
         BASE + "    worker: {hosts: {h2: }, vars: {env: {A: 1, # c\n      B: 2}}}\n",
         ["unset", "--group", "worker", "env.A"],
-        ("i.yml:6:42: error: this is written so that it cannot be changed without touching more: "
+        ("i.yml:6:42: error: this cannot be changed without changing more of the text: "
         "there is a comment beside it; edit the file by hand"),
     ),
     "a key without a value": (
         BASE + WORKERS + "    spare:\n      vars:\n        ? m\n        ? n\n",
         ["set", "--group", "spare", "m", "- 1\n- 2"],
-        ("i.yml:11:9: error: this is written so that it cannot be changed without touching more: "
+        ("i.yml:11:9: error: this cannot be changed without changing more of the text: "
         "there is a key without a value; edit the file by hand"),
     ),
     "no such host": (BASE + WORKERS, ["set", "--host", "h3x", "z", "1"],
@@ -187,25 +189,27 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("before", "argv", "line"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_and_why(before: str, argv: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_edit_names_the_reason(
+    before: str, argv: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = Path("i.yml")
     path.write_text(before)
     assert tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:]) == Told(2, (line,), "")
     assert path.read_text() == before
 
 
-def test_a_mention_says_where_its_group_is_named() -> None:
-    source = read_source((BASE + WORKERS).encode(), "i.yml")
-    assert [(one.group, str(one.at)) for one in groups(source)] == [
+def test_a_mention_has_the_position_of_its_group() -> None:
+    source = parse_file((BASE + WORKERS).encode(), "i.yml")
+    assert [(mention.group, str(mention.at)) for mention in find_groups(source)] == [
         ("all", "i.yml:1:1"),
         ("ps", "i.yml:5:5"),
         ("worker", "i.yml:6:5"),
     ]
-    merged = read_source(b"x: &x {a: 1}\nall:\n  <<: *x\n  children:\n    <<: {b: }\n    c:\n", "i.yml")
-    assert [one.group for one in groups(merged)] == ["x", "all", "c"]
+    merged = parse_file(b"x: &x {a: 1}\nall:\n  <<: *x\n  children:\n    <<: {b: }\n    c:\n", "i.yml")
+    assert [mention.group for mention in find_groups(merged)] == ["x", "all", "c"]
 
 
-# --- what an edit is blamed for ----------------------------------------------------------------------------------------
+# --- problems that an edit causes --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -221,7 +225,7 @@ def test_a_mention_says_where_its_group_is_named() -> None:
         ("a\n", "a\n", (3, 2)),
     ],
 )
-def test_the_lines_that_an_edit_wrote(before: str, after: str, lines: tuple[int, int]) -> None:
+def test_the_written_lines_are_computed(before: str, after: str, lines: tuple[int, int]) -> None:
     assert written_lines(before, after) == lines
 
 
@@ -229,20 +233,20 @@ def problem(line: int, what: str, fix: str = "mend it", file: str = "i.yml") -> 
     return Problem(Position(file, line, 1), what, fix)
 
 
-def test_an_edit_is_blamed_for_what_was_not_wrong_before() -> None:
+def test_problems_that_did_not_exist_before_are_new() -> None:
     before = [problem(2, "one, see line 9"), problem(4, "one, see line 9"), problem(5, "two")]
     texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nb\nX\nc\nd\ne\n")}
     moved = [problem(2, "one, see line 10"), problem(5, "one, see line 10"), problem(6, "two")]
-    assert caused(before, moved, texts) == []
-    assert caused(before, [*moved, problem(3, "three")], texts) == [problem(3, "three", f"mend it {NOT_MADE}")]
-    assert caused(before, [*moved, problem(9, "three")], texts) == [problem(9, "three", f"mend it {NOT_MADE}")]
-    assert caused([], [problem(1, "three", "")], texts) == [problem(1, "three", NOT_MADE)]
+    assert new_problems(before, moved, texts) == []
+    assert new_problems(before, [*moved, problem(3, "three")], texts) == [problem(3, "three", f"mend it {NOT_MADE}")]
+    assert new_problems(before, [*moved, problem(9, "three")], texts) == [problem(9, "three", f"mend it {NOT_MADE}")]
+    assert new_problems([], [problem(1, "three", "")], texts) == [problem(1, "three", NOT_MADE)]
     again = [*moved, problem(6, "two")]
-    assert [one.what for one in caused(before, again, texts)] == ["two"], "there is one more of them"
+    assert [problem.what for problem in new_problems(before, again, texts)] == ["two"], "there is one more of them"
 
 
-def test_an_edit_that_mends_something_is_blamed_for_its_own_lines_only() -> None:
+def test_after_a_fix_only_problems_on_written_lines_are_new() -> None:
     before = [problem(2, "one")]
     texts = {"i.yml": ("a\nb\nc\nd\ne\n", "a\nX\nY\nd\ne\n")}
     light = [problem(number, f"after {number}") for number in range(1, 6)] + [problem(2, "elsewhere", file="j.yml")]
-    assert [one.what for one in caused(before, light, texts)] == ["after 2", "after 3"]
+    assert [problem.what for problem in new_problems(before, light, texts)] == ["after 2", "after 3"]

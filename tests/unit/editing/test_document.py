@@ -1,9 +1,9 @@
-"""Edits of a text, byte for byte: what is written where, how far it is indented, and what is quoted."""
+"""Edits of a YAML text, byte for byte: position, indentation and quotes."""
 
 import pytest
 
-from tfprov.editing.document import add_entry, give_name, put, read_source, remove
-from tfprov.editing.scalar_emitter import read_value
+from tfprov.editing.document import add_entry, parse_file, remove_entry, rename_key, replace_value
+from tfprov.editing.scalar_emitter import parse_value
 
 FOUR = """\
 a:
@@ -14,7 +14,7 @@ a:
         - c: 1
     e: 1
 """
-"""Its mappings are indented by four columns, and those in its list by two behind their dash."""
+"""Mappings are indented by four columns, and items of lists by two."""
 TEXT = """\
 a: {style}
   one
@@ -44,10 +44,10 @@ ADDED = {
 
 
 @pytest.mark.parametrize(("before", "path", "names", "value", "after"), ADDED.values(), ids=ADDED)
-def test_an_entry_is_added_like_those_before_it(
+def test_an_entry_is_added_in_the_style_of_its_siblings(
     before: str, path: tuple[int, ...], names: list[str], value: str, after: str
 ) -> None:
-    assert add_entry(read_source(before.encode(), "i.yml"), path, names, read_value(value, "V")).source.text == after
+    assert add_entry(parse_file(before.encode(), "i.yml"), path, names, parse_value(value, "V")).source.text == after
 
 
 REMOVED = {
@@ -64,14 +64,14 @@ REMOVED = {
 
 
 @pytest.mark.parametrize(("before", "path", "after"), REMOVED.values(), ids=REMOVED)
-def test_an_entry_in_brackets_goes_with_its_line_if_it_has_one(before: str, path: tuple[int, ...], after: str) -> None:
-    assert remove(read_source(before.encode(), "i.yml"), path).source.text == after
+def test_a_flow_entry_is_removed_with_its_line(before: str, path: tuple[int, ...], after: str) -> None:
+    assert remove_entry(parse_file(before.encode(), "i.yml"), path).source.text == after
 
 
 @pytest.mark.parametrize("style", ["|", ">", "|-", ">-"])
-def test_the_blank_lines_behind_a_text_stay_where_it_is_replaced(style: str) -> None:
-    before = read_source(TEXT.format(style=style).encode(), "i.yml")
-    assert put(before, (0,), read_value("x", "V")).source.text == "a: x\n\n# about b\nb: 1\n"
+def test_blank_lines_after_a_replaced_block_scalar_stay(style: str) -> None:
+    before = parse_file(TEXT.format(style=style).encode(), "i.yml")
+    assert replace_value(before, (0,), parse_value("x", "V")).source.text == "a: x\n\n# about b\nb: 1\n"
 
 
 CHANGED = {
@@ -109,11 +109,9 @@ CHANGED = {
 
 
 @pytest.mark.parametrize(("before", "path", "value", "after"), CHANGED.values(), ids=CHANGED)
-def test_a_value_takes_the_place_of_another_and_nothing_else_changes(
-    before: str, path: tuple[int, ...], value: str, after: str
-) -> None:
-    source = read_source(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
-    assert put(source, path, read_value(value, "V")).source.text == after
+def test_replacing_a_value_changes_nothing_else(before: str, path: tuple[int, ...], value: str, after: str) -> None:
+    source = parse_file(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
+    assert replace_value(source, path, parse_value(value, "V")).source.text == after
 
 
 @pytest.mark.parametrize(
@@ -128,6 +126,6 @@ def test_a_value_takes_the_place_of_another_and_nothing_else_changes(
         ('{"a": 1}\n', "b", '{"b": 1}\n'), ("a: 1\n", '"', "'\"': 1\n"), ("a: 1\n", "\\x", "\\x: 1\n"),
     ],
 )  # fmt: skip
-def test_a_name_is_quoted_only_where_it_would_be_read_as_something_else(before: str, name: str, after: str) -> None:
-    source = read_source(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
-    assert give_name(source, (0,), name).source.text == after
+def test_a_key_is_quoted_only_if_necessary(before: str, name: str, after: str) -> None:
+    source = parse_file(before.encode(), "i.json" if before.startswith('{"') else "i.yml")
+    assert rename_key(source, (0,), name).source.text == after

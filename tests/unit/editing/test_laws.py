@@ -1,4 +1,4 @@
-"""Laws of edits: what is added can be taken away, what is set can be set back, and nothing else changes."""
+"""Properties of edits: each can be undone, and changes nothing else."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from tests.support.examples import MATRIX
 from tests.support.paths import ROOT
-from tfprov.editing.cst import Entry, Place
-from tfprov.editing.cst import Path as Way
-from tfprov.editing.document import Source, add_entry, give_name, put, read_source, remove
-from tfprov.editing.scalar_emitter import read_value
+from tfprov.editing.cst import CstNode, Entry, NodeKind, NodePath
+from tfprov.editing.document import EditableFile, add_entry, parse_file, remove_entry, rename_key, replace_value
+from tfprov.editing.scalar_emitter import parse_value
 from tfprov.errors import InvalidInput
 
 FILES = sorted(
@@ -23,73 +22,73 @@ NAMES = st.from_regex(r"[a-z][a-z_0-9.-]{0,8}", fullmatch=True)
 SCALARS = st.one_of(TEXTS, st.integers(-999, 999), st.booleans(), st.none())
 
 
-def ways(place: Place, before: Way = ()) -> Iterator[tuple[Way, Entry]]:
+def paths_below(node: CstNode, before: NodePath = ()) -> Iterator[tuple[NodePath, Entry]]:
     """Yield every entry below `place` with the way to it."""
-    for number, entry in enumerate(place.entries):
+    for number, entry in enumerate(node.entries):
         yield (*before, number), entry
-        yield from ways(entry.value, (*before, number))
+        yield from paths_below(entry.value, (*before, number))
 
 
-def tried(path: Path) -> tuple[Source, list[tuple[Way, Entry]]]:
-    """Return a file and the entries of it to try: a fifth of them, others for each file; in `make matrix` all."""
-    source = read_source(path.read_bytes(), path.name)
+def sample(file: Path) -> tuple[EditableFile, list[tuple[NodePath, Entry]]]:
+    """Return a file and a fifth of its entries, different for each file; in `make matrix` all entries."""
+    source = parse_file(file.read_bytes(), file.name)
     every = 1 if MATRIX else 5
-    return source, list(ways(source.document.root))[FILES.index(path) % every :: every]
+    return source, list(paths_below(source.document.root))[FILES.index(file) % every :: every]
 
 
-each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+each_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 
 
 ENTRIES: tuple[tuple[list[str], str | None], ...] = ((["zz"], None), (["zz", "yy"], "5"), (["zz"], "a: 1\nb: 2"))
 
 
 @each_file
-def test_every_mapping_takes_an_entry_and_gives_it_back(path: Path) -> None:
-    source, entries = tried(path)
-    for way, entry in entries:
-        for names, typed in ENTRIES[len(way) % 2 :] if entry.value.kind == "mapping" else ():
-            value = read_value(typed, "VALUE") if typed else None
-            there = add_entry(source, way, names, value).source
-            last = len(there.document.at(way).entries) - 1
-            assert remove(there, (*way, last)).source.text == source.text
+def test_an_entry_can_be_added_to_every_mapping_and_removed(file: Path) -> None:
+    source, entries = sample(file)
+    for path, entry in entries:
+        for names, typed in ENTRIES[len(path) % 2 :] if entry.value.kind is NodeKind.MAPPING else ():
+            value = parse_value(typed, "VALUE") if typed else None
+            edited = add_entry(source, path, names, value).source
+            last = len(edited.document.at(path).entries) - 1
+            assert remove_entry(edited, (*path, last)).source.text == source.text
 
 
 @each_file
-def test_every_key_can_be_called_otherwise_and_back(path: Path) -> None:
-    source, entries = tried(path)
-    for way, entry in entries:
-        if entry.key is not None and entry.key.kind == "scalar" and not entry.is_merge:
-            there = give_name(source, way, "zz").source
-            assert give_name(there, way, entry.key.text).source.text == source.text
+def test_every_key_can_be_renamed_and_renamed_back(file: Path) -> None:
+    source, entries = sample(file)
+    for path, entry in entries:
+        if entry.key is not None and entry.key.kind is NodeKind.SCALAR and not entry.is_merge:
+            edited = rename_key(source, path, "zz").source
+            assert rename_key(edited, path, entry.key.text).source.text == source.text
 
 
 @each_file
-def test_every_value_on_one_line_can_be_set_and_set_back(path: Path) -> None:
-    source, entries = tried(path)
-    for way, entry in entries:
+def test_every_value_on_one_line_can_be_set_and_set_back(file: Path) -> None:
+    source, entries = sample(file)
+    for path, entry in entries:
         value = entry.value
         written = source.document.text[value.inner : value.end]
         if value.tag not in ("str", "int", "float") or not written or "\n" in written or entry.is_merge:
             continue
         try:
-            old = read_value(written, "VALUE")
-        except InvalidInput:  # a value that nobody would be let set
+            old = parse_value(written, "VALUE")
+        except InvalidInput:  # a value that `set` refuses
             continue
         is_usual = source.document.text[entry.mark or 0 : value.inner] == " "
         texts = ("fresh", "7", '"7"', "[a, b]", "- a\n- b" if is_usual else "{a: b}")
-        for text in (texts[len(written) % 5], texts[way[-1] % 5]):
-            there = put(source, way, read_value(text, "VALUE")).source
-            assert put(there, way, old).source.text == source.text
+        for text in (texts[len(written) % 5], texts[path[-1] % 5]):
+            edited = replace_value(source, path, parse_value(text, "VALUE")).source
+            assert replace_value(edited, path, old).source.text == source.text
 
 
 @each_file
-def test_what_is_removed_takes_nothing_with_it(path: Path) -> None:
-    source, entries = tried(path)
-    for way, _ in entries:
+def test_removing_an_entry_removes_nothing_else(file: Path) -> None:
+    source, entries = sample(file)
+    for path, _ in entries:
         try:
-            text = remove(source, way).source.text
+            text = remove_entry(source, path).source.text
         except InvalidInput as error:
-            assert "needs it" in str(error) or "without touching more" in str(error)  # noqa: PT017
+            assert "needs it" in str(error) or "without changing more" in str(error)  # noqa: PT017
             continue
         assert len(text) <= len(source.text) + len(" {}")
 
@@ -99,7 +98,7 @@ def test_what_is_removed_takes_nothing_with_it(path: Path) -> None:
 
 @st.composite
 def blocks(draw: st.DrawFn, depth: int = 0) -> list[str]:
-    """Return the lines of a mapping with comments, blank lines, odd steps and every kind of value in it."""
+    """Return the lines of a mapping with comments, blank lines, odd indentation and all kinds of values."""
     lines: list[str] = []
     for name in draw(st.lists(NAMES, min_size=1, max_size=4, unique=True)):
         lines += draw(st.sampled_from([[], [""], ["# a comment"], ["", "   ", "# two"]]))
@@ -136,61 +135,63 @@ def flows(draw: st.DrawFn, depth: int = 0) -> str:
 
 
 @st.composite
-def sources(draw: st.DrawFn) -> Source:
-    """Return a file of such lines, with any line ends, with a byte order mark or not, with a last line end or not."""
+def sources(draw: st.DrawFn) -> EditableFile:
+    """Return a file of such lines, with any line breaks, with or without a byte order mark and a last line break."""
     text = "\n".join(draw(blocks())) + draw(st.sampled_from(["", "\n", "\n\n# end\n", "\n...\n"]))
     text = text.replace("\n", draw(st.sampled_from(["\n", "\r\n"])))
     mark = draw(st.sampled_from(["", "\ufeff"]))
     try:
-        return read_source((mark + text).encode(), "file.yml")
+        return parse_file((mark + text).encode(), "file.yml")
     except InvalidInput:
         assume(False)
         raise
 
 
 @given(sources(), st.data())
-def test_adding_and_removing(source: Source, data: st.DataObject) -> None:
-    mappings = [way for way, entry in ways(source.document.root) if entry.value.kind == "mapping"]
-    way = data.draw(st.sampled_from([(), *mappings]))
+def test_adding_and_removing_restores_the_text(source: EditableFile, data: st.DataObject) -> None:
+    mappings = [path for path, entry in paths_below(source.document.root) if entry.value.kind is NodeKind.MAPPING]
+    path = data.draw(st.sampled_from([(), *mappings]))
     name = data.draw(st.one_of(NAMES, TEXTS))
-    assume(source.document.at(way).key(name) is None and name != "<<")
-    there = add_entry(source, way, [name], read_value(_typed(data.draw(SCALARS)), "VALUE")).source
-    assert remove(there, (*way, len(there.document.at(way).entries) - 1)).source.text == source.text
+    assume(source.document.at(path).key(name) is None and name != "<<")
+    edited = add_entry(source, path, [name], parse_value(_typed(data.draw(SCALARS)), "VALUE")).source
+    assert remove_entry(edited, (*path, len(edited.document.at(path).entries) - 1)).source.text == source.text
 
 
 @given(sources(), st.data())
-def test_setting_and_setting_back(source: Source, data: st.DataObject) -> None:
+def test_setting_and_resetting_restores_the_text(source: EditableFile, data: st.DataObject) -> None:
     scalars = [
-        way for way, entry in ways(source.document.root) if entry.value.kind == "scalar" and not entry.value.is_absent
+        path
+        for path, entry in paths_below(source.document.root)
+        if entry.value.kind is NodeKind.SCALAR and not entry.value.is_absent
     ]
     assume(scalars)
-    way = data.draw(st.sampled_from(scalars))
-    place = source.document.at(way)
-    written = source.document.text[place.start : place.end]
+    path = data.draw(st.sampled_from(scalars))
+    node = source.document.at(path)
+    written = source.document.text[node.start : node.end]
     try:
-        old = read_value(written, "VALUE")
+        old = parse_value(written, "VALUE")
     except InvalidInput:
         assume(False)
         raise
-    there = put(source, way, read_value(_typed(data.draw(SCALARS)), "VALUE")).source
-    assert put(there, way, old).source.text == source.text
+    edited = replace_value(source, path, parse_value(_typed(data.draw(SCALARS)), "VALUE")).source
+    assert replace_value(edited, path, old).source.text == source.text
 
 
 @given(TEXTS, TEXTS)
-def test_any_text_can_be_a_value_and_a_key(one: str, other: str) -> None:
-    source = read_source(b"a: {b: 1}\nc: 2\n", "file.yml")
-    value = read_value(_typed(one), "VALUE")
-    assert put(source, (0, 0), value).source.document.at((0, 0)).text == one
-    assert put(source, (1,), value).source.document.at((1,)).text == one
-    if other not in ("a", "b", "c", "<<"):
-        for way in ((), (0,)):
-            entry = add_entry(source, way, [other], value).source.document.at(way).entries[-1]
+def test_any_text_can_be_a_value_and_a_key(value_text: str, key: str) -> None:
+    source = parse_file(b"a: {b: 1}\nc: 2\n", "file.yml")
+    value = parse_value(_typed(value_text), "VALUE")
+    assert replace_value(source, (0, 0), value).source.document.at((0, 0)).text == value_text
+    assert replace_value(source, (1,), value).source.document.at((1,)).text == value_text
+    if key not in ("a", "b", "c", "<<"):
+        for path in ((), (0,)):
+            entry = add_entry(source, path, [key], value).source.document.at(path).entries[-1]
             assert entry.key is not None
-            assert (entry.key.text, entry.value.text) == (other, one)
+            assert (entry.key.text, entry.value.text) == (key, value_text)
 
 
 def _typed(data: object) -> str:
-    """Return a value as a user would have to type it."""
+    """Return a value as a user types it."""
     if isinstance(data, str):
         return "'" + data.replace("'", "''") + "'"
     return "null" if data is None else str(data).lower()

@@ -1,4 +1,4 @@
-"""Edits that are refused: one line that says where, why and what to do, and the file is what it was."""
+"""Refused edits print one line with position, reason and fix, and leave the file as it is."""
 
 import shlex
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ TRANSCRIPT = CASES / "bad_edits.txt"
 
 
 def transcript() -> Iterator[tuple[str, str]]:
-    """Yield each command line of the transcript, and the line that comes back."""
+    """Yield each command line of the transcript, and the line that it prints."""
     lines = iter(TRANSCRIPT.read_text().splitlines())
     for line in lines:
         if line.startswith("$ tfprov inventory "):
@@ -64,15 +64,15 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("line", "said"), REFUSED, ids=[line for line, _ in REFUSED])
-def test_an_edit_that_is_refused(line: str, said: str, inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "inventory", *shlex.split(line))
-    assert told == Told(2, (said,))
+@pytest.mark.parametrize(("line", "message"), REFUSED, ids=[line for line, _ in REFUSED])
+def test_an_edit_that_is_refused(line: str, message: str, inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = tell(capsys, "inventory", *shlex.split(line))
+    assert result == Told(2, (message,))
     assert inventory.read_text() == GOOD
     assert [path.name for path in Path().iterdir()] == ["inventory.yml"]
 
 
-WRONG_THEN = [
+INVALID_AFTER = [
     ("set tfprov.port 70000", 9, "`port` must be at most 65535"),
     ("set tfprov.prot 2222", 10, "did you mean `port`?"),
     ("set --group worker tfprov.runtime prosess", 26, "`process`"),
@@ -80,26 +80,26 @@ WRONG_THEN = [
 ]
 
 
-@pytest.mark.parametrize(("line", "number", "said"), WRONG_THEN, ids=[line for line, _, _ in WRONG_THEN])
-def test_an_edit_that_would_not_validate(
-    line: str, number: int, said: str, inventory: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("line", "number", "message"), INVALID_AFTER, ids=[line for line, _, _ in INVALID_AFTER])
+def test_an_edit_that_makes_the_inventory_invalid_is_refused(
+    line: str, number: int, message: str, inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = tell(capsys, "inventory", *shlex.split(line))
-    assert told.code == 2
-    assert told.lines[0].startswith(f"inventory.yml:{number}:")
-    assert said in told.lines[0]
-    assert all(line.endswith(AFTER) for line in told.lines)
+    result = tell(capsys, "inventory", *shlex.split(line))
+    assert result.code == 2
+    assert result.lines[0].startswith(f"inventory.yml:{number}:")
+    assert message in result.lines[0]
+    assert all(line.endswith(AFTER) for line in result.lines)
     assert inventory.read_text() == GOOD
 
 
-def test_an_inventory_that_is_wrong_can_be_mended(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong = GOOD.replace("port: 2222", "port: 222222").replace("flags: {a: 1}", "flogs: {a: 1}")
-    inventory.write_text(wrong)
-    told = tell(capsys, "inventory", "set", "tfprov.port", "2222")
-    assert (told.code, told.lines) == (0, ())
-    assert told.out.splitlines() == [
+def test_an_invalid_inventory_can_be_fixed_by_edits(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    invalid = GOOD.replace("port: 2222", "port: 222222").replace("flags: {a: 1}", "flogs: {a: 1}")
+    inventory.write_text(invalid)
+    result = tell(capsys, "inventory", "set", "tfprov.port", "2222")
+    assert (result.code, result.lines) == (0, ())
+    assert result.out.splitlines() == [
         "set tfprov.port of group all (inventory.yml:9)",
-        "note: the inventory still has 1 problem; `tfprov plan` tells it",
+        "note: the inventory still has 1 problem; `tfprov plan` shows it",
     ]
     assert tell(capsys, "inventory", "set", "tfprov.prt", "1").code == 2
     assert tell(capsys, "inventory", "unset", "--group", "ps", "tfprov.flogs").code == 0
@@ -107,14 +107,14 @@ def test_an_inventory_that_is_wrong_can_be_mended(inventory: Path, capsys: pytes
     assert "note" not in tell(capsys, "inventory", "add-host", "more", "-g", "worker").out
 
 
-def test_a_file_that_is_no_yaml(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_yaml_is_not_edited(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory.write_text("all: [\n")
-    told = tell(capsys, "inventory", "set", "tfprov.port", "1")
-    assert told.code == 2
-    assert told.lines[0].startswith("inventory.yml:1:")
+    result = tell(capsys, "inventory", "set", "tfprov.port", "1")
+    assert result.code == 2
+    assert result.lines[0].startswith("inventory.yml:1:")
     assert inventory.read_text() == "all: [\n"
 
 
-def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_not_edited(capsys: pytest.CaptureFixture[str]) -> None:
     line = "gone.yml: error: no such file; check the path given with -i"
     assert tell(capsys, "inventory", "set", "a", "1", "-i", "gone.yml") == Told(2, (line,))

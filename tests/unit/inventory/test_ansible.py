@@ -1,4 +1,4 @@
-"""Ranges, variables and patterns mean what they mean in Ansible: it is asked for its own answers."""
+"""Ranges, variables and patterns are compared with the results of Ansible's own code."""
 
 import json
 import random
@@ -10,7 +10,7 @@ import pytest
 from tests.support.asking import Ansible
 from tfprov.errors import Usage
 from tfprov.inventory.host_names import RangeError, expand
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.node import NOWHERE, Mapping, Scalar, plain
 from tfprov.model.validators import InvalidValue
 from tfprov.settings.connection import build_connection, check_names
@@ -143,7 +143,7 @@ BOOLEANS = [
 
 
 def random_inventory(chance: random.Random) -> str:
-    """Return the text of a forest of groups: any group may hold hosts, variables, and groups that come after it."""
+    """Return an inventory with a random forest of groups, hosts and variables."""
     names = [f"g{number}" for number in range(6)]
     chance.shuffle(names)
     groups: dict[str, Any] = {}
@@ -163,11 +163,11 @@ INVENTORIES = PRECEDENCE | {f"random {seed}": random_inventory(random.Random(see
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     directory = tmp_path_factory.mktemp("inventories")
-    found = {}
+    paths = {}
     for number, (name, text) in enumerate([*INVENTORIES.items(), ("fleet", FLEET)]):
-        found[name] = directory / f"{number}.yml"
-        found[name].write_text(text)
-    return found
+        paths[name] = directory / f"{number}.yml"
+        paths[name].write_text(text)
+    return paths
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def answers(files: dict[str, Path], ansible: Ansible) -> dict[str, Any]:
     }
 
 
-def test_a_range_stands_for_the_same_names(answers: dict[str, Any]) -> None:
+def test_ranges_expand_as_in_ansible(answers: dict[str, Any]) -> None:
     def expanded(text: str) -> list[str] | None:
         try:
             return expand(text)
@@ -194,24 +194,24 @@ def test_a_range_stands_for_the_same_names(answers: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", INVENTORIES)
-def test_every_host_has_the_same_variables_and_every_group_the_same_hosts(
+def test_hosts_groups_and_variables_are_those_of_ansible(
     answers: dict[str, Any], files: dict[str, Path], name: str
 ) -> None:
     inventory = load_inventory(files[name])
-    found = {host: plain(inventory.variables(host)) for host in inventory.hosts}
-    for values in found.values():
+    variables_of = {host: plain(inventory.variables(host)) for host in inventory.hosts}
+    for values in variables_of.values():
         values.pop("ansible_group_priority", None)  # Ansible takes it for itself, here it may be seen as well
-    assert found == answers["inventories"][name]["hosts"]
+    assert variables_of == answers["inventories"][name]["hosts"]
     groups = {group: sorted(inventory.members(group)) for group in inventory.groups if group != "ungrouped"}
     assert groups == answers["inventories"][name]["groups"]
 
 
-def test_a_pattern_selects_the_same_hosts_in_the_same_order(answers: dict[str, Any], files: dict[str, Path]) -> None:
+def test_patterns_select_the_hosts_that_ansible_selects(answers: dict[str, Any], files: dict[str, Path]) -> None:
     fleet = load_inventory(files["fleet"])
 
     def selected(pattern: str) -> list[str] | None:
         try:
-            return list(match(fleet, pattern)) or None
+            return list(match_hosts(fleet, pattern)) or None
         except Usage:
             return None
 
@@ -219,38 +219,42 @@ def test_a_pattern_selects_the_same_hosts_in_the_same_order(answers: dict[str, A
 
 
 @pytest.mark.parametrize("pattern", ["worker:nowhere", "ps:!nowhere", "all:&nowhere", "~[", "~nowhere"])
-def test_a_word_that_matches_nothing_is_an_error_where_ansible_only_warns(files: dict[str, Path], pattern: str) -> None:
+def test_a_term_that_matches_nothing_is_an_error(files: dict[str, Path], pattern: str) -> None:
     with pytest.raises(Usage, match=r"nowhere|~\["):
-        match(load_inventory(files["fleet"]), pattern)
+        match_hosts(load_inventory(files["fleet"]), pattern)
 
 
-def test_a_boolean_is_read_in_the_same_way(answers: dict[str, Any]) -> None:
+def test_booleans_are_parsed_as_in_ansible(answers: dict[str, Any]) -> None:
     def read(value: Any) -> bool | None:
         try:
             return bool(PARSERS["ansible_become"]("ansible_become", value))
         except InvalidValue:
             return None
 
-    found = [(value, read(value)) for value in BOOLEANS]
-    assert found == list(zip(BOOLEANS, answers["booleans"], strict=True))
+    booleans = [(value, read(value)) for value in BOOLEANS]
+    assert booleans == list(zip(BOOLEANS, answers["booleans"], strict=True))
 
 
-def test_a_host_is_reached_in_the_same_way(answers: dict[str, Any], files: dict[str, Path]) -> None:
+def test_connection_variables_work_as_in_ansible(answers: dict[str, Any], files: dict[str, Path]) -> None:
     inventory = load_inventory(files["connection variables"])
     for host, expected in answers["inventories"]["connection variables"]["ways"].items():
         variables = inventory.variables(host)
         faults = Faults()
-        way = build_connection(inventory, host, variables, HostVars(inventory).bind(host, variables), faults)
+        route = build_connection(inventory, host, variables, HostVars(inventory).bind(host, variables), faults)
         assert {problem.what.split("`: ")[-1] for problem in faults.problems} <= {
             "`~/keys/all` does not exist",
             "`/keys/own` does not exist",
         }
-        assert (way.address, way.port, way.user) == (expected["host"], expected["port"], expected["remote_user"])
-        assert (way.password, way.timeout) == (expected["password"], expected["timeout"])
-        assert way.key_files == (Path(expected["private_key_file"]).expanduser(),)
+        assert (route.address, route.port, route.user) == (
+            expected["host"],
+            expected["port"],
+            expected["remote_user"],
+        )
+        assert (route.password, route.timeout) == (expected["password"], expected["timeout"])
+        assert route.key_files == (Path(expected["private_key_file"]).expanduser(),)
 
 
-def test_no_variable_of_ansibles_own_is_called_misspelt(answers: dict[str, Any]) -> None:
+def test_connection_variables_of_ansible_are_not_reported_as_typos(answers: dict[str, Any]) -> None:
     faults = Faults()
     names = answers["connection variables"]
     assert len(names) > 30

@@ -1,4 +1,4 @@
-"""Files that cannot be used: each one in tests/cases begins with the exact lines that the user gets to see."""
+"""Invalid files: each file in tests/cases begins with the exact lines that tfprov prints."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ all:
 
 @pytest.fixture(scope="module", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what a case that turns out to be good would do away from the user's own clusters."""
+    """Keep the state of a case that is accepted by mistake away from the user's own clusters."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
             patch.setenv(name, str(tmp_path_factory.mktemp("home")))
@@ -31,21 +31,21 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def told(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> Told:
-    """Return what is said about an inventory with `content`, without the name of the file."""
+def plan_result(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> Told:
+    """Return the result of `plan` for an inventory with `content`, without the name of the file."""
     Path("i.yml").write_bytes(content.encode() if isinstance(content, str) else content)
-    told = tell(capsys, "plan", "-i", "i.yml")
-    return Told(told.code, tuple(line.removeprefix("i.yml") for line in told.lines), told.out)
+    result = tell(capsys, "plan", "-i", "i.yml")
+    return Told(result.code, tuple(line.removeprefix("i.yml") for line in result.lines), result.out)
 
 
 @pytest.mark.parametrize("case", INVENTORIES, ids=lambda path: path.stem)
-def test_a_bad_inventory_is_told_in_full(
+def test_a_bad_inventory_prints_all_its_problems(
     case: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(case.parent)
@@ -53,14 +53,14 @@ def test_a_bad_inventory_is_told_in_full(
 
 
 @pytest.mark.parametrize("case", PLAYBOOKS, ids=lambda path: path.stem)
-def test_a_bad_playbook_is_told_in_full(
+def test_a_bad_playbook_prints_all_its_problems(
     case: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(case.parent)
     assert tell(capsys, "play", f"./{case.name}") == Told(2, tuple(expected(case)))
 
 
-def test_every_case_says_something_and_what_to_do_about_it() -> None:
+def test_every_case_has_a_problem_with_a_fix() -> None:
     assert len(INVENTORIES) >= 260
     assert len(PLAYBOOKS) >= 60
     for case in (*INVENTORIES, *PLAYBOOKS):
@@ -69,7 +69,7 @@ def test_every_case_says_something_and_what_to_do_about_it() -> None:
 
 
 def chain(first: str, following: str, count: int) -> str:
-    """Return a line `first`, and `count` lines in which N is a number and M the one before."""
+    """Return the line `first`, and `count` lines in which N is the number and M the number before it."""
     lines = (following.replace("N", str(n)).replace("M", str(n - 1)) for n in range(1, count))
     return "\n".join([first, *lines])
 
@@ -112,9 +112,11 @@ BYTES: Mapping[str, tuple[bytes | str, str]] = {
 
 
 @pytest.mark.parametrize(("content", "line"), BYTES.values(), ids=BYTES)
-@pytest.mark.usefixtures("there")
-def test_bytes_that_are_no_inventory(content: bytes | str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(content, capsys) == Told(2, (line,))
+@pytest.mark.usefixtures("workdir")
+def test_bytes_that_are_no_inventory_are_refused(
+    content: bytes | str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan_result(content, capsys) == Told(2, (line,))
 
 
 DIAMOND = "aM: {children: {bN: , cN: }}\nbN: {children: {aN: }}\ncN: {children: {aN: }}"
@@ -134,28 +136,30 @@ ACCEPTED: Mapping[str, str] = {
 
 
 @pytest.mark.parametrize("content", ACCEPTED.values(), ids=ACCEPTED)
-def test_an_inventory_that_only_looks_odd_is_accepted(content: str, there: Path) -> None:
-    path = there / "inventory.yml"
+def test_an_inventory_that_only_looks_odd_is_accepted(content: str, workdir: Path) -> None:
+    path = workdir / "inventory.yml"
     path.write_bytes(content.encode())
     assert assign_tasks(load(path)[1]).tasks
 
 
-def test_a_problem_that_a_thousand_hosts_share_is_told_once(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_problem_of_a_thousand_hosts_is_reported_once(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     many = GOOD.replace("localhost", '"node[1:1000]"').replace("command: [python, linear.py]", "port: 0")
-    assert told(many, capsys).lines == (
+    assert plan_result(many, capsys).lines == (
         ":3:13: error: `command` is missing for the role `worker`; for example `command: [python, linear.py]`",
         ":3:31: error: `port` must be at least 1, not 0; for example `port: 2222`",
     )
 
 
 @pytest.mark.parametrize("link", ["../../../etc/passwd", "/etc/passwd"])
-def test_a_link_that_leads_out_of_the_code(link: str, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (there / "program").mkdir()
-    (there / "program" / "secret").symlink_to(link)
-    found = told(GOOD.replace("command", "code: ./program, command"), capsys)
+def test_a_symlink_out_of_the_code_directory_is_refused(
+    link: str, workdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workdir / "program").mkdir()
+    (workdir / "program" / "secret").symlink_to(link)
+    result = plan_result(GOOD.replace("command", "code: ./program, command"), capsys)
     what = ":3:31: error: `code`: a link that leads out of the directory: program/secret; "
-    assert (found.code, len(found.lines)) == (2, 1)
-    assert found.lines[0].startswith(what)
+    assert (result.code, len(result.lines)) == (2, 1)
+    assert result.lines[0].startswith(what)
 
 
 @pytest.mark.parametrize(
@@ -193,20 +197,20 @@ def test_a_link_that_leads_out_of_the_code(link: str, there: Path, capsys: pytes
         ),
     ],
 )
-def test_a_fault_in_yaml_is_told_where_it_is_with_what_to_do(
-    text: str, line: str, there: Path, capsys: pytest.CaptureFixture[str]
+def test_a_yaml_syntax_error_has_a_position_and_a_fix(
+    text: str, line: str, workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert told(text, capsys) == Told(2, (line,))
+    assert plan_result(text, capsys) == Told(2, (line,))
 
 
-def test_an_import_that_is_no_path_is_told(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (there / "book.yml").write_text('- import_playbook: "a\\0b"\n')
+def test_an_import_without_a_path_is_refused(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (workdir / "book.yml").write_text('- import_playbook: "a\\0b"\n')
     line = "book.yml:1:3: error: `a\\x00b` is not a path; correct it"
     assert tell(capsys, "play", "./book.yml") == Told(2, (line,))
-    (there / "loop.yml").symlink_to("loop.yml")
-    (there / "book.yml").write_text("- import_playbook: loop.yml\n")
+    (workdir / "loop.yml").symlink_to("loop.yml")
+    (workdir / "book.yml").write_text("- import_playbook: loop.yml\n")
     assert tell(capsys, "play", "./book.yml").code == 2
 
 
-def test_what_the_reader_of_groups_takes_for_a_setting_is_one() -> None:
+def test_misplaced_settings_are_settings_of_the_model() -> None:
     assert set(SETTINGS) <= set(Settings.model_fields)

@@ -1,4 +1,4 @@
-"""Whatever is written: it is good, or every problem in it has its place and one line, within a second."""
+"""Any input is accepted, or each of its problems is one line with a position, within a second."""
 
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def directory() -> Iterator[Path]:
 @pytest.mark.parametrize("name", ATTEMPTS)
 @examples(75)
 @given(data=st.data())
-def test_nothing_that_is_written_is_too_much(name: str, data: st.DataObject, directory: Path) -> None:
+def test_no_input_crashes_the_reader(name: str, data: st.DataObject, directory: Path) -> None:
     attempt = ATTEMPTS[name]
-    # A directory for each attempt: what another one has written beside its inventory is none of this one's.
+    # A directory for each attempt, so that the vars files of another attempt are not read.
     attempt(data.draw(attempt.strategy), directory / name.replace(" ", "-"))

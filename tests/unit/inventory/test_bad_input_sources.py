@@ -1,4 +1,4 @@
-"""What is wrong in a source other than one YAML file: told at its line in the file that causes it, or by its option.
+"""Problems of sources other than one YAML file have the position of their cause, or the name of its option.
 
 Each file in tests/cases/bad_sources holds several cases. A case begins with `== NAME`; files follow behind `-- PATH`, and
 behind `$ tfprov` the command line with all that comes back. A file that begins with `#!` may be executed.
@@ -25,7 +25,7 @@ class Case:
     lines: list[str] = field(default_factory=list)
 
 
-def read(path: Path) -> Iterator[Case]:
+def read_cases(path: Path) -> Iterator[Case]:
     """Yield the cases in the file at `path`."""
     case: Case | None = None
     into: list[str] = []
@@ -44,10 +44,10 @@ def read(path: Path) -> Iterator[Case]:
         yield case
 
 
-ALL = [case for path in sorted(SOURCES.glob("*.txt")) for case in read(path)]
+ALL = [case for path in sorted(SOURCES.glob("*.txt")) for case in read_cases(path)]
 
 
-def put(case: Case, directory: Path) -> None:
+def write_case_files(case: Case, directory: Path) -> None:
     """Write the files of a case."""
     for name, lines in {"inventory.yml": SMALLEST.splitlines(), **case.files}.items():
         path = directory / name
@@ -57,17 +57,17 @@ def put(case: Case, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
-def test_a_bad_source_is_told_in_full(
+def test_a_bad_source_prints_all_its_problems(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.chdir(tmp_path)
-    put(case, tmp_path)
+    write_case_files(case, tmp_path)
     assert tell(capsys, *shlex.split(case.line)) == Told(2, tuple(case.lines))
 
 
-def test_there_are_bad_sources() -> None:
+def test_the_case_files_have_bad_sources() -> None:
     assert len(ALL) >= 100
     assert len({case.name for case in ALL}) == len(ALL)
     for case in ALL:

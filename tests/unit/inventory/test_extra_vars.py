@@ -1,4 +1,4 @@
-"""The forms of `-e`, and that what they say wins."""
+"""The forms of `-e`, and their precedence."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from tests.support.world import world
 from tfprov.errors import InvalidInput
 from tfprov.model.node import plain
-from tfprov.settings.load import extra_vars
+from tfprov.settings.load import parse_extra_vars
 
 INVENTORY = """
 all:
@@ -39,34 +39,34 @@ worker: {hosts: {localhost: {tfprov: {flags: {lr: 0.2}}}}}
         (["tfprov.command='[python, x.py]'"], {"tfprov": {"command": ["python", "x.py"]}}),
     ],
 )
-def test_each_form_is_read(options: list[str], values: dict[str, Any]) -> None:
-    assert plain(extra_vars(options)) == values
+def test_every_form_of_extra_vars_is_parsed(options: list[str], values: dict[str, Any]) -> None:
+    assert plain(parse_extra_vars(options)) == values
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
+def test_extra_vars_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "vars.yml"
     file.write_text("a: 1\nb: {c: 2}\n")
-    assert plain(extra_vars([f"@{file}", "a=2"])) == {"a": "2", "b": {"c": 2}}
+    assert plain(parse_extra_vars([f"@{file}", "a=2"])) == {"a": "2", "b": {"c": 2}}
 
 
 @pytest.mark.parametrize("option", ["a", "=1", "a='", "[1]", "@/nowhere.yml", "{a: 1", "", "a=1 b"])
-def test_what_is_no_variable_is_an_error(option: str) -> None:
+def test_malformed_extra_vars_are_refused(option: str) -> None:
     with pytest.raises(InvalidInput):
-        extra_vars([option])
+        parse_extra_vars([option])
 
 
 @pytest.mark.parametrize("name", ["vars.yml", "./vars", "/etc/vars.json"])
-def test_a_file_without_its_mark_is_told_how_to_write_it(name: str) -> None:
+def test_a_file_name_without_the_at_sign_is_refused_with_the_fix(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"write `-e @{name}` for a file"):
-        extra_vars([name])
+        parse_extra_vars([name])
 
 
 def flags(*options: str) -> dict[str, Any]:
-    found: dict[str, Any] = world(INVENTORY, options).wanted[0].spec["flags"]
-    return found
+    spec_flags: dict[str, Any] = world(INVENTORY, options).wanted[0].spec["flags"]
+    return spec_flags
 
 
-def test_extra_variables_win_over_all_others() -> None:
+def test_extra_vars_win_over_all_other_variables() -> None:
     assert flags() == {"steps": "100", "lr": "0.2"}
     assert flags("steps=7") == {"steps": "7", "lr": "0.2"}
     assert flags("tfprov.flags.lr=0.3") == {"steps": "100", "lr": "0.3"}

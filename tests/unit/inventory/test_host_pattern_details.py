@@ -1,4 +1,4 @@
-"""Host patterns at their edges: groups that nobody wrote, subscripts and files."""
+"""Details of host patterns: implicit groups, subscripts and pattern files."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.inventories import inventory
 from tfprov.errors import Usage
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 
 INVENTORY = inventory("all: {hosts: {h1: , h2: }}\nworker: {hosts: {h2: , h3: , h4: }}\nspare: {}\n")
 CHOSEN = [
@@ -17,12 +17,12 @@ CHOSEN = [
 
 
 @pytest.mark.parametrize(("pattern", "hosts"), CHOSEN)
-def test_a_pattern_chooses(pattern: str, hosts: list[str]) -> None:
-    assert list(match(INVENTORY, pattern)) == hosts
+def test_a_pattern_selects_hosts(pattern: str, hosts: list[str]) -> None:
+    assert list(match_hosts(INVENTORY, pattern)) == hosts
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "message"),
     [
         ("worker[3]", "`worker[3]` names no host; they go from `[0]` to `[2]`"),
         ("worker[-4]", "`worker[-4]` names no host; they go from `[0]` to `[2]`"),
@@ -43,21 +43,21 @@ def test_a_pattern_chooses(pattern: str, hosts: list[str]) -> None:
         ("wroker", "no host or group matches `wroker`; did you mean `worker`?"),
     ],
 )
-def test_a_pattern_that_chooses_nothing_is_told(pattern: str, said: str) -> None:
+def test_a_pattern_that_selects_no_host_is_refused(pattern: str, message: str) -> None:
     with pytest.raises(Usage) as raised:
-        match(INVENTORY, pattern)
-    assert str(raised.value) == said
+        match_hosts(INVENTORY, pattern)
+    assert str(raised.value) == message
 
 
-def test_a_file_of_patterns_is_text_of_a_bounded_size(tmp_path: Path) -> None:
+def test_a_pattern_file_is_text_of_limited_size(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("h3\n\nh1\n")
-    assert sorted(match(INVENTORY, f"@{file}")) == ["h1", "h3"]
+    assert sorted(match_hosts(INVENTORY, f"@{file}")) == ["h1", "h3"]
     file.write_bytes(b"\xff")
     with pytest.raises(Usage, match=r"not UTF-8 text; name a file with one pattern a line"):
-        match(INVENTORY, f"@{file}")
+        match_hosts(INVENTORY, f"@{file}")
     file.write_text("h1\n" * 400_000)
     with pytest.raises(Usage, match=r"is larger than 1,000,000 bytes; name a file with one pattern a line"):
-        match(INVENTORY, f"@{file}")
+        match_hosts(INVENTORY, f"@{file}")
     with pytest.raises(Usage, match=r"no such file or directory; name a file with one pattern a line"):
-        match(INVENTORY, f"@{tmp_path / 'none'}")
+        match_hosts(INVENTORY, f"@{tmp_path / 'none'}")

@@ -1,4 +1,4 @@
-"""Host patterns select what they select in Ansible, in its order; what is stricter here is told in one line."""
+"""Host patterns select the hosts that Ansible selects, in its order; what is stricter is refused in one line."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.asking import Ansible
 from tfprov.errors import Usage
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.inventory import Inventory
 from tfprov.settings.load import load_inventory
 
@@ -69,23 +69,23 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 @pytest.fixture(scope="module")
 def answers(fleet: Inventory, ansible: Ansible) -> dict[str, Any]:
     of_plays = ansible.ask("patterns", sources=[fleet.path], texts=PATTERNS)
-    of_limits = ansible.ask("limits", sources=[fleet.path], texts=[named(text, fleet) for text in LIMITS])
+    of_limits = ansible.ask("limits", sources=[fleet.path], texts=[with_paths(text, fleet) for text in LIMITS])
     return {
         "patterns": dict(zip(PATTERNS, of_plays, strict=True)),
         "limits": dict(zip(LIMITS, of_limits, strict=True)),
     }
 
 
-def named(text: str, fleet: Inventory) -> str:
-    """Return `text` with the names of the files that the fleet has beside it."""
+def with_paths(text: str, fleet: Inventory) -> str:
+    """Return `text` with the paths of the pattern files beside the fleet."""
     directory = Path(fleet.path).parent
     return text.replace("FILE", str(directory / "hosts.retry")).replace("EMPTY", str(directory / "empty.retry"))
 
 
 def selected(fleet: Inventory, pattern: str) -> list[str] | None:
-    """Return the hosts of a pattern; None for none, or an error."""
+    """Return the hosts of a pattern, or None for none or an error."""
     try:
-        return list(match(fleet, pattern)) or None
+        return list(match_hosts(fleet, pattern)) or None
     except Usage:
         return None
 
@@ -94,27 +94,25 @@ STRICTER = [
     "ps:2022", "ps:2001:db8::7", "all:!2001:db8::7", "ps:,worker", "~(?:ps|gpu)", "worker:!~node1.", "ps[", "ps]",
     "ps[0", "web:&", "~", "[", "]",
 ]  # fmt: skip
-"""Patterns of which Ansible takes what it can make out, with a warning; here the rest of them is an error."""
+"""Patterns that are errors here, and partly used with a warning in Ansible."""
 
 
-def test_a_pattern_and_a_limit_select_the_same_hosts_in_the_same_order(
-    answers: dict[str, Any], fleet: Inventory
-) -> None:
-    found = {pattern: selected(fleet, pattern) for pattern in PATTERNS}
-    stricter = dict.fromkeys(pattern for pattern in STRICTER if found[pattern] is None)
-    assert found == answers["patterns"] | stricter
+def test_patterns_and_limits_select_the_hosts_that_ansible_selects(answers: dict[str, Any], fleet: Inventory) -> None:
+    selection = {pattern: selected(fleet, pattern) for pattern in PATTERNS}
+    stricter = dict.fromkeys(pattern for pattern in STRICTER if selection[pattern] is None)
+    assert selection == answers["patterns"] | stricter
 
 
-def test_a_limit_leaves_the_same_hosts(answers: dict[str, Any], fleet: Inventory) -> None:
-    everyone = match(fleet, "all")
-    left = {limit: set(selected(fleet, named(limit, fleet)) or ()) for limit in LIMITS}
-    found = {limit: [host for host in everyone if host in hosts] for limit, hosts in left.items()}
+def test_a_limit_selects_the_hosts_that_ansible_selects(answers: dict[str, Any], fleet: Inventory) -> None:
+    everyone = match_hosts(fleet, "all")
+    left = {limit: set(selected(fleet, with_paths(limit, fleet)) or ()) for limit in LIMITS}
+    selection = {limit: [host for host in everyone if host in hosts] for limit, hosts in left.items()}
     assert answers["limits"]["@EMPTY"] == list(everyone), "to Ansible, an empty file is no limit"
-    assert found == answers["limits"] | {"@EMPTY": []}
+    assert selection == answers["limits"] | {"@EMPTY": []}
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "message"),
     [
         ("", "an empty host pattern; use `all`, a group or a host"),
         ("worker:nowhere", "no host or group matches `nowhere`; see `hosts:` and `children:` in the inventory"),
@@ -130,22 +128,22 @@ def test_a_limit_leaves_the_same_hosts(answers: dict[str, Any], fleet: Inventory
         ("ps,!", "`ps,!` names no host; use `all`, a group or a host"),
     ],
 )  # fmt: skip
-def test_what_selects_nothing_is_told(fleet: Inventory, pattern: str, said: str) -> None:
+def test_a_term_that_selects_no_host_is_refused(fleet: Inventory, pattern: str, message: str) -> None:
     with pytest.raises(Usage) as raised:
-        match(fleet, pattern)
-    assert str(raised.value) == said
+        match_hosts(fleet, pattern)
+    assert str(raised.value) == message
 
 
 def test_a_regular_expression_with_a_colon_needs_a_comma(fleet: Inventory) -> None:
     with pytest.raises(Usage, match="put a `,` behind it"):
-        match(fleet, "~(?:ps|gpu)")
-    assert match(fleet, "~(?:ps|gpu),") == (*match(fleet, "ps"), *match(fleet, "gpu"))
+        match_hosts(fleet, "~(?:ps|gpu)")
+    assert match_hosts(fleet, "~(?:ps|gpu),") == (*match_hosts(fleet, "ps"), *match_hosts(fleet, "gpu"))
 
 
 def test_a_file_with_an_unknown_host_is_an_error(fleet: Inventory, tmp_path: Path) -> None:
     (tmp_path / "x.retry").write_text("ps0\ngone\n")
     with pytest.raises(Usage, match="no host or group matches `gone`"):
-        match(fleet, f"@{tmp_path}/x.retry")
+        match_hosts(fleet, f"@{tmp_path}/x.retry")
 
 
 def test_enough_patterns_and_limits_are_compared() -> None:

@@ -1,4 +1,4 @@
-"""Inventories in INI form: what Ansible makes of them, and every problem at its line and column."""
+"""INI inventories: values as in Ansible, and problems with line and column."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tfprov.errors import InvalidInput, Position
-from tfprov.inventory.builder import Builder
+from tfprov.inventory.builder import InventoryBuilder
 from tfprov.inventory.ini_source import add_ini
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain
@@ -15,7 +15,7 @@ from tfprov.settings.load import load_inventory
 
 
 def read(text: str) -> tuple[Inventory, list[str]]:
-    builder = Builder()
+    builder = InventoryBuilder()
     add_ini(builder, text, "i.ini")
     inventory = builder.inventory("i.ini")
     return inventory, [str(problem) for problem in builder.problems]
@@ -54,7 +54,7 @@ VALUES: Mapping[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize(("text", "value"), VALUES.values(), ids=VALUES)
-def test_a_value_behind_a_host(text: str, value: Any) -> None:
+def test_a_value_on_a_host_line_is_parsed(text: str, value: Any) -> None:
     assert plain(good(f"node1 v={text}\n").variables("node1")) == {"v": value}
 
 
@@ -72,11 +72,11 @@ SECTION_VALUES: Mapping[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize(("text", "value"), SECTION_VALUES.values(), ids=SECTION_VALUES)
-def test_a_value_in_a_section_of_variables(text: str, value: Any) -> None:
+def test_a_value_in_a_vars_section_is_parsed(text: str, value: Any) -> None:
     assert plain(good(f"node1\n[all:vars]\nv = {text}\n").variables("node1")) == {"v": value}
 
 
-def test_ranges_ports_and_sections() -> None:
+def test_ranges_ports_and_sections_are_read() -> None:
     inventory = good(
         "alone\n"
         "[worker]   # behind a head\n"
@@ -94,7 +94,7 @@ def test_ranges_ports_and_sections() -> None:
     assert plain(inventory.variables("psa")) == {"a": 1}
 
 
-def test_every_value_knows_its_place() -> None:
+def test_every_value_has_its_position() -> None:
     inventory = good("[worker]\n  node1 a=1  b='x y'\n[worker:vars]\n c  =  5\n")
     values = inventory.variables("node1").entries
     places = {name: value.at for name, value in values.items()}
@@ -107,9 +107,9 @@ def test_every_value_knows_its_place() -> None:
 A_USER = "give the user as `ansible_user`, and the address as `ansible_host`"
 LIKE_YAML = "looks like YAML; call a YAML inventory .yml, or remove it"
 NO_VARIABLE = (
-    "is not a variable of a host; for example `node1 ansible_host=10.0.0.1`; several hosts stand on lines of their own"
+    "is not a variable of a host; for example `node1 ansible_host=10.0.0.1`; write each host on a line of its own"
 )
-NO_HEAD = "is not the head of a section; for example `[worker]`, `[worker:vars]` or `[worker:children]`, without blanks"
+NO_HEAD = "is not a section header; for example `[worker]`, `[worker:vars]` or `[worker:children]`, without blanks"
 BAD: Mapping[str, tuple[str, list[str]]] = {
     "two hosts on a line": ("node1 node2", [f":1:7: error: `node2` {NO_VARIABLE}"]),
     "a blank around the sign": (
@@ -188,7 +188,7 @@ BAD: Mapping[str, tuple[str, list[str]]] = {
     ),
     "what Python cannot hold": (
         'node1 a="{[]: 1}"',
-        [":1:9: error: `{[]: 1}` cannot be read as Python's; quote it twice: \"'…'\""],
+        [":1:9: error: `{[]: 1}` cannot be read as a Python literal; quote it twice: \"'…'\""],
     ),
     "a password in two words": (
         "node1 ansible_password=open sesame\nnode2 ansible_ssh_pass='open sesame",
@@ -199,13 +199,13 @@ BAD: Mapping[str, tuple[str, list[str]]] = {
     ),
     "a password that is no Python": (
         "node1 ansible_password='{[]: 1}'",
-        [":1:24: error: `…` cannot be read as Python's; quote it twice: \"'…'\""],
+        [":1:24: error: `…` cannot be read as a Python literal; quote it twice: \"'…'\""],
     ),
     "a password in a section": (
         "[all:vars]\nansible_password: open sesame",
         [":2:1: error: `ansible_password…` is not a variable; for example `ansible_user=trainer`"],
     ),
-    "every line is told": (
+    "every line is checked": (
         "a b\n[x y]\nc d\n[ok]\ne f",
         [f":1:3: error: `b` {NO_VARIABLE}", f":2:1: error: `[x y]` {NO_HEAD}", f":5:3: error: `f` {NO_VARIABLE}"],
     ),
@@ -213,11 +213,11 @@ BAD: Mapping[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("text", "lines"), BAD.values(), ids=BAD)
-def test_what_is_wrong_is_told_at_its_place(text: str, lines: list[str]) -> None:
+def test_a_problem_has_the_position_of_its_cause(text: str, lines: list[str]) -> None:
     assert read(text)[1] == [f"i.ini{line}" for line in lines]
 
 
-def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "i.ini"
     path.write_bytes(b"[worker]\nnode1 a=gr\xfc\xdfe\n")
     with pytest.raises(InvalidInput, match=r"i\.ini:2:11: error: not UTF-8 text; write it as UTF-8"):

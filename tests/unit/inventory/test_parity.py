@@ -1,4 +1,4 @@
-"""Every inventory in `tests/cases/inventory/` means what it means in Ansible: both commands print the same text.
+"""`tfprov inventory` and `ansible-inventory` print the same text for every inventory in `tests/cases/inventory/`.
 
 A case is a file or a directory, given with `-i`; where `args.txt` lies in the directory, it holds the options instead,
 with `HERE` for the directory.
@@ -24,7 +24,7 @@ from tests.support.paths import CASES
 DIRECTORY = CASES / "inventory"
 INVENTORIES = sorted(path.name for path in DIRECTORY.iterdir())
 HOSTS = 6
-"""Of so many hosts of a case each is asked for by itself; those of the others are in the list."""
+"""Hosts of a case that are also printed one by one."""
 KEPT = cache_home() / "ansible"
 ANSIBLE_CFG = "dir_ignored/ansible.cfg: warning: tfprov reads only"
 NOTHING_IN_THEM = ("empty_all.yml", "ini_empty.ini")
@@ -38,7 +38,7 @@ def in_the_same_place(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def options(case: str) -> list[str]:
-    """Return the options of a case, which both commands understand."""
+    """Return the options of a case, for both commands."""
     path = DIRECTORY / case
     arguments = path / "args.txt"
     if not arguments.exists():
@@ -53,13 +53,13 @@ def kept() -> Answers:
 
 def ours(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Return what `tfprov inventory ARGUMENTS` prints; Ansible masks nothing."""
-    told = tell(capsys, "inventory", *arguments, "--show-secrets")
-    assert (told.code, [line for line in told.lines if ANSIBLE_CFG not in line]) == (0, [])
-    return told.out
+    result = tell(capsys, "inventory", *arguments, "--show-secrets")
+    assert (result.code, [line for line in result.lines if ANSIBLE_CFG not in line]) == (0, [])
+    return result.out
 
 
 def theirs(ansible: Ansible, case: str, *actions: list[str]) -> list[str]:
-    """Return what `ansible-inventory` prints for each action; it must have understood every source."""
+    """Return what `ansible-inventory` prints for each action; it must accept every source."""
     words = [case, *map(shlex.join, actions)]
     answers = kept().get(words, lambda: ansible.ask("commands", arguments=options(case), actions=list(actions)))
     assert [code for code, _ in answers] == [0] * len(actions), answers
@@ -70,25 +70,27 @@ WHOLE = (["--list"], ["--graph"], ["--graph", "--vars"])
 
 
 @pytest.mark.parametrize("case", INVENTORIES)
-def test_a_case_means_the_same(ansible: Ansible, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_a_case_is_read_as_by_ansible(ansible: Ansible, capsys: pytest.CaptureFixture[str], case: str) -> None:
     listed = ours(capsys, "list", *options(case))
     forms = [("list",), ("graph",), ("graph", "--vars"), *(("host", name) for name in _some(json.loads(listed)))]
     answers = theirs(ansible, case, *([f"--{verb}", *words] for verb, *words in forms))
-    found = {form: ours(capsys, *form, *options(case)) for form in forms}
-    assert found == dict(zip(forms, answers, strict=True))
+    printed = {form: ours(capsys, *form, *options(case)) for form in forms}
+    assert printed == dict(zip(forms, answers, strict=True))
     groups = [group for name, group in json.loads(answers[0]).items() if name not in ("_meta", "all")]
     assert bool(groups) is (case not in NOTHING_IN_THEM), "a case says something"
 
 
 def _some(listed: dict[str, Any]) -> list[str]:
-    """Return hosts from everywhere in a list."""
+    """Return a sample of the hosts of a list."""
     groups = (group.get("hosts", []) for name, group in listed.items() if name != "_meta")
     names = list(dict.fromkeys(name for hosts in groups for name in hosts if ":" not in name))
     return names[:: max(1, len(names) // HOSTS)]
 
 
 @pytest.mark.parametrize("group", ["web", "backend", "db", "all"])
-def test_the_graph_of_one_group_is_the_same(ansible: Ansible, capsys: pytest.CaptureFixture[str], group: str) -> None:
+def test_the_graph_of_a_group_is_that_of_ansible(
+    ansible: Ansible, capsys: pytest.CaptureFixture[str], group: str
+) -> None:
     case = "web_three_tiers.yml"
     expected = theirs(ansible, case, ["--graph", group])[0]
     assert ours(capsys, "graph", group, *options(case)) == expected
@@ -97,7 +99,7 @@ def test_the_graph_of_one_group_is_the_same(ansible: Ansible, capsys: pytest.Cap
 def test_the_settings_of_tfprov_are_merged_where_ansible_replaces_them(
     ansible: Ansible, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The one difference there is: what all clusters share can be written once."""
+    """The only difference: tfprov merges its settings."""
     inventory = tmp_path / "inventory.yml"
     inventory.write_text(
         "all: {vars: {tfprov: {cluster: c, flags: {steps: 1, rate: 2}}, other: {a: 1}}}\n"
@@ -117,7 +119,7 @@ COMMANDS = (
 
 
 def test_the_oracle_prints_what_the_command_prints(ansible: Ansible) -> None:
-    """The questions are answered by Ansible's code in a process that stays; here it is asked from the shell, too."""
+    """The oracle runs Ansible's code in a process that stays; this compares it with the command."""
     for case, form in COMMANDS:
         (expected,) = theirs(ansible, case, form.split())
         printed = kept().get(["shell", case, form], functools.partial(shell_output, ansible.home, case, form))
@@ -137,7 +139,7 @@ def shell_output(home: Path, case: str, form: str) -> str:
     return done.stdout
 
 
-def test_there_are_enough_cases_and_scripts_can_be_run() -> None:
+def test_the_cases_are_complete() -> None:
     assert len(INVENTORIES) >= 130
     scripts = [path for path in DIRECTORY.rglob("*") if path.is_file() and path.read_bytes().startswith(b"#!")]
     assert len(scripts) >= 6

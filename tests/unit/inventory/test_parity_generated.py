@@ -1,4 +1,4 @@
-"""Inventories and patterns that hypothesis makes up mean what they mean to ansible-core, which answers all the while."""
+"""Generated inventories and patterns have the results of ansible-core, which runs in a process of its own."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.asking import Ansible
 from tests.support.examples import examples
 from tfprov.errors import Usage
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain
 from tfprov.settings.load import load_inventory
@@ -22,7 +22,7 @@ from tfprov.settings.load import load_inventory
 pytestmark = pytest.mark.xdist_group("parity")
 
 GROUPS = ("alpha", "Beta", "gamma", "delta", "eps", "_zeta")
-"""A group has only groups behind it as children, so that there are no loops."""
+"""The children of a group are groups after it, so that there are no loops."""
 HOSTS = ("h1", "h2", "n[1:3]", "n[2:4]", "p[01:03]", "x[a:c]", "y[1:2]-[a:b]", "h1:2201", "10.0.0.1", "n2")
 ONE = ("h1", "h2", "n2", "n3", "n1", "n4", "p01", "xa", "y1-b", "10.0.0.1", "gone")
 
@@ -34,25 +34,25 @@ values = st.one_of(
     st.lists(st.integers(0, 3), max_size=2),
     st.dictionaries(st.sampled_from("kl"), st.integers(0, 3), max_size=2),
 )
-said = st.dictionaries(st.sampled_from("abc"), values, min_size=2)
-"""So many of so few that one place contradicts another."""
+some_variables = st.dictionaries(st.sampled_from("abc"), values, min_size=2)
+"""Few names, so that sources contradict each other."""
 
 
 @st.composite
 def group_variables(draw: st.DrawFn) -> dict[str, Any]:
-    found = draw(said)
+    variables = draw(some_variables)
     if draw(st.integers(0, 2)) == 0:
-        found["ansible_group_priority"] = draw(st.integers(-1, 3))
-    return found
+        variables["ansible_group_priority"] = draw(st.integers(-1, 3))
+    return variables
 
 
 @st.composite
 def bodies(draw: st.DrawFn, number: int) -> dict[str, Any] | None:
-    """A group as YAML states it, with what is below it."""
+    """A group of a YAML inventory, with all below it."""
     body: dict[str, Any] = {}
     if draw(st.integers(0, 3)):
         names = st.sampled_from(HOSTS)
-        body["hosts"] = draw(st.dictionaries(names, st.one_of(st.none(), said), min_size=1, max_size=4))
+        body["hosts"] = draw(st.dictionaries(names, st.one_of(st.none(), some_variables), min_size=1, max_size=4))
     if draw(st.booleans()):
         body["vars"] = draw(group_variables())
     behind = range(number + 1, len(GROUPS))
@@ -65,16 +65,16 @@ def bodies(draw: st.DrawFn, number: int) -> dict[str, Any] | None:
 
 @st.composite
 def documents(draw: st.DrawFn) -> str:
-    """A YAML inventory: groups beside each other, `all` among them or not."""
-    found: dict[str, Any] = {}
+    """A YAML inventory with several groups, maybe with `all`."""
+    document: dict[str, Any] = {}
     for number in draw(st.lists(st.integers(-1, len(GROUPS) - 1), min_size=1, max_size=4, unique=True)):
-        found["all" if number < 0 else GROUPS[number]] = draw(bodies(number))
-    return json.dumps(found)
+        document["all" if number < 0 else GROUPS[number]] = draw(bodies(number))
+    return json.dumps(document)
 
 
 @st.composite
 def ini_texts(draw: st.DrawFn) -> str:
-    """An ini inventory: every group has its section."""
+    """An INI inventory with a section for every group."""
     lines = [*draw(st.lists(st.sampled_from(["lone", "h1", "10.0.0.1 a=1"]), max_size=1))]
     chosen = draw(st.lists(st.integers(0, len(GROUPS) - 1), min_size=1, max_size=3, unique=True))
     for number in chosen:
@@ -121,14 +121,14 @@ def inventories(draw: st.DrawFn) -> Files:
                 st.sampled_from([f"{group}.yml", group, f"{group}/one.yml", f"{group}/two.json", f"{group}.json"])
             )
             if not {f"{home}group_vars/{group}", f"{home}group_vars/{group}/one.yml"} & set(texts):
-                texts[f"{home}group_vars/{place}"] = json.dumps(draw(said))
+                texts[f"{home}group_vars/{place}"] = json.dumps(draw(some_variables))
         for host in draw(st.lists(st.sampled_from(ONE), max_size=3)):
-            texts[f"{home}host_vars/{host}.yml"] = json.dumps(draw(said))
+            texts[f"{home}host_vars/{host}.yml"] = json.dumps(draw(some_variables))
     return Files({name: text for name, text in texts.items() if _fits(name, texts)}, tuple(sources))
 
 
 def _fits(name: str, texts: dict[str, str]) -> bool:
-    """Whether no other file stands where `name` needs a directory."""
+    """Whether no other file has the path of a directory that `name` needs."""
     return name.rpartition("/")[0] not in texts
 
 
@@ -143,15 +143,15 @@ def groups_of(inventory: Inventory) -> dict[str, list[str]]:
 
 @examples(120)
 @given(files=inventories())
-def test_an_inventory_means_the_same(ansible: Ansible, directory: Path, files: Files) -> None:
+def test_a_generated_inventory_is_read_as_by_ansible(ansible: Ansible, directory: Path, files: Files) -> None:
     sources = files.write(directory)
     expected = ansible.ask("effective", sources=sources)
     inventory = load_inventory(sources)
-    found = {host: plain(inventory.variables(host)) for host in inventory.hosts}
-    for values in found.values():
+    variables = {host: plain(inventory.variables(host)) for host in inventory.hosts}
+    for values in variables.values():
         if "ansible_group_priority" not in "".join(text for name, text in files.texts.items() if "_vars/" in name):
             values.pop("ansible_group_priority", None)  # Ansible takes it for itself, here it may be seen as well
-    assert found == expected["hosts"]
+    assert variables == expected["hosts"]
     assert groups_of(inventory) == expected["groups"]
     assert {name: list(group.children) for name, group in inventory.groups.items()} == expected["children"]
 
@@ -166,11 +166,11 @@ flat = st.dictionaries(
 
 @examples(40)
 @given(groups=flat)
-def test_the_same_of_several_groups_wins(ansible: Ansible, directory: Path, groups: dict[str, Any]) -> None:
+def test_group_priorities_are_those_of_ansible(ansible: Ansible, directory: Path, groups: dict[str, Any]) -> None:
     sources = Files({"0.yml": json.dumps(groups)}, ("0.yml",)).write(directory)
     expected = ansible.ask("effective", sources=sources)["hosts"]["h1"]
-    found = plain(load_inventory(sources).variables("h1"))
-    assert {name: found.get(name) for name in "ab"} == {name: expected.get(name) for name in "ab"}
+    variables = plain(load_inventory(sources).variables("h1"))
+    assert {name: variables.get(name) for name in "ab"} == {name: expected.get(name) for name in "ab"}
 
 
 WORDS = (
@@ -203,23 +203,25 @@ patterns = st.builds(
 )
 
 
-def one_at_a_time(pattern: str) -> list[str]:
-    """Return the words of a pattern without their signs."""
+def terms(pattern: str) -> list[str]:
+    """Return the terms of a pattern without their signs."""
     return [word.lstrip("&!") for word in re.split(r"[,:](?![^\[]*\])", pattern)]
 
 
 @examples(60)
 @given(files=inventories(), texts=st.lists(patterns, min_size=4, max_size=10))
-def test_a_pattern_selects_the_same(ansible: Ansible, directory: Path, files: Files, texts: list[str]) -> None:
+def test_generated_patterns_select_the_hosts_that_ansible_selects(
+    ansible: Ansible, directory: Path, files: Files, texts: list[str]
+) -> None:
     sources = files.write(directory)
     inventory = load_inventory(sources)
     assume(inventory.hosts)
-    asked = [*texts, *(word for text in texts for word in one_at_a_time(text))]
-    answers = dict(zip(asked, ansible.ask("patterns", sources=sources, texts=asked), strict=True))
+    texts_to_match = [*texts, *(word for text in texts for word in terms(text))]
+    answers = dict(zip(texts_to_match, ansible.ask("patterns", sources=sources, texts=texts_to_match), strict=True))
     for text in texts:
         try:
-            found: list[str] | None = list(match(inventory, text)) or None
+            selected: list[str] | None = list(match_hosts(inventory, text)) or None
         except Usage:  # where Ansible goes on without the word that matches nothing
-            assert None in [answers[word] for word in one_at_a_time(text)]
+            assert None in [answers[word] for word in terms(text)]
         else:
-            assert (text, found) == (text, answers[text])
+            assert (text, selected) == (text, answers[text])

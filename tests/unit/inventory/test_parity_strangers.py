@@ -1,4 +1,4 @@
-"""Shapes of inventories that people keep in public mean what they mean in Ansible: both commands print the same text.
+"""`tfprov inventory` and `ansible-inventory` print the same text for shapes of public inventories.
 
 A shape is a row: its files, and what is warned of in passing, which Ansible warns of as well, or does not care about.
 """
@@ -26,7 +26,7 @@ ACTIONS = ("list", "list --yaml", "list --export", "list --yaml --export", "grap
 
 @dataclass(frozen=True)
 class Shape:
-    """An inventory: `files` by their names, given as `-i .` or `source`; `warned` are words of the warnings, in order."""
+    """An inventory with `files`, read with `-i .` or `source`; `warned` are words of its warnings, in order."""
 
     files: Mapping[str, str]
     source: str = "."
@@ -34,7 +34,7 @@ class Shape:
     actions: tuple[str, ...] = field(default=ACTIONS)
 
 
-def one(text: str, *warned: str, name: str = "hosts.yml", actions: tuple[str, ...] = ACTIONS) -> Shape:
+def shape(text: str, *warned: str, name: str = "hosts.yml", actions: tuple[str, ...] = ACTIONS) -> Shape:
     return Shape({name: text}, name, warned, actions)
 
 
@@ -44,7 +44,7 @@ def among(name: str, text: str, *warned: str) -> Shape:
 
 
 WITHOUT_VARS = tuple(action for action in ACTIONS if action != "graph --vars")
-"""Ansible ends with an error where it would show such a variable in its graph."""
+"""Ansible fails to show such a variable in its graph."""
 SHAPES = {
     "a program's configuration": among("nginx.conf", "server {\n  listen 80;\n}\n"),
     "a README without an extension": among("README", "This directory holds, among others, the hosts.\n===\n"),
@@ -55,44 +55,44 @@ SHAPES = {
     "a list": among("requirements.yml", "- src: a.role\n- src: b.role\n"),
     "a text called YAML": among("notes.yaml", "just some notes\n"),
     "single values in JSON": among("package.json", '{"name": "x", "private": true, "files": ["a"]}\n'),
-    "a script that may not be executed": among("ping.sh", "#!/bin/sh\nansible all -m ping\n"),
+    "a script that is not executable": among("ping.sh", "#!/bin/sh\nansible all -m ping\n"),
     "a key file": among("id_rsa", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk=\n"),
     "a stray file in a directory below": among("prod/notes.log", "12:00 it is = ok\n"),
     "a file of another extension that is an inventory": Shape({"hosts.prod": "[web]\nw1 a=1\n", "b.yml": GOOD}),
-    "hosts and groups that are not ASCII": one(
+    "hosts and groups that are not ASCII": shape(
         "all: {hosts: {käse-1: , 主机: {a: ü}, é.example.com: }, children: {größe: {hosts: {käse-1: }}}}\n"
     ),
-    "an ini with a name that is not ASCII": one("[web]\nmünchen[1:2] a=ß\n", name="hosts"),
-    "a plain text behind the tag of a vault": one(
+    "an ini with a name that is not ASCII": shape("[web]\nmünchen[1:2] a=ß\n", name="hosts"),
+    "a plain text behind the tag of a vault": shape(
         "web: {hosts: {w1: {a: !vault plain, b: !vault '{{ c }}'}}}\n",
         "hosts.yml:1:23: warning: marked as encrypted",
         "hosts.yml:1:40: warning: marked as encrypted",
         actions=WITHOUT_VARS,
     ),
-    "a vault's text behind a blank": one(
+    "a vault's text behind a blank": shape(
         f"web:\n  vars:\n    a: {SEALED.format('      ')}".replace("|", "|2").replace("      $", "       $", 1)
         + "  hosts: {w1: }\n",
         "hosts.yml:3:8: warning: marked as encrypted",
         actions=WITHOUT_VARS,
     ),
-    "a vault's value of several hosts": one(
+    "a vault's value of several hosts": shape(
         f"all:\n  vars:\n    token: {SEALED.format('      ')}  hosts: {{w1: , w2: , w3: }}\n", actions=WITHOUT_VARS
     ),
-    "a vault's value in a list of several hosts": one(
+    "a vault's value in a list of several hosts": shape(
         f"all:\n  vars:\n    many:\n    - {SEALED.format('      ')}    - 2\n  hosts: {{w1: , w2: }}\n", actions=WITHOUT_VARS
     ),
-    "a vault's value of two hosts by an alias": one(
+    "a vault's value of two hosts by an alias": shape(
         f"all:\n  hosts:\n    w1:\n      a: &a {SEALED.format('        ')}    w2: {{a: *a, b: *a}}\n", actions=WITHOUT_VARS
     ),
-    "a vault's value of a range": one(
+    "a vault's value of a range": shape(
         f"web:\n  hosts:\n    w[1:2]:\n      a: {SEALED.format('        ')}", actions=WITHOUT_VARS
     ),
-    "keys that are numbers": one("web: {hosts: {w1: , w2: }, vars: {ports: {80: http, 443: {1: x}}, x: {a: 1, 2: b}}}\n"),
-    "keys that are true, null and fractions": one("web: {hosts: {w1: {m: {true: y, null: z, 1.5: f}}}}\n"),
-    "variables that are numbers": one("web: {hosts: {w1: {8: eight}, w2: }, vars: {5: five}}\n", actions=WITHOUT_VARS),
-    "a group workers beside the role": one("worker: {hosts: {w1: }}\nworkers: {hosts: {w2: }}\n"),
-    "an empty password": one("web: {hosts: {w1: {ansible_password: ''}}}\n"),
-    "more options of ssh": one("web: {hosts: {w1: {ansible_ssh_common_args: '-4 -o IdentitiesOnly=yes'}}}\n"),
+    "keys that are numbers": shape("web: {hosts: {w1: , w2: }, vars: {ports: {80: http, 443: {1: x}}, x: {a: 1, 2: b}}}\n"),
+    "keys that are true, null and fractions": shape("web: {hosts: {w1: {m: {true: y, null: z, 1.5: f}}}}\n"),
+    "variables that are numbers": shape("web: {hosts: {w1: {8: eight}, w2: }, vars: {5: five}}\n", actions=WITHOUT_VARS),
+    "a group workers beside the role": shape("worker: {hosts: {w1: }}\nworkers: {hosts: {w2: }}\n"),
+    "an empty password": shape("web: {hosts: {w1: {ansible_password: ''}}}\n"),
+    "more options of ssh": shape("web: {hosts: {w1: {ansible_ssh_common_args: '-4 -o IdentitiesOnly=yes'}}}\n"),
 }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def in_the_same_place(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> None
     work_as_in(ansible.home, monkeypatch)
 
 
-def test_a_shape_means_the_same(
+def test_an_inventory_from_elsewhere_is_read_as_by_ansible(
     ansible: Ansible, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert len(SHAPES) >= 20
@@ -115,18 +115,18 @@ def test_a_shape_means_the_same(
         actions = [shlex.split(f"--{action}") for action in shape.actions]
         theirs = ansible.ask("commands", arguments=source, actions=actions, lenient=True)
         for action, answer in zip(shape.actions, theirs, strict=True):
-            told = tell(capsys, "inventory", *shlex.split(action), "--show-secrets", *source)
-            as_told = len(told.lines) == len(shape.warned) and all(
-                f"{directory}/{words}" in line for words, line in zip(shape.warned, told.lines, strict=True)
+            result = tell(capsys, "inventory", *shlex.split(action), "--show-secrets", *source)
+            as_expected = len(result.lines) == len(shape.warned) and all(
+                f"{directory}/{words}" in line for words, line in zip(shape.warned, result.lines, strict=True)
             )
-            if not as_told or [told.code, told.out] != answer:
+            if not as_expected or [result.code, result.out] != answer:
                 differs[f"{name}: {action}"] = "\n".join(
-                    [*told.lines, *difflib.unified_diff(answer[1].splitlines(), told.out.splitlines())]
+                    [*result.lines, *difflib.unified_diff(answer[1].splitlines(), result.out.splitlines())]
                 )
     assert not differs, "\n".join(f"{name}:\n{text}" for name, text in differs.items())
 
 
-def test_an_ansible_cfg_beside_the_inventory_counts_for_the_vault_and_for_what_is_ignored(
+def test_an_ansible_cfg_names_the_vault_password_file_and_ignored_extensions(
     ansible: Ansible, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     files = {
@@ -143,6 +143,6 @@ def test_an_ansible_cfg_beside_the_inventory_counts_for_the_vault_and_for_what_i
     command = [sys.executable, str(Path(sys.executable).with_name("ansible-inventory")), "--graph", *source]
     env = environment(ansible.home) | {"ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")}
     theirs = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
-    told = tell(capsys, "inventory", "graph", *source)
-    assert (told.code, told.lines, told.out) == (0, (), theirs.stdout)
-    assert "w1" in told.out
+    result = tell(capsys, "inventory", "graph", *source)
+    assert (result.code, result.lines, result.out) == (0, (), theirs.stdout)
+    assert "w1" in result.out

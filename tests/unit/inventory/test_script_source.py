@@ -1,4 +1,4 @@
-"""Inventory scripts: what they print is read as Ansible reads it, and whatever goes wrong is one line."""
+"""Inventory scripts: their output is read as in Ansible, and every failure is one line."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.support.waiting import until
 from tfprov.errors import InvalidInput
 from tfprov.inventory import script_source
-from tfprov.inventory.builder import Builder
+from tfprov.inventory.builder import InventoryBuilder
 from tfprov.inventory.script_source import add_script
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain
@@ -39,19 +39,19 @@ def prints(text: str) -> str:
 
 
 def read(path: str, timeout: float = 30) -> Inventory:
-    builder = Builder()
+    builder = InventoryBuilder()
     add_script(builder, path, timeout=timeout)
     assert builder.problems == []
     return builder.inventory(path)
 
 
-def told(path: str, timeout: float = 30) -> str:
+def script_error(path: str, timeout: float = 30) -> str:
     with pytest.raises(InvalidInput) as raised:
-        add_script(Builder(), path, timeout=timeout)
+        add_script(InventoryBuilder(), path, timeout=timeout)
     return str(raised.value)
 
 
-def test_groups_hosts_and_variables() -> None:
+def test_a_script_prints_groups_hosts_and_variables() -> None:
     printed = LIST.replace('"h[1:3]"', '"h3"')
     inventory = read(prints(printed))
     assert {name: group.hosts for name, group in inventory.groups.items() if group.hosts} == {
@@ -65,7 +65,7 @@ def test_groups_hosts_and_variables() -> None:
     assert inventory.hosts["h1"].at.file == "inv.sh"
 
 
-def test_hosts_are_asked_for_one_by_one_when_the_list_says_nothing_of_them() -> None:
+def test_without_meta_the_script_runs_once_for_every_host() -> None:
     path = script(
         "#!/bin/sh\n"
         """if [ "$1" = --list ]; then echo '{"worker": {"hosts": ["h1", "h2", "h3"]}}'\n"""
@@ -80,7 +80,7 @@ def test_hosts_are_asked_for_one_by_one_when_the_list_says_nothing_of_them() -> 
     }
 
 
-def test_marks_of_ansible_in_json() -> None:
+def test_vault_and_unsafe_values_in_json_are_read() -> None:
     inventory = read(
         prints('{"w": {"hosts": ["h"], "vars": {"u": {"__ansible_unsafe": "{{ x }}"}}}, "_meta": {"hostvars": {}}}')
     )
@@ -89,25 +89,25 @@ def test_marks_of_ansible_in_json() -> None:
     assert getattr(node, "literal", False)
 
 
-def test_a_script_is_found_by_its_permission_and_gets_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executable_file_is_a_script_and_gets_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WHICH", "h7")
     script('#!/bin/sh\nprintf \'{"worker": {"hosts": ["%s"]}, "_meta": {"hostvars": {}}}\' "$WHICH"\n', "hosts")
     assert list(load_inventory(["hosts"]).hosts) == ["h7"]
 
 
 BY_HAND = "run `inv.sh --list` by hand"
-CORRECT = "(asked with `--list`); correct the script"
+CORRECT = "(run with `--list`); correct the script"
 DEEP = f"printed JSON nested more than 32 levels deep {CORRECT}"
 PRINTED: Mapping[str, tuple[str, str]] = {
     "nothing": (" \n", f"printed nothing {CORRECT}"),
     "no JSON": ("all:\n", f"printed no JSON: line 1 column 1: expecting value {CORRECT}"),
     "half of JSON": ('{"a":\n{"b"', f"printed no JSON: line 2 column 5: expecting `:` delimiter {CORRECT}"),
-    "a list": ("[]", f"what it prints must be a JSON object, not a list {CORRECT}"),
-    "a number": ("1", f"what it prints must be a JSON object, not a number {CORRECT}"),
+    "a list": ("[]", f"its output must be a JSON object, not a list {CORRECT}"),
+    "a number": ("1", f"its output must be a JSON object, not a number {CORRECT}"),
     "hosts that are no list": ('{"w": {"hosts": {"a": 1}}}', f"`w.hosts` must be a list of names, not a mapping {CORRECT}"),
     "hosts that are no names": (
         '{"w": {"hosts": [1]}}',
-        f"`w.hosts` must be a list of names, not a list of other things {CORRECT}",
+        f"`w.hosts` must be a list of names, not a list of other values {CORRECT}",
     ),
     "a group that is a number": ('{"w": 1}', f"`w.hosts` must be a list of names, not a number {CORRECT}"),
     "variables that are no mapping": ('{"w": {"vars": []}}', f"`w.vars` must be a JSON object, not a list {CORRECT}"),
@@ -115,7 +115,7 @@ PRINTED: Mapping[str, tuple[str, str]] = {
     "no hostvars": ('{"_meta": {}}', f"`_meta.hostvars` must be a JSON object, not null {CORRECT}"),
     "hostvars of a host": (
         '{"w": ["h"], "_meta": {"hostvars": {"h": []}}}',
-        f"what it says of host `h` must be a JSON object, not a list {CORRECT}",
+        f"the variables of host `h` must be a JSON object, not a list {CORRECT}",
     ),
     "too deep": ('{"w": {"vars": {"a": ' + "[" * 40 + "]" * 40 + "}}}", DEEP),
     "far too deep": ("[" * 200_000, DEEP),
@@ -123,10 +123,10 @@ PRINTED: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), PRINTED.values(), ids=PRINTED)
-def test_what_is_printed_is_no_inventory(text: str, said: str) -> None:
-    line = told(prints(text))
-    assert line.startswith(f"inv.sh: error: {said}")
+@pytest.mark.parametrize(("text", "message"), PRINTED.values(), ids=PRINTED)
+def test_output_that_is_no_inventory_is_refused(text: str, message: str) -> None:
+    line = script_error(prints(text))
+    assert line.startswith(f"inv.sh: error: {message}")
     assert len(line.splitlines()) == 1
 
 
@@ -142,33 +142,33 @@ RUN: Mapping[str, tuple[str, str]] = {
     "it hangs": ("#!/bin/sh\nsleep 600\n", HANGS),
     "it hangs with its outputs closed": ("#!/bin/sh\nexec >&- 2>&-\nsleep 600\n", HANGS),
     "it goes on in the background": ("#!/bin/sh\nsleep 600 &\necho '{}'\n", HANGS),
-    "its interpreter is not there": (
+    "its interpreter does not exist": (
         "#!/no/such/python\n",
-        f"cannot be run: its interpreter is not there; {FIRST_LINE}",
+        f"cannot be run: its interpreter does not exist; {FIRST_LINE}",
     ),
     "its interpreter is a directory": ("#!/tmp\n", f"cannot be run: permission denied; {FIRST_LINE}"),
-    "no UTF-8": ("#!/bin/sh\nprintf '{\"\\377\": 1}'\n", f"printed what is not UTF-8 text {CORRECT}"),
+    "no UTF-8": ("#!/bin/sh\nprintf '{\"\\377\": 1}'\n", f"printed text that is not UTF-8 {CORRECT}"),
 }
 
 
-@pytest.mark.parametrize(("text", "said"), RUN.values(), ids=RUN)
-def test_a_script_that_does_not_do_its_part(text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "message"), RUN.values(), ids=RUN)
+def test_a_failing_script_is_reported(text: str, message: str) -> None:
     hangs = "600" in text
-    assert told(script(text), timeout=0.5 if hangs else 300) == f"inv.sh: error: {said}"
+    assert script_error(script(text), timeout=0.5 if hangs else 300) == f"inv.sh: error: {message}"
 
 
-def test_a_script_that_never_stops_printing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_output_of_a_script_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script_source, "MAX_BYTES", 1_000_000)
-    said = f"inv.sh: error: printed more than 1,000,000 bytes with `--list`; {BY_HAND}"
-    assert told(script("#!/bin/sh\nyes\n")) == said
+    message = f"inv.sh: error: printed more than 1,000,000 bytes with `--list`; {BY_HAND}"
+    assert script_error(script("#!/bin/sh\nyes\n")) == message
 
 
-def test_what_a_script_started_is_ended_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_children_of_a_script_are_killed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         script_source, "MAX_BYTES", 1_000_000
     )  # reached after it has written the pid, however slow it is
     path = script("#!/bin/sh\nsleep 600 & echo $! > pid\nexec yes\n")
-    assert "printed more than" in told(path)
+    assert "printed more than" in script_error(path)
     pid = int(Path("pid").read_text())
     until(lambda: not _runs(pid))
 
@@ -180,9 +180,9 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_names_in_what_is_printed_are_judged_like_any_others() -> None:
+def test_names_that_a_script_prints_are_checked() -> None:
     path = prints('{"-w": ["h"], "w": {"hosts": ["me@h"], "children": ["all", "{{ x }}"]}, "_meta": {"hostvars": {}}}')
-    builder = Builder()
+    builder = InventoryBuilder()
     add_script(builder, path)
     assert [problem.what for problem in builder.problems] == [
         "group name `-w` is not valid",
@@ -192,7 +192,7 @@ def test_names_in_what_is_printed_are_judged_like_any_others() -> None:
     ]
 
 
-def test_one_failing_script_of_several_sources_is_told_with_all_else() -> None:
+def test_a_failing_script_is_reported_with_the_other_problems() -> None:
     script("#!/bin/sh\nexit 1\n")
     Path("i.yml").write_text("worker: {hots: }\n")
     with pytest.raises(InvalidInput) as raised:

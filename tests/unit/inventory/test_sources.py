@@ -1,4 +1,4 @@
-"""Where an inventory may be: files of every kind, directories of them, lists of hosts; and what is none of these."""
+"""The sources of an inventory: files of all formats, directories and host lists; and their errors."""
 
 import os
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.door import write_files
 from tfprov.errors import InvalidInput
-from tfprov.inventory.detect import Kind, kind_of
+from tfprov.inventory.detect import SourceKind, detect_kind
 from tfprov.inventory.sources import MAX_FILES
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain
@@ -19,7 +19,7 @@ INI = "[worker]\nnode2 a=2\n"
 
 
 @pytest.fixture(autouse=True)
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -28,7 +28,7 @@ def read(*sources: str) -> Inventory:
     return load_inventory(sources)
 
 
-def told(*sources: str) -> list[str]:
+def problems(*sources: str) -> list[str]:
     with pytest.raises(InvalidInput) as raised:
         read(*sources)
     return str(raised.value).splitlines()
@@ -37,44 +37,44 @@ def told(*sources: str) -> list[str]:
 # What kind of file it is
 
 KINDS = {
-    "yaml by its name": ("i.yml", "worker:\n", Kind.YAML),
-    "yaml by its other name": ("i.yaml", "worker:\n", Kind.YAML),
-    "json": ("i.json", '{"worker": {}}', Kind.YAML),
-    "yaml without a name for it": ("hosts", "# c\n\nworker:\n  hosts: {a: }\n", Kind.YAML),
-    "yaml that begins with its mark": ("hosts", "---\nworker: {}\n", Kind.YAML),
-    "json without a name for it": ("hosts", '{"worker": {}}', Kind.YAML),
-    "a playbook": ("hosts", "- hosts: all\n", Kind.YAML),
-    "ini without a name for it": ("hosts", "; c\n[worker]\na\n", Kind.INI),
-    "ini in a file called yaml": ("i.yml", "[worker]\nnode1\n", Kind.INI),
-    "hosts alone": ("hosts", "node1\nnode2 a=1\n", Kind.INI),
-    "a host with a port": ("hosts", "node1:22\n", Kind.INI),
-    "ini": ("i.ini", "[worker]\n", Kind.INI),
-    "a dot in the name": ("hosts.prod", "[worker]\n", Kind.INI),
-    "toml": ("i.toml", "[worker.hosts]\n", Kind.TOML),
-    "comments alone": ("i.ini", "# c\n; d\n", Kind.NOTHING),
-    "a mark alone": ("i.yml", "---\n# c\n", Kind.NOTHING),
-    "a script that may not run": ("i.sh", "#!/bin/sh\necho\n", Kind.INI),
-    "an encrypted file": ("i.yml", "$ANSIBLE_VAULT;1.1;AES256\n30\n", Kind.YAML),
+    "yaml by its name": ("i.yml", "worker:\n", SourceKind.YAML),
+    "yaml by its other name": ("i.yaml", "worker:\n", SourceKind.YAML),
+    "json": ("i.json", '{"worker": {}}', SourceKind.YAML),
+    "yaml without a name for it": ("hosts", "# c\n\nworker:\n  hosts: {a: }\n", SourceKind.YAML),
+    "yaml that begins with its mark": ("hosts", "---\nworker: {}\n", SourceKind.YAML),
+    "json without a name for it": ("hosts", '{"worker": {}}', SourceKind.YAML),
+    "a playbook": ("hosts", "- hosts: all\n", SourceKind.YAML),
+    "ini without a name for it": ("hosts", "; c\n[worker]\na\n", SourceKind.INI),
+    "ini in a file called yaml": ("i.yml", "[worker]\nnode1\n", SourceKind.INI),
+    "hosts alone": ("hosts", "node1\nnode2 a=1\n", SourceKind.INI),
+    "a host with a port": ("hosts", "node1:22\n", SourceKind.INI),
+    "ini": ("i.ini", "[worker]\n", SourceKind.INI),
+    "a dot in the name": ("hosts.prod", "[worker]\n", SourceKind.INI),
+    "toml": ("i.toml", "[worker.hosts]\n", SourceKind.TOML),
+    "comments alone": ("i.ini", "# c\n; d\n", SourceKind.NOTHING),
+    "a mark alone": ("i.yml", "---\n# c\n", SourceKind.NOTHING),
+    "a script that may not run": ("i.sh", "#!/bin/sh\necho\n", SourceKind.INI),
+    "an encrypted file": ("i.yml", "$ANSIBLE_VAULT;1.1;AES256\n30\n", SourceKind.YAML),
 }
 
 
 @pytest.mark.parametrize(("name", "text", "kind"), KINDS.values(), ids=KINDS)
-def test_a_file_is_known_by_its_name_and_its_first_line(name: str, text: str, kind: Kind) -> None:
+def test_the_format_of_a_file_is_detected_by_name_and_first_line(name: str, text: str, kind: SourceKind) -> None:
     Path(name).write_text(text)
-    assert kind_of(name, text.encode()) is kind
+    assert detect_kind(name, text.encode()) is kind
 
 
-def test_an_executable_is_a_script_only_when_it_can_be_run() -> None:
-    for name, text, kind in (("a.yml", "#!/bin/sh\n", Kind.SCRIPT), ("b.yml", YAML, Kind.YAML)):
+def test_an_executable_file_is_a_script_only_with_a_shebang() -> None:
+    for name, text, kind in (("a.yml", "#!/bin/sh\n", SourceKind.SCRIPT), ("b.yml", YAML, SourceKind.YAML)):
         Path(name).write_text(text)
         Path(name).chmod(0o755)
-        assert kind_of(name, text.encode()) is kind
+        assert detect_kind(name, text.encode()) is kind
 
 
 # Several
 
 
-def test_what_a_later_source_says_wins() -> None:
+def test_a_later_source_wins() -> None:
     write_files(
         {"one.yml": YAML + "other: {hosts: {x: }}\n", "two.ini": "[worker]\nnode1 a=two b=3\n[worker:vars]\nc=4\n"}
     )
@@ -85,7 +85,7 @@ def test_what_a_later_source_says_wins() -> None:
     assert [at.at.file for at in inventory.hosts.values()] == ["one.yml", "one.yml", "-i"]
 
 
-def test_a_port_counts_where_the_host_is_named_first() -> None:
+def test_the_port_of_the_first_mention_of_a_host_counts() -> None:
     write_files({"i.yml": "worker: {hosts: {'node1:22': {}, 'node[2:3]:23': {ansible_port: 24}, 'node1:25': {}}}\n"})
     inventory = read("i.yml")
     ports = {name: plain(inventory.variables(name)) for name in inventory.hosts}
@@ -93,12 +93,12 @@ def test_a_port_counts_where_the_host_is_named_first() -> None:
 
 
 @pytest.mark.parametrize("name", ["[fd00::1]:2200", "fd00::1"])
-def test_a_host_may_be_called_by_an_ipv6_address(name: str) -> None:
+def test_a_host_name_may_be_an_ipv6_address(name: str) -> None:
     write_files({"i.yml": f"worker: {{hosts: {{'{name}': }}}}\n"})
     assert list(read("i.yml").hosts) == ["fd00::1"]
 
 
-def test_a_directory_is_read_in_the_order_of_names_with_what_lies_below() -> None:
+def test_a_directory_is_read_recursively_in_the_order_of_names() -> None:
     write_files(
         {
             "inv/20.yml": YAML.replace("a: 1", "a: 20"),
@@ -117,7 +117,7 @@ def test_a_directory_is_read_in_the_order_of_names_with_what_lies_below() -> Non
     assert inventory.hosts["node1"].at.file == "inv/10.yml"
 
 
-def test_a_source_may_have_a_comma_and_a_variable_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_path_of_a_source_may_have_commas_and_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     write_files({"a,b.yml": YAML, "home/i.yml": YAML.replace("node1", "node3")})
     monkeypatch.setenv("HOME", str(Path("home").absolute()))
     monkeypatch.setenv("WHERE", "home")
@@ -126,7 +126,7 @@ def test_a_source_may_have_a_comma_and_a_variable_in_its_name(monkeypatch: pytes
     assert list(read("$WHERE/i.yml").hosts) == ["node3"]
 
 
-def test_a_source_can_be_a_pipe() -> None:
+def test_a_source_may_be_a_pipe() -> None:
     inlet, outlet = os.pipe()
     os.write(outlet, YAML.encode())
     os.close(outlet)
@@ -136,7 +136,7 @@ def test_a_source_can_be_a_pipe() -> None:
         os.close(inlet)
 
 
-def test_json_has_its_own_numbers_and_escapes() -> None:
+def test_numbers_and_escapes_of_json_are_parsed() -> None:
     write_files({"i.json": '\ufeff{"worker": {"hosts": {"h": {"n": 1e3, "t": "1e3", "s": "\\ud83d\\ude00\\/"}}}}'})
     assert plain(read("i.json").variables("h")) == {"n": 1000.0, "t": "1e3", "s": "\U0001f600/"}
 
@@ -144,7 +144,7 @@ def test_json_has_its_own_numbers_and_escapes() -> None:
 # What is none
 
 BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
-    "nothing there": ({}, ["no.yml"], ["no.yml: error: no such file; check the path given with -i"]),
+    "a missing file": ({}, ["no.yml"], ["no.yml: error: no such file; check the path given with -i"]),
     "an empty directory": (
         {"inv/.gitkeep": "", "inv/group_vars/all.yml": "a: 1\n"},
         ["inv"],
@@ -154,7 +154,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
     "a range in a list": (
         {},
         ["node[1:3],"],
-        ["-i: error: a range in a list of hosts: `node[1:3]`; write it into a file"],
+        ["-i: error: a range in a host list: `node[1:3]`; write it into a file"],
     ),
     "a wrong name in a list": (
         {},
@@ -166,7 +166,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
             )
         ],
     ),
-    "every source is told": (
+    "every source is reported": (
         {"a.yml": "x: [", "b.ini": "[worker:x]\n", "c.toml": "[a]\n"},
         ["a.yml", "b.ini", "c.toml", "d.yml"],
         [
@@ -182,12 +182,12 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
     "YAML that is called something else": (
         {"i.inv": "worker:\n  hosts:\n"},
         ["i.inv"],
-        ["i.inv:1:1: error: YAML in a file that is not called so, which Ansible reads as INI; call it .yml"],
+        ["i.inv:1:1: error: YAML in a file whose name ends otherwise, which Ansible reads as INI; call it .yml"],
     ),
-    "a script that may not be executed": (
+    "a script that is not executable": (
         {"i.py": "#!/usr/bin/env python3\nprint()\n"},
         ["i.py"],
-        ["i.py: error: a script that may not be executed; allow it with `chmod +x i.py`"],
+        ["i.py: error: a script that is not executable; make it executable with `chmod +x i.py`"],
     ),
     "settings of a plugin": (
         {"i.yml": "plugin: aws_ec2\nregions: [eu]\n"},
@@ -204,7 +204,7 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
         ["i.json"],
         [
             (
-                "i.json:1:2: error: `_meta` is for what an inventory script prints, not for a file; "
+                "i.json:1:2: error: `_meta` belongs to the output of an inventory script, not to a file; "
                 "make a script of it that prints this, or write it as `ansible-inventory -i SCRIPT --list --yaml` does"
             )
         ],
@@ -219,37 +219,37 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("files", "sources", "lines"), BAD.values(), ids=BAD)
-def test_what_is_no_inventory_is_told(files: Mapping[str, str], sources: list[str], lines: list[str]) -> None:
+def test_a_file_that_is_no_inventory_is_refused(files: Mapping[str, str], sources: list[str], lines: list[str]) -> None:
     write_files(files)
-    assert told(*sources) == lines
+    assert problems(*sources) == lines
 
 
-def test_a_directory_that_leads_back_into_itself() -> None:
+def test_a_directory_inside_itself_is_refused() -> None:
     write_files({"inv/i.yml": YAML})
     Path("inv/more").symlink_to("..")
-    found = told("inv")
-    assert found == ["inv/more/inv: error: a directory inside itself; remove the link that leads back"]
+    lines = problems("inv")
+    assert lines == ["inv/more/inv: error: a directory inside itself; remove the link that leads back"]
 
 
-def test_a_directory_that_was_not_meant() -> None:
+def test_a_directory_with_too_many_files_is_refused() -> None:
     Path("inv").mkdir()
     for number in range(MAX_FILES + 5):
         Path("inv", f"{number}.yml").write_text("# nothing\n")
-    assert told("inv")[0] == "inv: error: more than 1,000 files; give a directory that holds inventories only"
-    assert len(told("inv")) == 1
+    assert problems("inv")[0] == "inv: error: more than 1,000 files; give a directory that holds inventories only"
+    assert len(problems("inv")) == 1
 
 
-def test_a_null_byte_in_a_source() -> None:
-    assert len(told("a\0b.yml")) == 1
+def test_a_null_byte_in_a_source_is_refused() -> None:
+    assert len(problems("a\0b.yml")) == 1
 
 
 @pytest.mark.parametrize(
     ("error", "reason"), [(PermissionError(13, "Permission denied"), "permission denied"), (OSError("Gone"), "gone")]
 )
-def test_a_directory_that_cannot_be_read_is_told(
-    error: OSError, reason: str, there: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_unreadable_directory_is_refused(
+    error: OSError, reason: str, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (there / "inv").mkdir()
+    (workdir / "inv").mkdir()
 
     def refuses(path: object) -> list[bytes]:
         raise error
@@ -257,4 +257,4 @@ def test_a_directory_that_cannot_be_read_is_told(
     monkeypatch.setattr(os, "listdir", refuses)
     with pytest.raises(InvalidInput) as raised:
         read("inv")
-    assert [str(one) for one in raised.value.problems] == [f"inv: error: {reason}; give a readable directory"]
+    assert [str(problem) for problem in raised.value.problems] == [f"inv: error: {reason}; give a readable directory"]

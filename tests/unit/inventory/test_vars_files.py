@@ -1,4 +1,4 @@
-"""Variables beside the inventory: `group_vars/` and `host_vars/`, which files count, and what wins over what."""
+"""`group_vars/` and `host_vars/`: which files are read, and their precedence."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.support.door import write_files
 from tests.support.vaults import encrypted, value
 from tfprov.errors import InvalidInput
-from tfprov.inventory.vars_files import base_of
+from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import Inventory
 from tfprov.model.node import plain, plain_masked
 from tfprov.settings.load import load, load_inventory
@@ -37,7 +37,7 @@ def read(files: Mapping[str, str], *sources: str, extra: tuple[str, ...] = ()) -
     return load_inventory(sources or ("i.yml",), extra)
 
 
-def told(files: Mapping[str, str], *sources: str) -> list[str]:
+def problems(files: Mapping[str, str], *sources: str) -> list[str]:
     with pytest.raises(InvalidInput) as raised:
         read(files, *sources)
     return str(raised.value).splitlines()
@@ -55,13 +55,13 @@ ALL_LAYERS = {
 }
 
 
-def test_layers_from_the_lowest_to_the_highest() -> None:
+def test_variables_are_merged_from_the_lowest_precedence_to_the_highest() -> None:
     inventory = read(ALL_LAYERS, "i.yml", "second/i.ini", extra=("l=last",))
-    told = [
+    layers = [
         (layer.origin, next(iter(layer.vars.entries.values())).at.file, plain(layer.vars).get("l"))
         for layer in inventory.layers("node1")
     ]
-    assert told == [
+    assert layers == [
         ("group `all`", "i.yml", None),
         ("group `top`", "i.yml", None),
         ("group `worker`", "i.yml", None),
@@ -77,20 +77,20 @@ def test_layers_from_the_lowest_to_the_highest() -> None:
     ]
 
 
-def test_a_file_for_all_wins_over_a_group_in_the_inventory_and_not_over_a_host() -> None:
+def test_group_vars_of_all_win_over_groups_of_the_inventory_and_not_over_hosts() -> None:
     inventory = read({"group_vars/all": "v: file\nw: file\n"})
     assert plain(inventory.variables("node1")) == {"v": "host", "w": "host", "x": "all"}
     assert plain(inventory.variables("node2")) == {"v": "file", "w": "file", "x": "all"}
 
 
-def test_hosts_between_which_nothing_differs_share_one_mapping() -> None:
+def test_hosts_with_equal_variables_share_one_mapping() -> None:
     write_files({"i.yml": "worker: {hosts: {'node[1:100]': }, vars: {a: 1}}\n", "group_vars/worker": "b: 2\n"})
     inventory = load_inventory(["i.yml"], ["c=3"])
     assert len({id(inventory.variables(host)) for host in inventory.hosts}) == 1
     assert plain(inventory.variables("node7")) == {"a": 1, "b": 2, "c": "3"}
 
 
-def test_a_priority_in_a_file_comes_too_late() -> None:
+def test_a_group_priority_in_group_vars_has_no_effect() -> None:
     files = {"i.yml": "a: {hosts: {h: }, vars: {v: a}}\nb: {hosts: {h: }, vars: {v: b}}\n"}
     files["group_vars/a.yml"] = "ansible_group_priority: 10\n"
     assert plain(read(files).variables("h")) == {"v": "b", "ansible_group_priority": 10}
@@ -124,23 +124,25 @@ FILES: Mapping[str, tuple[Mapping[str, str], object]] = {
 
 @pytest.mark.parametrize(("files", "expected"), FILES.values(), ids=FILES)
 @pytest.mark.parametrize(("directory", "name"), [("group_vars", "worker"), ("host_vars", "node2")])
-def test_which_files_count(directory: str, name: str, files: Mapping[str, str], expected: object) -> None:
+def test_only_the_vars_files_that_ansible_reads_are_read(
+    directory: str, name: str, files: Mapping[str, str], expected: object
+) -> None:
     named = {f"{directory}/{path.replace('worker', name)}": text for path, text in files.items()}
     assert plain(read(named).variables("node2")).get("n") == expected
 
 
-def test_a_link_that_leads_nowhere_is_not_there() -> None:
+def test_a_dangling_symlink_is_ignored() -> None:
     write_files({"group_vars/worker.yml": "n: 1\n"})
     Path("group_vars/worker").symlink_to("nowhere")
     assert plain(read({}).variables("node1"))["n"] == 1
 
 
-def test_files_of_groups_that_are_always_there() -> None:
+def test_vars_files_of_all_and_ungrouped_are_read() -> None:
     files = {"i.yml": "all: {hosts: {lone: }}\n", "group_vars/ungrouped.yml": "u: 1\n", "group_vars/all.yml": "a: 1\n"}
     assert plain(read(files).variables("lone")) == {"u": 1, "a": 1}
 
 
-def test_files_beside_a_directory_of_sources_are_in_it_and_not_above_or_below() -> None:
+def test_vars_files_of_a_directory_of_sources_are_in_that_directory() -> None:
     files = {
         "inv/sub/i.yml": "worker: {hosts: {h: }}\n",
         "inv/group_vars/worker.yml": "n: 1\n",
@@ -150,7 +152,7 @@ def test_files_beside_a_directory_of_sources_are_in_it_and_not_above_or_below() 
     assert plain(read(files, "inv").variables("h")) == {"n": 1}
 
 
-def test_a_list_of_hosts_has_nothing_beside_it() -> None:
+def test_a_host_list_has_no_vars_files() -> None:
     assert plain(read({"group_vars/all.yml": "n: 1\n"}, "a,b").variables("a")) == {}
 
 
@@ -159,7 +161,7 @@ def test_a_list_of_hosts_has_nothing_beside_it() -> None:
 PROGRAM = {"i.yml": "worker: {hosts: {localhost: }}\n", "program/x.py": "", "group_vars/program/x.py": ""}
 
 
-def test_a_relative_path_counts_from_where_the_directory_lies() -> None:
+def test_relative_paths_in_vars_files_are_relative_to_the_inventory() -> None:
     settings = "tfprov: {cluster: c, command: [x], code: ./program, checkpoints: {to: ../saved}}\n"
     write_files({f"inv/{name}": text for name, text in (PROGRAM | {"group_vars/all/tf.yml": settings}).items()})
     (role,) = load(["inv/i.yml"])[1]
@@ -177,11 +179,11 @@ def test_a_relative_path_counts_from_where_the_directory_lies() -> None:
         ("/a/group_vars/w.yml", "/a"),
     ],
 )
-def test_from_where_a_path_counts(file: str, base: str) -> None:
-    assert base_of(file) == Path(base)
+def test_the_base_directory_of_a_file(file: str, base: str) -> None:
+    assert base_directory(file) == Path(base)
 
 
-def test_what_the_group_of_another_role_has_in_a_file_is_left_out() -> None:
+def test_group_vars_of_another_role_are_left_out() -> None:
     files = {
         "i.yml": "all: {vars: {tfprov: {cluster: c, command: [x]}}}\n"
         "ps: {hosts: {localhost: }}\nworker: {hosts: {localhost: }}\n",
@@ -197,22 +199,22 @@ def test_what_the_group_of_another_role_has_in_a_file_is_left_out() -> None:
     ]
 
 
-def test_an_encrypted_file_and_an_encrypted_value() -> None:
-    whole, one = encrypted("a: 1\nansible_password: sesame\n", "b-secret")
+def test_encrypted_vars_files_and_values_are_decrypted() -> None:
+    whole, single = encrypted("a: 1\nansible_password: sesame\n", "b-secret")
     write_files(
         {
             "i.yml": INVENTORY,
             "group_vars/all.yml": whole,
-            "host_vars/node1.yml": f"b: {value(one, 2)}",
+            "host_vars/node1.yml": f"b: {value(single, 2)}",
             "pw": "open sesame\n",
         }
     )
     vault = Vault(Passwords(files=["pw"]))
     inventory = load_inventory(["i.yml"], vault=vault)
-    found = plain_masked(inventory.variables("node1"))
-    assert found["ansible_password"] == "******"
-    assert list(found["b"]) == ["__ansible_vault"]
-    assert "no password is given" in told({})[0]
+    shown = plain_masked(inventory.variables("node1"))
+    assert shown["ansible_password"] == "******"
+    assert list(shown["b"]) == ["__ansible_vault"]
+    assert "no password is given" in problems({})[0]
 
 
 # What is wrong
@@ -246,11 +248,11 @@ BAD: Mapping[str, tuple[Mapping[str, str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("files", "lines"), BAD.values(), ids=BAD)
-def test_what_is_wrong_in_a_file_is_told_at_its_place(files: Mapping[str, str], lines: list[str]) -> None:
-    assert told(files) == lines
+def test_a_problem_in_a_vars_file_has_its_position(files: Mapping[str, str], lines: list[str]) -> None:
+    assert problems(files) == lines
 
 
-def test_a_setting_that_is_wrong_is_told_in_the_file_it_is_in() -> None:
+def test_an_invalid_setting_in_a_vars_file_has_its_position() -> None:
     write_files(PROGRAM | {"group_vars/all.yml": "tfprov:\n  cluster: c\n  command: [x]\n  prot: 1\n"})
     with pytest.raises(
         InvalidInput, match=r"^group_vars/all.yml:4:3: error: unknown key `prot`; did you mean `port`\?$"
@@ -258,11 +260,11 @@ def test_a_setting_that_is_wrong_is_told_in_the_file_it_is_in() -> None:
         load(["i.yml"])
 
 
-def test_a_directory_of_variables_that_leads_back_into_itself() -> None:
+def test_a_vars_directory_inside_itself_is_refused() -> None:
     write_files({"group_vars/all/a.yml": "a: 1\n"})
     Path("group_vars/all/more").symlink_to(".")
     Path("group_vars/all/other").symlink_to("../all")
-    assert told({}) == [
+    assert problems({}) == [
         f"group_vars/all/{name}: error: a directory inside itself; remove the link that leads back"
         for name in ("more", "other")
     ]

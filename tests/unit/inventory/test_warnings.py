@@ -1,4 +1,4 @@
-"""What is odd about an inventory and ends nothing: one line on the standard error, and the command goes on."""
+"""Warnings about an inventory are one line on the standard error, and the command goes on."""
 
 from pathlib import Path
 
@@ -72,19 +72,17 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("files", "lines"), WARNED.values(), ids=WARNED)
-def test_what_ends_nothing_is_told_once(
-    files: dict[str, str], lines: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_warning_is_printed_once(files: dict[str, str], lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     write_files(files)
-    told = tell(capsys, "plan", "-i", "inv")
-    assert (told.code, list(told.lines)) == (0, lines)
-    assert "start" in told.out
+    result = tell(capsys, "plan", "-i", "inv")
+    assert (result.code, list(result.lines)) == (0, lines)
+    assert "start" in result.out
 
 
 def test_a_warning_comes_before_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     write_files({"inv/README": "All hosts of ours.\n", "inv/i.yml": "worker: {hosts: {h1: 5}}\n"})
-    told = tell(capsys, "plan", "-i", "inv")
-    assert [line.split(": ")[:2] for line in told.lines] == [["inv/README", "warning"], ["inv/i.yml:1:22", "error"]]
+    result = tell(capsys, "plan", "-i", "inv")
+    assert [line.split(": ")[:2] for line in result.lines] == [["inv/README", "warning"], ["inv/i.yml:1:22", "error"]]
 
 
 @pytest.mark.parametrize(
@@ -94,15 +92,15 @@ def test_every_command_that_reads_an_inventory_warns(command: list[str], capsys:
     write_files(
         {"inv/i.yml": SMALLEST.replace("command", "image: {name: x:1}, command"), "inv/README": "Not a host.\n"}
     )
-    told = tell(capsys, *command, "-i", "inv")
-    assert [line.split(":")[:2] for line in told.lines] == [["inv/README", " warning"]]
+    result = tell(capsys, *command, "-i", "inv")
+    assert [line.split(":")[:2] for line in result.lines] == [["inv/README", " warning"]]
 
 
-def test_a_text_that_is_not_encrypted_is_an_error_where_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unencrypted_vault_value_is_an_error_only_if_used(capsys: pytest.CaptureFixture[str]) -> None:
     write_files({"i.yml": SMALLEST + "  hosts: {localhost: {ansible_password: !vault x}}\n"})
-    told = tell(capsys, "plan", "-i", "i.yml")
+    result = tell(capsys, "plan", "-i", "i.yml")
     what = f"marked as encrypted, and does not begin with `$ANSIBLE_VAULT;`; {ENCRYPT}"
-    assert told == Told(2, (f"i.yml:7:41: warning: {what}", f"i.yml:7:41: error: {what}"))
+    assert result == Told(2, (f"i.yml:7:41: warning: {what}", f"i.yml:7:41: error: {what}"))
 
 
 BROKEN = {
@@ -117,7 +115,7 @@ BROKEN = {
 }
 
 
-def test_a_file_that_is_an_inventory_with_a_mistake_is_never_skipped() -> None:
+def test_an_invalid_inventory_in_a_directory_is_never_skipped() -> None:
     skipped = []
     for name, (file, text) in BROKEN.items():
         write_files({f"{name}/i.yml": SMALLEST, f"{name}/{file}": text})
@@ -129,17 +127,17 @@ def test_a_file_that_is_an_inventory_with_a_mistake_is_never_skipped() -> None:
     assert skipped == []
 
 
-def test_nothing_of_a_skipped_file_is_left() -> None:
+def test_a_skipped_file_adds_no_hosts() -> None:
     write_files(
         {"inv/i.yml": SMALLEST, "inv/notes.log": "[web]\nh1\nps\n[ps:vars]\na=1\n[worker:children]\nweb\nno = x\n"}
     )
-    found = load_inventory(["inv"])
-    assert (list(found.hosts), list(found.groups)) == (["localhost"], ["all", "ungrouped", "ps", "worker"])
-    assert list(found.variables("localhost")) == ["tfprov"]
-    assert found.groups["worker"].children == ()
+    inventory = load_inventory(["inv"])
+    assert (list(inventory.hosts), list(inventory.groups)) == (["localhost"], ["all", "ungrouped", "ps", "worker"])
+    assert list(inventory.variables("localhost")) == ["tfprov"]
+    assert inventory.groups["worker"].children == ()
 
 
-def test_an_inventory_with_stray_files_beside_it_can_be_edited(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_with_stray_files_can_be_edited(capsys: pytest.CaptureFixture[str]) -> None:
     write_files({"inv/i.yml": SMALLEST, "inv/README": "Note: this: is ours\n", "inv/site.yml": "- hosts: all\n"})
     assert tell(capsys, "inventory", "set", "-i", "inv", "tfprov.port", "3000").code == 0
     assert "port: 3000" in Path("inv/i.yml").read_text()
@@ -148,7 +146,7 @@ def test_an_inventory_with_stray_files_beside_it_can_be_edited(capsys: pytest.Ca
 def test_an_ansible_cfg_that_everybody_can_write_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:
     write_files({"inv/i.yml": SMALLEST, "inv/ansible.cfg": "[defaults]\nvault_password_file = x\n"})
     Path("inv").chmod(0o777)
-    told = tell(capsys, "inventory", "graph", "-i", "inv")
-    assert told.lines == (
-        "inv/ansible.cfg: warning: ignored: everybody can write into its directory; take that away with `chmod o-w`",
+    result = tell(capsys, "inventory", "graph", "-i", "inv")
+    assert result.lines == (
+        "inv/ansible.cfg: warning: ignored: everybody can write into its directory; run `chmod o-w` on it",
     )

@@ -21,7 +21,7 @@ from tests.support.paths import CASES
 from tests.support.world import MemoryStore, Runtimes, leave, world
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.node import Mapping, plain
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container
@@ -73,7 +73,7 @@ def _context(case: Mapping) -> Context:
     for (_task, host), (container, state) in _left(was, plain(observed)).items():
         leave(was, hosts, host, container, state)
     now = world(inventory, (), hosts, store)
-    return now.limited(match(now.inventory, plain(limit))) if limit else now
+    return now.limited(match_hosts(now.inventory, plain(limit))) if limit else now
 
 
 def _left(was: Context, observed: str | dict[str, str]) -> dict[tuple[str, str], tuple[Container, str]]:

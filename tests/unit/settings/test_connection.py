@@ -11,7 +11,7 @@ from tests.support.examples import examples
 from tfprov.errors import InvalidInput, Position
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.settings.connection import Connection, resolve_connection
-from tfprov.settings.load import extra_vars, load, load_inventory
+from tfprov.settings.load import load, load_inventory, parse_extra_vars
 from tfprov.settings.resolve import resolve
 from tfprov.yamltext.load import parse
 
@@ -91,7 +91,7 @@ def test_problems_of_a_host_without_a_role_are_reported(home: Path) -> None:
 def connection_with(variables: str, *extra: str) -> Connection:
     """Return the connection to a host with `variables`."""
     inventory = read_groups(parse(f"all: {{hosts: {{node1: {{{variables}}}}}}}", "i.yml"), "i.yml")
-    return resolve_connection(replace(inventory, extra=extra_vars(extra)), "node1")
+    return resolve_connection(replace(inventory, extra=parse_extra_vars(extra)), "node1")
 
 
 def test_unset_variables_are_left_to_ssh() -> None:
@@ -195,7 +195,7 @@ all:
 )
 def test_an_error_never_repeats_a_password_of_the_command_line(password: str, form: str) -> None:
     try:
-        extra_vars([form.format(password)])
+        parse_extra_vars([form.format(password)])
         message = ""
     except InvalidInput as error:
         message = str(error)

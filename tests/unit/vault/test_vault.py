@@ -1,4 +1,4 @@
-"""Values and files that ansible-vault encrypted: opened when they are needed, and told to nobody."""
+"""Values and files that ansible-vault encrypted: decrypted when they are used, and shown nowhere."""
 
 import json
 import os
@@ -19,9 +19,9 @@ from tfprov.model.node import Mapping, decrypt_values, plain, plain_masked
 from tfprov.model.plan import ActionKind
 from tfprov.settings.connection import resolve_connection
 from tfprov.settings.resolve import resolve
-from tfprov.vault.decrypt import Broken, Vault, WrongPassword, decrypt, stays_closed, vault_id
-from tfprov.vault.passwords import Passwords, Source
-from tfprov.yamltext.load import parse, read
+from tfprov.vault.decrypt import MalformedVault, Vault, WrongPassword, decrypt, is_decryption_problem, vault_id
+from tfprov.vault.passwords import Passwords, PasswordSource
+from tfprov.yamltext.load import load_file, parse
 
 PASSWORD = "open sesame"
 SECRET = "correct-horse-battery"
@@ -35,23 +35,23 @@ def vault(tmp_path_factory: pytest.TempPathFactory) -> Vault:
     return Vault(Passwords(files=[str(file)]))
 
 
-def of(*files: Path | str, ids: Sequence[str] = (), **others: Any) -> Vault:
+def vault_with(*files: Path | str, ids: Sequence[str] = (), **others: Any) -> Vault:
     return Vault(Passwords(files=[str(file) for file in files], ids=ids, **others))
 
 
-def refused(vault: Vault, text: str) -> str:
-    """Return what is said of a text that stays closed."""
+def decryption_error(vault: Vault, text: str) -> str:
+    """Return the error of a text that cannot be decrypted."""
     try:
-        vault.open(text, Position("v.yml", 1, 1))
+        vault.decrypt(text, Position("v.yml", 1, 1))
     except InvalidInput as error:
         return str(error)
-    raise AssertionError("it was opened")
+    raise AssertionError("the text was decrypted")
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_value_is_opened_when_it_is_asked_for(vault: Vault) -> None:
+def test_a_value_is_decrypted_when_it_is_used(vault: Vault) -> None:
     [text] = encrypted(SECRET)
     node = parse(f"token: {value(text, 2)}", "vars.yml", vault=vault)
     assert plain_masked(node) == {"token": {"__ansible_vault": text}}
@@ -59,42 +59,44 @@ def test_a_value_is_opened_when_it_is_asked_for(vault: Vault) -> None:
     assert plain(decrypt_values(node)) == {"token": SECRET}
 
 
-def test_what_was_encrypted_is_text_and_no_template(vault: Vault) -> None:
+def test_a_decrypted_value_is_text_and_no_template(vault: Vault) -> None:
     texts = encrypted("{{ other }}", "5", "true", "")
-    assert [vault.open(text, Position("v")) for text in texts] == ["{{ other }}", "5", "true", ""]
+    assert [vault.decrypt(text, Position("v")) for text in texts] == ["{{ other }}", "5", "true", ""]
     inventory = cluster(
         f"env: {{}}\n    api: {value(texts[0], 6)}    other: {{x: 1}}\n    tfprov2: '{{{{ api }}}}'", vault
     )
     assert plain(decrypt_values(inventory.variables("h1")))["api"] == "{{ other }}"
 
 
-def test_a_whole_file_keeps_its_lines(vault: Vault, tmp_path: Path) -> None:
+def test_an_encrypted_file_keeps_its_line_numbers(vault: Vault, tmp_path: Path) -> None:
     [text] = encrypted("token: correct-horse-battery\ncount: 5\nall: {vars: {x: [1, {{}: 2}]}}\n")
     (tmp_path / "broken.yml").write_text(text)
     with pytest.raises(InvalidInput) as caught:
-        read(tmp_path / "broken.yml", vault=vault)
-    what = "error: not what it must be once it is decrypted; see `ansible-vault edit`; lines count as they do there"
+        load_file(tmp_path / "broken.yml", vault=vault)
+    what = "error: not valid once it is decrypted; see `ansible-vault edit`; lines count as they do there"
     assert str(caught.value) == f"{tmp_path}/broken.yml:3:21: {what}"
     [text] = encrypted("token: correct-horse-battery\ncount: 5\n")
     (tmp_path / "vars.yml").write_text(text)
-    node = read(tmp_path / "vars.yml", vault=vault)
+    node = load_file(tmp_path / "vars.yml", vault=vault)
     assert plain(node) == {"token": SECRET, "count": 5}
     assert plain_masked(node) == {"token": "******", "count": "******"}
     assert isinstance(node, Mapping)
     assert node.key_at("count") == Position(str(tmp_path / "vars.yml"), 2, 1)
 
 
-def test_values_of_a_thousand_hosts_are_opened_with_a_password_that_is_read_once(tmp_path: Path) -> None:
+def test_the_password_is_read_once_for_many_values(tmp_path: Path) -> None:
     reads = tmp_path / "reads"
-    path = program(tmp_path / "password", f"print('{PASSWORD}', file=open({str(reads)!r}, 'a')); print('{PASSWORD}')")
+    path = write_script(
+        tmp_path / "password", f"print('{PASSWORD}', file=open({str(reads)!r}, 'a')); print('{PASSWORD}')"
+    )
     texts = encrypted(*(f"secret {number}" for number in range(40)))
-    vault = of(path)
+    vault = vault_with(path)
     for _ in range(25):
-        assert [vault.open(text, Position("v")) for text in texts] == [f"secret {number}" for number in range(40)]
+        assert [vault.decrypt(text, Position("v")) for text in texts] == [f"secret {number}" for number in range(40)]
     assert reads.read_text().splitlines() == [PASSWORD]
 
 
-def test_whatever_ansible_encrypts_is_decrypted_to_the_same_bytes() -> None:
+def test_text_that_ansible_encrypts_is_decrypted_to_the_same_bytes() -> None:
     sizes = (0, 1, 15, 16, 17, 31, 32, 1000)
     texts = ["".join(chr((size + n * 7) % 256) for n in range(size)) for size in sizes]
     for text, label, password in zip(
@@ -108,11 +110,11 @@ def test_whatever_ansible_encrypts_is_decrypted_to_the_same_bytes() -> None:
             changed = (
                 f"{ciphertext[:position]}{'0' if ciphertext[position] != '0' else '1'}{ciphertext[position + 1 :]}"
             )
-            with pytest.raises((Broken, WrongPassword)):
+            with pytest.raises((MalformedVault, WrongPassword)):
                 decrypt(changed, others)
 
 
-def test_what_nobody_needs_is_not_opened() -> None:
+def test_an_unused_value_is_not_decrypted() -> None:
     [text] = encrypted(SECRET)
     inventory = cluster(f"env: {{A: b}}\n    unused: {value(text, 6)}", Vault())
     assert [role.values.env for role in resolve(inventory)] == [{"A": "b"}] * 2
@@ -121,47 +123,49 @@ def test_what_nobody_needs_is_not_opened() -> None:
 # -- passwords --------------------------------------------------------------------------------------------------------
 
 
-def program(path: Path, text: str) -> Path:
+def write_script(path: Path, text: str) -> Path:
     path.write_text(f"#!{sys.executable}\n{text}\n")
     path.chmod(0o700)
     return path
 
 
-def test_a_password_comes_from_a_program_with_its_line_end(tmp_path: Path) -> None:
+def test_a_password_script_may_print_a_line_break(tmp_path: Path) -> None:
     [text] = encrypted(SECRET)
-    made = of(program(tmp_path / "ask", f"print({PASSWORD!r})"))
-    assert made.open(text, Position("v")) == SECRET
+    vault = vault_with(write_script(tmp_path / "ask", f"print({PASSWORD!r})"))
+    assert vault.decrypt(text, Position("v")) == SECRET
 
 
-def test_a_client_is_asked_for_the_vault_id(tmp_path: Path) -> None:
+def test_a_client_script_gets_the_vault_id(tmp_path: Path) -> None:
     [text] = encrypted(SECRET, label="prod", password="of prod")
-    client = program(tmp_path / "keys-client.py", "import sys; print('of', sys.argv[sys.argv.index('--vault-id') + 1])")
-    made = of(ids=[f"prod@{client}"])
-    assert made.open(text, Position("v")) == SECRET
+    client = write_script(
+        tmp_path / "keys-client.py", "import sys; print('of', sys.argv[sys.argv.index('--vault-id') + 1])"
+    )
+    vault = vault_with(ids=[f"prod@{client}"])
+    assert vault.decrypt(text, Position("v")) == SECRET
 
 
-def test_the_password_with_the_values_own_vault_id_comes_first(tmp_path: Path) -> None:
+def test_the_password_with_the_vault_id_of_the_value_is_tried_first(tmp_path: Path) -> None:
     for name in ("dev", "prod"):
         (tmp_path / name).write_text(f"of {name}")
-    made = of(ids=[f"dev@{tmp_path}/dev", f"prod@{tmp_path}/prod"])
+    vault = vault_with(ids=[f"dev@{tmp_path}/dev", f"prod@{tmp_path}/prod"])
     for label, password in (("dev", "of dev"), ("prod", "of prod"), ("", "of prod"), ("dev", "of prod")):
         [text] = encrypted(SECRET, label=label, password=password)
-        assert made.open(text, Position("v")) == SECRET
+        assert vault.decrypt(text, Position("v")) == SECRET
         assert vault_id(text) == label
 
 
-def test_a_password_is_asked_for_once_and_only_when_it_is_needed() -> None:
-    asked: list[str] = []
+def test_the_prompt_comes_once_and_only_when_a_value_is_decrypted() -> None:
+    questions: list[str] = []
 
     def ask(question: str) -> str:
-        asked.append(question)
+        questions.append(question)
         return f"{PASSWORD}\n"
 
-    made = Vault(Passwords(prompt=True, ids=["extra@prompt"], ask=ask))
-    assert asked == []
+    vault = Vault(Passwords(prompt=True, ids=["extra@prompt"], ask=ask))
+    assert questions == []
     for text in encrypted("one", "two"):
-        made.open(text, Position("v"))
-    assert asked == ["Vault password (extra)", "Vault password"]
+        vault.decrypt(text, Position("v"))
+    assert questions == ["Vault password (extra)", "Vault password"]
 
 
 @pytest.mark.parametrize(
@@ -169,92 +173,92 @@ def test_a_password_is_asked_for_once_and_only_when_it_is_needed() -> None:
     [{"ANSIBLE_VAULT_PASSWORD_FILE": "FILE"}, {"ANSIBLE_VAULT_IDENTITY_LIST": "a@FILE, b@FILE"}],
     ids=["password file", "identity list"],
 )
-def test_ansibles_own_variables_count(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_the_environment_variables_of_ansible_name_password_files(tmp_path: Path, variables: dict[str, str]) -> None:
     (tmp_path / "password").write_text(PASSWORD)
-    environ = {name: said.replace("FILE", str(tmp_path / "password")) for name, said in variables.items()}
-    made = of(environ=environ)
-    assert made.open(encrypted(SECRET)[0], Position("v")) == SECRET
+    environ = {name: message.replace("FILE", str(tmp_path / "password")) for name, message in variables.items()}
+    vault = vault_with(environ=environ)
+    assert vault.decrypt(encrypted(SECRET)[0], Position("v")) == SECRET
 
 
-def test_a_password_file_may_be_encrypted_with_a_password_before_it(tmp_path: Path) -> None:
+def test_a_password_file_may_be_encrypted_with_an_earlier_password(tmp_path: Path) -> None:
     (tmp_path / "first").write_text(PASSWORD)
     (tmp_path / "second").write_text(encrypted("another one\n")[0])
     [text] = encrypted(SECRET, password="another one")
-    made = of(tmp_path / "first", tmp_path / "second")
-    assert made.open(text, Position("v")) == SECRET
-    told = "--vault-password-file: error: `{}` is encrypted itself, and no password before it opens it"
-    assert told.format(tmp_path / "second")[:60] in refused(of(tmp_path / "second"), text)
+    vault = vault_with(tmp_path / "first", tmp_path / "second")
+    assert vault.decrypt(text, Position("v")) == SECRET
+    message = "--vault-password-file: error: `{}` is encrypted itself, and no password before it opens it"
+    assert message.format(tmp_path / "second")[:60] in decryption_error(vault_with(tmp_path / "second"), text)
 
 
-def test_a_password_may_come_through_a_pipe() -> None:
+def test_a_password_may_be_read_from_a_pipe() -> None:
     reader, writer = os.pipe()
     os.write(writer, PASSWORD.encode())
     os.close(writer)
-    made = of(f"/dev/fd/{reader}")
-    assert made.open(encrypted(SECRET)[0], Position("v")) == SECRET
+    vault = vault_with(f"/dev/fd/{reader}")
+    assert vault.decrypt(encrypted(SECRET)[0], Position("v")) == SECRET
     os.close(reader)
 
 
 # -- what can be wrong ------------------------------------------------------------------------------------------------
 
 
-def test_an_absent_password_is_one_error_for_all_values() -> None:
+def test_a_missing_password_is_one_error_for_all_values() -> None:
     one, two = encrypted("one", "two")
     text = f"A: {value(one, 12)}        B: {value(two, 12)}"
     inventory = cluster(f"env:\n        {text}", Vault())
     with pytest.raises(InvalidInput) as caught:
         resolve(inventory)
-    said = (
+    message = (
         "encrypted with ansible-vault, and no password is given; give it with --vault-password-file or --ask-vault-pass"
     )
-    assert str(caught.value) == f"inventory.yml:7:12: error: {said}"
+    assert str(caught.value) == f"inventory.yml:7:12: error: {message}"
 
 
-BIT = "remove its executable bit if it holds the password itself"
-WRONG = {
+EXECUTABLE_FIX = "remove its executable bit if it holds the password itself"
+PASSWORD_ERRORS = {
     "missing": ("nowhere", "`nowhere` does not exist; correct the path"),
     "a directory": (".", "`.` cannot be read: is a directory; give a readable file"),
     "empty": ("empty", "`empty` has no password in it; write the password into it"),
     "no program": (
         "data",
-        f"`data` is executable, but cannot be run: exec format error; {BIT}",
+        f"`data` is executable, but cannot be run: exec format error; {EXECUTABLE_FIX}",
     ),
     "a program that fails": ("fails", "`fails` ended with exit code 3; run it by itself to see why"),
     "a program that is silent": ("silent", "`silent` has no password in it; write the password into it"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_password_that_cannot_be_had_is_told_by_its_option(
+@pytest.mark.parametrize("name", PASSWORD_ERRORS)
+def test_a_password_that_cannot_be_read_is_reported_with_its_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "data").write_text("just a password")
     (tmp_path / "data").chmod(0o777)
-    program(tmp_path / "fails", "raise SystemExit(3)")
-    program(tmp_path / "silent", "")
+    write_script(tmp_path / "fails", "raise SystemExit(3)")
+    write_script(tmp_path / "silent", "")
     monkeypatch.chdir(tmp_path)
-    file, said = WRONG[name]
-    message = refused(of(file), encrypted(SECRET)[0])
-    assert message == f"--vault-password-file: error: {said}"
+    file, expected = PASSWORD_ERRORS[name]
+    message = decryption_error(vault_with(file), encrypted(SECRET)[0])
+    assert message == f"--vault-password-file: error: {expected}"
 
 
 def test_a_prompt_needs_a_terminal() -> None:
-    said = "--ask-vault-pass: error: there is no terminal to ask in; use --vault-password-file"
-    assert refused(of(prompt=True), encrypted(SECRET)[0]) == said
+    message = "--ask-vault-pass: error: there is no terminal to ask in; use --vault-password-file"
+    assert decryption_error(vault_with(prompt=True), encrypted(SECRET)[0]) == message
 
 
-def test_a_wrong_password_is_told_with_the_vault_id(vault: Vault) -> None:
-    said = "no given password decrypts this value{}; check the password, and that the value is whole"
-    assert refused(vault, encrypted(SECRET, password="other")[0]) == HEAD + said.format("")
+def test_a_wrong_password_is_reported_with_the_vault_id(vault: Vault) -> None:
+    message = "no given password decrypts this value{}; check the password, and that the value is whole"
+    assert decryption_error(vault, encrypted(SECRET, password="other")[0]) == HEAD + message.format("")
     labelled = encrypted(SECRET, password="other", label="prod")[0]
-    assert refused(vault, labelled) == HEAD + said.format(", whose vault id is `prod`")
+    assert decryption_error(vault, labelled) == HEAD + message.format(", whose vault id is `prod`")
 
 
-def test_a_broken_text_is_not_taken_for_a_wrong_password(vault: Vault) -> None:
+def test_a_malformed_text_is_not_reported_as_a_wrong_password(vault: Vault) -> None:
     [text] = encrypted(SECRET)
     lines = text.splitlines()
-    said = f"{HEAD}not what ansible-vault writes: cut off, or changed since; copy it again, or encrypt it anew"
+    message = f"{HEAD}not valid ansible-vault text: truncated or modified; copy it again, or encrypt it anew"
     broken = [
         "\n".join(lines[:3]),
         text.replace("AES256", "AES999"),
@@ -262,32 +266,32 @@ def test_a_broken_text_is_not_taken_for_a_wrong_password(vault: Vault) -> None:
         text.replace("3", "x"),
         lines[0] + "\n00",
     ]
-    assert [refused(vault, one) for one in broken] == [said] * len(broken)
-    assert vault.open(text, Position("v")) == SECRET
+    assert [decryption_error(vault, one) for one in broken] == [message] * len(broken)
+    assert vault.decrypt(text, Position("v")) == SECRET
 
 
-def test_what_is_not_text_is_refused(vault: Vault) -> None:
-    said = "not UTF-8 text once it is decrypted; encrypt text, and put other files into `mounts`"
-    assert refused(vault, encrypted("\xff\xfe")[0]) == HEAD + said
+def test_a_plaintext_that_is_not_utf8_is_refused(vault: Vault) -> None:
+    message = "not UTF-8 text once it is decrypted; encrypt text, and put other files into `mounts`"
+    assert decryption_error(vault, encrypted("\xff\xfe")[0]) == HEAD + message
 
 
-PRINTS = "put there what `ansible-vault encrypt_string` prints"
+ENCRYPT_FIX = "put there what `ansible-vault encrypt_string` prints"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("a: !vault 5\n", f"v.yml:1:4: error: `!vault` before what is no text; {PRINTS}"),
-        ("a: !vault ''\n", f"v.yml:1:4: error: `!vault` before what is no text; {PRINTS}"),
+        ("a: !vault 5\n", f"v.yml:1:4: error: `!vault` in front of a value that is not text; {ENCRYPT_FIX}"),
+        ("a: !vault ''\n", f"v.yml:1:4: error: `!vault` in front of a value that is not text; {ENCRYPT_FIX}"),
         ("? !vault $ANSIBLE_VAULT;1.1\n: 1\n", "v.yml:1:3: error: an encrypted name; encrypt values only"),
         ("a: !vault [1]\n", "v.yml:1:4: error: the tag `!vault` is not allowed here; write a plain value"),
     ],
     ids=["a number", "empty", "a key", "a list"],
 )  # fmt: skip
-def test_the_tag_belongs_before_an_encrypted_text(text: str, said: str) -> None:
+def test_the_vault_tag_is_for_encrypted_text_only(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse(text, "v.yml")
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 # -- it stays a secret ------------------------------------------------------------------------------------------------
@@ -334,7 +338,7 @@ env:
     api: {value(text, 6)}"""
 
 
-def test_the_environment_gets_it_and_no_spec_repeats_it(vault: Vault) -> None:
+def test_a_secret_reaches_the_environment_and_no_spec(vault: Vault) -> None:
     [text] = encrypted(SECRET)
     context = world(parse(CLUSTER.replace("SETTINGS", with_env(text)), "inventory.yml", vault=vault))
     container = context.wanted[1]
@@ -348,7 +352,7 @@ def test_the_environment_gets_it_and_no_spec_repeats_it(vault: Vault) -> None:
     assert SECRET not in json.dumps([found.to_dict(), *(dict(one.spec) for one in context.wanted)])
 
 
-def test_another_secret_is_another_spec_and_the_plan_names_the_variable_only(vault: Vault) -> None:
+def test_a_changed_secret_changes_the_spec_and_the_plan_names_only_its_variable(vault: Vault) -> None:
     one, other = encrypted(SECRET, "another-secret")
     runtimes: dict[str, Any] = {}
     for text, causes in ((one, {"not there"}), (one, set()), (other, {f"env.{name}" for name in ENV})):
@@ -361,42 +365,44 @@ def test_another_secret_is_another_spec_and_the_plan_names_the_variable_only(vau
         assert "another-secret" not in repr(found)
 
 
-SEEN = "is secret, and tfprov shows it in plans and labels; write it in plain; only `env` and passwords stay secret"
-LINES = "is secret, and others on the host can read command lines; put it into `env`, or into a file on the host that"
-SINGLE = "`env.A` renders to a list or a mapping; render it to a single value"
-FAILS = "a template that uses a secret fails; correct the expression; the reason could repeat the secret"
+SHOWN_IN_PLANS = (
+    "is secret, and tfprov shows it in plans and labels; write it in plain; only `env` and passwords stay secret"
+)
+ON_COMMAND_LINES = (
+    "is secret, and others on the host can read command lines; put it into `env`, or into a file on the host that"
+)
+NOT_SINGLE = "`env.A` renders to a list or a mapping; render it to a single value"
+TEMPLATE_FAILS = "a template that uses a secret fails; correct the expression; the reason could repeat the secret"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
-        ("flags: {token: '{{ api }}'}", [f"`flags.token` {LINES} `mounts` brings"]),
-        ("flags: {token: 'a{{ again }}'}", [f"`flags.token` {LINES} `mounts` brings"]),
+        ("flags: {token: '{{ api }}'}", [f"`flags.token` {ON_COMMAND_LINES} `mounts` brings"]),
+        ("flags: {token: 'a{{ again }}'}", [f"`flags.token` {ON_COMMAND_LINES} `mounts` brings"]),
         ("flags: {token: '{{ task.index }}{{ api }}'}", []),
         ("flags: {fine: '{{ other }}'}", []),
-        ("code: '{{ api }}'", [f"`code` {SEEN}"]),
-        ("image: {name: '{{ api }}'}", [f"`image` {SEEN}"]),
-        ("memory: '{{ api }}'", [f"`memory` {SEEN}"]),
-        ("env: {A: '{{ api.nothing }}'}", [FAILS]),
-        ("env: {A: \"{{ {'x': 1}[api] }}\"}", [FAILS]),
-        ("env: {A: '{{ api / 2 }}'}", [FAILS]),
-        ("env: {A: '{{ api ~ nobody }}'}", [FAILS]),
-        ("env: {A: '{{ api.splitlines() | list }}'}", [SINGLE]),
+        ("code: '{{ api }}'", [f"`code` {SHOWN_IN_PLANS}"]),
+        ("image: {name: '{{ api }}'}", [f"`image` {SHOWN_IN_PLANS}"]),
+        ("memory: '{{ api }}'", [f"`memory` {SHOWN_IN_PLANS}"]),
+        ("env: {A: '{{ api.nothing }}'}", [TEMPLATE_FAILS]),
+        ("env: {A: \"{{ {'x': 1}[api] }}\"}", [TEMPLATE_FAILS]),
+        ("env: {A: '{{ api / 2 }}'}", [TEMPLATE_FAILS]),
+        ("env: {A: '{{ api ~ nobody }}'}", [TEMPLATE_FAILS]),
+        ("env: {A: '{{ api.splitlines() | list }}'}", [NOT_SINGLE]),
         ("env: {A: '{{ lines }}'}", ["`env.A` renders to several lines; render it to one line"]),
     ],
     ids=lambda value: str(value)[:30],
 )  # fmt: skip
-def test_a_secret_that_cannot_be_kept_is_refused_and_never_repeated(
-    vault: Vault, settings: str, said: list[str]
-) -> None:
+def test_a_secret_outside_of_env_is_refused_and_never_repeated(vault: Vault, settings: str, message: list[str]) -> None:
     api, lines = encrypted(SECRET, f"{SECRET}\n{SECRET}\n")
     more = f"\n    again: '{{{{ api }}}}'\n    other: fine\n    api: {value(api, 6)}    lines: {value(lines, 6)}"
     found = problems(settings + more, vault)
-    assert found == said
+    assert found == message
     assert SECRET not in "".join(found)
 
 
-def test_a_late_flag_of_a_secret_is_refused_when_its_task_is_known(vault: Vault) -> None:
+def test_a_secret_in_a_flag_of_a_task_is_refused(vault: Vault) -> None:
     [api] = encrypted(SECRET)
     text = CLUSTER.replace(
         "SETTINGS", f"flags: {{token: '{{{{ task.index }}}}{{{{ api }}}}'}}\n    api: {value(api, 6)}"
@@ -413,19 +419,19 @@ def test_an_encrypted_word_of_the_command_line_is_refused(vault: Vault, name: st
     )
     text = CLUSTER.replace("SETTINGS", settings).replace("      flags: {}\n      flags:", "      flags:")
     text = text.replace("      command: [python, x.py]\n", "") if name == "command" else text
-    with pytest.raises(InvalidInput, match=re.escape(LINES)) as caught:
+    with pytest.raises(InvalidInput, match=re.escape(ON_COMMAND_LINES)) as caught:
         resolve(read_groups(parse(text, "inventory.yml", vault=vault), "inventory.yml"))
     assert SECRET not in str(caught.value)
 
 
-def test_several_lines_in_an_encrypted_variable_are_told_without_them(vault: Vault) -> None:
+def test_a_secret_of_several_lines_is_refused_without_repeating_it(vault: Vault) -> None:
     [text] = encrypted(f"{SECRET}\nsecond")
     assert problems(f"env:\n        A: {value(text, 10)}", vault) == [
         "`env.A` is secret, and not one line of text; encrypt one line of text"
     ]
 
 
-def test_passwords_and_users_may_be_encrypted_and_an_address_too_where_tasks_have_another(vault: Vault) -> None:
+def test_connection_variables_may_be_encrypted(vault: Vault) -> None:
     password, user, host, port = encrypted(SECRET, "train-user", "10.77.0.9", "so-secret-a-port")
     variables = f"    ansible_password: {value(password, 6)}    ansible_user: {value(user, 6)}"
     variables += f"    ansible_host: {value(host, 6)}"
@@ -434,38 +440,38 @@ def test_passwords_and_users_may_be_encrypted_and_an_address_too_where_tasks_hav
     assert (way.password, way.user, way.address) == (SECRET, "train-user", "10.77.0.9")
     assert SECRET not in repr(way)
     assert str(HostError("h2", "10.77.0.9 does not answer to train-user")) == "h2: ****** does not answer to ******"
-    said = "`ansible_host` is secret, but all tasks have it on their command lines; set `address` under `tfprov:`"
-    assert f"{said}, or write it in plain" in problems(f"image: {{name: x}}\n{variables}", vault)
+    message = "`ansible_host` is secret, but all tasks have it on their command lines; set `address` under `tfprov:`"
+    assert f"{message}, or write it in plain" in problems(f"image: {{name: x}}\n{variables}", vault)
     assert problems(f"env: {{}}\n    ansible_port: {value(port, 6)}", vault) == [
         "`ansible_port` is secret, and invalid; for example `ansible_port: 22`"
     ]
 
 
-def test_a_message_of_a_library_does_not_repeat_a_secret() -> None:
+def test_error_messages_of_libraries_do_not_repeat_secrets() -> None:
     hide_secret("some-long-secret")
     hide_secret("true")
     assert str(HostError("h", "login as some-long-secret: not true")) == "h: login as ******: not true"
 
 
-def test_the_sources_of_passwords_are_named_by_their_options_and_in_the_order_of_ansible() -> None:
+def test_password_sources_are_tried_in_the_order_of_ansible() -> None:
     environ = {"ANSIBLE_VAULT_IDENTITY_LIST": "one@first, ,second", "ANSIBLE_VAULT_PASSWORD_FILE": "fifth"}
     passwords = Passwords(("lab@third", "@unnamed"), ("fourth",), prompt=True, environ=environ)
     assert list(passwords.sources()) == [
-        Source("ANSIBLE_VAULT_IDENTITY_LIST", "one", "first"),
-        Source("ANSIBLE_VAULT_IDENTITY_LIST", "default", "second"),
-        Source("--vault-id", "lab", "third"),
-        Source("--vault-id", "default", "unnamed"),
-        Source("--vault-password-file", "default", "fourth"),
-        Source("ANSIBLE_VAULT_PASSWORD_FILE", "default", "fifth"),
-        Source("--ask-vault-pass", "default", "prompt_ask_vault_pass"),
+        PasswordSource("ANSIBLE_VAULT_IDENTITY_LIST", "one", "first"),
+        PasswordSource("ANSIBLE_VAULT_IDENTITY_LIST", "default", "second"),
+        PasswordSource("--vault-id", "lab", "third"),
+        PasswordSource("--vault-id", "default", "unnamed"),
+        PasswordSource("--vault-password-file", "default", "fourth"),
+        PasswordSource("ANSIBLE_VAULT_PASSWORD_FILE", "default", "fifth"),
+        PasswordSource("--ask-vault-pass", "default", "prompt_ask_vault_pass"),
     ]
 
 
-def test_a_problem_is_about_something_closed_by_its_option_or_by_what_it_says(vault: Vault) -> None:
+def test_decryption_problems_are_recognized(vault: Vault) -> None:
     [text] = encrypted(SECRET, password="other")
     for closed in (text, text.splitlines()[0]):
         with pytest.raises(InvalidInput) as raised:
-            vault.open(closed, Position("v.yml", 1, 1))
-        assert all(map(stays_closed, raised.value.problems))
-    assert stays_closed(Problem(Position("--vault-id"), "`x` does not exist", "correct the path"))
-    assert not stays_closed(Problem(Position("v.yml", 1, 1), "`x` does not exist", "correct the path"))
+            vault.decrypt(closed, Position("v.yml", 1, 1))
+        assert all(map(is_decryption_problem, raised.value.problems))
+    assert is_decryption_problem(Problem(Position("--vault-id"), "`x` does not exist", "correct the path"))
+    assert not is_decryption_problem(Problem(Position("v.yml", 1, 1), "`x` does not exist", "correct the path"))

@@ -1,10 +1,10 @@
-"""`tfprov inventory add-host`, `remove-host`, `move-host`, `set` and `unset`: edits that leave the rest of a file alone."""
+"""The commands that edit an inventory: `add-host`, `remove-host`, `move-host`, `set` and `unset`."""
 
-import difflib
 import errno
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,175 +12,156 @@ import click
 
 from tfprov.atomic_write import rewrite
 from tfprov.cli.options import source_options, sources_of, vault_of
-from tfprov.editing.document import Source, read_source
-from tfprov.editing.locate import Files, Where, for_group, for_host, for_path, owner_of, split_path
+from tfprov.editing.document import unified_diff
+from tfprov.editing.files import InventoryFiles, open_sources, open_vars_files
+from tfprov.editing.locate import (
+    Location,
+    is_mentioned,
+    locate_group_variable,
+    locate_host_variable,
+    locate_path,
+    split_path,
+)
 from tfprov.editing.operations import (
-    Done,
-    Texts,
+    ChangedTexts,
+    EditResult,
     add_host,
-    caused,
-    left_behind,
+    host_vars_files,
     move_host,
+    new_problems,
     remove_host,
     set_value,
-    unset,
+    unset_value,
 )
-from tfprov.editing.scalar_emitter import Value, read_value
+from tfprov.editing.scalar_emitter import NewValue, parse_value
 from tfprov.errors import InvalidInput, Position, Problem, Usage, one_line, shown
-from tfprov.inventory.detect import Kind, is_blank, is_foreign, kind_of
-from tfprov.inventory.sources import place_of
+from tfprov.inventory.host_names import NameKind
 from tfprov.model.inventory import Inventory
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.cluster_rules import check_processes
-from tfprov.settings.load import load_inventory
+from tfprov.settings.load import InventoryOptions, read_inventory
 from tfprov.settings.resolve import resolve
-from tfprov.vault.decrypt import HEADER, Vault
-from tfprov.vault.redaction import discreet, mentions_secret
-from tfprov.yamltext.overlay import reading
+from tfprov.vault.redaction import mentions_secret
 
 
-@dataclass(frozen=True)
-class Read:
-    """An inventory as it was read: None where it cannot be understood, the problems it has, and its files."""
-
-    inventory: Inventory | None
-    problems: tuple[Problem, ...]
-    contents: dict[str, bytes] = field(default_factory=dict)
-
-
-def read(options: dict[str, Any], vault: Vault, instead: dict[str, bytes] | None = None) -> Read:
-    """Read and check the inventory that `options` name; `instead` stands for the content of files, by their real paths."""
-    inventory = None
-    with reading(instead) as found:
-        try:
-            inventory = load_inventory(sources_of(options), options["extra"], vault, lookup_dirs=options["lookup_dirs"])
-            assign_tasks(resolve(inventory, (), [check_processes]))
-        except InvalidInput as error:
-            return Read(inventory, error.problems, found.files)
-    return Read(inventory, (), found.files)
-
-
-def files_of(contents: dict[str, bytes], sources: Sequence[str], extra: Sequence[str]) -> Files:
-    """Return the files of an inventory that can be edited, of all that were read for it."""
-    inventories: list[Source] = []
-    beside: list[Source] = []
-    others: list[str] = []
-    for name, data in contents.items():
-        if f"@{name}" in extra:
-            continue
-        if owner_of(name) is None and not _is_source(name, sources):
-            continue
-        stands_alone = owner_of(name) is None
-        is_yaml = not stands_alone or kind_of(name, data) is Kind.YAML
-        if is_yaml and stands_alone and is_foreign(name, data) and name not in map(place_of, sources):
-            continue  # a README in a directory
-        if is_yaml and not data.startswith(HEADER.encode()):
-            if not is_blank(data):
-                (inventories if owner_of(name) is None else beside).append(read_source(data, name))
-        elif not is_blank(data):
-            others.append(name)
-    return Files(tuple(inventories), tuple(beside), tuple(others))
-
-
-def _is_source(name: str, sources: Sequence[str]) -> bool:
-    places = map(place_of, sources)
-    return any(name == one or name.startswith(one.rstrip("/") + "/") for one in places)
-
-
-class Editing:
-    """An edit from a command's options: what is there, and what is done with it at the end."""
+class EditSession:
+    """An edit by a command: the files before it, and what is checked and written at the end."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        self.sources, self.extra, self.vault = sources_of(options), options["extra"], vault_of(options)
         self.writes, self.shows_diff = not options["check"], options["diff"]
-        self._options = options
-        self.before = read(options, self.vault)
-        self.inventory = self.before.inventory
-        self.files = files_of(self.before.contents, self.sources, self.extra)
-        if not (self.files.inventories or self.files.beside or self.files.others):
-            raise InvalidInput(self.before.problems) if self.before.problems else _nothing_to_edit()
+        self._inventory = InventoryOptions(
+            sources_of(options), options["extra"], vault_of(options), lookup_dirs=options["lookup_dirs"]
+        )
+        self._skip = frozenset(option.removeprefix("@") for option in options["extra"] if option.startswith("@"))
+        self._sources: Sequence[str] = sources_of(options)
+        self.files = open_sources(self._sources, self._skip)
+        if self.files.is_empty:
+            self.open_all_vars_files()
+        if self.files.is_empty:
+            raise InvalidInput(self._problems_before) if self._problems_before else _no_editable_file()
 
-    def finish(self, done: Done, verb: str, holds: Callable[[Inventory], None] | None = None) -> None:
-        """Check the result, write it, and say what was done; `verb` is in the past tense: `added x`.
+    @cached_property
+    def _loaded(self) -> tuple[Inventory, list[Problem]]:
+        """The inventory before the edit, without a check of its settings."""
+        return read_inventory(self._inventory)
 
-        `holds` raises where the inventory does not say afterwards what the edit was for.
+    @property
+    def inventory(self) -> Inventory | None:
+        """The inventory before the edit; None if it has problems."""
+        inventory, problems = self._loaded
+        return None if problems else inventory
+
+    @cached_property
+    def _problems_before(self) -> tuple[Problem, ...]:
+        return _problems(*self._loaded)
+
+    def open_vars_files(self, kind: NameKind, name: str) -> None:
+        """Open the vars files of the group or host (`kind`) `name` as well, if the inventory has it."""
+        groups, hosts = ((name,), ()) if kind is NameKind.GROUP else ((), (name,))
+        opened = open_vars_files(self._sources, groups, hosts, self._skip)
+        if not opened.is_empty and (is_mentioned(self.files, kind, name) or name in self._names(kind)):
+            self._add_vars_files(opened)
+
+    def open_all_vars_files(self) -> None:
+        """Open the vars files of all groups and hosts as well."""
+        self._add_vars_files(
+            open_vars_files(self._sources, self._names(NameKind.GROUP), self._names(NameKind.HOST), self._skip)
+        )
+
+    def _add_vars_files(self, opened: InventoryFiles) -> None:
+        self.files = replace(self.files, vars_files=opened.vars_files, others=(*self.files.others, *opened.others))
+
+    def _names(self, kind: NameKind) -> Iterable[str]:
+        inventory, _ = self._loaded
+        return inventory.groups if kind is NameKind.GROUP else inventory.hosts
+
+    def finish(self, done: EditResult, verb: str, holds: Callable[[Inventory], None] | None = None) -> None:
+        """Check the result, write it, and print what was done; `verb` is in the past tense: `added x`.
+
+        `holds` raises if the inventory after the edit is not what the edit is for.
         """
-        changed = [one for one in (*done.files.inventories, *done.files.beside) if one not in self._all()]
-        texts = {one.name: (self._text(one.name), one.text) for one in changed}
-        after = self._checked(texts, holds)
+        texts = {
+            after.name: (before.text, after.text)
+            for before, after in zip(self.files.editable, done.files.editable, strict=True)
+            if before != after
+        }
+        remaining = self._check(texts, holds)
         if self.shows_diff:
             for name, (old, new) in texts.items():
-                click.echo("".join(f"{line}\n" for line in diff(name, old, new)), nl=False)
+                click.echo("".join(f"{line}\n" for line in unified_diff(name, old, new)), nl=False)
         if self.writes:
-            for name, (_, new) in texts.items():
-                self._write(name, new)
+            for name, (old, new) in texts.items():
+                _write(name, old, new)
         if not texts:
-            click.echo(f"nothing to do: {_unsaid(done)} is like that already")
+            click.echo(f"nothing to do: {done.summary() or 'it'} is like that already")
         else:
-            click.echo(f"{verb} {done.words()}{'' if self.writes else '; not written (--check)'}")
-        if after.problems:
-            count = len(after.problems)
-            these = f"{count} problems; `tfprov plan` tells them" if count > 1 else "1 problem; `tfprov plan` tells it"
+            click.echo(f"{verb} {done.summary()}{'' if self.writes else '; not written (--check)'}")
+        if remaining:
+            count = len(remaining)
+            these = f"{count} problems; `tfprov plan` shows them" if count > 1 else "1 problem; `tfprov plan` shows it"
             click.echo(f"note: the inventory still has {these}")
 
-    def _all(self) -> tuple[object, ...]:
-        return (*self.files.inventories, *self.files.beside)
-
-    def _text(self, name: str) -> str:
-        return self.files.find(name).text
-
-    def _checked(self, texts: Texts, holds: Callable[[Inventory], None] | None) -> Read:
-        instead = {os.path.realpath(name): new.encode() for name, (_, new) in texts.items()}
-        after = read(self._options, self.vault, instead)
-        if problems := caused(self.before.problems, after.problems, texts):
-            raise InvalidInput(problems)
-        if holds is not None and after.inventory is not None:
-            holds(after.inventory)
-        return after
-
-    def _write(self, name: str, text: str) -> None:
-        try:
-            rewrite(Path(name), self.before.contents[name], text.encode())
-        except OSError as error:
-            reason = one_line(error.strerror or str(error))
-            fix = "try again" if error.errno == errno.EBUSY else "edit a file of your own in its place"
-            raise Usage(f"{shown(name)} is left as it is: {reason[0].lower()}{reason[1:]}", fix) from None
+    def _check(self, texts: ChangedTexts, holds: Callable[[Inventory], None] | None) -> tuple[Problem, ...]:
+        """Return the problems of the inventory after the edit, all of which it had before; InvalidInput for others."""
+        file_overlay = {os.path.realpath(name): new.encode() for name, (_, new) in texts.items()}
+        inventory, problems = read_inventory(replace(self._inventory, file_overlay=file_overlay))
+        remaining = _problems(inventory, problems)
+        if remaining and (new := new_problems(self._problems_before, remaining, texts)):
+            raise InvalidInput(new)
+        if holds is not None and not problems:
+            holds(inventory)
+        return remaining
 
 
-def _unsaid(done: Done) -> str:
-    return done.words() or "it"
+def _problems(inventory: Inventory, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the problems of an inventory, those of its settings only if there are no others."""
+    if problems:
+        return InvalidInput(problems).problems
+    try:
+        assign_tasks(resolve(inventory, (), [check_processes]))
+    except InvalidInput as error:
+        return error.problems
+    return ()
 
 
-def _nothing_to_edit() -> Usage:
-    return Usage("the inventory is no file that can be edited", "give a YAML file with -i")
+def _write(name: str, old: str, new: str) -> None:
+    try:
+        rewrite(Path(name), old.encode(), new.encode())
+    except OSError as error:
+        reason = one_line(error.strerror or str(error))
+        fix = "try again" if error.errno == errno.EBUSY else "edit a file of your own in its place"
+        raise Usage(f"{shown(name)} is left as it is: {reason[0].lower()}{reason[1:]}", fix) from None
 
 
-def diff(name: str, old: str, new: str) -> list[str]:
-    """Return what changes in a file as a unified diff; what stands behind the name of a password is left out."""
-    lines = difflib.unified_diff(_lines(old), _lines(new), f"{name} (before)", f"{name} (after)", n=3)
-    found = []
-    for number, line in enumerate(lines):
-        text = line.rstrip("\r\n")
-        found.append(_printable(text if number < 2 else discreet(text)))
-        if number >= 2 and not line.startswith("@@") and not line.endswith("\n"):
-            found.append("\\ No newline at end of file")
-    return found
-
-
-def _lines(text: str) -> list[str]:
-    *whole, last = text.split("\n")
-    return [f"{line}\n" for line in whole] + ([last] if last else [])
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c == "\t" or c.isprintable() else "\ufffd" for c in text)
+def _no_editable_file() -> Usage:
+    return Usage("no source of the inventory is a file that can be edited", "give a YAML file with -i")
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def edit_options(command: F) -> F:
-    """Add what all edits take: where the inventory is, `--check` and `--diff`."""
+def edit_command_options(command: F) -> F:
+    """Add the options of all edits: those of the inventory, `--check` and `--diff`."""
     command = click.option("--diff", is_flag=True, help="Show what changes in the file.")(command)
     command = click.option("-C", "--check", is_flag=True, help="Write nothing; with --diff, to see what would change.")(
         command
@@ -198,46 +179,51 @@ def place_options(command: F) -> F:
 @click.argument("name")
 @click.option("-g", "--group", "groups", multiple=True, required=True, help="A group to put it into; may be repeated.")
 @click.option("--var", "variables", multiple=True, metavar="KEY=VALUE", help="A variable of the host; read as YAML.")
-@edit_options
+@edit_command_options
 def add_host_command(name: str, groups: Sequence[str], variables: Sequence[str], **options: Any) -> None:
-    """NAME may be a range, such as `node[4:6]`. A group of tfprov's (`worker`, `ps`, …) is made where there is none."""
-    values = [_variable(one) for one in variables]
-    editing = Editing(options)
-    editing.finish(add_host(editing.files, editing.inventory, name, groups, values), f"added {shown(name)}")
+    """NAME may be a range, such as `node[4:6]`. A role's group (`worker`, `ps`, …) is added if the inventory has none."""
+    values = [_variable(text) for text in variables]
+    session = EditSession(options)
+    session.finish(add_host(session.files, session.inventory, name, groups, values), f"added {shown(name)}")
 
 
-def _variable(text: str) -> tuple[Sequence[str], Value]:
+def _variable(text: str) -> tuple[Sequence[str], NewValue]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise Usage(f"`--var {shown(name)}` has no value", "write `--var name=value`")
     return split_path(name), _value(name, value, f"--var {shown(name)}")
 
 
-def _value(path: str, text: str, name: str) -> Value:
-    """Read a value; what is wrong with that of a password is told without it."""
+def _value(path: str, text: str, name: str) -> NewValue:
+    """Parse a value; the error for a password does not repeat it."""
     try:
-        return read_value(text, name)
+        return parse_value(text, name)
     except InvalidInput:
         if not mentions_secret(path):
             raise
-    raise InvalidInput([Problem(Position(name), "YAML reads this otherwise than it looks", "quote it twice: '\"…\"'")])
+    raise InvalidInput(
+        [Problem(Position(name), "YAML reads this differently than it looks", "quote it twice: '\"…\"'")]
+    )
 
 
 @click.command("remove-host")
 @click.argument("name")
-@edit_options
+@edit_command_options
 def remove_host_command(name: str, **options: Any) -> None:
-    """From every group that names it. Files of `host_vars/` stay."""
-    editing = Editing(options)
-    editing.finish(
-        remove_host(editing.files, editing.inventory, name), f"removed {shown(name)}", lambda after: _gone(after, name)
+    """The host is removed from every group. Files of `host_vars/` stay."""
+    session = EditSession(options)
+    session.open_vars_files(NameKind.HOST, name)
+    session.finish(
+        remove_host(session.files, session.inventory, name),
+        f"removed {shown(name)}",
+        lambda after: _require_removed(after, name),
     )
-    for path in left_behind(editing.files, name):
+    for path in host_vars_files(session.files, name):
         click.echo(f"note: {shown(path)} stays, and is not read any more")
 
 
-def _gone(after: Inventory, host: str) -> None:
-    """Refuse an edit after which a host is still there: an alias, a merge or another source names it."""
+def _require_removed(after: Inventory, host: str) -> None:
+    """Refuse an edit that leaves the host in the inventory: an alias, a merge or another source names it."""
     if host in after.hosts:
         what = f"{shown(host)} would still be in the inventory: this names it too; nothing was changed"
         raise InvalidInput([Problem(after.hosts[host].at, what, "edit the file by hand")])
@@ -246,18 +232,19 @@ def _gone(after: Inventory, host: str) -> None:
 @click.command("move-host")
 @click.argument("old", metavar="FROM")
 @click.argument("new", metavar="TO")
-@edit_options
+@edit_command_options
 def move_host_command(old: str, new: str, **options: Any) -> None:
-    """Wherever it is named; its variables and comments stay. A range is moved as a whole: `'node[1:3]' 'node[1:4]'`."""
-    editing = Editing(options)
-    if left := left_behind(editing.files, old):
+    """The host is renamed in every group; its variables and comments stay. A range moves whole: `'n[1:3]' 'n[1:4]'`."""
+    session = EditSession(options)
+    session.open_all_vars_files()
+    if left := host_vars_files(session.files, old):
         becomes = new.join(left[0].rsplit(old, 1))
         what = f"{shown(left[0])} holds variables of {shown(old)}, which {shown(new)} would not have"
         raise Usage(what, f"first `mv {shown(left[0])} {shown(becomes)}`")
-    editing.finish(
-        move_host(editing.files, editing.inventory, old, new),
+    session.finish(
+        move_host(session.files, session.inventory, old, new),
         f"moved {shown(old)} to {shown(new)}",
-        lambda after: _gone(after, old),
+        lambda after: _require_removed(after, old),
     )
 
 
@@ -265,34 +252,39 @@ def move_host_command(old: str, new: str, **options: Any) -> None:
 @click.argument("path")
 @click.argument("value")
 @place_options
-@edit_options
+@edit_command_options
 def set_command(path: str, value: str, group: str | None, host: str | None, **options: Any) -> None:
     """PATH is a variable of all hosts, such as `tfprov.flags.train_steps`, or leads through the whole file:
     `all.children.worker.vars.tfprov.port`. Elements of lists are counted from 0: `tfprov.command[1]`.
 
-    VALUE is read as YAML: `5`, `true`, `[python, train.py]`; text that YAML reads otherwise is quoted twice: `'"5"'`.
+    VALUE is YAML: `5`, `true`, `[python, train.py]`; quote text that YAML reads otherwise twice: `'"5"'`.
     """  # noqa: D205  its first line is in the table of commands
     new = _value(path, value, "VALUE")
-    editing = Editing(options)
-    editing.finish(set_value(editing.files, _where(editing, path, group, host), new), "set")
+    session = EditSession(options)
+    location = _locate(session, path, group, host)
+    session.finish(set_value(session.files, location, new), "set")
 
 
 @click.command("unset")
 @click.argument("path")
 @place_options
-@edit_options
+@edit_command_options
 def unset_command(path: str, group: str | None, host: str | None, **options: Any) -> None:
-    """PATH is as in `set`. What is above it stays, empty or not."""
-    editing = Editing(options)
-    editing.finish(unset(editing.files, _where(editing, path, group, host)), "removed")
+    """PATH is that of `set`. The mappings above it stay, even if they are empty."""
+    session = EditSession(options)
+    location = _locate(session, path, group, host)
+    session.finish(unset_value(session.files, location), "removed")
 
 
-def _where(editing: Editing, path: str, group: str | None, host: str | None) -> Where:
+def _locate(session: EditSession, path: str, group: str | None, host: str | None) -> Location:
     names = split_path(path)
     if group is not None and host is not None:
-        raise Usage("`--group` and `--host` say two places", "give one of them")
+        raise Usage("`--group` and `--host` exclude each other", "give one of them")
     if host is not None:
-        return for_host(editing.files, host, names)
-    if group is not None:
-        return for_group(editing.files, group, names)
-    return for_path(editing.files, names) or for_group(editing.files, "all", names)
+        session.open_vars_files(NameKind.HOST, host)
+        return locate_host_variable(session.files, host, names)
+    if group is None and (location := locate_path(session.files, names)):
+        return location
+    owner = "all" if group is None else group
+    session.open_vars_files(NameKind.GROUP, owner)
+    return locate_group_variable(session.files, owner, names)

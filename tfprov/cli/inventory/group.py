@@ -1,4 +1,4 @@
-"""`tfprov inventory`: what the inventory says, where it says it, and edits that keep the file as it is."""
+"""`tfprov inventory`: commands that show, explain and edit the inventory."""
 
 import click
 
@@ -8,7 +8,7 @@ COMMANDS = {
     "list": ("inventory.show", "Print all hosts and groups, as `ansible-inventory --list` does."),
     "host": ("inventory.show", "Print the variables of one host, as `ansible-inventory --host` does."),
     "graph": ("inventory.show", "Print the tree of groups, as `ansible-inventory --graph` does."),
-    "explain": ("inventory.explain", "Say where every effective value of a host comes from."),
+    "explain": ("inventory.explain", "Show where every effective value of a host comes from."),
     "schema": ("inventory.show", "Print the JSON Schema of inventories or playbooks."),
     "add-host": ("inventory.edit", "Add a host to a group."),
     "remove-host": ("inventory.edit", "Remove a host from the inventory."),
@@ -21,4 +21,4 @@ COMMANDS = {
 
 @click.group("inventory", cls=LazyGroup, table=COMMANDS, noun="command")
 def inventory_command() -> None:
-    """The files themselves are written by `add-host`, `remove-host`, `move-host`, `set` and `unset` only."""
+    """Only `add-host`, `remove-host`, `move-host`, `set` and `unset` write files."""

@@ -1,4 +1,4 @@
-"""`tfprov inventory list`, `host` and `graph`: what `ansible-inventory` prints of the same inventory."""
+"""`tfprov inventory list`, `host` and `graph`, which print what `ansible-inventory` prints, and `schema`."""
 
 import json
 import sys
@@ -10,13 +10,13 @@ from tfprov.cli.options import inventory_of, show_secrets_option, source_options
 from tfprov.cli.output import dumps
 from tfprov.cli.screening import json_screened, write_document
 from tfprov.errors import Usage, shown
-from tfprov.inventory.ansible_output import Encrypted, Form, Listing
-from tfprov.inventory.host_patterns import match
+from tfprov.inventory.ansible_output import AnsibleOutput, OutputFormat, VaultValue
+from tfprov.inventory.host_patterns import match_hosts
 
 _limit = click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts.")
 _yaml = click.option("-y", "--yaml", "as_yaml", is_flag=True, help="Print YAML instead of JSON.")
 _export = click.option(
-    "--export", is_flag=True, help="Print what is stated for each group and host, to make an inventory of it."
+    "--export", is_flag=True, help="Print the own variables of each group and host, as input for another inventory."
 )
 
 
@@ -27,13 +27,15 @@ _export = click.option(
 @show_secrets_option
 @source_options
 def list_command(export: bool, as_yaml: bool, limit: str | None, show_secrets: bool, **options: Any) -> None:
-    """Templates stay as they are written, and encrypted values encrypted; other secrets are masked."""
+    """Templates are not rendered, and encrypted values not decrypted; other secrets are masked."""
     inventory = inventory_of(options)
     hosts = inventory.members("all")
     if limit is not None:
-        chosen = frozenset(match(inventory, limit))
+        chosen = frozenset(match_hosts(inventory, limit))
         hosts = tuple(host for host in hosts if host in chosen)
-    listing = Listing(inventory, Form.YAML if as_yaml else Form.LIST, export=export, show_secrets=show_secrets)
+    listing = AnsibleOutput(
+        inventory, OutputFormat.YAML if as_yaml else OutputFormat.LIST, export=export, show_secrets=show_secrets
+    )
     _print(listing.as_yaml(hosts) if as_yaml else listing.as_json(hosts), as_yaml=as_yaml)
 
 
@@ -45,12 +47,14 @@ def list_command(export: bool, as_yaml: bool, limit: str | None, show_secrets: b
 @show_secrets_option
 @source_options
 def host_command(name: str, export: bool, as_yaml: bool, limit: str | None, show_secrets: bool, **options: Any) -> None:
-    """NAME may be a pattern that means one host. What `--limit` says makes no difference."""
+    """NAME may be a pattern that matches one host. `--limit` has no effect."""
     inventory = inventory_of(options)
-    hosts = match(inventory, name)
+    hosts = match_hosts(inventory, name)
     if len(hosts) != 1:
-        raise Usage(f"`{shown(name)}` means {len(hosts)} hosts", "name one of them")
-    listing = Listing(inventory, Form.YAML if as_yaml else Form.HOST, export=export, show_secrets=show_secrets)
+        raise Usage(f"`{shown(name)}` matches {len(hosts)} hosts", "name one of them")
+    listing = AnsibleOutput(
+        inventory, OutputFormat.YAML if as_yaml else OutputFormat.HOST, export=export, show_secrets=show_secrets
+    )
     _print(listing.host(hosts[0]), as_yaml=as_yaml)
 
 
@@ -61,11 +65,13 @@ def host_command(name: str, export: bool, as_yaml: bool, limit: str | None, show
 @show_secrets_option
 @source_options
 def graph_command(group: str, variables: bool, limit: str | None, show_secrets: bool, **options: Any) -> None:
-    """GROUP is where to begin. What `--limit` says makes no difference."""
+    """GROUP is the root of the tree. `--limit` has no effect."""
     inventory = inventory_of(options)
     if group not in inventory.groups:
         raise Usage(f"no group `{shown(group)}`", f"its groups are {', '.join(inventory.groups)}")
-    for line in Listing(inventory, Form.TEXT, show_secrets=show_secrets).graph(group, variables=variables):
+    for line in AnsibleOutput(inventory, OutputFormat.TEXT, show_secrets=show_secrets).graph(
+        group, variables=variables
+    ):
         click.echo(line)
 
 
@@ -74,7 +80,7 @@ def _print(data: dict[str, Any], *, as_yaml: bool) -> None:
         text = dumps(data)
         write_document(f"{json_screened(text) if sys.stdout.isatty() else text}\n", sys.stdout)
         return
-    import yaml  # noqa: PLC0415  for those who ask for it
+    import yaml  # noqa: PLC0415  only --yaml needs it
 
     base: type[yaml.SafeDumper] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # as Ansible does
 
@@ -82,7 +88,7 @@ def _print(data: dict[str, Any], *, as_yaml: bool) -> None:
         """Writes encrypted values as Ansible does."""
 
     Dumper.add_representer(
-        Encrypted, lambda dumper, value: dumper.represent_scalar("!vault", value.ciphertext, style="|")
+        VaultValue, lambda dumper, value: dumper.represent_scalar("!vault", value.ciphertext, style="|")
     )
     write_document(yaml.dump(data, Dumper=Dumper, default_flow_style=False, allow_unicode=True), sys.stdout)
 
@@ -91,12 +97,12 @@ def _print(data: dict[str, Any], *, as_yaml: bool) -> None:
 @click.option("--playbook", "kind", flag_value="playbook", help="The schema of playbooks instead.")
 @click.option("--vars", "kind", flag_value="vars", help="The schema of files in group_vars/ and host_vars/ instead.")
 def schema_command(kind: str | None) -> None:
-    """With it in a file, the first line `# yaml-language-server: $schema=FILE` of an inventory is all an editor needs."""
-    from tfprov.settings.schema.inventory_schema import (  # noqa: PLC0415  nobody else needs them
+    """Write it to FILE, and `# yaml-language-server: $schema=FILE` into the first line of an inventory for your editor."""
+    from tfprov.settings.schema.inventory_schema import (  # noqa: PLC0415  no other command needs them
         inventory_schema,
         playbook_schema,
         variables_schema,
     )
 
-    made = {"playbook": playbook_schema, "vars": variables_schema, None: inventory_schema}[kind]()
-    click.echo(json.dumps(made, indent=2, ensure_ascii=False))
+    schema = {"playbook": playbook_schema, "vars": variables_schema, None: inventory_schema}[kind]()
+    click.echo(json.dumps(schema, indent=2, ensure_ascii=False))

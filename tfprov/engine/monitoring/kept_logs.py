@@ -25,7 +25,7 @@ from tfprov.errors import HostError, mask_secrets
 from tfprov.model.node import HIDDEN, plain_masked
 from tfprov.model.state import Observation, Observed, State
 from tfprov.settings.resolve import RoleSettings
-from tfprov.vault.redaction import masks, mentions_secret
+from tfprov.vault.redaction import is_masked, mentions_secret
 
 _LARGE = 1024 * 1024
 """Bytes of a log from which on it is compressed."""
@@ -184,7 +184,7 @@ def _public(values: Mapping[str, Any]) -> dict[str, Any]:
         return dict(values)
     return {
         **values,
-        "env": {name: HIDDEN if mentions_secret(name) or masks(name) else value for name, value in env.items()},
+        "env": {name: HIDDEN if mentions_secret(name) or is_masked(name) else value for name, value in env.items()},
     }
 
 

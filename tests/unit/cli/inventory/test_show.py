@@ -1,4 +1,4 @@
-"""`tfprov inventory list`, `host` and `graph`: the forms besides those that the parity suite compares, and the options."""
+"""`tfprov inventory list`, `host` and `graph`: the forms and options that the parity tests do not compare."""
 
 import json
 import os
@@ -46,12 +46,12 @@ pytestmark = pytest.mark.xdist_group("show")
 
 @pytest.fixture(scope="module")
 def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
-    with Ansible(tmp_path_factory.mktemp("home")) as asked:
-        yield asked
+    with Ansible(tmp_path_factory.mktemp("home")) as oracle:
+        yield oracle
 
 
 @pytest.fixture(autouse=True)
-def there(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Path:
     work_as_in(ansible.home, monkeypatch)
     Path("i.yml").write_text(INVENTORY)
     Path("group_vars").mkdir(exist_ok=True)
@@ -60,13 +60,13 @@ def there(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ours(form: list[str]) -> list[str]:
-    """Return the words of our command for an action of Ansible's."""
+    """Return the arguments of tfprov for an action of `ansible-inventory`."""
     verb, *rest = form
     return ["inventory", verb.removeprefix("--"), *rest]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
-def test_a_form_is_printed_as_ansible_prints_it(
+def test_every_output_format_is_that_of_ansible_inventory(
     form: list[str], ansible: Ansible, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["-i", "i.yml", "-e", "{extra: [4]}"]
@@ -84,9 +84,7 @@ EXTRA = [
 
 
 @pytest.mark.parametrize("extra", EXTRA)
-def test_extra_variables_are_read_as_ansible_reads_them(
-    extra: str, ansible: Ansible, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_extra_vars_are_parsed_as_in_ansible(extra: str, ansible: Ansible, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["-i", "h,", "-e", extra]
     ((code, expected),) = ansible.ask("commands", arguments=options, actions=[["--host", "h"]])
     assert code == 0, expected
@@ -104,7 +102,7 @@ all:
 @pytest.mark.parametrize(
     "form", [["--list"], ["--host", "h"], ["--list", "--yaml"], ["--host", "h", "--yaml"]], ids=" ".join
 )
-def test_what_is_encrypted_is_printed_encrypted(
+def test_encrypted_values_are_printed_encrypted(
     form: list[str], ansible: Ansible, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (ciphertext,) = encrypted("sesame")
@@ -114,12 +112,12 @@ def test_what_is_encrypted_is_printed_encrypted(
     assert tell(capsys, *ours(form), "-i", "secret.yml") == Told(0, (), expected)
 
 
-def test_a_graph_shows_nothing_of_what_is_encrypted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_graph_masks_encrypted_values(capsys: pytest.CaptureFixture[str]) -> None:
     (ciphertext,) = encrypted("sesame")
     Path("secret.yml").write_text(SECRET.format(value=value(ciphertext, 6)))
-    told = tell(capsys, "inventory", "graph", "--vars", "-i", "secret.yml")
-    assert "  |  |  |--{secret = ******}\n" in told.out
-    assert "sesame" not in told.out
+    result = tell(capsys, "inventory", "graph", "--vars", "-i", "secret.yml")
+    assert "  |  |  |--{secret = ******}\n" in result.out
+    assert "sesame" not in result.out
 
 
 MASKED = """\
@@ -138,7 +136,7 @@ all:
 """
 
 
-def test_secrets_are_masked_unless_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_secrets_are_masked_without_show_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     Path("masked.yml").write_text(MASKED)
     shown = {}
     for form in (
@@ -146,29 +144,29 @@ def test_secrets_are_masked_unless_they_are_asked_for(capsys: pytest.CaptureFixt
         "explain h --json", "explain h db", "explain h tfprov.env --json",
     ):  # fmt: skip
         words = ["inventory", *form.split(), "-i", "masked.yml"]
-        told, whole = tell(capsys, *words), tell(capsys, *words, "--show-secrets")
-        assert (told.code, whole.code) == (0, 0), form
-        text = told.out + "".join(told.lines)
+        result, whole = tell(capsys, *words), tell(capsys, *words, "--show-secrets")
+        assert (result.code, whole.code) == (0, 0), form
+        text = result.out + "".join(result.lines)
         shown[form] = "plain-" in text, "******" in text, "plain-" in whole.out, "******" in whole.out
         assert ("banana" in text and "cherry" in text) or form == "explain h db", form
     assert shown == dict.fromkeys(shown, (False, True, True, False))
 
 
-def test_what_a_file_encrypted_as_a_whole_says_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_of_an_encrypted_file_are_masked(capsys: pytest.CaptureFixture[str]) -> None:
     (ciphertext,) = encrypted("api_key: sesame\n")
     Path("one").mkdir(exist_ok=True)
     Path("one/group_vars").mkdir(exist_ok=True)
     Path("one/i.yml").write_text("all: {hosts: {h: }}\n")
     Path("one/group_vars/all.yml").write_text(ciphertext)
     Path("password").write_text("open sesame\n")
-    given = ("-i", "one/i.yml", "--vault-password-file", "password")
-    assert json.loads(tell(capsys, "inventory", "host", "h", *given).out) == {"api_key": "******"}
+    sources = ("-i", "one/i.yml", "--vault-password-file", "password")
+    assert json.loads(tell(capsys, "inventory", "host", "h", *sources).out) == {"api_key": "******"}
     refused = tell(capsys, "inventory", "host", "h", "-i", "one/i.yml")
     assert refused.code == 2
     assert "--vault-password-file" in refused.lines[0]
 
 
-def test_an_export_is_an_inventory_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_export_is_a_valid_inventory(capsys: pytest.CaptureFixture[str]) -> None:
     exported = tell(capsys, "inventory", "list", "--yaml", "--export", "-i", "i.yml").out
     Path("other").mkdir(exist_ok=True)
     Path("other/again.yml").write_text(exported)
@@ -184,7 +182,7 @@ def test_an_export_is_an_inventory_again(capsys: pytest.CaptureFixture[str]) -> 
 # The options
 
 
-def test_the_inventory_of_the_environment_and_the_one_that_is_always_meant(
+def test_the_inventory_comes_from_the_environment_or_the_default_path(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("a place with blanks.yml").write_text("here: {hosts: {a: }}\n")
@@ -201,7 +199,7 @@ def test_the_inventory_of_the_environment_and_the_one_that_is_always_meant(
 NOBODY = "error: no host or group matches `nope`"
 BAD = {
     "no such host": (["host", "nope"], NOBODY),
-    "several hosts": (["host", "w*"], "error: `w*` means 4 hosts; name one of them"),
+    "several hosts": (["host", "w*"], "error: `w*` matches 4 hosts; name one of them"),
     "no such group": (["graph", "nope"], "error: no group `nope`; its groups are all, ungrouped, web, db, idle"),
     "a limit of nobody": (["list", "-l", "nope"], NOBODY),
     "no file": (["list", "-i", "nope.yml"], "nope.yml: error: no such file; check the path given with -i"),
@@ -210,11 +208,13 @@ BAD = {
 
 
 @pytest.mark.parametrize(("words", "line"), BAD.values(), ids=BAD)
-def test_what_cannot_be_shown_is_one_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    given = [] if "-i" in words else ["-i", "i.yml"]
-    told = tell(capsys, "inventory", *words, *given)
-    assert (told.code, told.out, len(told.lines)) == (2, "", 1)
-    assert told.lines[0].startswith(line)
+def test_errors_of_the_output_commands_are_one_line(
+    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = [] if "-i" in words else ["-i", "i.yml"]
+    result = tell(capsys, "inventory", *words, *sources)
+    assert (result.code, result.out, len(result.lines)) == (2, "", 1)
+    assert result.lines[0].startswith(line)
 
 
 ANSIBLES = (
@@ -230,12 +230,10 @@ ANSIBLES = (
 
 
 @pytest.mark.parametrize("form", [["list"], ["list", "--yaml"], ["list", "--export"], ["host", "h"]], ids=" ".join)
-def test_no_variable_is_listed_that_ansible_gives_its_value_itself(
-    form: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = ", ".join(f"{name}: hidden" for name in ANSIBLES)
-    Path("own.yml").write_text(f"all: {{vars: {{{said}, kept: 1}}, hosts: {{h: {{{said}, own: 2}}}}}}\n")
-    told = tell(capsys, "inventory", *form, "-i", "own.yml")
-    assert (told.code, told.lines) == (0, ())
-    assert "own" in told.out
-    assert "hidden" not in told.out
+def test_internal_variables_of_ansible_are_not_listed(form: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    variables = ", ".join(f"{name}: hidden" for name in ANSIBLES)
+    Path("own.yml").write_text(f"all: {{vars: {{{variables}, kept: 1}}, hosts: {{h: {{{variables}, own: 2}}}}}}\n")
+    result = tell(capsys, "inventory", *form, "-i", "own.yml")
+    assert (result.code, result.lines) == (0, ())
+    assert "own" in result.out
+    assert "hidden" not in result.out

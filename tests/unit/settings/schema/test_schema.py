@@ -47,7 +47,7 @@ from tfprov.settings.schema.ansible_variables import VARIABLES
 from tfprov.settings.schema.inventory_schema import inventory_schema, playbook_schema, variables_schema
 from tfprov.settings.schema.settings_schema import arguments_schema, settings_schema
 from tfprov.templating.host_values import is_template
-from tfprov.yamltext.load import parse, read
+from tfprov.yamltext.load import load_file, parse
 
 MODELS: Sequence[type[BaseModel]] = (
     *(Settings, Image, Checkpoints, MountSetting, RenamedFlags, FlagNames, Data, DataSource),
@@ -228,12 +228,12 @@ def is_variables(path: Path) -> bool:
 def valid() -> Iterator[tuple[str, str, Any]]:
     """Yield the name, the kind and the content of everything that is valid."""
     for path in sorted([*(ROOT / "inventories").glob("*.yml"), *(ROOT / "playbooks").glob("*.yml")]):
-        yield path.name, "playbook" if path.parent.name == "playbooks" else "inventory", plain(read(path))
+        yield path.name, "playbook" if path.parent.name == "playbooks" else "inventory", plain(load_file(path))
     for path in sorted((CASES / "plan").glob("*.yml")):
         yield f"plan/{path.stem}", "inventory", yaml.safe_load(path.read_text())["inventory"]
     for path in sorted((CASES / "inventory").rglob("*.yml")):
         try:
-            content = plain(read(path))
+            content = plain(load_file(path))
         except InvalidInput:
             content = None  # nothing but comments: tested where these are read
         kind = "variables" if is_variables(path) else "inventory"
@@ -255,7 +255,7 @@ def test_everything_valid_passes() -> None:
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_tfprov_of_ones_own_does_not_pass(name: str) -> None:
-    content = plain(read(CASES / "inventory" / name))
+    content = plain(load_file(CASES / "inventory" / name))
     assert STRANGE[name] in str([error.message for error in Draft7Validator(SCHEMAS["inventory"]).iter_errors(content)])
 
 

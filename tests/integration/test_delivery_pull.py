@@ -61,7 +61,7 @@ def registry(node_machine: Remote, layout: Layout, *images: Image) -> Iterator[s
     def answer(connection: Connection) -> None:
         serve(served, connection)
 
-    with node_machine.reverse_forward(answer) as port:
+    with node_machine.remote_forward(answer) as port:
         yield f"127.0.0.1:{port}"
 
 

@@ -307,7 +307,7 @@ def test_a_tag_that_means_another_image_is_moved(node: Host, node_machine: Remot
 def test_names_that_a_killed_run_left_are_removed_by_the_next(node: Host, node_machine: Remote, layout: Layout) -> None:
     image = random_image(layout, 1000)
     handing = Handing(layout, [image], (), lambda size: None)
-    with node_machine.reverse_forward(handing.serve) as port, node_machine.engine.errors():
+    with node_machine.remote_forward(handing.serve) as port, node_machine.engine.errors():
         name, login = f"127.0.0.1:{port}/{handing.name}", handing.login
         pulled = node_machine.engine.api.pull(name, image.manifest.digest, stream=True, decode=True, auth_config=login)
         heeded(node_machine.engine, pulled)
@@ -377,7 +377,7 @@ class Other:
 
     def __init__(self, machine: Machine, engine: Any) -> None:
         self.host, self.engine = machine.host, cast("Engine", engine)
-        self.reverse_forward, self.run = machine.reverse_forward, machine.run
+        self.remote_forward, self.run = machine.remote_forward, machine.run
         self.serves, self.close = machine.serves, machine.close
 
 
@@ -398,14 +398,14 @@ from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, write_manifest
 from tfprov.hosts.machine import Remote
 from tfprov.hosts.ssh.host import SSH
-from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.client_config import SSHTarget
 from tests.support.delivery_images import config
 import tarfile
 
 directory, key, known, size, *hosts = sys.argv[1:]
 layout = Layout(Path(directory))
 way = {"key_files": (Path(key),), "known_hosts": (Path(known),)}
-machines = [Remote(SSH(Target(*host.split(","), 22, "trainer", **way))) for host in hosts]
+machines = [Remote(SSH(SSHTarget(*host.split(","), 22, "trainer", **way))) for host in hosts]
 
 def told(sent, total): pass
 

@@ -37,7 +37,7 @@ from tfprov.hosts.docker.image_contents import look, try_import
 from tfprov.hosts.docker.labels import CLUSTER, TASK
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.process.proc import identity
-from tfprov.hosts.ssh.connection import CHANNELS
+from tfprov.hosts.ssh.connection import MAX_SESSIONS
 from tfprov.hosts.ssh.errors import ConnectionLost
 from tfprov.hosts.ssh.host import SSH
 from tfprov.model.cluster import Task
@@ -250,7 +250,7 @@ def test_logs_can_be_followed_while_other_calls_go_on(remote_engine: Engine, ssh
 
 def test_more_logs_can_be_followed_than_there_are_channels(remote_engine: Engine, ssh: SSH, image: str) -> None:
     runtime = DockerRuntime(remote_engine, "many", lambda *_: False, lambda _: (0, ""))
-    tasks = [f"worker/{number}" for number in range(CHANNELS + 2)]
+    tasks = [f"worker/{number}" for number in range(MAX_SESSIONS + 2)]
     counting = ["sh", "-c", "for n in 1 2 3 4 5 6; do echo $n; sleep 1; done; echo end"]
     with ExitStack() as started, ThreadPoolExecutor(len(tasks)) as pool:
         for task in tasks:
@@ -272,7 +272,7 @@ def test_a_channel_whose_program_has_gone_is_not_used_again(remote_engine: Engin
                 os.kill(pid, signal.SIGKILL)
         for pid in ended:
             until(partial(_has_ended, pid), "it has ended")
-        until(lambda: not ssh.open().channels, "the end of its channels is known")
+        until(lambda: not ssh.open().open_channels, "the end of its channels is known")
 
 
 def _has_ended(pid: int) -> bool:

@@ -11,9 +11,9 @@ from tests.support.sshd import Sshd, fingerprint, program, sshd
 from tfprov.engine.checks.collect import trust_new
 from tfprov.errors import HostError
 from tfprov.hosts.machine import Remote
-from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSH
-from tfprov.hosts.ssh.host_keys import UnknownKey
+from tfprov.hosts.ssh.host_keys import UnknownHostKey
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 MINE = "# mine\nelsewhere ssh-ed25519 AAAA\n"
@@ -23,19 +23,19 @@ MINE = "# mine\nelsewhere ssh-ed25519 AAAA\n"
 class Person:
     """Remembers what it was asked, and answers as it was told to."""
 
-    answer: Callable[[UnknownKey], bool]
+    answer: Callable[[UnknownHostKey], bool]
     asked: list[tuple[str, str]] = field(default_factory=list)
 
-    def __call__(self, unknown: UnknownKey) -> bool:
-        self.asked.append((unknown.hop.label, unknown.shows))
+    def __call__(self, unknown: UnknownHostKey) -> bool:
+        self.asked.append((unknown.hop.label, unknown.shown_key))
         return self.answer(unknown)
 
 
-def yes(_: UnknownKey) -> bool:
+def yes(_: UnknownHostKey) -> bool:
     return True
 
 
-def no(_: UnknownKey) -> bool:
+def no(_: UnknownHostKey) -> bool:
     return False
 
 
@@ -70,7 +70,7 @@ def machines(gateway: Sshd, servers: list[Sshd], tmp_path: Path) -> Iterator[lis
     made = [
         Remote(
             SSH(
-                Target(
+                SSHTarget(
                     f"h{number}", "127.0.0.1", port=server.port, key_files=(server.user_key,), known_hosts=(known,),
                     ssh_config=configuration, proxy_jump="gate",
                 )
@@ -135,11 +135,11 @@ def test_a_key_that_comes_in_meanwhile_is_not_overruled(machines: list[Remote], 
     other = " ".join((tmp_path / "h1" / "user_ed25519.pub").read_text().split()[:2])
     known = tmp_path / "known_hosts"
 
-    def late(_: UnknownKey) -> bool:
+    def late(_: UnknownHostKey) -> bool:
         known.write_text(f"[127.0.0.1]:{gateway.port} {other}\n")
         return True
 
-    with pytest.raises(HostError, match="another key of it was recorded meanwhile"):
+    with pytest.raises(HostError, match="another run recorded a different key for it"):
         trust_new(machines, 4, Person(late))
     assert known.read_text() == f"[127.0.0.1]:{gateway.port} {other}\n"
 
@@ -147,7 +147,7 @@ def test_a_key_that_comes_in_meanwhile_is_not_overruled(machines: list[Remote], 
 def test_known_hosts_that_cannot_be_written_is_told(machines: list[Remote], tmp_path: Path) -> None:
     (tmp_path / "known_hosts").unlink()
 
-    def in_the_way(unknown: UnknownKey) -> bool:
+    def in_the_way(unknown: UnknownHostKey) -> bool:
         unknown.hop.known_hosts[0].mkdir()
         return True
 

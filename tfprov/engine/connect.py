@@ -13,7 +13,7 @@ from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
 from tfprov.hosts.docker.engine import LOCAL, Engine
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.machine import Here, Machine, Remote
-from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSH
 from tfprov.model.inventory import Inventory
 from tfprov.planning.desired import Place
@@ -45,7 +45,7 @@ class Reach:
         pool = ThreadPoolExecutor(max_workers=forks)
         for host, ssh in self.over.items():
             if host not in self.builder:
-                ssh.begin(pool)
+                ssh.connect_in(pool)
         pool.shutdown(wait=False)
 
     def close(self) -> None:
@@ -73,8 +73,8 @@ def _builder(
     return {host: connection_of(inventory, host)} if host and host not in present else {}
 
 
-def _target(way: Connection, *, accept_new: bool) -> Target:
-    return Target(
+def _target(way: Connection, *, accept_new: bool) -> SSHTarget:
+    return SSHTarget(
         name=way.host,
         address=way.address,
         port=way.port,

@@ -47,7 +47,7 @@ class Machine(Protocol):
     def engine(self) -> Engine:
         """Its Docker engine."""
 
-    def reverse_forward(self, serve: Serve) -> AbstractContextManager[int]:
+    def remote_forward(self, serve: Serve) -> AbstractContextManager[int]:
         """Yield a port on the host's loopback whose connections are given to `serve`.
 
         Raises ForwardingForbidden when the host's sshd does not allow it.
@@ -75,9 +75,9 @@ class Remote:
         """See Machine."""
         return self.ssh.host
 
-    def reverse_forward(self, serve: Serve) -> AbstractContextManager[int]:
+    def remote_forward(self, serve: Serve) -> AbstractContextManager[int]:
         """See Machine."""
-        return self.ssh.reverse_forward(serve)
+        return self.ssh.remote_forward(serve)
 
     def run(self, argv: Sequence[str], *, timeout: float | None = None) -> tuple[int, str]:
         """See Machine."""
@@ -87,7 +87,7 @@ class Remote:
     def serves(self, address: str, port: int) -> bool:
         """See Machine. Where sshd forwards nothing, a shell of the host connects, and cannot tell an idle proxy apart."""
         try:
-            return self.ssh.answers(address, port)
+            return self.ssh.is_listening(address, port)
         except ConnectionLost:
             # No answer within the time of a connection, as where a firewall drops packets; unless it is the host itself
             # that is gone, which opening it anew tells.
@@ -111,7 +111,7 @@ class Here:
         self.engine = Engine.local(host, path)
 
     @contextmanager
-    def reverse_forward(self, serve: Serve) -> Iterator[int]:
+    def remote_forward(self, serve: Serve) -> Iterator[int]:
         """See Machine: the host's loopback is ours."""
 
         class Handler(socketserver.BaseRequestHandler):

@@ -151,7 +151,7 @@ def survey(machine: Machine, images: Collection[str], deliveries: Deliveries = _
     HostError, or Unreachable, when it does not run commands as they are sent.
     """
     if isinstance(machine, Remote):
-        machine.ssh.try_account()  # first of all, so that connecting does not count as the clock's way, either
+        machine.ssh.check_account()  # first of all, so that connecting does not count as the clock's way, either
     clock = read_clock(machine.run)
     engine, trouble = _asked(machine.engine, images, deliveries)
     system = read_system(machine.run, engine.disk if engine else "")

@@ -15,8 +15,8 @@ from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.docker.image_contents import Deliveries, Unrecorded
 from tfprov.hosts.facts import HostFacts
 from tfprov.hosts.machine import Machine, Remote
-from tfprov.hosts.ssh.host_keys import UnknownKey
-from tfprov.hosts.ssh.trust import contact, trust
+from tfprov.hosts.ssh.host_keys import UnknownHostKey
+from tfprov.hosts.ssh.trust import connect_error, trust_key
 from tfprov.hosts.survey import images_there, survey
 from tfprov.images.engine_images import layers_held, room_needed
 from tfprov.images.oci_spec import Image
@@ -171,7 +171,7 @@ def _names(context: Context) -> list[str]:
     return list(dict.fromkeys(container.artifact for container in context.wanted if container.artifact))
 
 
-Ask = Callable[[UnknownKey], bool]
+Ask = Callable[[UnknownHostKey], bool]
 """Shows a key to a person; whether it is the server's."""
 
 
@@ -185,7 +185,7 @@ def trust_new(machines: Iterable[Machine], forks: int, ask: Ask) -> dict[str, Ho
     waiting = [machine for machine in machines if isinstance(machine, Remote)]
     with pool(forks) as asking:
         while waiting:
-            errors = list(asking.map(lambda machine: contact(machine.ssh), waiting))
+            errors = list(asking.map(lambda machine: connect_error(machine.ssh), waiting))
             told = dict(zip((machine.host for machine in waiting), errors, strict=True))
             again = {host for host, error in told.items() if _trusted(error, answers, ask)}
             found |= {host: error for host, error in told.items() if error is not None and host not in again}
@@ -195,11 +195,11 @@ def trust_new(machines: Iterable[Machine], forks: int, ask: Ask) -> dict[str, Ho
 
 def _trusted(error: HostError | None, answers: dict[tuple[str, int, bytes], bool], ask: Ask) -> bool:
     """Whether it is worth another try: the key that was in the way is trusted now."""
-    if not isinstance(error, UnknownKey):
+    if not isinstance(error, UnknownHostKey):
         return False
-    server = error.hop.known_as, error.hop.port, error.data
+    server = error.hop.host_key_alias, error.hop.port, error.data
     if server not in answers:
         answers[server] = ask(error)
         if answers[server]:
-            trust(error)
+            trust_key(error)
     return answers[server]

@@ -66,9 +66,9 @@ class _AsRoot:
         """See Holds."""
         return self._ssh.hold(argv, sudo=True)
 
-    def explained(self, error: HostError) -> HostError:
+    def explain(self, error: HostError) -> HostError:
         """See Holds."""
-        return self._ssh.explained(error)
+        return self._ssh.explain(error)
 
 
 class Lock:

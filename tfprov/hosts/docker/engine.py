@@ -26,7 +26,7 @@ from tfprov.errors import HostError, shown
 from tfprov.hosts import bounds
 from tfprov.hosts.docker.engine_client import Client, Patience, Timed, in_time
 from tfprov.hosts.docker.engine_errors import OLDEST, engine_errors, explain, too_old
-from tfprov.hosts.ssh.connection import CHANNELS
+from tfprov.hosts.ssh.connection import MAX_SESSIONS
 from tfprov.hosts.ssh.errors import ConnectionLost
 from tfprov.hosts.ssh.host import SSH
 
@@ -64,14 +64,14 @@ class Dial:
     def _received(self, size: int) -> bytes:
         if self._answered:
             return self._stream.recv(size)
-        return self._ssh.patiently(self._stream, lambda: self._stream.recv(size))
+        return self._ssh.receive_first(self._stream, lambda: self._stream.recv(size))
 
     def _check(self, first: bytes) -> None:
         """Raise HostError when the `first` bytes are not an engine's: a start-up file of the shell may print, too."""
         if first[: len(_HTTP)] != _HTTP[: len(first)]:
             sent = shown(first.decode("utf-8", errors="replace").strip())
             what = f"`docker system dial-stdio` sent `{sent}` instead of an engine's answer"
-            raise self._ssh.explained(HostError(self._ssh.host, what, "look at the `docker` that is in its PATH"))
+            raise self._ssh.explain(HostError(self._ssh.host, what, "look at the `docker` that is in its PATH"))
 
     def sendall(self, data: bytes | bytearray | memoryview) -> None:
         """Send all of `data` to the engine. Raises HostError with the reason when there is none."""
@@ -90,9 +90,9 @@ class Dial:
 
     def _reason(self) -> HostError:
         code = self._stream.wait(_PATIENCE)
-        said = self._stream.complaint() or f"`docker system dial-stdio` ended with exit code {code}"
+        said = self._stream.error_text() or f"`docker system dial-stdio` ended with exit code {code}"
         self._stream.close()  # its session may be needed to find out more
-        return self._ssh.explained(HostError(self._ssh.host, *explain(said, self._ssh.user)))
+        return self._ssh.explain(HostError(self._ssh.host, *explain(said, self._ssh.user)))
 
 
 class _Raw(io.RawIOBase):
@@ -148,7 +148,7 @@ class Engine:
         """Return the engine that `command` finds on the host, through sudo where the target says so."""
         adapter = _Adapter(lambda: Dial(ssh, (*command, "system", "dial-stdio")), timeout)
         ssh.on_shortage(adapter.let_go)
-        return cls(ssh.host, adapter, lambda: ssh.user, Patience(timeout), followers=CHANNELS // 2)
+        return cls(ssh.host, adapter, lambda: ssh.user, Patience(timeout), followers=MAX_SESSIONS // 2)
 
     @classmethod
     def local(cls, host: str, path: Path = LOCAL, timeout: float = bounds.ACT) -> "Engine":
@@ -287,4 +287,4 @@ class _Connection(urllib3.connection.HTTPConnection):
     def is_connected(self) -> bool:
         """Whether the connection can be used again; asking a channel's descriptor would cost a pipe a channel."""
         found: Any = self.sock
-        return bool(found.open) if isinstance(found, Dial) else super().is_connected
+        return bool(found.is_open) if isinstance(found, Dial) else super().is_connected

@@ -22,7 +22,7 @@ from tfprov.model.state import Container
 from tfprov.planning.program import Program, files_of_module, program_of, started_by
 
 if TYPE_CHECKING:
-    from tfprov.hosts.docker.image_contents import Looked
+    from tfprov.hosts.docker.image_contents import ImageLookup
 
 Which = Callable[[Container, str], str | None]
 """Returns where the program of that name is, which a task would start; None when there is none."""
@@ -111,15 +111,15 @@ class Programs:
         return None
 
 
-def fault_of_image(programs: Programs, container: Container, looked: "Looked") -> Fault | None:
+def fault_of_image(programs: Programs, container: Container, looked: "ImageLookup") -> Fault | None:
     """Return which of what a task needs its image does not have."""
     for name in programs.needs(container):
-        if not looked.there.get(name, True):
+        if not looked.present.get(name, True):
             if "/" in name and Program(name).command != container.spec["command"][0]:
                 return Fault(
                     f"the image has no file {name.removeprefix('./')}", "correct the path, or put the file into `code`"
                 )
-            return _no_program(name, programs.code(container), "the image", looked.there, looked.entrypoint)
+            return _no_program(name, programs.code(container), "the image", looked.present, looked.entrypoint)
     return None
 
 

@@ -7,19 +7,19 @@ from types import MappingProxyType
 from typing import BinaryIO, Protocol, runtime_checkable
 
 from tfprov.errors import HostError
-from tfprov.hosts.data_download import Telling
+from tfprov.hosts.data_download import FetchProgress
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState
 
-Sent = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Is told how many bytes have come to a host, and of how many."""
 
 
-def untold(_sent: int, _total: int) -> None:
+def ignore_progress(_sent: int, _total: int) -> None:
     """Tell nobody how far it is."""
 
 
-NOTHING: Mapping[str, Path] = MappingProxyType({})
+NO_FILES: Mapping[str, Path] = MappingProxyType({})
 """No files to restore."""
 
 
@@ -32,7 +32,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Written(File):
+class OutsideFile(File):
     """A file that a task wrote elsewhere; `lasting` says that it stays on the host when the task is removed."""
 
     lasting: bool
@@ -51,7 +51,7 @@ class Tree:
 
 
 @runtime_checkable
-class Sparse(Protocol):
+class SparseReader(Protocol):
     """A file that knows its holes, which read as zeros and take no room."""
 
     def hole(self) -> int:
@@ -61,10 +61,10 @@ class Sparse(Protocol):
         """Go to another place in the file."""
 
 
-class Outside(Protocol):
+class OutsideFiles(Protocol):
     """What a task has outside of its checkpoint directory. Every method raises HostError, or Unreachable."""
 
-    def models(self, task: str) -> Mapping[str, Written]:
+    def models(self, task: str) -> Mapping[str, OutsideFile]:
         """Return the files that look like parts of a model, and that the task has written since it was made.
 
         They are named by their path: relative to the working directory, or absolute.
@@ -85,7 +85,7 @@ class Runtime(Protocol):
         """The host's name in the inventory."""
 
     @property
-    def outside(self) -> Outside:
+    def outside(self) -> OutsideFiles:
         """What tasks have written outside of their checkpoint directories."""
 
     def observe(self) -> HostState:
@@ -94,7 +94,7 @@ class Runtime(Protocol):
     def deliver(self, digest: str, archive: bytes) -> None:
         """Bring packed code to the host; a second time changes nothing."""
 
-    def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
+    def fetch(self, data: DataSet, images: Sequence[str], progress: FetchProgress) -> None:
         """Have the host fetch `data`, unless it has it; what an earlier try has left is gone on with.
 
         `images` are those of the tasks that read it, where tasks are containers: one of them is there. What is only half
@@ -104,17 +104,23 @@ class Runtime(Protocol):
     def tidy(self, keep: Collection[str]) -> int:
         """Remove the fetched data that is not among `keep` and that no task there reads; return how many sets."""
 
-    def in_the_way(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
+    def conflicts(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
         """Return an error for each thing of others that `starting` would run into; nothing is changed.
 
         `held` are the endpoints at which tasks of the cluster run now.
         """
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
+    def start(
+        self,
+        container: Container,
+        run: str,
+        restore: Mapping[str, Path] = NO_FILES,
+        on_progress: OnProgress = ignore_progress,
+    ) -> None:
         """Start `container` in place of any earlier one of its task; its checkpoint directory stays. `run` labels it.
 
         `restore` are local files, by the name that each gets in the checkpoint directory before the task starts. The last
-        of them is taken to name the others: where it is whole, they are. `sent` is told how far they have come.
+        of them is taken to name the others: where it is whole, they are. `on_progress` is told how far they have come.
 
         Raises when the task is running: at most one container per task, ever; and when its data is not there.
         """

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tfprov.errors import HostError
 
-PIECE = 64 * 1024
+CHUNK = 64 * 1024
 """Bytes of a stream that are read at once: the announced length of a chunk, or of a frame, may be anything."""
 ENGINE_ANSWER = 16 * 1024 * 1024
 """Bytes of an engine's answer to one question: the list of ten thousand containers has about 15 MiB."""
@@ -37,42 +37,42 @@ ARCHIVE_HEADER = 1024 * 1024
 FILES = 200_000
 """Files of one directory: those of a checkpoint directory in which nothing was ever removed."""
 
-LOGIN = 20.0
+LOGIN_TIMEOUT = 20.0
 """Seconds for a login shell to run a command that does nothing, when it is asked why another one failed."""
-LOOK = 15.0
+QUERY_TIMEOUT = 15.0
 """Seconds without a byte after which a question to an engine is given up, unless the engine still answers a PING."""
-PING = 5.0
+PING_TIMEOUT = 5.0
 """Seconds for that: LOOK and PING are the 20 seconds after which an engine that hangs is named."""
-BUSY = 60.0
+BUSY_TIMEOUT = 60.0
 """Seconds without a byte for an engine that answers a PING: it holds a container locked while it sends a file of it."""
-ACT = 120.0
+ACTION_TIMEOUT = 120.0
 """Seconds without a byte while an engine does something; an unpacking layer on a slow disk is silent for a while."""
-WHOLE = 2
+TOTAL_FACTOR = 2
 """How many times its time without a byte an answer may take as a whole: one that comes a byte at a time ends, too."""
 
 
-class TooMuch(HostError):
+class OutputTooLong(HostError):
     """A host sent more than is read of such an answer."""
 
 
-def amount(size: int) -> str:
+def format_size(size: int) -> str:
     """Return a number of bytes for a message: `16 MiB`."""
     return f"{size // 1024**2} MiB" if size >= 1024**2 else f"{size // 1024} KiB"
 
 
-def too_much(host: str, what: str, limit: int, fix: str) -> TooMuch:
+def too_much_error(host: str, what: str, limit: int, fix: str) -> OutputTooLong:
     """Return the error for an answer of a host, `what` it is, that is longer than `limit` bytes."""
-    return TooMuch(host, f"{what} is longer than {amount(limit)}: the rest is not read", fix)
+    return OutputTooLong(host, f"{what} is longer than {format_size(limit)}: the rest is not read", fix)
 
 
-class Kept:
+class BoundedBuffer:
     """Collects an answer in pieces. Raises what `error` returns when there are more than `limit` bytes of it."""
 
     def __init__(self, limit: int, error: Callable[[int], Exception]) -> None:
         self._limit, self._error = limit, error
         self._data = bytearray()
 
-    def take(self, piece: bytes) -> None:
+    def append(self, piece: bytes) -> None:
         """Add a piece."""
         if len(self._data) + len(piece) > self._limit:
             self._data.clear()
@@ -83,11 +83,11 @@ class Kept:
         return bytes(self._data)
 
 
-def pieces(read: Callable[[int], bytes], limit: int | None = None) -> Iterator[bytes]:
+def read_chunks(read: Callable[[int], bytes], limit: int | None = None) -> Iterator[bytes]:
     """Yield what `read(size)` returns, a PIECE at a time, until it returns nothing, or up to `limit` bytes."""
     left = limit
     while left is None or left > 0:
-        data = read(PIECE if left is None else min(PIECE, left))
+        data = read(CHUNK if left is None else min(CHUNK, left))
         if not data:
             return
         left = None if left is None else left - len(data)
@@ -108,7 +108,7 @@ PATIENCE = 0.5
 """Seconds in which Docker's proxy has closed a connection to a container where nothing listens."""
 
 
-def stays_open(connection: Connection) -> bool:
+def peer_is_listening(connection: Connection) -> bool:
     """Whether the other side keeps `connection`: it says something, as a gRPC server does, or waits to be spoken to.
 
     Docker's proxy accepts a connection on a published port in any case, and closes it when nobody listens behind it.

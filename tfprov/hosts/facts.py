@@ -48,7 +48,7 @@ class System:
 
 
 @dataclass(frozen=True)
-class Present:
+class ContainerSummary:
     """A container that is there, whoever made it. `published` are addresses and ports of the host that lead to it."""
 
     id: str
@@ -60,7 +60,7 @@ class Present:
     published: tuple[tuple[str, int], ...] = ()
 
 
-def publisher(containers: Iterable[Present], address: str, port: int) -> Present | None:
+def publisher(containers: Iterable[ContainerSummary], address: str, port: int) -> ContainerSummary | None:
     """Return the container that keeps others from publishing `port` on `address`; None where there is none."""
     wide = (EVERYWHERE, "::", "")
     return next(
@@ -99,7 +99,7 @@ class EngineFacts:
     """The ids of the same images: what is made of one is made by its id, because names can be moved at any moment."""
     moved: frozenset[str] = frozenset()
     """The wanted names that stand for another image than was delivered."""
-    containers: tuple[Present, ...] = ()
+    containers: tuple[ContainerSummary, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfprov.errors import HostError
-from tfprov.hosts.bounds import stays_open
+from tfprov.hosts.bounds import peer_is_listening
 from tfprov.hosts.docker.engine import DOCKER, LOCAL, Engine
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
 from tfprov.hosts.ssh.host import SSH
@@ -154,6 +154,6 @@ class Here:
 def _answers(address: str, port: int) -> bool:
     try:
         with socket.create_connection((address, port), CONNECT) as connection:
-            return stays_open(connection)
+            return peer_is_listening(connection)
     except OSError:
         return False

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import NOTHING, File, Sent, Tree, Written, untold
-from tfprov.hosts.data_download import Telling, lacking
+from tfprov.hosts.base import NO_FILES, File, OnProgress, OutsideFile, Tree, ignore_progress
+from tfprov.hosts.data_download import FetchProgress, missing_data_error
 from tfprov.hosts.memory_task import Place
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State, read_by
@@ -66,7 +66,7 @@ class MemoryRuntime:
         self._called("deliver", digest)
         self.codes.setdefault(digest, archive)
 
-    def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
+    def fetch(self, data: DataSet, images: Sequence[str], progress: FetchProgress) -> None:
         """See Runtime."""
         self._called("fetch", data.artifact)
         if images and not self.codes.keys() & set(images):
@@ -80,13 +80,19 @@ class MemoryRuntime:
         self.data -= gone
         return len(gone)
 
-    def in_the_way(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
+    def conflicts(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
         """See Runtime; `taken` says what is."""
         self._check_trouble()
         named = [self.taken[one.task.name] for one in starting if one.task.name in self.taken]
         return [HostError(self.host, what, "stop it") for what in named]
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
+    def start(
+        self,
+        container: Container,
+        run: str,
+        restore: Mapping[str, Path] = NO_FILES,
+        on_progress: OnProgress = ignore_progress,
+    ) -> None:
         """See Runtime."""
         task = container.task
         self._called("start", task.name)
@@ -94,10 +100,10 @@ class MemoryRuntime:
         if container.artifact is not None and container.artifact not in self.codes:
             raise HostError(self.host, f"the code of {task.name} is not there", "deliver it first")
         if container.data is not None and container.data not in self.data:
-            raise lacking(self.host, task.name)
+            raise missing_data_error(self.host, task.name)
         restored = {name: (self._read(path), self.now) for name, path in restore.items()}
         if size := sum(len(data) for data, _ in restored.values()):
-            sent(size, size)
+            on_progress(size, size)
         self._started += 1
         # Through JSON, as every runtime keeps it: what does not survive that would differ for ever.
         spec = json.loads(json.dumps(container.spec))
@@ -198,7 +204,7 @@ class MemoryRuntime:
             with suppress(HostError):
                 yield name, self.open(task, name)
 
-    def models(self, task: str) -> Mapping[str, Written]:
+    def models(self, task: str) -> Mapping[str, OutsideFile]:
         """See Outside."""
         self._check_trouble()
         return self.places[task].models() if task in self.places else {}

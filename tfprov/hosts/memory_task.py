@@ -8,7 +8,7 @@ from posixpath import normpath
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import lies_in, model_files
 from tfprov.hosts import held_checkpoints
-from tfprov.hosts.base import File, Tree, Written
+from tfprov.hosts.base import File, OutsideFile, Tree
 from tfprov.hosts.crash import Life, is_hopeless, last_words
 from tfprov.model.state import Container, Observed, State
 
@@ -67,10 +67,10 @@ class Place:
             self.observed, state=State.EXITED, id="", exit_code=code, stopped=stopped, finished_at=now
         )
 
-    def models(self) -> Mapping[str, Written]:
+    def models(self) -> Mapping[str, OutsideFile]:
         """See Outside."""
         return {
-            name: Written(len(self.written[name][0]), self.written[name][1], lasting=name.startswith("/"))
+            name: OutsideFile(len(self.written[name][0]), self.written[name][1], lasting=name.startswith("/"))
             for name in model_files(self.written)
         }
 

@@ -47,7 +47,7 @@ class Imported:
     late: bool = False
 
 
-def read(code: int, output: str) -> Imported:
+def parse_result(code: int, output: str) -> Imported:
     """Return what a run of TRY that ended with `code` tells; any output can be read."""
     if found := re.search(r"^@imported (\S+) (\d+\.\d)$", output, re.MULTILINE):
         return Imported(found[1], float(found[2]))
@@ -73,7 +73,7 @@ def try_here(python: str, env: Mapping[str, str]) -> Imported:
         return Imported(trouble=f"not done after {2 * LIFE} s", late=True)
     except OSError as error:
         return Imported(trouble=one_line(error.strerror or str(error)))
-    return read(done.returncode, done.stdout.decode("utf-8", errors="replace"))
+    return parse_result(done.returncode, done.stdout.decode("utf-8", errors="replace"))
 
 
 USUAL = ("python", "python3", "bash", "sh", "env", "tensorboard", "torchrun", "horovodrun")

@@ -10,10 +10,10 @@ import docker
 
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.image_contents import Deliveries, Unrecorded, is_delivered
+from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, TASK
 from tfprov.hosts.docker.reachability_probe import CHECK
-from tfprov.hosts.facts import EVERYWHERE, Clock, EngineFacts, HostFacts, Listener, Present, System
+from tfprov.hosts.facts import EVERYWHERE, Clock, ContainerSummary, EngineFacts, HostFacts, Listener, System
 from tfprov.hosts.machine import Machine, Remote
 
 Run = Callable[[Sequence[str]], tuple[int, str]]
@@ -133,7 +133,7 @@ _IN_CONTAINERD = "io.containerd.snapshotter"
 _CONTAINERD = "/var/lib/containerd"
 
 
-_UNRECORDED = Unrecorded()
+_UNRECORDED = NoDeliveries()
 
 
 @dataclass
@@ -196,7 +196,7 @@ def engine_facts(engine: Engine, images: Collection[str], deliveries: Deliveries
         images=there.images,
         image_ids=there.image_ids,
         moved=there.moved,
-        containers=tuple(map(present, containers)),
+        containers=tuple(map(container_summary, containers)),
     )
 
 
@@ -223,12 +223,12 @@ def _disk(info: Mapping[str, Any]) -> str:
     return _CONTAINERD if is_systems and _IN_CONTAINERD in str(info.get("DriverStatus")) else root
 
 
-def present(listed: Mapping[str, Any]) -> Present:
+def container_summary(listed: Mapping[str, Any]) -> ContainerSummary:
     """Return a container as the engine's list describes it."""
     labels: Mapping[str, str] = listed.get("Labels") or {}
     published = [it for it in listed.get("Ports") or () if it.get("PublicPort")]
     ports = {(str(it.get("IP") or ""), int(it["PublicPort"])) for it in published}
-    return Present(
+    return ContainerSummary(
         id=listed["Id"],
         name=str((listed.get("Names") or [listed["Id"][:12]])[0]).lstrip("/"),
         running=listed.get("State") == "running",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.world import packed, world
 from tfprov.errors import InvalidInput
-from tfprov.hosts.docker.labels import creation
+from tfprov.hosts.docker.labels import container_config
 from tfprov.model.secrets import KeyedHash, names_secret
 from tfprov.model.state import Box, Container, HostState, Observation, Observed, State
 from tfprov.planning.plan_text import summary
@@ -168,7 +168,9 @@ def test_secrets_are_known_by_their_origin_and_by_their_name_unless_they_are_pub
         "SORT_KEY": "by-name",
         "KEY_FILE": "/etc/key",
     }
-    made = creation(docker.APIClient(version="1.41"), found, found.box or Box(""), "linear", "run-1", "", ["/bin/sh"])
+    made = container_config(
+        docker.APIClient(version="1.41"), found, found.box or Box(""), "linear", "run-1", "", ["/bin/sh"]
+    )
     assert not [secret for secret in ("hf-secret", "become-secret") if secret in json.dumps(made, default=str)]
     assert made["environment"]["MONKEY"] == "banana"
 
@@ -189,7 +191,7 @@ def test_a_container_has_the_user_and_the_closed_file_system_that_it_is_given() 
         text = f"all: {{vars: {{tfprov: {{{whole}}}}}}}\nps: {{hosts: {{h1: }}}}\nworker: {{hosts: {{h2: }}}}\n"
         found = container("worker/0", text)
         assert found.box is not None
-        made = creation(api, found, found.box, "linear", "run-1", "", [])
+        made = container_config(api, found, found.box, "linear", "run-1", "", [])
         config = made["host_config"]
         seen = (
             made.get("user"),

@@ -9,8 +9,8 @@ import pytest
 from tests.support.inventories import inventory, roles
 from tests.support.world import packed, world
 from tfprov.engine.connect import published
-from tfprov.hosts.docker.labels import creation
-from tfprov.hosts.process.spec import order
+from tfprov.hosts.docker.labels import container_config
+from tfprov.hosts.process.spec import task_order
 from tfprov.model.state import Box, Container
 from tfprov.planning.reconcile import differences
 from tfprov.settings.provenance import explain
@@ -85,7 +85,7 @@ def test_an_edit_of_the_program_is_no_reason_to_restart_it() -> None:
 def test_it_gets_no_gpu_that_is_meant_for_others() -> None:
     assert boxed(more="gpus: 1")[1].gpus == 0
     assert boxed("gpus: 1", "gpus: 2")[1].gpus == 1
-    assert order(board(), "run-1")["env"]["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert task_order(board(), "run-1")["env"]["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
 def test_what_it_does_not_take_is_not_shown_as_its_settings() -> None:
@@ -140,7 +140,7 @@ def test_each_role_publishes_its_ports_where_its_own_group_says() -> None:
 
 def mounted(container: Container, box: Box) -> dict[str, Any]:
     """Return how the engine is asked to mount the checkpoints."""
-    made = creation(docker.APIClient(version="1.41"), container, box, "lab", "run-1", "sha256:1")
+    made = container_config(docker.APIClient(version="1.41"), container, box, "lab", "run-1", "sha256:1")
     found: dict[str, Any] = made["host_config"]["Mounts"][0]
     return found
 

@@ -12,7 +12,7 @@ from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.engine.image_artifacts import Layered, Named
 from tfprov.errors import DeliveryError, HostError, Unreachable
-from tfprov.hosts.docker.image_contents import Deliveries, Unrecorded
+from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries
 from tfprov.hosts.facts import HostFacts
 from tfprov.hosts.machine import Machine, Remote
 from tfprov.hosts.ssh.host_keys import UnknownHostKey
@@ -147,7 +147,7 @@ def _deliveries(context: Context, host: str) -> Deliveries:
         artifact = _made(context.artifacts[name])
         if isinstance(artifact, Layered | Named):
             return artifact.workshop.delivered.on(host)
-    return Unrecorded()
+    return NoDeliveries()
 
 
 def _made(artifact: Artifact) -> Artifact:

@@ -41,8 +41,8 @@ class RunningCommand:
 
     def __init__(self, stream: Stream, stdin: Input | None) -> None:
         self._stream = stream
-        self._out = bounds.Kept(bounds.COMMAND_OUTPUT, self._overflow_error("output"))
-        self._err = bounds.Kept(bounds.COMMAND_ERRORS, self._overflow_error("standard error"))
+        self._out = bounds.BoundedBuffer(bounds.COMMAND_OUTPUT, self._overflow_error("output"))
+        self._err = bounds.BoundedBuffer(bounds.COMMAND_ERRORS, self._overflow_error("standard error"))
         self._failure: BaseException | None = None
         readers = (
             lambda: self._read_into(stream.recv, self._out),
@@ -83,15 +83,17 @@ class RunningCommand:
         thread.start()
         return thread
 
-    def _overflow_error(self, output: str) -> Callable[[int], bounds.TooMuch]:
+    def _overflow_error(self, output: str) -> Callable[[int], bounds.OutputTooLong]:
         fix = "look at the start-up files of its login shell, such as ~/.bashrc"
-        return lambda limit: bounds.too_much(self._stream.host, f"the {output} of {self._stream.action}", limit, fix)
+        return lambda limit: bounds.too_much_error(
+            self._stream.host, f"the {output} of {self._stream.action}", limit, fix
+        )
 
-    def _read_into(self, receive: Callable[[int], bytes], buffer: bounds.Kept) -> None:
+    def _read_into(self, receive: Callable[[int], bytes], buffer: bounds.BoundedBuffer) -> None:
         try:
             while data := receive(_READ):
-                buffer.take(data)
-        except bounds.TooMuch as error:
+                buffer.append(data)
+        except bounds.OutputTooLong as error:
             self._failure = error
             self._stream.close()
         except HostError:  # the connection ended: wait() reports it

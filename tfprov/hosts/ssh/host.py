@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tfprov.errors import HostError, one_line, shown
-from tfprov.hosts.bounds import FIRST_LINE, LOGIN, TooMuch, stays_open
+from tfprov.hosts.bounds import FIRST_LINE, LOGIN_TIMEOUT, OutputTooLong, peer_is_listening
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.connection import Connection
 from tfprov.hosts.ssh.errors import ConnectionLost, TimedOut, channel_errors
@@ -204,7 +204,7 @@ class SSH:
         """Connect and run a command with known output. Raises AccountUnusable if the account does not run it."""
         try:
             completed = self.run(PROBE, timeout=timeout)
-        except TooMuch as error:
+        except OutputTooLong as error:
             raise endless_output_error(self.host, self.user) from error
         problem = account_error(self.host, self.user, completed)
         if problem is not None:
@@ -219,7 +219,7 @@ class SSH:
         if self._runs_commands or isinstance(error, ConnectionLost):
             return error
         try:
-            self.check_account(min(LOGIN, self.target.command_timeout))
+            self.check_account(min(LOGIN_TIMEOUT, self.target.command_timeout))
         except AccountUnusable as cause:
             return cause
         except HostError:  # less specific than `error`
@@ -271,7 +271,7 @@ class SSH:
         if channel is None:
             return False
         try:
-            return stays_open(channel)
+            return peer_is_listening(channel)
         finally:
             channel.close()
 

@@ -58,7 +58,7 @@ class SafePacketizer(Packetizer):
         data: bytes = super()._read_timeout(timeout)  # type: ignore[misc]
         self._banner_size += len(data)
         if self._banner_size > bounds.GREETING:
-            raise SSHException(f"its greeting is longer than {bounds.amount(bounds.GREETING)}")
+            raise SSHException(f"its greeting is longer than {bounds.format_size(bounds.GREETING)}")
         return data
 
     def send_message(self, data: Any) -> None:

@@ -24,7 +24,7 @@ from tfprov.engine.checks.image_programs import as_root, is_root
 from tfprov.engine.checks.reachability import NOT_FROM_HOST, UNTRIED, Cell, Reason, failures, reasons, table
 from tfprov.engine.checks.reachability import judge as judge_cell
 from tfprov.errors import HostError, Unreachable
-from tfprov.hosts.facts import Clock, EngineFacts, HostFacts, Listener, Present, System
+from tfprov.hosts.facts import Clock, ContainerSummary, EngineFacts, HostFacts, Listener, System
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Box, Container
 
@@ -53,8 +53,8 @@ def judged(
     return [(it.verdict, str(it)) for it in judge(facts, part, CLUSTER) if it.check == check]
 
 
-def there(name: str, *published: tuple[str, int], running: bool = True, **labels: str) -> Present:
-    return Present("0123456789abcdef", name, running, published=published, **labels)
+def there(name: str, *published: tuple[str, int], running: bool = True, **labels: str) -> ContainerSummary:
+    return ContainerSummary("0123456789abcdef", name, running, published=published, **labels)
 
 
 def test_a_host_that_is_fine() -> None:
@@ -237,7 +237,7 @@ OURS: Any = {"cluster": "linear", "task": "ps/0"}
     ],
 )  # fmt: skip
 def test_ports(
-    containers: Sequence[Present], listeners: Sequence[Listener], expected: list[tuple[Verdict, str]]
+    containers: Sequence[ContainerSummary], listeners: Sequence[Listener], expected: list[tuple[Verdict, str]]
 ) -> None:
     engine = replace(ENGINE, containers=tuple(containers))
     found = judged("ports", container(PS), engine=engine, system=replace(SYSTEM, listeners=tuple(listeners)))

@@ -180,7 +180,7 @@ ENGINE_MESSAGES = {
     'Conflict. The container name "/x" is already in use by container "0123456789abcdef".': (
         "a container called x is there already (0123456789ab)"
     ),
-    'could not select device driver "" with capabilities: [[gpu]]': "its engine can give no GPU",
+    'could not select device driver "" with capabilities: [[gpu]]': "its engine cannot provide GPUs",
     RUNC + 'exec: "nope": executable file not found in $PATH: unknown': "the image has no program nope",
     RUNC + 'exec: "/nope": stat /nope: no such file or directory: unknown': "the image has no program /nope",
     "bash: line 1: docker: command not found": "Docker is not installed",

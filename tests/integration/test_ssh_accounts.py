@@ -16,7 +16,7 @@ from tfprov.engine.lock.holder import Facts
 from tfprov.engine.lock.host_lock import HostLock, Where
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.machine import Remote
+from tfprov.hosts.machine import SSHMachine
 from tfprov.hosts.ssh.host import SSH
 from tfprov.hosts.survey import survey
 
@@ -171,7 +171,7 @@ def test_an_account_that_runs_commands_is_not_suspected(server: Sshd) -> None:
 
 
 def _check(ssh: SSH, _server: Sshd) -> None:
-    survey(Remote(ssh), ())
+    survey(SSHMachine(ssh), ())
 
 
 def _engine(ssh: SSH, _server: Sshd) -> None:

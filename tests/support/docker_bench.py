@@ -13,8 +13,7 @@ from tests.support.bench import Bench, container
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.ports import free_port
 from tests.support.waiting import until
-from tfprov.hosts.base import NO_FILES, OnProgress, ignore_progress
-from tfprov.hosts.bounds import peer_is_listening
+from tfprov.hosts.base import NO_FILES, OnProgress, ignore_progress, peer_is_listening
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.docker.runtime import DockerRuntime

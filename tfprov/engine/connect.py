@@ -12,7 +12,7 @@ from tfprov.engine.host_registry import Delivered, Record
 from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
 from tfprov.hosts.docker.engine import LOCAL, Engine
 from tfprov.hosts.docker.runtime import DockerRuntime
-from tfprov.hosts.machine import Here, Machine, Remote
+from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSH
 from tfprov.model.inventory import Inventory
@@ -102,7 +102,7 @@ _USUAL_GATEWAY = "172.17.0.1"
 def machines(found: Reach, environ: Mapping[str, str]) -> dict[str, Machine]:
     """Return the machine of every host; nothing is asked of it yet."""
     return {
-        host: Here(host, engine_socket(environ)) if way.local else Remote(found.over[host])
+        host: LocalMachine(host, engine_socket(environ)) if way.local else SSHMachine(found.over[host])
         for host, way in found.ways.items()
     }
 

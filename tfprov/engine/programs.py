@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tfprov.engine.context import Context
 from tfprov.errors import InvalidInput, Problem, shown
 from tfprov.hosts.process.spec import PYTHON, environment
-from tfprov.hosts.program_checks import USUAL
+from tfprov.hosts.program_checks import COMMON_PROGRAMS
 from tfprov.images.code_contents import Inside, names_tensorflow
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container
@@ -104,7 +104,7 @@ class Programs:
     def _here(self, container: Container, program: Program, inside: Inside | None) -> Fault | None:
         for name in _programs(program, inside):
             if not _is_slashed_relative(name) and self.which(container, name) is None:
-                return _no_program(name, inside, "this machine", dict.fromkeys(USUAL, True), ())
+                return _no_program(name, inside, "this machine", dict.fromkeys(COMMON_PROGRAMS, True), ())
         script = program.script
         if script.startswith("/") and not _comes_later(container, script) and not Path(script).exists():
             return Fault(f"{script} is not on this machine", "correct the path")

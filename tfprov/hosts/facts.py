@@ -1,12 +1,12 @@
-"""What a host says of itself, as plain values; what is None could not be found out."""
+"""Facts about hosts and engines as plain values. None means unknown."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Clock:
-    """A host's clock against the controller's: `offset` in seconds, ahead where it is positive, give or take `doubt`."""
+class ClockOffset:
+    """A host's clock relative to the controller's: `offset` in seconds, positive if ahead, plus or minus `doubt`."""
 
     offset: float
     doubt: float
@@ -14,27 +14,27 @@ class Clock:
 
 @dataclass(frozen=True)
 class Listener:
-    """A TCP port that is listened on, at `address` or, for `*`, at all of the host's; `owner` is a program, or empty."""
+    """A listening TCP port at `address`, `*` for all addresses. `owner` is the program, "" if unknown."""
 
     address: str
     port: int
     owner: str = ""
 
     def takes(self, address: str, port: int) -> bool:
-        """Whether nobody else can listen at `address:port`."""
+        """Whether this keeps others from listening at `address:port`."""
         return self.port == port and (self.address in ("*", address) or address == EVERYWHERE)
 
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  it is compared, not bound
-"""What a port is published on to be reached in all networks of a host."""
+"""The address that publishes a port in all networks of a host."""
 
 
 @dataclass(frozen=True)
 class System:
-    """The machine itself. `kind` is what `uname -m` says, `flags` are the CPU's, `addresses` the IPv4 ones.
+    """The machine. `kind` is the output of `uname -m`, `flags` the CPU's, `addresses` the IPv4 addresses.
 
-    `free` is on the disk that was asked about, `memory` what programs may still take: both in bytes. `gpus` is how many
-    NVIDIA GPUs the driver shows, and `gpu_tools` whether containers can be given them.
+    `free` is the space on the requested disk, `memory` the available memory, both in bytes. `gpus` is the number of NVIDIA
+    GPUs, `gpu_tools` whether the tools that pass them to containers are installed.
     """
 
     kind: str = ""
@@ -49,7 +49,7 @@ class System:
 
 @dataclass(frozen=True)
 class ContainerSummary:
-    """A container that is there, whoever made it. `published` are addresses and ports of the host that lead to it."""
+    """Any container on an engine. `published` are the host's addresses and ports that lead to it."""
 
     id: str
     name: str
@@ -61,14 +61,14 @@ class ContainerSummary:
 
 
 def publisher(containers: Iterable[ContainerSummary], address: str, port: int) -> ContainerSummary | None:
-    """Return the container that keeps others from publishing `port` on `address`; None where there is none."""
-    wide = (EVERYWHERE, "::", "")
+    """Return the container that keeps others from publishing `port` on `address`, or None."""
+    wildcards = (EVERYWHERE, "::", "")
     return next(
         (
-            it
-            for it in containers
-            for where, number in it.published
-            if number == port and (where in (address, *wide) or address in wide)
+            container
+            for container in containers
+            for published_at, number in container.published
+            if number == port and (published_at in (address, *wildcards) or address in wildcards)
         ),
         None,
     )
@@ -76,10 +76,10 @@ def publisher(containers: Iterable[ContainerSummary], address: str, port: int) -
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """A Docker engine. `platform` is what its images are for, as `linux/amd64`; `images` the wanted ones that it has.
+    """A Docker engine. `platform` is the platform of its images, as `linux/amd64`.
 
-    `disk` is the directory its images lie in, `memory` in bytes. `limits_memory` and `limits_cpus` say whether the kernel
-    lets it, and `gives_gpus` whether it is set up for GPUs.
+    `disk` is the directory of its images, `memory` is in bytes. `limits_memory` and `limits_cpus`: whether the kernel
+    supports these limits. `gives_gpus`: whether it is configured for GPUs.
     """
 
     version: str
@@ -94,21 +94,21 @@ class EngineFacts:
     limits_cpus: bool = True
     gives_gpus: bool = False
     images: Mapping[str, str] = field(default_factory=dict)
-    """The platform of each wanted image that is there, by its name. One that somebody moved to another does not count."""
+    """The platform of each required image that it has, by name; moved names do not count."""
     image_ids: Mapping[str, str] = field(default_factory=dict)
-    """The ids of the same images: what is made of one is made by its id, because names can be moved at any moment."""
+    """The ids of the same images; containers are created by id, as names can be moved at any time."""
     moved: frozenset[str] = frozenset()
-    """The wanted names that stand for another image than was delivered."""
+    """The required names that refer to other images than the delivered ones."""
     containers: tuple[ContainerSummary, ...] = ()
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """One host. `way` says how it was reached; without an `engine`, `trouble` says why there is none to speak to."""
+    """One host. `way` describes the access to it; without an `engine`, `trouble` is the reason."""
 
     host: str
     way: str
     system: System
-    clock: Clock | None = None
+    clock: ClockOffset | None = None
     engine: EngineFacts | None = None
     trouble: str = ""

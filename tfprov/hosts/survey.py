@@ -1,4 +1,4 @@
-"""Asks a host with a Docker engine for everything that `check` judges. Nothing on the host is changed."""
+"""Collect the facts of a host with a Docker engine for `check`, without changing anything."""
 
 import re
 import time
@@ -13,13 +13,13 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, TASK
 from tfprov.hosts.docker.reachability_probe import CHECK
-from tfprov.hosts.facts import EVERYWHERE, Clock, ContainerSummary, EngineFacts, HostFacts, Listener, System
-from tfprov.hosts.machine import Machine, Remote
+from tfprov.hosts.facts import EVERYWHERE, ClockOffset, ContainerSummary, EngineFacts, HostFacts, Listener, System
+from tfprov.hosts.machine import Machine, SSHMachine
 
-Run = Callable[[Sequence[str]], tuple[int, str]]
-"""Runs a program on the host; returns its exit code and what it printed."""
+RunCommand = Callable[[Sequence[str]], tuple[int, str]]
+"""Runs a program on the host; returns its exit code and output."""
 
-_SCRIPT = r"""exec 2>/dev/null
+_FACTS_SCRIPT = r"""exec 2>/dev/null
 LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 export LC_ALL PATH
 echo @kind; uname -m
@@ -32,30 +32,30 @@ echo @gpus; ls -d /proc/driver/nvidia/gpus/*
 echo @gpu_tools; command -v nvidia-container-runtime-hook || command -v nvidia-container-runtime
 exit 0
 """
-"""Every part may be missing: a machine without `ip` or `ss` says the same in /proc, and another kernel nothing at all."""
+"""Every section may be empty: without `ip` or `ss` /proc is used, and other kernels have neither."""
 
-_BY_IP = re.compile(r"\sinet (\d+\.\d+\.\d+\.\d+)/")
-_BY_TRIE = re.compile(r"\|-- (\d+\.\d+\.\d+\.\d+)\s+/32 host LOCAL")
-_DF = re.compile(r"\s\d+\s+-?\d+\s+(-?\d+)\s+\d+%\s")
-_SS = re.compile(r"^LISTEN\s+\d+\s+\d+\s+(\S+):(\d+)\s+\S+(?:\s+users:\(\(\"([^\"]*)\",pid=(\d+))?", re.MULTILINE)
-_PROC = re.compile(r"^\s*\d+: ([0-9A-F]{8}(?:[0-9A-F]{24})?):([0-9A-F]{4}) \S+ 0A ", re.MULTILINE)
+_IP_ADDRESS = re.compile(r"\sinet (\d+\.\d+\.\d+\.\d+)/")
+_TRIE_ADDRESS = re.compile(r"\|-- (\d+\.\d+\.\d+\.\d+)\s+/32 host LOCAL")
+_DF_LINE = re.compile(r"\s\d+\s+-?\d+\s+(-?\d+)\s+\d+%\s")
+_SS_LINE = re.compile(r"^LISTEN\s+\d+\s+\d+\s+(\S+):(\d+)\s+\S+(?:\s+users:\(\(\"([^\"]*)\",pid=(\d+))?", re.MULTILINE)
+_PROC_LINE = re.compile(r"^\s*\d+: ([0-9A-F]{8}(?:[0-9A-F]{24})?):([0-9A-F]{4}) \S+ 0A ", re.MULTILINE)
 
 
-def read_system(run: Run, disk: str = "") -> System:
-    """Ask a machine for its facts; `disk` is the directory whose room is meant. Raises what `run` raises."""
-    _, output = run(["sh", "-c", _SCRIPT, "sh", disk])
+def read_system(run: RunCommand, disk: str = "") -> System:
+    """Return the facts of a machine; `disk` is the directory whose free space is measured. Raises the errors of `run`."""
+    _, output = run(["sh", "-c", _FACTS_SCRIPT, "sh", disk])
     return parse_system(output)
 
 
 def parse_system(output: str) -> System:
-    """Return what the script printed, as facts; any text can be read."""
-    parts = dict(_sections(output))
-    free, memory = _DF.search(f"{parts.get('free', '')} "), re.search(r"(\d+) kB", parts.get("memory", ""))
+    """Parse the output of the script, which may be any text."""
+    parts = dict(_parse_sections(output))
+    free, memory = _DF_LINE.search(f"{parts.get('free', '')} "), re.search(r"(\d+) kB", parts.get("memory", ""))
     flags = parts.get("flags", "").partition(":")[2].split()
     return System(
         kind=parts.get("kind", "").strip(),
         flags=frozenset(flags) if flags else None,
-        addresses=_addresses(parts.get("addresses", "")),
+        addresses=_parse_addresses(parts.get("addresses", "")),
         free=max(0, int(free[1])) * 1024 if free else None,
         memory=int(memory[1]) * 1024 if memory else None,
         listeners=parse_listeners(parts.get("listeners", "")),
@@ -64,108 +64,110 @@ def parse_system(output: str) -> System:
     )
 
 
-def _sections(output: str) -> Iterator[tuple[str, str]]:
+def _parse_sections(output: str) -> Iterator[tuple[str, str]]:
     for part in re.split(r"^@", output, flags=re.MULTILINE)[1:]:
         name, _, text = part.partition("\n")
         yield name, text
 
 
-def _addresses(text: str) -> tuple[str, ...] | None:
-    found = _BY_IP.findall(text) or _BY_TRIE.findall(text)
-    return tuple(dict.fromkeys(found)) or None
+def _parse_addresses(text: str) -> tuple[str, ...] | None:
+    matches = _IP_ADDRESS.findall(text) or _TRIE_ADDRESS.findall(text)
+    return tuple(dict.fromkeys(matches)) or None
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...] | None:
-    """Return who listens, from the output of `ss -ltnp` or the text of /proc/net/tcp and tcp6; None from neither."""
+    """Parse listeners from `ss -ltnp` or from /proc/net/tcp and tcp6; None for other text."""
     if "Local Address" in text:
-        found = (_of_ss(*match.groups()) for match in _SS.finditer(text))
+        matches = (_parse_ss(*match.groups()) for match in _SS_LINE.finditer(text))
     elif "local_address" in text:
-        found = (_of_proc(*match.groups()) for match in _PROC.finditer(text))
+        matches = (_parse_proc(*match.groups()) for match in _PROC_LINE.finditer(text))
     else:
         return None
-    return tuple(listener for listener in found if ":" not in listener.address)
+    return tuple(listener for listener in matches if ":" not in listener.address)
 
 
-def _of_ss(address: str, port: str, program: str | None, pid: str | None) -> Listener:
-    bare = address.partition("%")[0].strip("[]").removeprefix("::ffff:")
+def _parse_ss(address: str, port: str, program: str | None, pid: str | None) -> Listener:
+    stripped = address.partition("%")[0].strip("[]").removeprefix("::ffff:")
     owner = f"{program} (pid {pid})" if program else ""
-    return Listener("*" if bare == EVERYWHERE else bare, int(port), owner)
+    return Listener("*" if stripped == EVERYWHERE else stripped, int(port), owner)
 
 
-def _of_proc(address: str, port: str) -> Listener:
-    """Read a kernel's line: the bytes of each word of an address are in the order of the machine, and all we know swap."""
+def _parse_proc(address: str, port: str) -> Listener:
+    """Parse a line of /proc/net/tcp: the words of an address are in the machine's byte order, assumed little-endian."""
     words = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
-    whole = b"".join(words)
-    if not any(whole):  # also of IPv6, which takes IPv4's port along unless the program says otherwise
+    packed = b"".join(words)
+    if not any(packed):  # IPv6 wildcard sockets also accept IPv4 unless IPV6_V6ONLY is set
         return Listener("*", int(port, 16))
-    is_mapped = len(whole) == 16 and whole[:12] == bytes(10) + b"\xff\xff"
-    short = whole[12:] if is_mapped else whole
-    return Listener(".".join(map(str, short)) if len(short) == 4 else "::", int(port, 16))
+    is_mapped = len(packed) == 16 and packed[:12] == bytes(10) + b"\xff\xff"
+    unmapped = packed[12:] if is_mapped else packed
+    return Listener(".".join(map(str, unmapped)) if len(unmapped) == 4 else "::", int(port, 16))
 
 
-def read_clock(run: Run, now: Callable[[], float] = time.time) -> Clock | None:
-    """Return how far a host's clock is off; the answer is taken to be as old as half of its way here and back."""
+def read_clock(run: RunCommand, now: Callable[[], float] = time.time) -> ClockOffset | None:
+    """Measure a host's clock, assuming that its answer is half of the round-trip time old."""
     before = now()
     _, output = run(["date", "+%s.%N"])
     after = now()
-    found = re.match(r"(\d+)(?:\.(\d+))?", output)
-    if found is None:
+    match = re.match(r"(\d+)(?:\.(\d+))?", output)
+    if match is None:
         return None
-    exact = found[2] is not None  # some `date`s know no parts of a second
-    there = float(f"{found[1]}.{found[2]}") if exact else int(found[1]) + 0.5
-    return Clock(there - (before + after) / 2, (after - before) / 2 + (0 if exact else 0.5))
+    has_fraction = match[2] is not None  # some `date` commands have no fractions
+    host_time = float(f"{match[1]}.{match[2]}") if has_fraction else int(match[1]) + 0.5
+    return ClockOffset(host_time - (before + after) / 2, (after - before) / 2 + (0 if has_fraction else 0.5))
 
 
-def read_listeners(run: Run) -> tuple[Listener, ...]:
-    """Return who listens on a machine; nothing where it does not say so."""
+def read_listeners(run: RunCommand) -> tuple[Listener, ...]:
+    """Return the listeners of a machine; empty if unknown."""
     _, output = run(["sh", "-c", "PATH=$PATH:/usr/sbin:/sbin; ss -ltnp 2>&- || cat /proc/net/tcp /proc/net/tcp6"])
     return parse_listeners(output) or ()
 
 
 def owner_of(listeners: Sequence[Listener], address: str, port: int) -> str | None:
-    """Return who listens at `address:port`, as far as it is told; None when nobody does."""
-    found = [listener.owner for listener in listeners if listener.takes(address, port)]
-    return next(filter(None, found), "another program") if found else None
+    """Return the program that listens at `address:port`, "another program" if unknown, None if there is none."""
+    owners = [listener.owner for listener in listeners if listener.takes(address, port)]
+    return next(filter(None, owners), "another program") if owners else None
 
 
-_IN_CONTAINERD = "io.containerd.snapshotter"
-"""Begins the driver's type of an engine that keeps its images in containerd, which has a directory of its own."""
-_CONTAINERD = "/var/lib/containerd"
+_CONTAINERD_DRIVER = "io.containerd.snapshotter"
+"""Driver type of an engine that stores images in containerd, which has its own directory."""
+_CONTAINERD_ROOT = "/var/lib/containerd"
 
 
-_UNRECORDED = NoDeliveries()
+_NO_DELIVERIES = NoDeliveries()
 
 
 @dataclass
-class Images:
-    """Which of the wanted images an engine has. See EngineFacts for each."""
+class AvailableImages:
+    """Which of the required images an engine has. See EngineFacts."""
 
     images: dict[str, str] = field(default_factory=dict)
     image_ids: dict[str, str] = field(default_factory=dict)
     moved: frozenset[str] = frozenset()
 
 
-def survey(machine: Machine, images: Collection[str], deliveries: Deliveries = _UNRECORDED) -> HostFacts:
-    """Return the facts of a host, and which of `images` it has as delivered; what it does not tell is None.
+def survey(machine: Machine, images: Collection[str], deliveries: Deliveries = _NO_DELIVERIES) -> HostFacts:
+    """Return the facts of a host, and which of `images` it has as delivered. Unknown facts are None.
 
-    HostError, or Unreachable, when it does not run commands as they are sent.
+    Raises HostError if the account does not run commands.
     """
-    if isinstance(machine, Remote):
-        machine.ssh.check_account()  # first of all, so that connecting does not count as the clock's way, either
+    if isinstance(machine, SSHMachine):
+        machine.ssh.check_account()  # first, so that connecting does not count into the round-trip time
     clock = read_clock(machine.run)
-    engine, trouble = _asked(machine.engine, images, deliveries)
+    engine, engine_error = _engine_facts_or_error(machine.engine, images, deliveries)
     system = read_system(machine.run, engine.disk if engine else "")
-    return HostFacts(machine.host, _way(machine), system, clock, engine, trouble)
+    return HostFacts(machine.host, _access(machine), system, clock, engine, engine_error)
 
 
-def _way(machine: Machine) -> str:
-    if not isinstance(machine, Remote):
+def _access(machine: Machine) -> str:
+    if not isinstance(machine, SSHMachine):
         return "this machine itself"
     sudo = ", root by sudo" if machine.ssh.target.become else ""
     return f"SSH as {machine.ssh.user}{sudo}"
 
 
-def _asked(engine: Engine, images: Collection[str], deliveries: Deliveries) -> tuple[EngineFacts | None, str]:
+def _engine_facts_or_error(
+    engine: Engine, images: Collection[str], deliveries: Deliveries
+) -> tuple[EngineFacts | None, str]:
     try:
         return engine_facts(engine, images, deliveries), ""
     except Unreachable:
@@ -174,35 +176,37 @@ def _asked(engine: Engine, images: Collection[str], deliveries: Deliveries) -> t
         return None, error.reason
 
 
-def engine_facts(engine: Engine, images: Collection[str], deliveries: Deliveries = _UNRECORDED) -> EngineFacts:
-    """Return the facts of an engine, and of those of `images` that it has as delivered. Raises HostError."""
+def engine_facts(engine: Engine, images: Collection[str], deliveries: Deliveries = _NO_DELIVERIES) -> EngineFacts:
+    """Return the facts of an engine, with those of `images` that it has as delivered. Raises HostError."""
     with engine.errors():
         info: dict[str, Any] = engine.api.info()
         version: dict[str, Any] = engine.api.version()
         containers = engine.api.containers(all=True)
-    there = images_there(engine, images, deliveries)
+    available = available_images(engine, images, deliveries)
     return EngineFacts(
         version=str(version.get("Version")),
         api=str(version.get("ApiVersion")),
         platform=f"{version.get('Os')}/{version.get('Arch')}",
         driver=str(info.get("Driver")),
-        disk=_disk(info),
+        disk=_image_directory(info),
         memory=int(info.get("MemTotal") or 0),
         cpus=int(info.get("NCPU") or 0),
         rootless=any("rootless" in option for option in info.get("SecurityOptions") or ()),
         limits_memory=bool(info.get("MemoryLimit", True)),
         limits_cpus=bool(info.get("CpuCfsQuota", True)),
         gives_gpus="nvidia" in str((info.get("Runtimes"), info.get("DiscoveredDevices"))),
-        images=there.images,
-        image_ids=there.image_ids,
-        moved=there.moved,
+        images=available.images,
+        image_ids=available.image_ids,
+        moved=available.moved,
         containers=tuple(map(container_summary, containers)),
     )
 
 
-def images_there(engine: Engine, images: Collection[str], deliveries: Deliveries = _UNRECORDED) -> Images:
-    """Return which of `images` an engine has, and which of these names stand for others. Raises HostError."""
-    there = Images()
+def available_images(
+    engine: Engine, images: Collection[str], deliveries: Deliveries = _NO_DELIVERIES
+) -> AvailableImages:
+    """Return which of `images` an engine has, and which names refer to other images. Raises HostError."""
+    available = AvailableImages()
     for name in images:
         with engine.errors():
             try:
@@ -210,24 +214,24 @@ def images_there(engine: Engine, images: Collection[str], deliveries: Deliveries
             except docker.errors.ImageNotFound:
                 continue
         if is_delivered(deliveries, name, str(facts["Id"])):
-            there.images[name] = f"{facts.get('Os')}/{facts.get('Architecture')}"
-            there.image_ids[name] = str(facts["Id"])
+            available.images[name] = f"{facts.get('Os')}/{facts.get('Architecture')}"
+            available.image_ids[name] = str(facts["Id"])
         else:
-            there.moved |= {name}
-    return there
+            available.moved |= {name}
+    return available
 
 
-def _disk(info: Mapping[str, Any]) -> str:
+def _image_directory(info: Mapping[str, Any]) -> str:
     root = str(info.get("DockerRootDir") or "")
-    is_systems = root == "/var/lib/docker"
-    return _CONTAINERD if is_systems and _IN_CONTAINERD in str(info.get("DriverStatus")) else root
+    is_default = root == "/var/lib/docker"
+    return _CONTAINERD_ROOT if is_default and _CONTAINERD_DRIVER in str(info.get("DriverStatus")) else root
 
 
 def container_summary(listed: Mapping[str, Any]) -> ContainerSummary:
-    """Return a container as the engine's list describes it."""
+    """Return the summary of a container from the engine's list."""
     labels: Mapping[str, str] = listed.get("Labels") or {}
-    published = [it for it in listed.get("Ports") or () if it.get("PublicPort")]
-    ports = {(str(it.get("IP") or ""), int(it["PublicPort"])) for it in published}
+    published = [port for port in listed.get("Ports") or () if port.get("PublicPort")]
+    ports = {(str(port.get("IP") or ""), int(port["PublicPort"])) for port in published}
     return ContainerSummary(
         id=listed["Id"],
         name=str((listed.get("Names") or [listed["Id"][:12]])[0]).lstrip("/"),

@@ -14,10 +14,10 @@ from tfprov.engine.image_artifacts import Layered, Named
 from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries
 from tfprov.hosts.facts import HostFacts
-from tfprov.hosts.machine import Machine, Remote
+from tfprov.hosts.machine import Machine, SSHMachine
 from tfprov.hosts.ssh.host_keys import UnknownHostKey
 from tfprov.hosts.ssh.trust import connect_error, trust_key
-from tfprov.hosts.survey import images_there, survey
+from tfprov.hosts.survey import available_images, survey
 from tfprov.images.engine_images import layers_held, room_needed
 from tfprov.images.oci_spec import Image
 from tfprov.model.state import Container
@@ -97,7 +97,7 @@ class Asked:
             if host in hosts and facts.engine is not None:
                 with suppress(HostError):
                     engine, deliveries = self.context.machines[host].engine, _deliveries(self.context, host)
-                    there = images_there(engine, self.part(host).images, deliveries)
+                    there = available_images(engine, self.part(host).images, deliveries)
                     answers[host] = replace(facts, engine=replace(facts.engine, **vars(there)))
         return replace(self, answers=answers)
 
@@ -182,7 +182,7 @@ def trust_new(machines: Iterable[Machine], forks: int, ask: Ask) -> dict[str, Ho
     """
     answers: dict[tuple[str, int, bytes], bool] = {}
     found: dict[str, HostError] = {}
-    waiting = [machine for machine in machines if isinstance(machine, Remote)]
+    waiting = [machine for machine in machines if isinstance(machine, SSHMachine)]
     with pool(forks) as asking:
         while waiting:
             errors = list(asking.map(lambda machine: connect_error(machine.ssh), waiting))

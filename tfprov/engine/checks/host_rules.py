@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from tfprov.engine.programs import Fault, Programs, tasks_by_program
 from tfprov.errors import shown
-from tfprov.hosts.facts import Clock, Listener, System
+from tfprov.hosts.facts import ClockOffset, Listener, System
 from tfprov.hosts.process.spec import environment
-from tfprov.hosts.program_checks import Imported, try_here
+from tfprov.hosts.program_checks import ImportResult, try_import_locally
 from tfprov.hosts.survey import owner_of
 from tfprov.images.engine_images import amount
 from tfprov.model.state import Container
@@ -75,7 +75,7 @@ def cpu(system: System) -> Finding:
     )
 
 
-def clock(found: Clock | None) -> Finding:
+def clock(found: ClockOffset | None) -> Finding:
     """Judge a host's clock; what the way there and back may have cost counts in its favour."""
     if found is None:
         return note("clock", "not checked: `date` does not say the time in seconds")
@@ -127,14 +127,14 @@ def room(check: str, size: int | None, where: str, little: int, fix: str) -> Fin
     return ok(check, what) if size >= little else warning(check, f"only {what}", fix)
 
 
-Import = Callable[[Container, str], Imported]
+Import = Callable[[Container, str], ImportResult]
 """Imports TensorFlow as a task would, with the Python that is named."""
 
 
 def of_processes(programs: Programs, wanted: list[Container], try_import: Import | None = None) -> list[Finding]:
     """Judge the programs of tasks that are processes of this machine."""
     found: list[Finding] = []
-    imported: dict[str, Imported] = {}
+    imported: dict[str, ImportResult] = {}
     try_import = try_import or _here
     for container, tasks in tasks_by_program(wanted):
         fault = programs.fault(container)
@@ -150,8 +150,8 @@ def of_processes(programs: Programs, wanted: list[Container], try_import: Import
     return list(dict.fromkeys(found))
 
 
-def _here(container: Container, python: str) -> Imported:
-    return try_here(python, environment(container))
+def _here(container: Container, python: str) -> ImportResult:
+    return try_import_locally(python, environment(container))
 
 
 def command(container: Container, tasks: list[str], fault: Fault | None) -> Iterator[Finding]:
@@ -169,7 +169,7 @@ def undelivered(container: Container) -> Iterator[Finding]:
         yield note("command", f"{shown(' '.join(words))}: not known until the image is there")
 
 
-def tensorflow(found: Imported, python: str, fix: str, *, is_sure: bool) -> Finding:
+def tensorflow(found: ImportResult, python: str, fix: str, *, is_sure: bool) -> Finding:
     """Judge an import of TensorFlow; unless it `is_sure` that the program imports it, its absence is only a warning."""
     if found.version:
         return ok("tensorflow", f"TensorFlow {found.version}, imported by {python} in {found.seconds:.1f} s")

@@ -13,7 +13,7 @@ from tfprov.errors import HostError
 from tfprov.hosts.docker.image_contents import ImageLookup, find_programs, image_user, try_import
 from tfprov.hosts.docker.reachability_probe import CHECK, sweep_created
 from tfprov.hosts.machine import Machine
-from tfprov.hosts.program_checks import Imported
+from tfprov.hosts.program_checks import ImportResult
 from tfprov.model.state import Container
 from tfprov.planning.plan_text import listed
 
@@ -80,7 +80,7 @@ def of_images(asked: Asked) -> dict[str, list[Finding]]:
 def _of_host(asked: Asked, programs: Programs, host: str) -> list[Finding]:
     wanted = [container for container in asked.context.wanted if container.task.host == host]
     found: list[Finding] = []
-    imported: dict[tuple[str, str], Imported] = {}
+    imported: dict[tuple[str, str], ImportResult] = {}
     for container, tasks in tasks_by_program(wanted):
         fault = programs.fault(container)
         engine = asked.facts[host].engine if host in asked.facts else None
@@ -99,7 +99,7 @@ def _in_image(
     programs: Programs,
     container: Container,
     tasks: list[str],
-    imported: dict[tuple[str, str], Imported],
+    imported: dict[tuple[str, str], ImportResult],
 ) -> Iterator[Finding]:
     machine, cluster = asked.context.machines[container.task.host], asked.context.cluster.name
     try:

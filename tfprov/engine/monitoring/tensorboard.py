@@ -110,9 +110,9 @@ def _connection(context: Context, host: str) -> "SSH | None":
     machine = context.machines.get(host)
     if machine is None:
         return None
-    from tfprov.hosts.machine import Remote  # noqa: PLC0415  the process runtime can do without the SSH library
+    from tfprov.hosts.machine import SSHMachine  # noqa: PLC0415  the process runtime can do without the SSH library
 
-    return machine.ssh if isinstance(machine, Remote) else None
+    return machine.ssh if isinstance(machine, SSHMachine) else None
 
 
 def _free(port: int) -> int:

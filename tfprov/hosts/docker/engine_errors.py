@@ -13,7 +13,7 @@ from tfprov.errors import HostError, TfprovError, Unreachable, one_line, shown
 from tfprov.hosts.bounds import OutputTooLong
 from tfprov.hosts.docker.api_types import MalformedAnswer
 from tfprov.hosts.docker.engine_client import AnswerTooLong
-from tfprov.hosts.program_checks import correction
+from tfprov.hosts.program_checks import suggest_correction
 
 _KNOWN_ERRORS: tuple[tuple[str, str, str], ...] = (
     (
@@ -95,7 +95,7 @@ def _placeholders(text: str, user: str) -> dict[str, str]:
     address = _ENDPOINT.search(text)
     endpoint = address.groupdict() if address else {"address": "?", "port": "?"}
     program = re.search(r'exec: "(?P<name>[^"]*)"', text)
-    program_fix = {"correction": correction(program["name"])} if program else {}
+    program_fix = {"correction": suggest_correction(program["name"])} if program else {}
     return program_fix | {
         "name": "?",
         "id": "?",

@@ -16,7 +16,7 @@ import docker
 
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.labels import DELIVERED, home_variable
-from tfprov.hosts.program_checks import LIFE, TRY, Imported, parse_result
+from tfprov.hosts.program_checks import IMPORT_PROGRAM, IMPORT_TIMEOUT, ImportResult, parse_result
 from tfprov.model.state import Box, Container, not_delivered
 
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -77,11 +77,13 @@ def image_user(engine: Engine, image: str) -> str:
     return str((facts.get("Config") or {}).get("User") or "")
 
 
-def try_import(engine: Engine, container: Container, labels: Mapping[str, str], python: str) -> Imported:
+def try_import(engine: Engine, container: Container, labels: Mapping[str, str], python: str) -> ImportResult:
     """Import TensorFlow with `python` in a temporary container like `container`. Raises HostError."""
     with (
         engine.errors(),
-        _temporary_container(engine, container, labels, [python, "-c", TRY, str(LIFE)], start=True) as created,
+        _temporary_container(
+            engine, container, labels, [python, "-c", IMPORT_PROGRAM, str(IMPORT_TIMEOUT)], start=True
+        ) as created,
     ):
         code = int(engine.api.wait(created)["StatusCode"])
         output: bytes = engine.api.logs(created)

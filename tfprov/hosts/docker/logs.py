@@ -8,7 +8,7 @@ from typing import Any
 import docker
 
 from tfprov.hosts.docker.api_types import parse_time
-from tfprov.hosts.log_file import split, split_stamped
+from tfprov.hosts.log_file import split_lines, split_stamped_lines
 
 _POLL_INTERVAL = 0.2
 """Seconds between checks of a container that has ended and may be restarted."""
@@ -27,7 +27,7 @@ def read_lines(api: docker.APIClient, container: str, tail: int | None, *, follo
             output = api.logs(container, stream=True, follow=follow, **range_options)
         except docker.errors.NotFound:  # removed meanwhile
             return
-        yield from split(output)
+        yield from split_lines(output)
         ended = None if restarts is None else _last_end(api, container, restarts)
         if ended is None:
             return
@@ -82,7 +82,7 @@ def poll_lines(
                 output = api.logs(container, stream=True, timestamps=True, **range_options)
             except docker.errors.NotFound:  # removed meanwhile
                 return
-            for line in split_stamped(output):
+            for line in split_stamped_lines(output):
                 if seen.is_new(line) and show:
                     yield line.partition(" ")[2]
         if not is_alive:

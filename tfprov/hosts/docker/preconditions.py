@@ -14,7 +14,7 @@ from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.image_contents import Deliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, CODE, TASK, container_name, volume_name
 from tfprov.hosts.facts import ContainerSummary, Listener, publisher
-from tfprov.hosts.survey import Run, container_summary, owner_of, read_listeners
+from tfprov.hosts.survey import RunCommand, container_summary, owner_of, read_listeners
 from tfprov.model.state import Container, not_delivered
 
 Conflict = tuple[str, str]
@@ -69,7 +69,7 @@ def find_conflicts(
             yield taken_port(task.port, task.name, owner)
 
 
-def conflict_errors(engine: Engine, cluster: str, run: Run, starting: Sequence[Container]) -> list[HostError]:
+def conflict_errors(engine: Engine, cluster: str, run: RunCommand, starting: Sequence[Container]) -> list[HostError]:
     """Return an error for each conflict of `starting` with something foreign on the host. Raises HostError.
 
     Listeners other than containers are known only if the host runs commands.

@@ -216,7 +216,7 @@ class DockerRuntime:
             return {}
         with self.engine.errors():
             listed = docker_files.list_files(self.engine, facts, _directory(facts), self._without_programs)
-            files, has_held = held_checkpoints.apart(listed)
+            files, has_held = held_checkpoints.split_held(listed)
         if has_held:
             self._held_tasks.add(task)
         return files
@@ -234,7 +234,7 @@ class DockerRuntime:
                 return {}
             folder = f"{directory}/{held_checkpoints.FOLDER}"
             held_files = docker_files.list_files(self.engine, facts, folder, self._without_programs)
-        return held_checkpoints.held(held_files)
+        return held_checkpoints.checkpoint_files(held_files)
 
     def release(self, task: str) -> None:
         """See Runtime. The files of a task that has ended meanwhile go with its volume."""

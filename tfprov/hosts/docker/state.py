@@ -13,7 +13,7 @@ from tfprov.hosts.docker.api_types import parse_time
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
 from tfprov.hosts.docker.labels import RUN, SPEC, STOPPED, TASK
-from tfprov.hosts.log_file import split
+from tfprov.hosts.log_file import split_lines
 from tfprov.model.state import Observed, State
 
 _STATES = {"created": State.CREATED, "exited": State.EXITED, "dead": State.EXITED}
@@ -109,7 +109,7 @@ class ExitHistory:
             with self._engine.errors():
                 # stream=True strips the frames of the engine's protocol.
                 output = self._engine.api.logs(facts["Id"], stream=True, follow=False, tail=LINES, **until)
-                return last_words(list(split(output)))
+                return last_words(list(split_lines(output)))
         except (HostError, docker.errors.APIError):  # only an explanation is lost
             return ""
 

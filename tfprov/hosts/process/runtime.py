@@ -226,7 +226,7 @@ class ProcessRuntime:
                     continue
                 if stat.S_ISREG(status.st_mode):
                     files[path[len(base) + 1 :]] = File(status.st_size, status.st_mtime)
-        return held_checkpoints.apart(files)[0]
+        return held_checkpoints.split_held(files)[0]
 
     @os_errors
     def hold(self, task: str) -> Mapping[str, File]:

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfprov.hosts.crash import LINES, Life, is_hopeless, last_words
-from tfprov.hosts.log_file import split
+from tfprov.hosts.crash import LINES, FailedRun, is_hopeless, last_words
+from tfprov.hosts.log_file import split_lines
 from tfprov.hosts.process.proc import identity, is_alive, signal_group
 from tfprov.hosts.process.task_dir import TaskDir
-from tfprov.hosts.program_checks import unstartable
+from tfprov.hosts.program_checks import start_error
 
 LOG_LIMIT = 10 * 1024 * 1024
 """Bytes after which a log is rotated. One older part is kept, so the two have at most twice this size."""
@@ -61,7 +61,7 @@ class Supervisor:
             "restarts": 0,
         }
         self.stopped = False
-        self.previous: Life | None = None
+        self.previous: FailedRun | None = None
         self.log_start = 0
 
     def run(self, ready: int) -> None:
@@ -78,7 +78,7 @@ class Supervisor:
             self.record("exited", exit_code=code, finished_at=time.time(), stopped=self.stopped)
             if not self.wants_restart(code):
                 return
-            life = Life(code, time.time() - self.state["started_at"], self.last_words())
+            life = FailedRun(code, time.time() - self.state["started_at"], self.last_words())
             if (self.previous is not None and is_hopeless(self.previous, life)) or self.directory.no_restart.exists():
                 self.record("exited", gave_up=True)
                 return
@@ -105,7 +105,7 @@ class Supervisor:
                     preexec_fn=self.prepare_child,  # safe: there is only one thread
                 )
         except OSError as error:
-            reason = unstartable(error, self.order["argv"][0], self.order["env"], self.directory.work)
+            reason = start_error(error, self.order["argv"][0], self.order["env"], self.directory.work)
             self.record("exited", exit_code=127, error=reason, finished_at=time.time())
             return None
         self.record("running", pid=process.pid, identity=identity(process.pid), started_at=time.time(), exit_code=None)
@@ -163,7 +163,7 @@ class Supervisor:
             size = log.seek(0, os.SEEK_END)
             prepare_child = self.log_start if self.log_start <= size else 0  # the log may have been rotated
             log.seek(max(prepare_child, size - _LAST_WORDS_SIZE))
-            lines = list(split([log.read(_LAST_WORDS_SIZE)]))
+            lines = list(split_lines([log.read(_LAST_WORDS_SIZE)]))
         return last_words(lines[-LINES:])
 
     def wants_restart(self, code: int) -> bool:

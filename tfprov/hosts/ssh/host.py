@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from tfprov.errors import HostError, one_line, shown
-from tfprov.hosts.bounds import FIRST_LINE, LOGIN_TIMEOUT, OutputTooLong, peer_is_listening
+from tfprov.hosts.base import peer_is_listening
+from tfprov.hosts.bounds import FIRST_LINE, LOGIN_TIMEOUT, OutputTooLong
 from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.connection import Connection
 from tfprov.hosts.ssh.errors import ConnectionLost, TimedOut, channel_errors

@@ -23,10 +23,10 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 began = time.time()
 try:
     import tensorflow
-    told = "@imported %s %.1f" % (tensorflow.__version__, time.time() - began)
+    message = "@imported %s %.1f" % (tensorflow.__version__, time.time() - began)
 except BaseException as error:
-    told = "@failed %s: %s" % (type(error).__name__, (str(error).strip() or "-").split("\\n")[0])
-print(told)
+    message = "@failed %s: %s" % (type(error).__name__, (str(error).strip() or "-").split("\\n")[0])
+print(message)
 sys.stdout.flush()
 os._exit(0)
 """
@@ -37,7 +37,7 @@ os._exit(0)
 class ImportResult:
     """The result of an import: the `version` and the duration in `seconds`, or the `trouble`.
 
-    `absent` says that TensorFlow is not installed, and `late` that it took longer than LIFE.
+    `absent`: TensorFlow is not installed. `late`: the import exceeded IMPORT_TIMEOUT.
     """
 
     version: str = ""

@@ -267,7 +267,7 @@ def parse_messages(line: bytes) -> Iterator[Mapping[str, Any]]:
         values = list(_split_values(line))
         if len(values) < 2:
             raise error from None
-        yield from (MESSAGE(one, "") for one in values)
+        yield from (MESSAGE(value, "") for value in values)
 
 
 def _split_values(line: bytes) -> Iterator[Any]:

@@ -36,15 +36,15 @@ from tfprov.hosts.docker.engine import Engine
 
 _LIST_PROGRAM = (
     "import json, os, stat, sys\n"
-    "found = {}\n"
+    "files = {}\n"
     "for parent, _, names in os.walk(sys.argv[1]):\n"
     "    for name in names:\n"
     "        path = os.path.join(parent, name)\n"
     "        try: status = os.lstat(path)\n"
     "        except OSError: continue\n"
     "        if stat.S_ISREG(status.st_mode):\n"
-    "            found[os.path.relpath(path, sys.argv[1])] = [status.st_size, int(status.st_mtime)]\n"
-    "print(json.dumps(found))\n"
+    "            files[os.path.relpath(path, sys.argv[1])] = [status.st_size, int(status.st_mtime)]\n"
+    "print(json.dumps(files))\n"
 )
 """Lists regular files inside the container, with times in whole seconds as in an archive: training images have Python, and
 listing by archive would transfer every byte."""

@@ -71,21 +71,21 @@ def once(address, port, greeting):
     with connection:
         connection.settimeout(limit if greeting else 0.5)
         try:
-            said = connection.recv(1000)
+            received = connection.recv(1000)
         except socket.timeout:
             return "silent" if greeting else "ok"
         except OSError:
             return "closed"
-        if not said:
+        if not received:
             return "closed"
-        return "ok" if not greeting or said.decode(errors="replace").strip() == greeting else "other"
+        return "ok" if not greeting or received.decode(errors="replace").strip() == greeting else "other"
 def probe(target):
     address, port, greeting = target
     end = time.monotonic() + patience
     while True:
-        found = once(address, port, greeting)
-        if not greeting or found not in ("refused", "closed", "no route", "silent") or time.monotonic() > end:
-            return found
+        outcome = once(address, port, greeting)
+        if not greeting or outcome not in ("refused", "closed", "no route", "silent") or time.monotonic() > end:
+            return outcome
         time.sleep(0.2)
 with ThreadPoolExecutor(min(32, len(targets))) as pool:
     print(json.dumps(list(pool.map(probe, targets))))

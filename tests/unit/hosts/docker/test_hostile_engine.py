@@ -41,8 +41,8 @@ NASTY: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def runtime(there: Engine) -> DockerRuntime:
-    return DockerRuntime(there, "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"", fetches=True)
+def runtime(broken: Engine) -> DockerRuntime:
+    return DockerRuntime(broken, "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"", fetches=True)
 
 
 def facts() -> dict[str, Any]:
@@ -50,45 +50,45 @@ def facts() -> dict[str, Any]:
     return dict(json.loads(json.dumps(hostile.CONTAINER)))
 
 
-def listed(there: Engine) -> object:
-    with there.errors():
-        return docker_files.list_files(there, facts(), "/checkpoints", set())
+def list_checkpoints(broken: Engine) -> object:
+    with broken.errors():
+        return docker_files.list_files(broken, facts(), "/checkpoints", set())
 
 
-def inspect(there: Engine) -> object:
-    with there.errors():
-        return parse_container(there.api.inspect_container(ID), "h1")
+def inspect(broken: Engine) -> object:
+    with broken.errors():
+        return parse_container(broken.api.inspect_container(ID), "h1")
 
 
-def exit_code(there: Engine) -> object:
-    with there.errors():
-        return there.api.exec_inspect(ID)
+def exit_code(broken: Engine) -> object:
+    with broken.errors():
+        return broken.api.exec_inspect(ID)
 
 
-def tail(there: Engine) -> object:
-    with there.errors():
-        return docker_files.read_tail(there, facts(), "/checkpoints/x", 10)
+def read_tail(broken: Engine) -> object:
+    with broken.errors():
+        return docker_files.read_tail(broken, facts(), "/checkpoints/x", 10)
 
 
 REQUESTS: dict[str, tuple[str, Callable[[Engine], object]]] = {
-    "version": (r"/version", lambda there: there.api),
-    "info": (r"/info", lambda there: engine_facts(there, [])),
-    "versions": (r"/version|/info", lambda there: engine_facts(there, ["tfprov/lab:1"])),
-    "list": (r"/containers/json", lambda there: engine_facts(there, [])),
+    "version": (r"/version", lambda broken: broken.api),
+    "info": (r"/info", lambda broken: engine_facts(broken, [])),
+    "versions": (r"/version|/info", lambda broken: engine_facts(broken, ["tfprov/lab:1"])),
+    "list": (r"/containers/json", lambda broken: engine_facts(broken, [])),
     "inspect": (r"/containers/[^/]+/json", inspect),
-    "exit": (r"/events|/containers/[^/]+/logs", lambda there: runtime(there).observe()),
+    "exit": (r"/events|/containers/[^/]+/logs", lambda broken: runtime(broken).observe()),
     "image": (
         r"/images/.*json",
-        lambda there: (engine_images.layers_held(there, ["a"]), engine_images.tagged(there, "x")),
+        lambda broken: (engine_images.layers_held(broken, ["a"]), engine_images.tagged(broken, "x")),
     ),
     "network": (r"/networks/bridge", _gateway),
-    "volumes": (r"/volumes", lambda there: runtime(there)._data().complete()),  # noqa: SLF001
-    "logs": (r"/containers/[^/]+/logs", lambda there: list(runtime(there).logs("ps/0"))),
-    "exec": (r"/exec/[^/]+/start|.*/exec", listed),
-    "execute": (r"/exec/[^/]+/start", tail),
+    "volumes": (r"/volumes", lambda broken: runtime(broken)._data().complete()),  # noqa: SLF001
+    "logs": (r"/containers/[^/]+/logs", lambda broken: list(runtime(broken).logs("ps/0"))),
+    "exec": (r"/exec/[^/]+/start|.*/exec", list_checkpoints),
+    "execute": (r"/exec/[^/]+/start", read_tail),
     "exit code": (r"/exec/.*", exit_code),
-    "stat": (r".*/archive", lambda there: docker_files.stat_file(there, ID, "/checkpoints/x")),
-    "changes": (r".*/changes|.*/archive", lambda there: runtime(there).outside.models("ps/0")),
+    "stat": (r".*/archive", lambda broken: docker_files.stat_file(broken, ID, "/checkpoints/x")),
+    "changes": (r".*/changes|.*/archive", lambda broken: runtime(broken).outside.models("ps/0")),
 }
 """The mutated answers, and a call that requests them."""
 SCHEDULE = (*REQUESTS, *("inspect", "exit code", "volumes", "network", "stat", "execute") * 5)
@@ -224,9 +224,9 @@ def test_a_frame_of_any_announced_length_is_read_in_chunks() -> None:
     assert source.sent < 1 << 20, "unrequested data is not read"
     with (
         pytest.raises(HostError, match=r"^h1: its Docker engine sent a log longer than 64 MiB: the rest is not read; "),
-        (there := engine(answer)).errors(),
+        (broken := engine(answer)).errors(),
     ):
-        for _ in there.api.logs(ID, stream=True, follow=False):
+        for _ in broken.api.logs(ID, stream=True, follow=False):
             pass
 
 
@@ -325,10 +325,10 @@ def test_broken_archives_raise_host_errors_and_their_headers_are_bounded() -> No
     for name, (head, piece) in ARCHIVES.items():
         whole = answered(b"", stat=hostile.STAT).replace(b"Content-Length: 0\r\n", b"") + head
 
-        for what, read in (
-            ("list", lambda there: docker_files.list_files(there, ended, "/checkpoints", {ID})),
-            ("read", lambda there: docker_files.open_file(there, ended, "/checkpoints/x").read()),
-            ("tree", lambda there: [file for _, _, file in docker_files.open_tree(there, ID, "/checkpoints")]),
+        for operation, read in (
+            ("list", lambda broken: docker_files.list_files(broken, ended, "/checkpoints", {ID})),
+            ("read", lambda broken: docker_files.open_file(broken, ended, "/checkpoints/x").read()),
+            ("tree", lambda broken: [file for _, _, file in docker_files.open_tree(broken, ID, "/checkpoints")]),
         ):
             source = Endless(whole, piece) if piece else None
 
@@ -337,14 +337,14 @@ def test_broken_archives_raise_host_errors_and_their_headers_are_bounded() -> No
 
             try:
                 read(engine(answer))
-                failures.append(f"{name}, {what}: no error")
+                failures.append(f"{name}, {operation}: no error")
             except HostError as error:
                 if not str(error).startswith("h1: /checkpoints"):
-                    failures.append(f"{name}, {what}: {error}")
+                    failures.append(f"{name}, {operation}: {error}")
             except Exception as error:
-                failures.append(f"{name}, {what}: {type(error).__name__}: {error}")
+                failures.append(f"{name}, {operation}: {type(error).__name__}: {error}")
             if source and source.sent > 4 * bounds.ARCHIVE_HEADER:
-                failures.append(f"{name}, {what}: {source.sent} bytes read")
+                failures.append(f"{name}, {operation}: {source.sent} bytes read")
     assert not failures, "\n".join(failures)
 
 
@@ -356,12 +356,12 @@ def test_malformed_output_of_a_program_in_a_container_raises_host_errors() -> No
             return answered(framed(1, printed[0])).replace(b"Content-Length", b"X-Was")
         return recorded(path)
 
-    there, target = engine(answer), [Endpoint("10.0.0.2", 2222)]
+    broken, target = engine(answer), [Endpoint("10.0.0.2", 2222)]
     for printed[0] in (b"", b"7", b"[]", b"[1]", b'["ok", "ok"]', b"[" * 3000, b"\xff", b'{"a": 1}', b"[NaN]"):
         with pytest.raises(HostError, match=r"^h1: its Docker engine sent a malformed answer: "):
-            probe(there, ID, target)
+            probe(broken, ID, target)
     for printed[0] in (b"x 1\n", b"1\n", b"-5 3\nabc", b"9 0 0\n", b"9" * 100, b"0 3\nabc2 3\nabc", b"0 9\nab"):
-        member = open_sparse(there, facts(), "/checkpoints/x")
+        member = open_sparse(broken, facts(), "/checkpoints/x")
         assert member is not None
         with pytest.raises(HostError, match=r"^h1: /checkpoints/x was not sent "):
             member.read()
@@ -405,10 +405,10 @@ def test_only_regular_files_of_an_archive_are_written_and_only_below_the_directo
     """Like `gather --path model`."""
 
     def gather(archive: bytes, number: int) -> Staging:
-        there = engine(lambda _, path: answered(archive, stat=hostile.STAT) if "/archive" in path else recorded(path))
+        broken = engine(lambda _, path: answered(archive, stat=hostile.STAT) if "/archive" in path else recorded(path))
         staging = Staging(tmp_path / "home" / "out" / str(number) / ".part", lambda *_: None)
         files = (
-            (f"model/{name}", file, content) for name, file, content in docker_files.open_tree(there, ID, "/x/model")
+            (f"model/{name}", file, content) for name, file, content in docker_files.open_tree(broken, ID, "/x/model")
         )
         staging.take(files, "h1")
         return staging

@@ -123,11 +123,11 @@ def test_secrets_are_removed_even_if_the_image_is_gone(others: int) -> None:
 
 def test_code_of_a_read_only_container_is_relative_to_its_volume() -> None:
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as made:
+    with tarfile.open(fileobj=archive, mode="w") as packed:
         for name, data in {"code/a.py": b"1", "code/b/c.py": b"2", "etc/passwd": b"3"}.items():
             info = tarfile.TarInfo(name)
             info.size = len(data)
-            made.addfile(info, io.BytesIO(data))
+            packed.addfile(info, io.BytesIO(data))
     with tarfile.open(fileobj=io.BytesIO(subtree(archive.getvalue(), "/code"))) as moved:
         contained = {info.name: getattr(moved.extractfile(info), "read", bytes)() for info in moved}
     assert contained == {"a.py": b"1", "b/c.py": b"2"}

@@ -197,18 +197,18 @@ ENGINE_MESSAGES = {
 def test_engine_errors_are_explained() -> None:
     explanations = {text: explain(text, "trainer") for text in ENGINE_MESSAGES}
     assert {
-        text: found for text, (found, _) in explanations.items() if not found.startswith(ENGINE_MESSAGES[text])
+        text: problem for text, (problem, _) in explanations.items() if not problem.startswith(ENGINE_MESSAGES[text])
     } == {}
     assert [text for text, (_, fix) in explanations.items() if not fix] == [
         "Error response from daemon: something\nelse"
     ]
-    assert [text for text, (found, fix) in explanations.items() if "{" in found + fix] == []
+    assert [text for text, (problem, fix) in explanations.items() if "{" in problem + fix] == []
 
 
 @given(st.text())
 def test_any_engine_error_becomes_one_line(text: str) -> None:
-    what, fix = explain(text)
-    assert (what + fix).isprintable()
+    problem, fix = explain(text)
+    assert (problem + fix).isprintable()
 
 
 OWN = ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "localhost")

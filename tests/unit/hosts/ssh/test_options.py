@@ -28,10 +28,10 @@ ALGORITHMS = {
 
 
 def test_host_key_algorithms_are_interpreted_as_by_ssh() -> None:
-    found = {
-        asked: host_key_algorithms(replace(HOP, host_key_algorithms=asked), KNOWN, OFFERED) for asked in ALGORITHMS
+    algorithms = {
+        option: host_key_algorithms(replace(HOP, host_key_algorithms=option), KNOWN, OFFERED) for option in ALGORITHMS
     }
-    assert found == ALGORITHMS
+    assert algorithms == ALGORITHMS
     with pytest.raises(
         Unreachable, match=r"^h1: HostKeyAlgorithms=ssh-dss leaves no algorithm that tfprov supports; it supports ssh-"
     ):
@@ -70,9 +70,9 @@ worker:
 def test_ssh_arguments_of_an_inventory_reach_the_connection(tmp_path: Path) -> None:
     (tmp_path / "i.yml").write_text(INVENTORY)
     inventory, roles = load(tmp_path / "i.yml")
-    found = reach(inventory, roles, tmp_path / "home", accept_new=False)
-    hop = route(found.over["h1"].target)[-1]
-    found.close()
+    connections = reach(inventory, roles, tmp_path / "home", accept_new=False)
+    hop = route(connections.over["h1"].target)[-1]
+    connections.close()
     assert (hop.identities_only, hop.authentications) == (True, ("password",))
     assert (hop.host_key_algorithms, hop.address_family) == ("ssh-ed25519", "inet")
 
@@ -81,10 +81,10 @@ def test_a_socket_uses_the_configured_address_family() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         hop = replace(HOP, port=server.getsockname()[1])
         assert dial(hop, 1.0) is None
-        made = dial(replace(hop, address_family="inet"), 1.0)
-        assert made is not None
-        with made:
-            assert made.getpeername() == server.getsockname()
+        sock = dial(replace(hop, address_family="inet"), 1.0)
+        assert sock is not None
+        with sock:
+            assert sock.getpeername() == server.getsockname()
         with pytest.raises(
             Unreachable, match=r"^h1: no IPv6 address found for 127.0.0.1; correct `ansible_host`, or allow"
         ):

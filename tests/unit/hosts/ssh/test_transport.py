@@ -43,9 +43,9 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
 def test_nothing_is_sent_on_a_closed_channel_until_its_number_is_reused(
     wire: dict[str, list[Any]], opening: tuple[Any, ...]
 ) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        packets = SafePacketizer(ours)
+    near, far = socket.socketpair()
+    with near, far:
+        packets = SafePacketizer(near)
         for kind in (MSG_CHANNEL_DATA, MSG_CHANNEL_EOF, MSG_CHANNEL_CLOSE):
             packets.send_message(message(kind, 5))
         for kind in (MSG_CHANNEL_DATA, MSG_CHANNEL_EOF):

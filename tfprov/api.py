@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tfprov.engine.checks.check import CheckReport
     from tfprov.engine.image_artifacts import ClusterImages
     from tfprov.engine.monitoring.status import Placement, Status
-    from tfprov.hosts.ssh.host_keys import UnknownKey
+    from tfprov.hosts.ssh.host_keys import UnknownHostKey
     from tfprov.vault.decrypt import Vault
 
 
@@ -261,7 +261,7 @@ class Cluster:
             task = found.container.task
             yield TensorBoard(task.name, task.host, found.url, lambda: stay(context, found))
 
-    def check(self, *, deliver: bool = False, trust: "Callable[[UnknownKey], bool] | None" = None) -> "CheckReport":
+    def check(self, *, deliver: bool = False, trust: "Callable[[UnknownHostKey], bool] | None" = None) -> "CheckReport":
         """Return whether every host can do its part. `deliver` first delivers missing images, to try addresses with.
 
         `trust` is asked about each host key that known_hosts lacks, and decides whether to record it.

@@ -23,7 +23,7 @@ from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.ssh.host import SSH
-from tfprov.hosts.ssh.http_gate import Gate
+from tfprov.hosts.ssh.http_gate import TokenGate
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -111,7 +111,7 @@ class Pages(http.server.SimpleHTTPRequestHandler):
 def test_a_browser_gets_through_a_tunnel_with_the_address_that_is_printed(page: "Page", tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text('<p>curves</p><script src="more.js"></script>')
     (tmp_path / "more.js").write_text('document.querySelector("p").append(" and more: " + location.search)')
-    gate, pages = Gate(), partial(Pages, directory=str(tmp_path))
+    gate, pages = TokenGate(), partial(Pages, directory=str(tmp_path))
     with (
         http.server.ThreadingHTTPServer(("127.0.0.1", 0), pages) as served,
         sshd(tmp_path / "sshd") as server,
@@ -176,8 +176,8 @@ def test_what_is_in_the_way_of_another_host_is_one_line(remote_cluster: Cluster,
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = remote_cluster("tensorboard", "--port", str(port), code=1)
-    what = f"port {port} of this machine cannot lead there: Address already in use"
-    assert said == f"error: {board_host.name}: {what}; choose another one\n"
+    what = f"cannot listen on port {port} of this machine: Address already in use"
+    assert said == f"error: {board_host.name}: {what}; choose another port\n"
     board_host.client.containers.get(container_name("lab", BOARD)).stop(timeout=0)
     assert re.fullmatch(
         rf"error: {BOARD}: does not run: .*; start it with `tfprov up`\n", remote_cluster("tensorboard", code=1)

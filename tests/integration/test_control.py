@@ -20,14 +20,14 @@ from tfprov.engine.lock.holder import Facts
 from tfprov.engine.lock.host_lock import HostLock
 from tfprov.engine.lock.lock import way_over
 from tfprov.errors import HostError, Locked, Unreachable
-from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSH
 
 ME = Facts.here("up")
 
 
-def target(host: Host, user: str) -> Target:
-    return Target(host.name, host.address, user=user, key_files=(host.bed.key,), known_hosts=(host.bed.known_hosts,))
+def target(host: Host, user: str) -> SSHTarget:
+    return SSHTarget(host.name, host.address, user=user, key_files=(host.bed.key,), known_hosts=(host.bed.known_hosts,))
 
 
 Locks = Callable[..., HostLock]
@@ -74,9 +74,9 @@ from typing import Any
 from tfprov.engine.lock.holder import Facts
 from tfprov.engine.lock.host_lock import HostLock
 from tfprov.hosts.ssh.host import SSH
-from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.client_config import SSHTarget
 name, address, key, known = sys.argv[1:]
-ssh = SSH(Target(name, address, user="trainer", key_files=(Path(key),), known_hosts=(Path(known),)))
+ssh = SSH(SSHTarget(name, address, user="trainer", key_files=(Path(key),), known_hosts=(Path(known),)))
 lock = HostLock(ssh, "linear", Facts.here("run"), "theirs")
 lock.take()
 print("held", flush=True)

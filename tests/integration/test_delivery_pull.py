@@ -11,7 +11,7 @@ from tests.support.delivery import OURS, clean, machine, names, random_image
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tfprov.errors import HostError
-from tfprov.hosts.machine import Remote
+from tfprov.hosts.machine import SSHMachine
 from tfprov.images.engine_images import pull
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
@@ -31,7 +31,7 @@ def node(lab: Lab) -> Iterator[Host]:
 
 
 @pytest.fixture
-def node_machine(node: Host) -> Iterator[Remote]:
+def node_machine(node: Host) -> Iterator[SSHMachine]:
     made = machine(node)
     yield made
     made.close()
@@ -53,7 +53,7 @@ class Tagged(Registry):
 
 
 @contextmanager
-def registry(node_machine: Remote, layout: Layout, *images: Image) -> Iterator[str]:
+def registry(node_machine: SSHMachine, layout: Layout, *images: Image) -> Iterator[str]:
     """Yield the name of a registry that has `images`; the first of them is tagged `latest`."""
     served = Tagged(layout, {TEAM: images})
     served.latest = images[0].manifest.digest
@@ -61,11 +61,11 @@ def registry(node_machine: Remote, layout: Layout, *images: Image) -> Iterator[s
     def answer(connection: Connection) -> None:
         serve(served, connection)
 
-    with node_machine.reverse_forward(answer) as port:
+    with node_machine.remote_forward(answer) as port:
         yield f"127.0.0.1:{port}"
 
 
-def test_an_image_is_pulled_once_and_named(node: Host, node_machine: Remote, layout: Layout) -> None:
+def test_an_image_is_pulled_once_and_named(node: Host, node_machine: SSHMachine, layout: Layout) -> None:
     image = random_image(layout, 100_000)
     said: list[str] = []
     with registry(node_machine, layout, image) as at:
@@ -81,7 +81,7 @@ def test_an_image_is_pulled_once_and_named(node: Host, node_machine: Remote, lay
     assert {f"{OURS}:{number}" for number in (1, 2, 3)} < names(node)
 
 
-def test_other_hosts_pull_the_same_by_its_digest(node: Host, node_machine: Remote, layout: Layout) -> None:
+def test_other_hosts_pull_the_same_by_its_digest(node: Host, node_machine: SSHMachine, layout: Layout) -> None:
     """A tag may mean another image by then."""
     first, moved = random_image(layout, 1000), random_image(layout, 1000)
     with registry(node_machine, layout, moved, first) as at:
@@ -90,14 +90,16 @@ def test_other_hosts_pull_the_same_by_its_digest(node: Host, node_machine: Remot
         assert node.client.images.get(f"{OURS}:1").id == first.id
 
 
-def test_an_image_that_came_from_no_registry_has_no_digest(node: Host, node_machine: Remote, layout: Layout) -> None:
+def test_an_image_that_came_from_no_registry_has_no_digest(
+    node: Host, node_machine: SSHMachine, layout: Layout
+) -> None:
     mine = node.client.api.import_image_from_data(b"", repository="mine", tag="1")
     assert mine
     image_id = node.client.images.get("mine:1").id
     assert pull(node_machine.engine, "mine:1", f"{OURS}:1", lambda text: None) == (image_id, None)
 
 
-def test_what_cannot_be_pulled_is_one_line_with_a_way_out(node: Host, node_machine: Remote, layout: Layout) -> None:
+def test_what_cannot_be_pulled_is_one_line_with_a_way_out(node: Host, node_machine: SSHMachine, layout: Layout) -> None:
     with registry(node_machine, layout, random_image(layout, 1000)) as at:
         assert failing(node_machine, f"{at}/{TEAM}:none") == (
             f"node1: the registry has no image {at}/{TEAM}:none; correct `image`"
@@ -114,7 +116,7 @@ def test_what_cannot_be_pulled_is_one_line_with_a_way_out(node: Host, node_machi
     assert names(node) == set()
 
 
-def failing(node_machine: Remote, name: str) -> str:
+def failing(node_machine: SSHMachine, name: str) -> str:
     with pytest.raises(HostError) as caught:
         pull(node_machine.engine, name, f"{OURS}:1", lambda text: None)
     assert "\n" not in str(caught.value)

@@ -21,7 +21,7 @@ from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.machine import Here, Machine, Remote
+from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.images.archive import saved
 from tfprov.images.build import export
 from tfprov.images.code import Code
@@ -61,7 +61,7 @@ def node(lab: Lab) -> Iterator[Host]:
 
 
 @pytest.fixture
-def node_machine(node: Host) -> Iterator[Remote]:
+def node_machine(node: Host) -> Iterator[SSHMachine]:
     made = machine(node)
     yield made
     made.close()
@@ -113,7 +113,7 @@ def test_an_image_comes_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, 
         made.close()
 
 
-def test_what_is_there_is_only_named(node: Host, node_machine: Remote, layout: Layout, tiny: Image) -> None:
+def test_what_is_there_is_only_named(node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image) -> None:
     image = compose(layout, tiny, program(), "there")
     brought(node_machine, layout, image, "1")
     assert brought(node_machine, layout, image, "1") == Pushed(0, "there")
@@ -124,7 +124,7 @@ def test_what_is_there_is_only_named(node: Host, node_machine: Remote, layout: L
 
 
 def test_an_edit_of_the_code_sends_its_layer_and_nothing_else(
-    node: Host, node_machine: Remote, layout: Layout, tiny: Image
+    node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
 ) -> None:
     brought(node_machine, layout, compose(layout, tiny, program(), "before"), "1")
     edited = compose(layout, tiny, program(), "after")
@@ -138,7 +138,7 @@ def test_an_edit_of_the_code_sends_its_layer_and_nothing_else(
 
 
 def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(
-    node: Host, node_machine: Remote, layout: Layout
+    node: Host, node_machine: SSHMachine, layout: Layout
 ) -> None:
     """What was loaded or built there, an engine would pull once more: it knows such layers by no digest of ours."""
     base = random_image(layout, 2_000_000)
@@ -153,7 +153,7 @@ def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(
 
 
 def test_an_engine_that_is_brought_two_images_at_once_upon_layers_from_elsewhere_has_both(
-    node: Host, node_machine: Remote, layout: Layout
+    node: Host, node_machine: SSHMachine, layout: Layout
 ) -> None:
     """It asks for a layer once for all who pull it: one delivery refuses it, and the other's pull fails."""
     base = random_image(layout, 2_000_000)
@@ -253,7 +253,7 @@ def test_where_the_room_is_not_known_the_engine_says_that_there_is_none(lab: Lab
 
 
 def test_an_image_for_other_machines_is_refused_before_anything_is_sent(
-    node: Host, node_machine: Remote, layout: Layout
+    node: Host, node_machine: SSHMachine, layout: Layout
 ) -> None:
     other = random_image(layout, 1000, architecture="s390x")
     watched = Watched()
@@ -263,7 +263,7 @@ def test_an_image_for_other_machines_is_refused_before_anything_is_sent(
 
 
 def test_foreign_images_and_names_stay_as_they_are(
-    node: Host, node_machine: Remote, layout: Layout, tiny: Image
+    node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
 ) -> None:
     foreign = {"foreign/app:1", f"{OURS}-not:1", f"{OURS}/below:1", "push-test:1"}
     for name in foreign:
@@ -285,7 +285,7 @@ def test_foreign_images_and_names_stay_as_they_are(
 
 
 def test_what_counts_is_when_an_image_was_last_delivered(
-    node: Host, node_machine: Remote, layout: Layout, tiny: Image
+    node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
 ) -> None:
     made = [compose(layout, tiny, program(1000), "x") for _ in range(3)]
     for number, image in enumerate(made):
@@ -295,7 +295,9 @@ def test_what_counts_is_when_an_image_was_last_delivered(
     assert present(node_machine.engine, OURS) == {"0": made[0].id}
 
 
-def test_a_tag_that_means_another_image_is_moved(node: Host, node_machine: Remote, layout: Layout, tiny: Image) -> None:
+def test_a_tag_that_means_another_image_is_moved(
+    node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
+) -> None:
     other = random_image(layout, 1000)
     brought(node_machine, layout, other, "old")
     node.client.images.get(f"{OURS}:old").tag(OURS, "1")
@@ -304,10 +306,12 @@ def test_a_tag_that_means_another_image_is_moved(node: Host, node_machine: Remot
     assert present(node_machine.engine, OURS) == {"old": other.id, "1": image.id}
 
 
-def test_names_that_a_killed_run_left_are_removed_by_the_next(node: Host, node_machine: Remote, layout: Layout) -> None:
+def test_names_that_a_killed_run_left_are_removed_by_the_next(
+    node: Host, node_machine: SSHMachine, layout: Layout
+) -> None:
     image = random_image(layout, 1000)
     handing = PushRegistry(layout, [image], (), lambda size: None)
-    with node_machine.reverse_forward(handing.serve) as port, node_machine.engine.errors():
+    with node_machine.remote_forward(handing.serve) as port, node_machine.engine.errors():
         name, login = f"127.0.0.1:{port}/{handing.name}", handing.login
         pulled = node_machine.engine.api.pull(name, image.manifest.digest, stream=True, decode=True, auth_config=login)
         heeded(node_machine.engine, pulled)
@@ -318,7 +322,7 @@ def test_names_that_a_killed_run_left_are_removed_by_the_next(node: Host, node_m
 
 def test_an_engine_that_does_not_reach_our_loopback_gets_it_as_an_archive(node: Host, layout: Layout) -> None:
     """As a rootless one, or one in a virtual machine: here it is in another network."""
-    here = Here("here", node.outside / "docker.sock")
+    here = LocalMachine("here", node.outside / "docker.sock")
     image = random_image(layout, 500_000, 1000)
     pushed = brought(here, layout, image, "1")
     assert (pushed.way, pushed.reason) == (
@@ -334,7 +338,7 @@ import sys
 from pathlib import Path
 from tests.support.delivery import OURS, brought, random_image
 from tfprov.images.oci_layout import Layout
-from tfprov.hosts.machine import Here
+from tfprov.hosts.machine import LocalMachine
 
 layout, here = Layout(Path(sys.argv[1])), Here("here", Path(sys.argv[2]))
 print(brought(here, layout, random_image(layout, 500_000), "local").way)
@@ -377,11 +381,11 @@ class Other:
 
     def __init__(self, machine: Machine, engine: Any) -> None:
         self.host, self.engine = machine.host, cast("Engine", engine)
-        self.reverse_forward, self.run = machine.reverse_forward, machine.run
+        self.remote_forward, self.run = machine.remote_forward, machine.run
         self.serves, self.close = machine.serves, machine.close
 
 
-def test_an_engine_that_wants_all_layers_gets_all(node: Host, node_machine: Remote, layout: Layout) -> None:
+def test_an_engine_that_wants_all_layers_gets_all(node: Host, node_machine: SSHMachine, layout: Layout) -> None:
     image = random_image(layout, 500_000, 1000, 2000)
     pushed = brought(Other(node_machine, Claiming(node_machine.engine, image.diff_ids[:2])), layout, image, "1")
     assert pushed.way == "load"
@@ -396,16 +400,16 @@ from tfprov.images.push import push
 from tests.support.delivery import random_image
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, write_manifest
-from tfprov.hosts.machine import Remote
+from tfprov.hosts.machine import SSHMachine
 from tfprov.hosts.ssh.host import SSH
-from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.client_config import SSHTarget
 from tests.support.delivery_images import config
 import tarfile
 
 directory, key, known, size, *hosts = sys.argv[1:]
 layout = Layout(Path(directory))
 way = {"key_files": (Path(key),), "known_hosts": (Path(known),)}
-machines = [Remote(SSH(Target(*host.split(","), 22, "trainer", **way))) for host in hosts]
+machines = [SSHMachine(SSH(SSHTarget(*host.split(","), 22, "trainer", **way))) for host in hosts]
 
 def told(sent, total): pass
 

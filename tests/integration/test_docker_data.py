@@ -20,7 +20,7 @@ from tests.support.waiting import LONG, until
 from tests.support.webserver import BIG, Listener, WebServer, serving
 from tfprov.errors import HostError
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.labels import data_name
+from tfprov.hosts.docker.labels import data_volume_name
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.model.cluster import Task
 from tfprov.model.state import Box, Container, DataSet
@@ -159,8 +159,8 @@ def test_an_image_without_python_is_told(bench: DataBench, images: Images) -> No
     with pytest.raises(HostError) as caught:
         bench.fetch(bench.web.set_of(train=BIG), images.tiny())
     assert str(caught.value) == (
-        "h: the image has no python3, which is what fetches data; "
-        "put Python into it, or the data on the host and give `data: {path: …}`"
+        "h: the image has no python3, which fetching data needs; "
+        "add Python to it, or put the data on the host and set `data: {path: …}`"
     )
     assert bench.containers() == []
 
@@ -198,11 +198,11 @@ def test_a_fetch_ends_with_whoever_asked_for_it(bench: DataBench) -> None:
         "from pathlib import Path\n"
         "from tfprov.hosts.docker.runtime import DockerRuntime\n"
         "from tfprov.hosts.docker.engine import Engine\n"
-        "from tfprov.hosts.data_download import Telling\n"
+        "from tfprov.hosts.data_download import FetchProgress\n"
         "from tfprov.model.state import DataFile, DataSet\n"
         "socket, cluster, image, *file = sys.argv[1:]\n"
         "runtime = DockerRuntime(Engine.local('h', Path(socket)), cluster, lambda *_: True, lambda _: (0, ''))\n"
-        "runtime.fetch(DataSet((DataFile(*file),)), [image], Telling(lambda *_: None, print))\n"
+        "runtime.fetch(DataSet((DataFile(*file),)), [image], FetchProgress(lambda *_: None, print))\n"
     )
     file = data.files[0]
     words = [str(bench.socket), CLUSTER, bench.image, file.name, file.url, file.sha256]
@@ -217,7 +217,7 @@ def test_a_fetch_ends_with_whoever_asked_for_it(bench: DataBench) -> None:
 def test_a_seal_says_nothing_about_a_volume_that_was_made_later(bench: DataBench) -> None:
     data = bench.web.set_of(train=b"a lot")
     bench.fetch(data)
-    bench.client.volumes.get(data_name(CLUSTER, data.key)).remove()
+    bench.client.volumes.get(data_volume_name(CLUSTER, data.key)).remove()
     assert bench.delivered() == frozenset()
     bench.web.answers = {"/train": 404}
     bench.refused(data)
@@ -228,7 +228,7 @@ def test_a_seal_says_nothing_about_a_volume_that_was_made_later(bench: DataBench
 
 def test_a_volume_of_somebody_else_is_not_touched(bench: DataBench) -> None:
     data = bench.web.set_of(train=b"a lot")
-    name = data_name(CLUSTER, data.key)
+    name = data_volume_name(CLUSTER, data.key)
     theirs = bench.client.volumes.create(name)
     try:
         assert bench.refused(data) == f"h: the volume {name} is not ours; remove it: `docker volume rm {name}`"
@@ -269,12 +269,12 @@ def test_what_nobody_wants_and_no_container_has_goes(bench: DataBench) -> None:
     left = bench.client.api.create_container(
         bench.image, "true", labels={"tfprov.cluster": CLUSTER, "tfprov.data": read.key},
         host_config=bench.client.api.create_host_config(
-            mounts=[docker.types.Mount("/x", data_name(CLUSTER, read.key), type="volume")]
+            mounts=[docker.types.Mount("/x", data_volume_name(CLUSTER, read.key), type="volume")]
         ),
     )  # fmt: skip
     assert left["Id"]
     bench.runtime.clean([wanted.artifact])
     assert bench.delivered() == {wanted.artifact}
-    assert bench.volumes() == {data_name(CLUSTER, wanted.key), data_name(CLUSTER, wanted.key) + "-whole"}
+    assert bench.volumes() == {data_volume_name(CLUSTER, wanted.key), data_volume_name(CLUSTER, wanted.key) + "-whole"}
     bench.runtime.clean()
     assert (bench.volumes(), bench.containers()) == (set(), [])

@@ -19,7 +19,7 @@ from tests.support.waiting import until
 from tfprov.engine.host_registry import Delivered
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import Checkpoint, checkpoints
-from tfprov.hosts.base import Sparse
+from tfprov.hosts.base import SparseReader
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.held_checkpoints import FOLDER
@@ -445,7 +445,7 @@ def test_a_large_directory_of_an_ended_container_is_listed_beside_it(engine: Pri
         listed = bench.docker.files("worker/0")
         assert {name: file.size for name, file in listed.items()} == {"many/a": 2, "sparse.bin": 100 * 1024**3}
         read = bench.docker.open("worker/0", "sparse.bin")
-        assert isinstance(read, Sparse)
+        assert isinstance(read, SparseReader)
         assert read.hole() == 100 * 1024**3
         read.close()
         bench.start(
@@ -453,7 +453,7 @@ def test_a_large_directory_of_an_ended_container_is_listed_beside_it(engine: Pri
         )
         until(lambda: bench.docker.files("worker/0")["sparse.bin"].size > 100 * 1024**3, "it has grown")
         with bench.docker.open("worker/0", "sparse.bin") as read:
-            assert isinstance(read, Sparse)
+            assert isinstance(read, SparseReader)
             read.seek(read.hole() - 3)
             assert read.read() == b"\0\0\0end\n"
         assert len(bench.client.containers.list(all=True)) == before

@@ -93,7 +93,7 @@ def test_a_task_that_ends_between_two_looks_at_it_has_ended(tmp_path: Path) -> N
 
     directory = Ending(tmp_path)
     directory.write("state.json", {"state": "running"})
-    assert directory.told() == (False, {"state": "exited", "exit_code": 0})
+    assert directory.read_consistent_state() == (False, {"state": "exited", "exit_code": 0})
 
 
 def test_a_task_killed_with_its_supervisor_is_lost(bench: ProcessBench) -> None:

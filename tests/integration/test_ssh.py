@@ -17,10 +17,10 @@ from tests.support.sshd import Sshd, program, sshd
 from tests.support.waiting import LONG, until
 from tfprov.errors import TfprovError, Unreachable
 from tfprov.hosts.process.proc import identity
-from tfprov.hosts.ssh.connection import CHANNELS
+from tfprov.hosts.ssh.connection import MAX_SESSIONS
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden, TimedOut
-from tfprov.hosts.ssh.host import SSH, Hold
-from tfprov.hosts.ssh.http_gate import Gate
+from tfprov.hosts.ssh.host import SSH, HeldCommand
+from tfprov.hosts.ssh.http_gate import TokenGate
 from tfprov.hosts.ssh.stream import Stream
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
@@ -57,7 +57,7 @@ def test_every_argument_arrives_as_it_is(ssh: SSH) -> None:
 
 def test_a_program_whose_name_begins_with_a_dash_is_a_program(ssh: SSH) -> None:
     done = ssh.run(["-x"])
-    assert (done.code, done.complaint) == (127, "sh: 1: -x: not found")
+    assert (done.code, done.error_text) == (127, "sh: 1: -x: not found")
 
 
 def test_a_null_byte_and_no_program_at_all_are_refused(ssh: SSH) -> None:
@@ -140,22 +140,22 @@ def test_many_threads_share_one_connection_and_eight_sessions(own: Sshd) -> None
 def test_programs_that_end_before_their_input_leave_the_connection_alone(own: Sshd) -> None:
     """Whoever sends on a channel that the host has just closed is disconnected by OpenSSH."""
     with SSH(target(own)) as ssh, ThreadPoolExecutor(24) as pool:
-        link = ssh.open()
+        connection = ssh.open()
         codes = pool.map(lambda size: ssh.run(["true"], input=[bytes(100)] * (size % 7)).code, range(300))
         assert set(codes) == {0}
-        assert ssh.open() is link
+        assert ssh.open() is connection
 
 
 @pytest.mark.parametrize("sessions", [1, 2])
 def test_an_sshd_with_few_sessions_is_enough(tmp_path: Path, sessions: int) -> None:
     with sshd(tmp_path, f"MaxSessions {sessions}") as small, SSH(target(small)) as ssh, ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: ssh.run(["true"]).code, range(16))) == {0}
-        streams = [ssh.stream(["cat"]) for _ in range(CHANNELS - 1)]
+        streams = [ssh.stream(["cat"]) for _ in range(MAX_SESSIONS - 1)]
         assert ssh.run(["true"]).code == 0
         for number, stream in enumerate(streams):
             stream.sendall(b"%d\n" % number)
-        assert [stream.recv(2) for stream in streams] == [b"%d\n" % number for number in range(CHANNELS - 1)]
-        assert len(small.children()) <= CHANNELS
+        assert [stream.recv(2) for stream in streams] == [b"%d\n" % number for number in range(MAX_SESSIONS - 1)]
+        assert len(small.children()) <= MAX_SESSIONS
         ssh.close()
         until(lambda: not small.children(), "all connections are gone")
 
@@ -187,7 +187,7 @@ def test_a_stream_carries_both_directions(ssh: SSH) -> None:
             stream.shutdown_write()
             assert file.read() == b"rest"
         assert stream.wait(LONG) == 0
-        assert not stream.open
+        assert not stream.is_open
     assert failing(lambda: stream.sendall(b"more")).startswith("h1: the host closed the channel: `cat`")
 
 
@@ -197,7 +197,7 @@ def test_a_stream_has_its_own_time_limit(ssh: SSH) -> None:
         assert failing(lambda: stream.recv(1), TimedOut) == "h1: no answer in time: `cat`"
 
 
-def _is_over(hold: Hold) -> bool:
+def _is_over(hold: HeldCommand) -> bool:
     return not hold.alive
 
 
@@ -207,10 +207,10 @@ def _has_ended(pid: int) -> bool:
 
 def test_a_held_command_lives_exactly_as_long_as_its_channel(own: Sshd) -> None:
     ssh = SSH(target(own))
-    ends: tuple[Callable[[Hold], None], ...] = (lambda hold: hold.close(), lambda _: own.cut())
+    ends: tuple[Callable[[HeldCommand], None], ...] = (lambda hold: hold.close(), lambda _: own.cut())
     for end in ends:
         with ssh.hold(["sh", "-c", "echo $$; sleep 600 & wait"]) as hold:
-            pid = int(hold.said)
+            pid = int(hold.first_line)
             assert hold.alive
             end(hold)
             until(partial(_has_ended, pid), "the command has ended")
@@ -220,16 +220,16 @@ def test_a_held_command_lives_exactly_as_long_as_its_channel(own: Sshd) -> None:
 
 def test_a_held_command_that_ignores_sigterm_ends_all_the_same(ssh: SSH) -> None:
     with ssh.hold(["sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done"]) as hold:
-        pid = int(hold.said)
+        pid = int(hold.first_line)
     until(partial(_has_ended, pid), "the command has ended")
 
 
 def test_a_lock_is_free_as_soon_as_its_holder_has_gone(ssh: SSH, tmp_path: Path) -> None:
     command = ["flock", "-n", "-E", "75", str(tmp_path / "lock"), "sh", "-c", "echo held; exec sleep 600"]
     with ssh.hold(command) as first:
-        assert (first.said, first.alive) == ("held", True)
+        assert (first.first_line, first.alive) == ("held", True)
         with ssh.hold(command) as second:
-            assert second.said == ""
+            assert second.first_line == ""
             assert second.wait(LONG) == 75
             assert not second.alive
     until(lambda: _held(ssh, command), "the lock is free")
@@ -237,7 +237,7 @@ def test_a_lock_is_free_as_soon_as_its_holder_has_gone(ssh: SSH, tmp_path: Path)
 
 def _held(ssh: SSH, command: list[str]) -> bool:
     with ssh.hold(command) as hold:
-        return hold.said == "held"
+        return hold.first_line == "held"
 
 
 # -- port forwards --------------------------------------------------------------------------------------------------
@@ -259,9 +259,9 @@ def echoing(name: bytes) -> Callable[[Stream], None]:
 
 
 def test_reverse_forwards_lead_each_to_its_own_server(ssh: SSH) -> None:
-    with ssh.reverse_forward(echoing(b"one")) as one, ssh.reverse_forward(echoing(b"two")) as two:
+    with ssh.remote_forward(echoing(b"one")) as one, ssh.remote_forward(echoing(b"two")) as two:
         assert (ask(one), ask(two)) == (b"one?", b"two?")
-        with ssh.reverse_forward(echoing(b"three")) as three:
+        with ssh.remote_forward(echoing(b"three")) as three:
             assert ask(three) == b"three?"
         with pytest.raises(ConnectionError):
             ask(three)
@@ -280,7 +280,7 @@ def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(ssh: SSH) ->
 
     def visit() -> None:
         with (
-            ssh.reverse_forward(serve) as port,
+            ssh.remote_forward(serve) as port,
             socket.create_connection(("127.0.0.1", port), timeout=LONG) as connection,
         ):
             assert entered.wait(LONG)
@@ -289,16 +289,16 @@ def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(ssh: SSH) ->
 
     with pytest.raises(LookupError, match="mine"):
         visit()
-    with ssh.reverse_forward(echoing(b"")) as port:
+    with ssh.remote_forward(echoing(b"")) as port:
         idle = socket.create_connection(("127.0.0.1", port), timeout=LONG)
-        until(lambda: ssh.open().channels, "the connection has come in")
+        until(lambda: ssh.open().open_channels, "the connection has come in")
     assert idle.recv(1) == b""
     idle.close()
 
 
 def test_a_local_forward_leads_to_where_the_host_can_go_and_lets_nobody_in_without_the_token(ssh: SSH) -> None:
-    gate = Gate()
-    with ssh.reverse_forward(echoing(b"")) as back, ssh.local_forward("127.0.0.1", back, gate=gate) as forth:
+    gate = TokenGate()
+    with ssh.remote_forward(echoing(b"")) as back, ssh.local_forward("127.0.0.1", back, gate=gate) as forth:
         allowed = f"POST / HTTP/1.1\r\nCookie: {gate.cookie(forth)}\r\n\r\n".encode() + bytes(3_000_000)
         assert ask(forth, allowed) == allowed
         assert ask(forth, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 403 ")
@@ -311,16 +311,16 @@ def test_a_local_forward_leads_to_where_the_host_can_go_and_lets_nobody_in_witho
 
 
 def test_a_local_forward_to_where_nobody_listens_is_seen_by_who_connects(ssh: SSH, server: Sshd) -> None:
-    gate = Gate()
+    gate = TokenGate()
     with ssh.local_forward("127.0.0.1", 1, gate=gate) as port:
         assert ask(port, f"GET / HTTP/1.1\r\nCookie: {gate.cookie(port)}\r\n\r\n".encode()) == b""
-    assert not ssh.answers("127.0.0.1", 1)
-    assert ssh.answers("127.0.0.1", server.port)
+    assert not ssh.is_listening("127.0.0.1", 1)
+    assert ssh.is_listening("127.0.0.1", server.port)
 
 
 def test_an_sshd_that_forwards_nothing_is_told_apart(tmp_path: Path) -> None:
     with sshd(tmp_path, "AllowTcpForwarding no") as strict, SSH(target(strict)) as ssh:
-        forwards = (ssh.reverse_forward(echoing(b"")), ssh.local_forward("127.0.0.1", 22, gate=Gate()))
+        forwards = (ssh.remote_forward(echoing(b"")), ssh.local_forward("127.0.0.1", 22, gate=TokenGate()))
         for forward in forwards:
             assert "AllowTcpForwarding" in failing(forward.__enter__, ForwardingForbidden)
         assert ssh.run(["true"]).code == 0
@@ -342,19 +342,19 @@ def test_a_command_that_is_cut_off_has_an_unknown_outcome_and_the_next_one_conne
 def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
     ssh = SSH(target(own))
     stream, hold = ssh.stream(["cat"]), ssh.hold(["sh", "-c", "echo on; sleep 3600"])
-    link = ssh.open()
+    connection = ssh.open()
     own.cut()
-    until(lambda: not link.alive, "the loss is noticed")
+    until(lambda: not connection.alive, "the loss is noticed")
     on_it: list[Callable[[], object]] = [
         lambda: stream.recv(1), lambda: stream.sendall(b"x"), lambda: stream.wait(1), lambda: hold.wait(1),
     ]  # fmt: skip
     for call in on_it:
         assert failing(call, ConnectionLost).startswith("h1: connection lost, outcome unknown: `")
-    assert (stream.open, hold.alive) == (False, False)
+    assert (stream.is_open, hold.alive) == (False, False)
     own.stop()
     calls: list[Callable[[], object]] = [
         lambda: ssh.run(["true"]), lambda: ssh.stream(["cat"]), lambda: ssh.hold(["cat"]), ssh.open,
-        ssh.reverse_forward(echoing(b"")).__enter__, ssh.local_forward("127.0.0.1", 22, gate=Gate()).__enter__,
+        ssh.remote_forward(echoing(b"")).__enter__, ssh.local_forward("127.0.0.1", 22, gate=TokenGate()).__enter__,
     ]  # fmt: skip
     for call in calls:
         assert f"127.0.0.1:{own.port} refused the connection; start sshd there" in failing(call, Unreachable)
@@ -364,9 +364,9 @@ def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
 
 def test_a_frozen_host_is_noticed(own: Sshd) -> None:
     with SSH(target(own, keepalive_interval=0.1, keepalive_silence=5.0)) as ssh:
-        heard = ssh.open().heard
-        before = heard.at
-        until(lambda: heard.at > before, "a question was answered", pause=0.01)  # which does no harm
+        clock = ssh.open().socket_clock
+        before = clock.last_received
+        until(lambda: clock.last_received > before, "a question was answered", pause=0.01)  # which does no harm
         stream = ssh.stream(["cat"])
         own.cut(signal.SIGSTOP)
         stream.settimeout(LONG)
@@ -394,7 +394,7 @@ def test_nothing_is_left_open(own: Sshd, times: int) -> None:
     for _ in range(times):
         with SSH(target(own)) as ssh:
             ssh.run(["true"])
-            with ssh.reverse_forward(echoing(b"")) as port:
+            with ssh.remote_forward(echoing(b"")) as port:
                 ask(port)
     assert len(_descriptors() - before) == 0
     until(lambda: not [thread for thread in threading.enumerate() if "tfprov" in thread.name], "no thread is left")

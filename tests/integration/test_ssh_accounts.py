@@ -16,7 +16,7 @@ from tfprov.engine.lock.holder import Facts
 from tfprov.engine.lock.host_lock import HostLock, Where
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.machine import Remote
+from tfprov.hosts.machine import SSHMachine
 from tfprov.hosts.ssh.host import SSH
 from tfprov.hosts.survey import survey
 
@@ -64,7 +64,7 @@ ACCOUNTS = {
         shell=SOURCING, startup="echo Welcome!; echo 'Today: 3 users'",
     ),
     "a start-up file that prints and exits": Account(
-        "the login of {user} does not run the command that it is sent: it prints `Closed today` and ends with exit code 3",
+        "the account {user} does not run the command it is sent: it prints `Closed today` and ends with exit code 3",
         "look at its ~/.bashrc", shell=SOURCING, startup="echo Closed today; exit 3",
     ),
     "a start-up file without sh in its PATH": Account(
@@ -72,7 +72,7 @@ ACCOUNTS = {
         startup="PATH=/nowhere",
     ),
     "rbash": Account(
-        "the login shell of {user} is a restricted one, as rbash (", SHELL, program="rbash",
+        "the login shell of {user} is restricted, like rbash (", SHELL, program="rbash",
         shell='exec rbash -c \\"$SSH_ORIGINAL_COMMAND\\"',
     ),
     "git-shell": Account(
@@ -84,7 +84,7 @@ ACCOUNTS = {
         "remove `ForceCommand internal-sftp`", shell="internal-sftp",
     ),
     "a forced command": Account(
-        "the login of {user} does not run the command that it is sent: it prints `backup of ", "`command=` in authorized",
+        "the account {user} does not run the command it is sent: it prints `backup of ", "`command=` in authorized",
         shell='echo \\"backup of $SSH_ORIGINAL_COMMAND\\"',
     ),
     "a shell that prints for ever": Account(
@@ -122,7 +122,7 @@ def give(server: Sshd, account: Account) -> None:
     (server.directory / "authorized_keys").write_text(f"{forced}{server.public(server.user_key)}\n")
 
 
-def test_every_account_is_told_as_what_it_is_by_all_that_connects(server: Sshd) -> None:
+def test_every_account_without_commands_is_explained_by_all_that_connects(server: Sshd) -> None:
     wrong = {}
     for name, account in ACCOUNTS.items():
         if shutil.which(account.program) is None:
@@ -164,14 +164,14 @@ def test_an_account_that_runs_commands_is_not_suspected(server: Sshd) -> None:
     for name, account in FINE.items():
         give(server, account)
         with SSH(target(server)) as ssh:
-            ssh.try_account()
+            ssh.check_account()
             assert ssh.run(["echo", "on"]).text == "on\n", name
             own = HostError("h1", "something else")
-            assert ssh.explained(own) is own, name
+            assert ssh.explain(own) is own, name
 
 
 def _check(ssh: SSH, _server: Sshd) -> None:
-    survey(Remote(ssh), ())
+    survey(SSHMachine(ssh), ())
 
 
 def _engine(ssh: SSH, _server: Sshd) -> None:

@@ -20,8 +20,8 @@ from tests.support.ssh_targets import failing, target
 from tests.support.sshd import Sshd, fingerprint, make_key, program, sshd
 from tests.support.waiting import LONG, until
 from tfprov.errors import Unreachable
-from tfprov.hosts.ssh.client_config import Target
-from tfprov.hosts.ssh.errors import Dropped
+from tfprov.hosts.ssh.client_config import SSHTarget
+from tfprov.hosts.ssh.errors import ConnectionDropped
 from tfprov.hosts.ssh.host import SSH
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
@@ -48,7 +48,7 @@ def refused(server: Sshd, /, **values: object) -> str:
 
 
 @contextmanager
-def _unopened(at: Target) -> Iterator[SSH]:
+def _unopened(at: SSHTarget) -> Iterator[SSH]:
     host = SSH(at)
     try:
         yield host
@@ -56,7 +56,7 @@ def _unopened(at: Target) -> Iterator[SSH]:
         host.close()
 
 
-def connects(at: Target) -> bool:
+def connects(at: SSHTarget) -> bool:
     with SSH(at) as host:
         return host.run(["true"]).code == 0
 
@@ -165,7 +165,7 @@ def test_refused_keys_are_named_with_the_user(server: Sshd, tmp_path: Path) -> N
     assert re.match(rf"h1: \S+@127.0.0.1:{server.port} refused {other} \({missing} does not exist\); ", message)
     assert "ansible_ssh_private_key_file" in message
     (tmp_path / "text").write_text("no key")
-    assert f"{tmp_path / 'text'} is no private key" in refused(server, key_files=(tmp_path / "text",))
+    assert f"{tmp_path / 'text'} is not a usable private key" in refused(server, key_files=(tmp_path / "text",))
     assert re.match(rf"h1: no key for \S+@127.0.0.1:{server.port}; ", refused(server, key_files=()))
 
 
@@ -217,7 +217,7 @@ def test_too_many_keys_are_told_apart_from_wrong_ones(
     for number in range(7):
         agent(make_key(tmp_path / f"key{number}"))
     message = refused(server, key_files=())
-    assert "closed the connection after so many tries" in message
+    assert "closed the connection after too many attempts" in message
     assert "2 more" in message
     assert connects(target(server))  # the key that is named comes first
 
@@ -274,7 +274,7 @@ def test_a_listener_that_says_nothing(server: Sshd, greeting: bytes) -> None:
         began = time.monotonic()
         message = refused(server, port=port, connect_timeout=0.5)
         assert time.monotonic() - began < 14, "before paramiko's own limit of 15 s, on a machine however busy"
-    assert message.startswith(f"h1: 127.0.0.1:{port} took the connection and did not greet within 0.5 s; ")
+    assert message.startswith(f"h1: 127.0.0.1:{port} accepted the connection but sent no SSH banner within 0.5 s; ")
 
 
 def test_packets_that_are_swallowed(server: Sshd) -> None:
@@ -307,7 +307,7 @@ def test_something_else_that_listens(server: Sshd, garbage: bytes) -> None:
 def test_a_connection_that_is_dropped_at_once_is_tried_again(server: Sshd) -> None:
     with answering(lambda connection: connection.close()) as (port, taken):
         with _unopened(target(server, port=port, retry_pauses=(0.01, 0.01))) as host:
-            message = failing(host.open, Dropped)
+            message = failing(host.open, ConnectionDropped)
         assert len(taken) == 3
     assert message.startswith(f"h1: 127.0.0.1:{port} closed the connection before it was made; ")
     assert "MaxStartups" in message
@@ -334,11 +334,11 @@ def test_everything_may_come_from_the_configuration(server: Sshd, tmp_path: Path
         f"Host node*\n HostName 127.0.0.1\n Port {server.port}\n IdentityFile {server.user_key}\n"
         f" UserKnownHostsFile {server.known_hosts}\n User nobody-of-that-name\n",
     )
-    at = Target("h1", "node1", ssh_config=configuration)
+    at = SSHTarget("h1", "node1", ssh_config=configuration)
     with _unopened(at) as host:
         assert "nobody-of-that-name@127.0.0.1" in failing(host.open, Unreachable)
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
-    with SSH(Target("h1", "node1", user=user, ssh_config=configuration)) as host:
+    with SSH(SSHTarget("h1", "node1", user=user, ssh_config=configuration)) as host:
         assert host.run(["id", "-un"]).text.strip() == user
         assert host.user == user
 
@@ -351,10 +351,10 @@ def test_gateways_are_gone_through_and_checked_like_hosts(server: Sshd, tmp_path
             f"Host inner\n HostName 127.0.0.1\n Port {server.port}\n ProxyJump outer\n"
             f"Host outer\n HostName 127.0.0.1\n Port {gateway.port}\n{identity}",
         )
-        at = Target("h1", "inner", key_files=(server.user_key,), ssh_config=configuration)
+        at = SSHTarget("h1", "inner", key_files=(server.user_key,), ssh_config=configuration)
         known = tmp_path / "both"
         known.write_text(server.known_hosts.read_text() + gateway.known_hosts.read_text())
-        with SSH(Target(**vars(at) | {"known_hosts": (known,)})) as host:
+        with SSH(SSHTarget(**vars(at) | {"known_hosts": (known,)})) as host:
             assert host.run(["echo", "through"]).text == "through\n"
             assert len(gateway.children()) == 1
         gateway.known_hosts.write_text("")
@@ -371,7 +371,7 @@ def test_a_host_behind_a_gateway_that_cannot_be_reached(server: Sshd, tmp_path: 
         known = tmp_path / "known"
         known.write_text(gateway.known_hosts.read_text())
         configuration = configured(tmp_path, f"Host gw\n HostName 127.0.0.1\n IdentityFile {gateway.user_key}\n")
-        at = Target(
+        at = SSHTarget(
             "h1", "127.0.0.1", port=1, key_files=(server.user_key,), known_hosts=(known,), ssh_config=configuration,
             proxy_jump=f"gw:{gateway.port}",
         )  # fmt: skip
@@ -398,4 +398,4 @@ def test_a_proxy_command_takes_the_place_of_the_network(server: Sshd, tmp_path: 
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     assert not [child for child in children if b"relay" in Path(f"/proc/{child}/cmdline").read_bytes()]
     with _unopened(target(server, proxy_command="exit 1", retry_pauses=(0.01,))) as host:
-        assert "(through `exit 1`) closed the connection" in failing(host.open, Dropped)
+        assert "(through `exit 1`) closed the connection" in failing(host.open, ConnectionDropped)

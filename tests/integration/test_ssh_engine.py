@@ -33,11 +33,11 @@ from tests.support.waiting import until
 from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.image_contents import look, try_import
+from tfprov.hosts.docker.image_contents import find_programs, try_import
 from tfprov.hosts.docker.labels import CLUSTER, TASK
 from tfprov.hosts.docker.runtime import DockerRuntime
 from tfprov.hosts.process.proc import identity
-from tfprov.hosts.ssh.connection import CHANNELS
+from tfprov.hosts.ssh.connection import MAX_SESSIONS
 from tfprov.hosts.ssh.errors import ConnectionLost
 from tfprov.hosts.ssh.host import SSH
 from tfprov.model.cluster import Task
@@ -187,11 +187,11 @@ def test_a_container_is_attached_to_in_both_directions(engine: Engine, image: st
     started = Started(engine, image, command, stdin_open=True)
     with engine.errors():
         attached: Any = engine.api.attach_socket(started.id, params={"stdin": 1, "stdout": 1, "stream": 1})
-        send = docker_exec.sender(attached)
+        send = docker_exec.get_sender(attached)
         with started:
             send(b"hello\n")
-            assert next(docker_exec.frames(attached)) == (1, b"hello\n")
-        engine.hang_up(attached)
+            assert next(docker_exec.read_frames(attached)) == (1, b"hello\n")
+        engine.close_attached(attached)
 
 
 def test_commands_run_beside_the_program(engine: Engine, image: str) -> None:
@@ -250,7 +250,7 @@ def test_logs_can_be_followed_while_other_calls_go_on(remote_engine: Engine, ssh
 
 def test_more_logs_can_be_followed_than_there_are_channels(remote_engine: Engine, ssh: SSH, image: str) -> None:
     runtime = DockerRuntime(remote_engine, "many", lambda *_: False, lambda _: (0, ""))
-    tasks = [f"worker/{number}" for number in range(CHANNELS + 2)]
+    tasks = [f"worker/{number}" for number in range(MAX_SESSIONS + 2)]
     counting = ["sh", "-c", "for n in 1 2 3 4 5 6; do echo $n; sleep 1; done; echo end"]
     with ExitStack() as started, ThreadPoolExecutor(len(tasks)) as pool:
         for task in tasks:
@@ -272,7 +272,7 @@ def test_a_channel_whose_program_has_gone_is_not_used_again(remote_engine: Engin
                 os.kill(pid, signal.SIGKILL)
         for pid in ended:
             until(partial(_has_ended, pid), "it has ended")
-        until(lambda: not ssh.open().channels, "the end of its channels is known")
+        until(lambda: not ssh.open().open_channels, "the end of its channels is known")
 
 
 def _has_ended(pid: int) -> bool:
@@ -354,11 +354,11 @@ def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, im
     asked = Container(task, {"command": ["sh"]}, ("sh",), {}, "/checkpoints", box=Box(image))
     names = ["sh", "python", "/bin/cat", "/bin/nothing", "./tmp", "./bin/sh", "/nowhere/x"]
     labels = {"test": IMAGE, "look": IMAGE}
-    looked = look(engine, asked, labels, names)
-    assert [name for name, is_there in looked.there.items() if is_there] == ["sh", "/bin/cat", "./bin/sh"]
+    looked = find_programs(engine, asked, labels, names)
+    assert [name for name, is_there in looked.present.items() if is_there] == ["sh", "/bin/cat", "./bin/sh"]
     assert looked.entrypoint == ()
     elsewhere = replace(asked, env={"PATH": "/tmp", "SECRET": "x"})
-    assert look(engine, elsewhere, labels, ["sh"]).there == {"sh": False}
+    assert find_programs(engine, elsewhere, labels, ["sh"]).present == {"sh": False}
     found = try_import(engine, asked, labels, "sh")
     assert "import" in found.trouble or "syntax" in found.trouble.lower(), found
     assert "has no program python" in failing(lambda: try_import(engine, asked, labels, "python"))
@@ -435,8 +435,8 @@ def _json(text: bytes) -> bytes:
         (_json(b'{"ApiVersion": "1.39"}'), "h1: its Docker engine is too old (API 1.39, 1.40 is needed); update it to "),
         (_json(b'{"Version": "1"}'), "h1: its Docker engine is too old (API None, 1.40 is needed)"),
         (_json(b"<html>"), "h1: its Docker engine "),
-        (b"", "h1: its Docker engine broke off, outcome unknown: "),
-        (b"SSH-2.0-x\r\n", "h1: its Docker engine broke off, outcome unknown: "),
+        (b"", "h1: its Docker engine closed the connection, outcome unknown: "),
+        (b"SSH-2.0-x\r\n", "h1: its Docker engine closed the connection, outcome unknown: "),
         (b"HTTP/1.1 500 No\r\nContent-Length: 24\r\n\r\n{\"message\": \"it is ill\"}", "h1: it is ill"),
     ],
 )  # fmt: skip

@@ -10,10 +10,10 @@ import pytest
 from tests.support.sshd import Sshd, fingerprint, program, sshd
 from tfprov.engine.checks.collect import trust_new
 from tfprov.errors import HostError
-from tfprov.hosts.machine import Remote
-from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.machine import SSHMachine
+from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSH
-from tfprov.hosts.ssh.host_keys import UnknownKey
+from tfprov.hosts.ssh.host_keys import UnknownHostKey
 
 pytestmark = pytest.mark.skipif(program() is None, reason="needs openssh-server")
 MINE = "# mine\nelsewhere ssh-ed25519 AAAA\n"
@@ -23,19 +23,19 @@ MINE = "# mine\nelsewhere ssh-ed25519 AAAA\n"
 class Person:
     """Remembers what it was asked, and answers as it was told to."""
 
-    answer: Callable[[UnknownKey], bool]
+    answer: Callable[[UnknownHostKey], bool]
     asked: list[tuple[str, str]] = field(default_factory=list)
 
-    def __call__(self, unknown: UnknownKey) -> bool:
-        self.asked.append((unknown.hop.label, unknown.shows))
+    def __call__(self, unknown: UnknownHostKey) -> bool:
+        self.asked.append((unknown.hop.label, unknown.shown_key))
         return self.answer(unknown)
 
 
-def yes(_: UnknownKey) -> bool:
+def yes(_: UnknownHostKey) -> bool:
     return True
 
 
-def no(_: UnknownKey) -> bool:
+def no(_: UnknownHostKey) -> bool:
     return False
 
 
@@ -59,7 +59,7 @@ def servers(tmp_path: Path) -> Iterator[list[Sshd]]:
 
 
 @pytest.fixture
-def machines(gateway: Sshd, servers: list[Sshd], tmp_path: Path) -> Iterator[list[Remote]]:
+def machines(gateway: Sshd, servers: list[Sshd], tmp_path: Path) -> Iterator[list[SSHMachine]]:
     """Two hosts behind one gateway; nobody knows any of the three keys."""
     known, configuration = tmp_path / "known_hosts", tmp_path / "config"
     known.write_text(MINE)
@@ -68,9 +68,9 @@ def machines(gateway: Sshd, servers: list[Sshd], tmp_path: Path) -> Iterator[lis
         f"Host gate\n HostName 127.0.0.1\n Port {gateway.port}\n IdentityFile {gateway.user_key}\n"
     )
     made = [
-        Remote(
+        SSHMachine(
             SSH(
-                Target(
+                SSHTarget(
                     f"h{number}", "127.0.0.1", port=server.port, key_files=(server.user_key,), known_hosts=(known,),
                     ssh_config=configuration, proxy_jump="gate",
                 )
@@ -88,7 +88,7 @@ def key_of(server: Sshd) -> str:
 
 
 def test_each_server_on_the_way_is_asked_about_once(
-    machines: list[Remote], gateway: Sshd, servers: list[Sshd], tmp_path: Path
+    machines: list[SSHMachine], gateway: Sshd, servers: list[Sshd], tmp_path: Path
 ) -> None:
     person = Person(yes)
     assert trust_new(machines, 4, person) == {}
@@ -104,7 +104,7 @@ def test_each_server_on_the_way_is_asked_about_once(
 
 
 def test_after_a_no_nothing_is_written_and_nothing_was_sent(
-    machines: list[Remote], gateway: Sshd, tmp_path: Path
+    machines: list[SSHMachine], gateway: Sshd, tmp_path: Path
 ) -> None:
     person = Person(no)
     lost = trust_new(machines, 4, person)
@@ -116,13 +116,13 @@ def test_after_a_no_nothing_is_written_and_nothing_was_sent(
     assert "userauth-request" not in (gateway.directory / "log").read_text()
 
 
-def test_one_host_may_be_trusted_and_another_not(machines: list[Remote], servers: list[Sshd]) -> None:
+def test_one_host_may_be_trusted_and_another_not(machines: list[SSHMachine], servers: list[Sshd]) -> None:
     person = Person(lambda unknown: unknown.hop.label != "h1")
     assert list(trust_new(machines, 4, person)) == ["h1"]
     assert machines[1].run(["echo", "in"]) == (0, "in\n")
 
 
-def test_a_key_that_changed_is_not_asked_about(machines: list[Remote], gateway: Sshd, tmp_path: Path) -> None:
+def test_a_key_that_changed_is_not_asked_about(machines: list[SSHMachine], gateway: Sshd, tmp_path: Path) -> None:
     other = " ".join((tmp_path / "h1" / "user_ed25519.pub").read_text().split()[:2])
     (tmp_path / "known_hosts").write_text(f"[127.0.0.1]:{gateway.port} {other}\n")
     person = Person(yes)
@@ -131,23 +131,25 @@ def test_a_key_that_changed_is_not_asked_about(machines: list[Remote], gateway: 
     assert all("THE HOST KEY HAS CHANGED" in str(error) for error in lost.values())
 
 
-def test_a_key_that_comes_in_meanwhile_is_not_overruled(machines: list[Remote], gateway: Sshd, tmp_path: Path) -> None:
+def test_a_key_that_comes_in_meanwhile_is_not_overruled(
+    machines: list[SSHMachine], gateway: Sshd, tmp_path: Path
+) -> None:
     other = " ".join((tmp_path / "h1" / "user_ed25519.pub").read_text().split()[:2])
     known = tmp_path / "known_hosts"
 
-    def late(_: UnknownKey) -> bool:
+    def late(_: UnknownHostKey) -> bool:
         known.write_text(f"[127.0.0.1]:{gateway.port} {other}\n")
         return True
 
-    with pytest.raises(HostError, match="another key of it was recorded meanwhile"):
+    with pytest.raises(HostError, match="another run recorded a different key for it"):
         trust_new(machines, 4, Person(late))
     assert known.read_text() == f"[127.0.0.1]:{gateway.port} {other}\n"
 
 
-def test_known_hosts_that_cannot_be_written_is_told(machines: list[Remote], tmp_path: Path) -> None:
+def test_known_hosts_that_cannot_be_written_is_told(machines: list[SSHMachine], tmp_path: Path) -> None:
     (tmp_path / "known_hosts").unlink()
 
-    def in_the_way(unknown: UnknownKey) -> bool:
+    def in_the_way(unknown: UnknownHostKey) -> bool:
         unknown.hop.known_hosts[0].mkdir()
         return True
 

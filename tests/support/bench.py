@@ -14,7 +14,7 @@ from typing import Any
 from tests.support.ports import free_port
 from tests.support.waiting import until
 from tfprov.errors import Position
-from tfprov.hosts.base import NOTHING, Runtime, Sent, untold
+from tfprov.hosts.base import NO_FILES, OnProgress, Runtime, ignore_progress
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.hosts.process.runtime import ProcessRuntime
 from tfprov.images.code import Code, pack
@@ -56,9 +56,13 @@ class Bench(ABC):
         return self.see(task)
 
     def start(
-        self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING, sent: Sent = untold
+        self,
+        wanted: Container,
+        run: str = "run-1",
+        restore: Mapping[str, Path] = NO_FILES,
+        on_progress: OnProgress = ignore_progress,
     ) -> Container:
-        self.runtime.start(wanted, run, restore, sent)
+        self.runtime.start(wanted, run, restore, on_progress)
         return wanted
 
     @abstractmethod

@@ -159,7 +159,7 @@ def restored_files_are_there_before_the_task_starts(bench: Bench, tmp_path: Path
         (tmp_path / name).write_bytes(data)
     restore = {f"model.{name}" if name != "checkpoint" else name: tmp_path / name for name in files}
     told: list[tuple[int, int]] = []
-    bench.start(container(), restore=restore, sent=lambda come, whole: told.append((come, whole)))
+    bench.start(container(), restore=restore, on_progress=lambda come, whole: told.append((come, whole)))
     assert told == sorted(told)
     assert told[-1] == (1017, 1017)
     assert {name: file.size for name, file in bench.runtime.files("worker/0").items()} == {

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.support.delivery_images import config, tar
 from tests.support.testhost import Host
-from tfprov.hosts.machine import Machine, Remote
-from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.machine import Machine, SSHMachine
+from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSH
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, Image, write_manifest
@@ -17,11 +17,11 @@ from tfprov.images.push import Pushed, push
 OURS = "tfprov/push-test"
 
 
-def machine(host: Host) -> Remote:
+def machine(host: Host) -> SSHMachine:
     """Return a test host as delivery sees it."""
     bed = host.bed
-    target = Target(host.name, host.address, host.port, host.user, (bed.key,), known_hosts=(bed.known_hosts,))
-    return Remote(SSH(target))
+    target = SSHTarget(host.name, host.address, host.port, host.user, (bed.key,), known_hosts=(bed.known_hosts,))
+    return SSHMachine(SSH(target))
 
 
 def clean(host: Host) -> None:

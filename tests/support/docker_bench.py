@@ -13,8 +13,7 @@ from tests.support.bench import Bench, container
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.ports import free_port
 from tests.support.waiting import until
-from tfprov.hosts.base import NOTHING, Sent, untold
-from tfprov.hosts.bounds import stays_open
+from tfprov.hosts.base import NO_FILES, OnProgress, ignore_progress, peer_is_listening
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.docker.runtime import DockerRuntime
@@ -37,12 +36,16 @@ class DockerBench(Bench):
     def answers_at(self, address: str, port: int) -> bool:
         try:
             with socket.create_connection((address, port), 1) as connection:
-                return stays_open(connection)
+                return peer_is_listening(connection)
         except OSError:
             return False
 
     def start(
-        self, wanted: Container, run: str = "run-1", restore: Mapping[str, Path] = NOTHING, sent: Sent = untold
+        self,
+        wanted: Container,
+        run: str = "run-1",
+        restore: Mapping[str, Path] = NO_FILES,
+        on_progress: OnProgress = ignore_progress,
     ) -> Container:
         task = wanted.task
         placed = replace(
@@ -51,7 +54,7 @@ class DockerBench(Bench):
             checkpoint_dir="/checkpoints",
             box=wanted.box or Box(self.image, address=self.address),
         )
-        self.docker.start(placed, run, restore, sent)
+        self.docker.start(placed, run, restore, on_progress)
         return placed
 
     def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_client import Patience
+from tfprov.hosts.docker.engine_client import EngineTimeouts
 
 ID = "afb437bb80617b6f7ad2aabddd327390c20547a76255329c9d7f6b2f94b61fd3"
 LABELS = {
@@ -171,4 +171,4 @@ class Endless(io.RawIOBase):
 
 def engine(answer: Callable[[str, str], bytes | io.RawIOBase]) -> Engine:
     """Return an engine of h1 that answers to a method and a path."""
-    return Engine.through("h1", lambda: Wire(answer), Patience())
+    return Engine.from_dial("h1", lambda: Wire(answer), EngineTimeouts())

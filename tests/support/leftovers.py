@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.clusters import Left
 from tests.support.world import MemoryStore, Runtimes, as_left, leave, world
 from tfprov.engine.context import Context
-from tfprov.hosts.base import NOTHING, Sent, untold
+from tfprov.hosts.base import NO_FILES, OnProgress, ignore_progress
 from tfprov.hosts.memory import MemoryRuntime
 from tfprov.model.state import Container, State
 
@@ -19,7 +19,13 @@ class Watched(MemoryRuntime):
         super().__init__(host)
         self.all_hosts = all_hosts
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
+    def start(
+        self,
+        container: Container,
+        run: str,
+        restore: Mapping[str, Path] = NO_FILES,
+        on_progress: OnProgress = ignore_progress,
+    ) -> None:
         for runtime in self.all_hosts.values():
             for other in runtime.observe().containers:
                 if other.state is State.RUNNING:

@@ -7,15 +7,15 @@ import pytest
 
 from tests.support.sshd import Sshd
 from tfprov.errors import HostError
-from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.client_config import SSHTarget
 
 
-def target(server: Sshd, **values: Any) -> Target:
+def target(server: Sshd, **values: Any) -> SSHTarget:
     usual: dict[str, Any] = {
         "name": "h1", "address": "127.0.0.1", "port": server.port,
         "key_files": (server.user_key,), "known_hosts": (server.known_hosts,),
     }  # fmt: skip
-    return Target(**usual | values)
+    return SSHTarget(**usual | values)
 
 
 def failing(function: Callable[[], object], kind: type[HostError] = HostError) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tfprov.hosts.data_download import Telling
+from tfprov.hosts.data_download import FetchProgress
 from tfprov.model.state import DataFile, DataSet
 
 Requests = list[tuple[str, str]]
@@ -121,10 +121,10 @@ BIG = bytes(range(256)) * 20_000
 """Five megabytes: several chunks."""
 
 
-class Listener(Telling):
+class Listener(FetchProgress):
     """Takes what a fetch tells, and does not wait long before another try."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.moves: list[tuple[int, int]] = []
-        super().__init__(lambda there, whole: self.moves.append((there, whole)), self.notes.append, pause=0.001)
+        super().__init__(lambda there, whole: self.moves.append((there, whole)), self.notes.append, retry_pause=0.001)

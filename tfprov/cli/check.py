@@ -17,7 +17,7 @@ from tfprov.engine.checks.reachability import OK, UNTRIED, failures, reasons, ta
 from tfprov.errors import Usage
 
 if TYPE_CHECKING:
-    from tfprov.hosts.ssh.host_keys import UnknownKey
+    from tfprov.hosts.ssh.host_keys import UnknownHostKey
 
 _COLOURS = {Verdict.OK: "32", Verdict.NOTE: "36", Verdict.WARNING: "33", Verdict.FAILED: "31"}
 _NAMED = 4
@@ -54,15 +54,17 @@ class _Aside(Printer):
         click.echo(text, err=True)
 
 
-def _ask(unknown: "UnknownKey") -> bool:
-    from tfprov.hosts.ssh.host_keys import comparison  # noqa: PLC0415
+def _ask(unknown: "UnknownHostKey") -> bool:
+    from tfprov.hosts.ssh.host_keys import compare_hint  # noqa: PLC0415
 
     hop = unknown.hop
     who = f"{hop.label} ({hop.endpoint})"
     if not sys.stdin.isatty():
         fix = "run it in a terminal, or trust all unknown keys with --accept-new"
-        raise Usage(f"answer needed: is {unknown.shows} the key of {who}?", fix)
-    click.echo(f"{who} shows a key that is not known yet:\n  {unknown.shows}\n  {comparison(unknown.kind)}", err=True)
+        raise Usage(f"answer needed: is {unknown.shown_key} the key of {who}?", fix)
+    click.echo(
+        f"{who} shows a key that is not known yet:\n  {unknown.shown_key}\n  {compare_hint(unknown.key_type)}", err=True
+    )
     return click.confirm(f"trust it, and record it in {hop.known_hosts[0]}?", err=True)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from tfprov.engine.events import Reporter
 from tfprov.errors import InvalidInput, Problem
 from tfprov.hosts.base import Runtime
-from tfprov.hosts.data_download import Telling
+from tfprov.hosts.data_download import FetchProgress
 from tfprov.images.code import Code, CodeStore, pack
 from tfprov.inventory.sources import source_path, vars_base
 from tfprov.inventory.vars_files import DIRECTORIES
@@ -123,23 +123,23 @@ class Fetched:
     images: Mapping[str, Sequence[str]]
     runtimes: Mapping[str, Runtime]
     keep: Collection[str]
-    under_way: set[Telling] = field(default_factory=set, compare=False)
+    under_way: set[FetchProgress] = field(default_factory=set, compare=False)
     is_cut: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def cut(self) -> None:
         """End all fetches, also those that are about to begin: what they have got is gone on with."""
         self.is_cut.set()
         for telling in tuple(self.under_way):
-            telling.cut()
+            telling.cancel()
 
     def fetch(self, host: str, report: Reporter) -> None:
         """Have `host` fetch it; what nothing wants any more makes room first. A second time changes nothing."""
         runtime = self.runtimes[host]
         runtime.tidy(self.keep)
-        telling = Telling(lambda there, whole: report.transferred(host, there, whole), report.note)
+        telling = FetchProgress(lambda there, whole: report.transferred(host, there, whole), report.note)
         self.under_way.add(telling)
         if self.is_cut.is_set():
-            telling.cut()
+            telling.cancel()
         try:
             runtime.fetch(self.data, self.images.get(host, ()), telling)
         finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfprov.engine.host_registry import Record
-from tfprov.hosts.ssh.client_config import Target
+from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSH
 from tfprov.model.inventory import Inventory
 from tfprov.settings.connection import Connection, resolve_connection
@@ -37,7 +37,7 @@ class Connections:
         pool = ThreadPoolExecutor(max_workers=forks)
         for host, ssh in self.over.items():
             if host not in self.builder:
-                ssh.begin(pool)
+                ssh.connect_in(pool)
         pool.shutdown(wait=False)
 
     def close(self) -> None:
@@ -65,8 +65,8 @@ def _builder(
     return {host: resolve_connection(inventory, host)} if host and host not in present else {}
 
 
-def _target(way: Connection, *, accept_new: bool) -> Target:
-    return Target(
+def _target(way: Connection, *, accept_new: bool) -> SSHTarget:
+    return SSHTarget(
         name=way.host,
         address=way.address,
         port=way.port,

@@ -12,7 +12,7 @@ from tfprov.engine.host_registry import Delivered
 from tfprov.errors import HostError, InvalidInput, Problem, Usage, shown
 from tfprov.hosts.docker.engine import LOCAL, Engine
 from tfprov.hosts.docker.runtime import DockerRuntime
-from tfprov.hosts.machine import Here, Machine, Remote
+from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
 from tfprov.planning.desired import RoleHost
 from tfprov.settings.resolve import RoleSettings
 
@@ -23,7 +23,7 @@ _USUAL_GATEWAY = "172.17.0.1"
 def machines(connections: Connections, environ: Mapping[str, str]) -> dict[str, Machine]:
     """Return the machine of every host; nothing is asked of it yet."""
     return {
-        host: Here(host, engine_socket(environ)) if way.local else Remote(connections.over[host])
+        host: LocalMachine(host, engine_socket(environ)) if way.local else SSHMachine(connections.over[host])
         for host, way in connections.ways.items()
     }
 

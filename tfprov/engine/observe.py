@@ -105,7 +105,7 @@ def taken(context: Context, part: Plan, observation: Observation, *, tolerant: b
 
     def ask(host: str) -> list[HostError]:
         try:
-            return context.runtimes[host].in_the_way(starting[host], held)
+            return context.runtimes[host].conflicts(starting[host], held)
         except HostError:
             if not tolerant:
                 raise

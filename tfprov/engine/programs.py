@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from tfprov.engine.context import Context
 from tfprov.errors import InvalidInput, Problem, shown
 from tfprov.hosts.process.spec import PYTHON, environment
-from tfprov.hosts.program_checks import USUAL
+from tfprov.hosts.program_checks import COMMON_PROGRAMS
 from tfprov.images.code_contents import Inside, names_tensorflow
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import Container
 from tfprov.planning.program import Program, module_files, parse_command, parse_shebang
 
 if TYPE_CHECKING:
-    from tfprov.hosts.docker.image_contents import Looked
+    from tfprov.hosts.docker.image_contents import ImageLookup
 
 Which = Callable[[Container, str], str | None]
 """Returns where the program of that name is, which a task would start; None when there is none."""
@@ -104,22 +104,22 @@ class Programs:
     def _here(self, container: Container, program: Program, inside: Inside | None) -> Fault | None:
         for name in _programs(program, inside):
             if not _is_slashed_relative(name) and self.which(container, name) is None:
-                return _no_program(name, inside, "this machine", dict.fromkeys(USUAL, True), ())
+                return _no_program(name, inside, "this machine", dict.fromkeys(COMMON_PROGRAMS, True), ())
         script = program.script
         if script.startswith("/") and not _comes_later(container, script) and not Path(script).exists():
             return Fault(f"{script} is not on this machine", "correct the path")
         return None
 
 
-def fault_of_image(programs: Programs, container: Container, looked: "Looked") -> Fault | None:
+def fault_of_image(programs: Programs, container: Container, looked: "ImageLookup") -> Fault | None:
     """Return which of what a task needs its image does not have."""
     for name in programs.needs(container):
-        if not looked.there.get(name, True):
+        if not looked.present.get(name, True):
             if "/" in name and Program(name).command != container.spec["command"][0]:
                 return Fault(
                     f"the image has no file {name.removeprefix('./')}", "correct the path, or put the file into `code`"
                 )
-            return _no_program(name, programs.code(container), "the image", looked.there, looked.entrypoint)
+            return _no_program(name, programs.code(container), "the image", looked.present, looked.entrypoint)
     return None
 
 

@@ -1,4 +1,4 @@
-"""The machines: the only package that touches them. Foreign exceptions end here as HostError, one line that names the host.
+"""Access to hosts over SSH, Docker engines and local processes. Errors of libraries become HostError here.
 
-Kept empty of imports: the supervisor of a process starts from this package and should cost nothing.
+Imports nothing, so that a task's supervisor, which is part of this package, starts fast.
 """

@@ -1,4 +1,4 @@
-"""What the engine asks of a host, whatever runs the tasks there."""
+"""The Runtime protocol: what tfprov does on a host, for every way of running tasks there."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,43 +7,43 @@ from types import MappingProxyType
 from typing import BinaryIO, Protocol, runtime_checkable
 
 from tfprov.errors import HostError
-from tfprov.hosts.data_download import Telling
+from tfprov.hosts.data_download import FetchProgress
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState
 
-Sent = Callable[[int, int], None]
-"""Is told how many bytes have come to a host, and of how many."""
+OnProgress = Callable[[int, int], None]
+"""Called with the bytes sent to a host and the total."""
 
 
-def untold(_sent: int, _total: int) -> None:
-    """Tell nobody how far it is."""
+def ignore_progress(_sent: int, _total: int) -> None:
+    """Report nothing."""
 
 
-NOTHING: Mapping[str, Path] = MappingProxyType({})
+NO_FILES: Mapping[str, Path] = MappingProxyType({})
 """No files to restore."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file in a task's checkpoint directory; `size` in bytes, `modified` in seconds by the host's clock."""
+    """A file in a task's checkpoint directory: `size` in bytes, `modified` in seconds of the host's clock."""
 
     size: int
     modified: float
 
 
 @dataclass(frozen=True)
-class Written(File):
-    """A file that a task wrote elsewhere; `lasting` says that it stays on the host when the task is removed."""
+class OutsideFile(File):
+    """A file that a task wrote elsewhere. `lasting`: it stays on the host when the task is removed."""
 
     lasting: bool
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A file or directory of a task, by its normal `path`, as `Outside.models` writes paths.
+    """A file or directory of a task. `path` is normalized, like the paths of `OutsideFiles.models`.
 
-    `files` yields each regular file below it with its path relative to it, empty for a file itself, and its content, to
-    be read before the next one.
+    `files` yields each regular file below it: relative path ("" for a file itself), metadata, and content, which must be
+    read before the next file.
     """
 
     path: str
@@ -51,127 +51,161 @@ class Tree:
 
 
 @runtime_checkable
-class Sparse(Protocol):
-    """A file that knows its holes, which read as zeros and take no room."""
+class SparseReader(Protocol):
+    """A file that reports its holes, which read as zeros and occupy no disk space."""
 
     def hole(self) -> int:
-        """Return for how many bytes from here on there is a hole; 0 where there is data, and at the end. Moves nothing."""
+        """Return the size of the hole at the current position; 0 at data and at the end. Does not move."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to another place in the file."""
+        """Change the position."""
 
 
-class Outside(Protocol):
-    """What a task has outside of its checkpoint directory. Every method raises HostError, or Unreachable."""
+class OutsideFiles(Protocol):
+    """Access to a task's files outside of its checkpoint directory. Methods raise HostError."""
 
-    def models(self, task: str) -> Mapping[str, Written]:
-        """Return the files that look like parts of a model, and that the task has written since it was made.
+    def models(self, task: str) -> Mapping[str, OutsideFile]:
+        """Return the files that look like parts of a model and were written by the task since its creation.
 
-        They are named by their path: relative to the working directory, or absolute.
+        Keys are paths: relative to the working directory, or absolute.
         """
 
     def tree(self, task: str, path: str) -> Tree:
-        """Open a file or directory of the task; a relative `path` counts from its working directory. Links are left out.
+        """Open a file or directory of the task; `path` may be relative to its working directory. Links are left out.
 
-        Raises when it is not there. Reading its files, too, raises HostError when the host is lost meanwhile.
+        Raises HostError if it does not exist. Reading the files raises HostError if the host is lost.
         """
 
 
 class Runtime(Protocol):
-    """Runs the tasks of one cluster on one host. Every method raises HostError, or Unreachable, and nothing else."""
+    """Runs the tasks of one cluster on one host. Methods raise only HostError and its subclasses."""
 
     @property
     def host(self) -> str:
         """The host's name in the inventory."""
 
     @property
-    def outside(self) -> Outside:
-        """What tasks have written outside of their checkpoint directories."""
+    def outside(self) -> OutsideFiles:
+        """The tasks' files outside of their checkpoint directories."""
 
     def observe(self) -> HostState:
-        """Return what is there now."""
+        """Return the current state of the host."""
 
     def deliver(self, digest: str, archive: bytes) -> None:
-        """Bring packed code to the host; a second time changes nothing."""
+        """Bring packed code to the host. Idempotent."""
 
-    def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
-        """Have the host fetch `data`, unless it has it; what an earlier try has left is gone on with.
+    def fetch(self, data: DataSet, images: Sequence[str], progress: FetchProgress) -> None:
+        """Have the host fetch `data` unless it is complete, continuing an interrupted fetch.
 
-        `images` are those of the tasks that read it, where tasks are containers: one of them is there. What is only half
-        there is never seen as delivered, whatever ends this and whenever.
+        `images` are the images of the tasks that read it, if tasks are containers; the host has one of them. Incomplete
+        data never counts as delivered.
         """
 
     def tidy(self, keep: Collection[str]) -> int:
-        """Remove the fetched data that is not among `keep` and that no task there reads; return how many sets."""
+        """Remove fetched data that is neither in `keep` nor read by a task; return the number of data sets."""
 
-    def in_the_way(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
-        """Return an error for each thing of others that `starting` would run into; nothing is changed.
+    def conflicts(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
+        """Return an error for each conflict of `starting` with something foreign on the host, changing nothing.
 
-        `held` are the endpoints at which tasks of the cluster run now.
+        `held` are the endpoints of the cluster's running tasks.
         """
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
-        """Start `container` in place of any earlier one of its task; its checkpoint directory stays. `run` labels it.
+    def start(
+        self,
+        container: Container,
+        run: str,
+        restore: Mapping[str, Path] = NO_FILES,
+        on_progress: OnProgress = ignore_progress,
+    ) -> None:
+        """Start `container`, replacing any earlier one of its task; its checkpoint directory stays. `run` labels it.
 
-        `restore` are local files, by the name that each gets in the checkpoint directory before the task starts. The last
-        of them is taken to name the others: where it is whole, they are. `sent` is told how far they have come.
+        `restore` maps names in the checkpoint directory to local files, which are copied there before the start. The last
+        one names the others: if it is complete, so are they. `on_progress` reports the copying.
 
-        Raises when the task is running: at most one container per task, ever; and when its data is not there.
+        Raises HostError if the task is running, as there is at most one container per task, or if its data is missing.
         """
 
     def stop(self, task: str, grace: float) -> None:
-        """Send SIGTERM, wait up to `grace` seconds, then SIGKILL; returns when nothing of the task runs any more."""
+        """Send SIGTERM, after `grace` seconds SIGKILL; returns when no process of the task runs."""
 
     def end_restarts(self, task: str) -> None:
-        """Have a running task run on, and not be started again should it fail; one that is not there changes nothing."""
+        """Let a running task continue without further restarts. Does nothing if the task does not exist."""
 
     def signal(self, task: str, name: str) -> bool:
-        """Send a signal, such as `SIGUSR1`, to those processes of a running task that handle it; return whether any does.
+        """Send a signal, such as `SIGUSR1`, to the processes of a running task that handle it; return whether any does.
 
-        To no other: what does not handle a signal is ended by it. Raises when the task does not run.
+        Other processes would be ended by it. Raises HostError if the task does not run.
         """
 
     def remove(self, task: str) -> None:
-        """Remove all traces of a task that does not run, its checkpoint directory included."""
+        """Remove a task that does not run, with its checkpoint directory."""
 
     def clean(self, keep: Collection[str] = ()) -> None:
-        """Remove what was delivered to the host, where no task of the cluster is left on it, but the data in `keep`."""
+        """Remove deliveries, except the data in `keep`, if no task of the cluster is left on the host."""
 
     def checkpoint_dir(self, task: str) -> str:
         """Return the path of the task's checkpoint directory, as the task sees it."""
 
     def files(self, task: str) -> Mapping[str, File]:
-        """Return the regular files in the task's checkpoint directory, by their path relative to it; links are left out."""
+        """Return the regular files in the task's checkpoint directory, by relative path; links are left out."""
 
     def hold(self, task: str) -> Mapping[str, File]:
-        """Keep what of checkpoints there is from being removed by the task; return the files, by name.
+        """Keep the existing checkpoint files from being removed by the task; return them by name.
 
-        `open` has them below `held.FOLDER`, and `files` does not list them. Nothing where nothing can be held.
+        `open` reads them below `held_checkpoints.FOLDER`; `files` does not list them. Empty if holding is impossible.
         """
 
     def release(self, task: str) -> None:
-        """Let go of what `hold` holds, or what an earlier one has left that `files` came across."""
+        """Release the files of `hold`, also those of an interrupted run that `files` has noticed."""
 
     def open(self, task: str, name: str) -> BinaryIO:
-        """Open one of `files` for reading. Reading, too, raises HostError when the host is lost meanwhile."""
+        """Open one of `files` for reading. Reads raise HostError if the host is lost."""
 
     def open_each(self, task: str, names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, BinaryIO]]:
-        """Open many of `files`, which was listed before, in any order; each is to be read before the next one.
+        """Open several of `files`, in any order; each must be read before the next. `files` is an earlier listing.
 
-        One that cannot be had this way is left out: `open` returns it, or says why not.
+        Files that cannot be opened this way are left out: use `open` for them.
         """
 
     def tail(self, task: str, name: str, size: int) -> bytes:
-        """Return the last `size` bytes of one of `files`, or all of a shorter one, as it is now."""
+        """Return the last `size` bytes of one of `files` as it is now, or all of a shorter one."""
 
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
         """Yield the lines of the task's log, from `tail` lines before its end; with `follow`, until the task ends."""
 
     def serves(self, task: Task) -> bool:
-        """Whether something answers on the task's port."""
+        """Whether a program listens on the task's port."""
 
     def command(self, argv: Sequence[str]) -> tuple[int, str]:
-        """Run `argv` on the host itself; return its exit code and all it printed."""
+        """Run `argv` on the host itself; return its exit code and output."""
 
     def execute(self, task: str, argv: Sequence[str]) -> int:
-        """Run `argv` beside the task, with its environment and this terminal; return the exit code."""
+        """Run `argv` next to the task, with its environment and this terminal; return the exit code."""
+
+
+class ConnectedSocket(Protocol):
+    """A connected socket, or a channel of an SSH connection."""
+
+    def settimeout(self, seconds: float) -> None:
+        """Limit how long a read may take."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Receive; b"" at the end."""
+
+
+_PROXY_CLOSE_SECONDS = 0.5
+"""Seconds within which Docker's proxy closes a connection to a container without a listener."""
+
+
+def peer_is_listening(connection: ConnectedSocket) -> bool:
+    """Whether a program listens behind `connection`: it sends something, like a gRPC server, or waits for a request.
+
+    Docker's proxy accepts every connection to a published port, and closes it if nothing listens behind it.
+    """
+    connection.settimeout(_PROXY_CLOSE_SECONDS)
+    try:
+        return bool(connection.recv(1))
+    except TimeoutError:
+        return True
+    except OSError:
+        return False

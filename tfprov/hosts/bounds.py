@@ -1,122 +1,93 @@
-"""How much of a host's answer is read, and for how long: hosts and engines may be broken, or hostile.
+"""Limits of size and time for the answers of hosts and engines, which may be broken or hostile.
 
-What is held in memory has a number of bytes, and what is waited for a number of seconds. What may go on for ever, such as
-the log of a training or the archive of a checkpoint, is read a PIECE at a time and has no end of its own.
+Data held in memory has a limit in bytes, waiting one in seconds. Endless data, such as a training's log or a checkpoint's
+archive, is read a CHUNK at a time without a total limit.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 from tfprov.errors import HostError
 
-PIECE = 64 * 1024
-"""Bytes of a stream that are read at once: the announced length of a chunk, or of a frame, may be anything."""
+CHUNK = 64 * 1024
+"""Bytes of a stream per read: a chunk or a frame may announce any length."""
 ENGINE_ANSWER = 16 * 1024 * 1024
-"""Bytes of an engine's answer to one question: the list of ten thousand containers has about 15 MiB."""
+"""Bytes of an engine's answer: a list of ten thousand containers has about 15 MiB."""
 ENGINE_COMPLAINT = 4 * 1024
-"""Bytes of an engine's error that are kept: a message shows 300 characters."""
+"""Bytes kept of an engine's error: a message shows 300 characters."""
 ENGINE_LINE = 1024 * 1024
-"""Bytes of one message of an engine that builds, pulls or loads: a step's instruction, or a line that it printed."""
+"""Bytes of one progress message of a build, pull or load: an instruction, or a line of output."""
 LOG = 64 * 1024 * 1024
-"""Bytes of a container's log that is not followed: its engine keeps 20 MiB of it."""
+"""Bytes of a container's log without `follow`: engines keep 20 MiB of it."""
 COMMAND_OUTPUT = 16 * 1024 * 1024
-"""Bytes that a command prints on a host: our longest list, that of all listening ports, has less than 1 MiB; a `command`
-of a playbook is a user's own."""
+"""Bytes of a command's standard output: the longest list of tfprov's own, all listening ports, has less than 1 MiB; a
+playbook's `command` is the user's."""
 COMMAND_ERRORS = COMMAND_OUTPUT
-"""Bytes that it prints on its standard error, which a playbook may ask for as well."""
+"""Bytes of its standard error, which a playbook may use as well."""
 EXEC_OUTPUT = 64 * 1024 * 1024
-"""Bytes that a program of ours prints in a container: FILES names of the greatest usual length."""
+"""Bytes of output of tfprov's own programs in containers: FILES names of the greatest usual length."""
 GREETING = 64 * 1024
-"""Bytes that a server sends before it names its version of SSH: OpenSSH reads 1,024 lines of 255 characters at most."""
+"""Bytes that a server sends before its SSH version: OpenSSH reads at most 1,024 lines of 255 characters."""
 PACKET = 1024 * 1024
-"""Bytes of a packet of SSH; those of OpenSSH have 256 KiB at most, and those of paramiko 32 KiB."""
+"""Bytes of an SSH packet: OpenSSH's have at most 256 KiB, paramiko's 32 KiB."""
 FIRST_LINE = 64 * 1024
-"""Bytes of the line with which a command that stays says that it has begun."""
+"""Bytes of the first line of a held command."""
 ARCHIVE_HEADER = 1024 * 1024
-"""Bytes between two members of an archive: long names and extended headers, which are held whole."""
+"""Bytes between two members of an archive: long names and extended headers are held in memory."""
 FILES = 200_000
-"""Files of one directory: those of a checkpoint directory in which nothing was ever removed."""
+"""Files of one directory: enough for a checkpoint directory in which nothing was ever removed."""
 
-LOGIN = 20.0
-"""Seconds for a login shell to run a command that does nothing, when it is asked why another one failed."""
-LOOK = 15.0
-"""Seconds without a byte after which a question to an engine is given up, unless the engine still answers a PING."""
-PING = 5.0
-"""Seconds for that: LOOK and PING are the 20 seconds after which an engine that hangs is named."""
-BUSY = 60.0
-"""Seconds without a byte for an engine that answers a PING: it holds a container locked while it sends a file of it."""
-ACT = 120.0
-"""Seconds without a byte while an engine does something; an unpacking layer on a slow disk is silent for a while."""
-WHOLE = 2
-"""How many times its time without a byte an answer may take as a whole: one that comes a byte at a time ends, too."""
-
-
-class TooMuch(HostError):
-    """A host sent more than is read of such an answer."""
+LOGIN_TIMEOUT = 20.0
+"""Seconds for the command that checks an account after another command failed."""
+QUERY_TIMEOUT = 15.0
+"""Seconds without a byte after which a query to an engine fails, unless it answers a ping."""
+PING_TIMEOUT = 5.0
+"""Seconds for a ping: with QUERY_TIMEOUT, the 20 seconds after which a hanging engine is reported."""
+BUSY_TIMEOUT = 60.0
+"""Seconds without a byte for an engine that answers pings: it locks a container while sending a file of it."""
+ACTION_TIMEOUT = 120.0
+"""Seconds without a byte during an action of an engine: unpacking a layer to a slow disk is silent for a while."""
+TOTAL_FACTOR = 2
+"""Total time of an answer's headers as a multiple of its silence limit: one that arrives bytewise ends, too."""
 
 
-def amount(size: int) -> str:
-    """Return a number of bytes for a message: `16 MiB`."""
+class OutputTooLong(HostError):
+    """A host sent more than the limit."""
+
+
+def format_size(size: int) -> str:
+    """Return a number of bytes as `16 MiB` or `4 KiB`."""
     return f"{size // 1024**2} MiB" if size >= 1024**2 else f"{size // 1024} KiB"
 
 
-def too_much(host: str, what: str, limit: int, fix: str) -> TooMuch:
-    """Return the error for an answer of a host, `what` it is, that is longer than `limit` bytes."""
-    return TooMuch(host, f"{what} is longer than {amount(limit)}: the rest is not read", fix)
+def too_much_error(host: str, output: str, limit: int, fix: str) -> OutputTooLong:
+    """Return the error for output of a host, described by `output`, longer than `limit` bytes."""
+    return OutputTooLong(host, f"{output} is longer than {format_size(limit)}: the rest is not read", fix)
 
 
-class Kept:
-    """Collects an answer in pieces. Raises what `error` returns when there are more than `limit` bytes of it."""
+class BoundedBuffer:
+    """Collects chunks. Raises the result of `error` beyond `limit` bytes."""
 
     def __init__(self, limit: int, error: Callable[[int], Exception]) -> None:
         self._limit, self._error = limit, error
         self._data = bytearray()
 
-    def take(self, piece: bytes) -> None:
-        """Add a piece."""
-        if len(self._data) + len(piece) > self._limit:
+    def append(self, chunk: bytes) -> None:
+        """Add a chunk."""
+        if len(self._data) + len(chunk) > self._limit:
             self._data.clear()
             raise self._error(self._limit)
-        self._data += piece
+        self._data += chunk
 
     def __bytes__(self) -> bytes:
         return bytes(self._data)
 
 
-def pieces(read: Callable[[int], bytes], limit: int | None = None) -> Iterator[bytes]:
+def read_chunks(read: Callable[[int], bytes], limit: int | None = None) -> Iterator[bytes]:
     """Yield what `read(size)` returns, a PIECE at a time, until it returns nothing, or up to `limit` bytes."""
-    left = limit
-    while left is None or left > 0:
-        data = read(PIECE if left is None else min(PIECE, left))
+    remaining = limit
+    while remaining is None or remaining > 0:
+        data = read(CHUNK if remaining is None else min(CHUNK, remaining))
         if not data:
             return
-        left = None if left is None else left - len(data)
+        remaining = None if remaining is None else remaining - len(data)
         yield data
-
-
-class Connection(Protocol):
-    """A connected socket, or a channel of an SSH connection."""
-
-    def settimeout(self, seconds: float) -> None:
-        """Limit how long a read may take."""
-
-    def recv(self, size: int, /) -> bytes:
-        """Read; b"" at the end."""
-
-
-PATIENCE = 0.5
-"""Seconds in which Docker's proxy has closed a connection to a container where nothing listens."""
-
-
-def stays_open(connection: Connection) -> bool:
-    """Whether the other side keeps `connection`: it says something, as a gRPC server does, or waits to be spoken to.
-
-    Docker's proxy accepts a connection on a published port in any case, and closes it when nobody listens behind it.
-    """
-    connection.settimeout(PATIENCE)
-    try:
-        return bool(connection.recv(1))
-    except TimeoutError:
-        return True
-    except OSError:
-        return False

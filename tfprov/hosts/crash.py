@@ -1,47 +1,50 @@
-"""With which words a program ended, and whether another start would end the same way. Pure, standard library only."""
+"""Find the log line that names a program's failure, and decide whether a restart would fail the same way.
+
+Pure, standard library only.
+"""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 QUICK = 5.0
-"""Seconds after its start within which a program that fails has not begun to train."""
+"""Seconds after a start within which a failing program has not trained yet."""
 LINES = 200
-"""Lines of a log's end in which the words are looked for."""
-_LONGEST = 300
-"""Characters of the words that are kept: the message of a TensorFlow error may hold a whole tensor."""
+"""Lines searched at the end of a log."""
+_MAX_LENGTH = 300
+"""Maximum characters of last words: a TensorFlow error may contain a whole tensor."""
 
 _TRACEBACK = re.compile(r"^(?:\S.*\s)?Traceback \(most recent call last\):\s*$")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)(?::.*)?$")
-_COMPLAINT = re.compile(r"Unknown command line flag|\b(?:error|fatal|can't open file|check failed)\b", re.IGNORECASE)
+_ERROR_LINE = re.compile(r"Unknown command line flag|\b(?:error|fatal|can't open file|check failed)\b", re.IGNORECASE)
 _VALUE = r"-?\d[\d.e+…-]*+"
 _VALUES = re.compile(rf"(?<![\w.+-]){_VALUE}(?:[\[\](), ]++{_VALUE}){{11,}}")
-_FEW = 3
-"""Values that are kept of more than eleven."""
+_KEPT_VALUES = 3
+"""Values kept of a series of more than eleven."""
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
-_STAMP = re.compile(r"^[IWEF]?\d{4}[-\d]*[ T]\d\d:\d\d:\d\d\S*|0x[0-9a-f]+")
-"""What differs between two endings of one kind: the time, and the addresses of objects."""
+_VARIABLE_PARTS = re.compile(r"^[IWEF]?\d{4}[-\d]*[ T]\d\d:\d\d:\d\d\S*|0x[0-9a-f]+")
+"""Parts that differ between equal failures: times and object addresses."""
 
-_LASTING = re.compile(
+_PERMANENT = re.compile(
     r"^(?:\w+\.)*(?:ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError)\b"
     r"|^AttributeError: (?:partially initialized )?module "
     r"|unrecognized arguments|No such option|Unknown command line flag|can't open file"
 )
-"""What fails whenever it is tried, however long it took to get there: TensorFlow's import takes a while."""
-_PASSING = re.compile(
+"""Failures that repeat at every start, however late they occur: importing TensorFlow takes a while."""
+_TRANSIENT = re.compile(
     r"\b(?:Unavailable|Aborted|DeadlineExceeded|ConnectionRefused|ConnectionReset|ConnectionAborted|BrokenPipe|Timeout)"
     r"(?:Error)?\b|connection (?:refused|reset)|socket closed|timed out|failed to connect|address already in use"
     r"|temporar|try again|name resolution|unreachable|lost peer|no route to host",
     re.IGNORECASE,
 )
-"""What may be over by the next start: peers that are not up yet, a port that is still taken."""
-_FROM_OUTSIDE = (129, 130, 137, 143)
-"""Exit codes of those that a signal of somebody else's ended: SIGHUP, SIGINT, SIGKILL and SIGTERM."""
+"""Failures that may be over by the next start: a peer is not up yet, a port is still in use."""
+_EXTERNAL_CODES = (129, 130, 137, 143)
+"""Exit codes after a signal from outside: SIGHUP, SIGINT, SIGKILL and SIGTERM."""
 
 
 @dataclass(frozen=True)
-class Life:
-    """One run of a program that failed: its exit code, how many seconds it took, and its last words."""
+class FailedRun:
+    """A failed run of a program: exit code, duration in seconds, and last words."""
 
     code: int
     seconds: float
@@ -49,75 +52,77 @@ class Life:
 
 
 def last_words(lines: Sequence[str]) -> str:
-    """Return the line in which a program said why it ended: its exception, or else what it printed last; empty for none."""
-    at = _exception_at(lines)
+    """Return a program's last words: the line of its exception, or else its last line; "" if there is none."""
+    at = _find_exception(lines)
     if at is None:
         return ""
     words = lines[at].strip()
     if words.endswith(":"):
         words = " ".join([words, *(line.strip() for line in lines[at + 1 :] if line.strip())][:2])
-    words = condensed("".join(c if c.isprintable() else "\ufffd" for c in _COLOURS.sub("", words)))
-    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"
+    words = shorten_tensors("".join(c if c.isprintable() else "\ufffd" for c in _COLOURS.sub("", words)))
+    return words if len(words) <= _MAX_LENGTH else f"{words[:_MAX_LENGTH]}…"
 
 
-def condensed(line: str) -> str:
-    """Return `line` with the first values of each tensor that TensorFlow has printed into it."""
-    return _VALUES.sub(lambda found: " ".join([*found[0].split()[:_FEW], "…"]), line)
+def shorten_tensors(line: str) -> str:
+    """Return `line` with each printed tensor shortened to its first values."""
+    return _VALUES.sub(lambda match: " ".join([*match[0].split()[:_KEPT_VALUES], "…"]), line)
 
 
-def _exception_at(lines: Sequence[str]) -> int | None:
-    begin = next((n for n in reversed(range(len(lines))) if _TRACEBACK.match(lines[n])), None)
-    if begin is not None:
-        # The frames are indented, and the exception is the first line that is not.
-        ending = (n for n in range(begin + 1, len(lines)) if lines[n].strip() and not lines[n][0].isspace())
-        if (at := next(ending, None)) is not None:
+def _find_exception(lines: Sequence[str]) -> int | None:
+    start = next((n for n in reversed(range(len(lines))) if _TRACEBACK.match(lines[n])), None)
+    if start is not None:
+        # The frames are indented; the exception is the first line that is not.
+        unindented = (n for n in range(start + 1, len(lines)) if lines[n].strip() and not lines[n][0].isspace())
+        if (at := next(unindented, None)) is not None:
             return at
-    for pattern in (_EXCEPTION, _COMPLAINT):
+    for pattern in (_EXCEPTION, _ERROR_LINE):
         if (at := next((n for n in reversed(range(len(lines))) if pattern.search(lines[n])), None)) is not None:
             return at
     return next((n for n in reversed(range(len(lines))) if lines[n].strip()), None)
 
 
 def exception_at(lines: Sequence[str]) -> tuple[int, int] | None:
-    """Return where the last exception begins in `lines`, with those that led to it, and which line names it."""
-    at = _exception_at(lines)
+    """Return the first line of the last exception's report, with chained exceptions, and the line that names it."""
+    at = _find_exception(lines)
     if at is None or not (_EXCEPTION.match(lines[at]) or any(map(_TRACEBACK.match, lines[:at]))):
         return None
-    begin = _report_begin(lines, at)
-    return None if begin is None else (begin, at)
+    start = _report_start(lines, at)
+    return None if start is None else (start, at)
 
 
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 
 
-def _report_begin(lines: Sequence[str], at: int) -> int | None:
-    heads = [n for n in range(at) if _TRACEBACK.match(lines[n])]
-    if not heads:  # a syntax error of the program itself has no traceback
+def _report_start(lines: Sequence[str], at: int) -> int | None:
+    tracebacks = [n for n in range(at) if _TRACEBACK.match(lines[n])]
+    if not tracebacks:  # a syntax error in the program itself has no traceback
         frame = [n for n in range(at) if lines[n].startswith('  File "')]
         return frame[-1] if frame else None
-    begin = heads.pop()
-    while heads and any(line.startswith(_CHAINED) for line in lines[heads[-1] : begin][-3:]):
-        begin = heads.pop()
-    return begin
+    start = tracebacks.pop()
+    while tracebacks and any(line.startswith(_CHAINED) for line in lines[tracebacks[-1] : start][-3:]):
+        start = tracebacks.pop()
+    return start
 
 
-def is_hopeless(before: Life, now: Life) -> bool:
-    """Whether to start a program once more is of no use: it failed twice at once, and with the same words."""
-    same = before.code == now.code and _constant(before.words) == _constant(now.words) != ""
-    if not same or now.code == 0 or from_outside(now.code) or is_passing(now.words):
+def is_hopeless(before: FailedRun, now: FailedRun) -> bool:
+    """Whether another restart is useless: the program failed twice right after its start, with the same words."""
+    is_same = (
+        before.code == now.code and _without_variable_parts(before.words) == _without_variable_parts(now.words) != ""
+    )
+    if not is_same or now.code == 0 or is_ended_externally(now.code) or is_transient(now.words):
         return False
-    return bool(_LASTING.search(now.words)) or max(before.seconds, now.seconds) <= QUICK
+    return bool(_PERMANENT.search(now.words)) or max(before.seconds, now.seconds) <= QUICK
 
 
-def from_outside(code: int | None) -> bool:
-    """Whether an exit code is that of a program which somebody else ended, so that what it printed last is no reason."""
-    return code in _FROM_OUTSIDE
+def is_ended_externally(code: int | None) -> bool:
+    """Whether an exit code means an end from outside, so that the last output is not the reason."""
+    return code in _EXTERNAL_CODES
 
 
-def is_passing(words: str) -> bool:
-    """Whether these words are those of a program that lost another one, or of something else that may be over soon."""
-    return bool(_PASSING.search(words))
+def is_transient(words: str) -> bool:
+    """Whether last words describe a failure that may be over soon, such as a lost peer."""
+    return bool(_TRANSIENT.search(words))
 
 
-def _constant(words: str) -> str:
-    return _STAMP.sub("", words).strip()
+def _without_variable_parts(words: str) -> str:
+    return _VARIABLE_PARTS.sub("", words).strip()

@@ -1,4 +1,4 @@
-"""How a host is told to fetch a data set, and how it answers: `tfprov.runtime.fetch`, as it is spoken to from here."""
+"""The controller's side of fetching a data set: requests to the program `tfprov.runtime.fetch`, and its output."""
 
 import json
 import threading
@@ -10,98 +10,100 @@ from tfprov.model.state import DataSet
 from tfprov.paths import PACKAGE
 
 PROGRAM = PACKAGE / "runtime" / "fetch.py"
-"""Needs nothing but Python, so its text can be handed to any."""
-_LONGEST = 1024 * 1024
-"""Bytes that are kept of a line that does not end."""
-_AGAIN = "run this again: it goes on where it was"
+"""Needs only Python's standard library, so any Python can run its text."""
+_MAX_LINE = 1024 * 1024
+"""Bytes kept of an unterminated line."""
+_RETRY_FIX = "run this again: it goes on where it was"
 
 
-class Telling:
-    """Who is told how it goes: `moved` gets the bytes that are there and those that there are to be, `note` a line.
+class FetchProgress:
+    """Reports and cancels a fetch. `on_bytes` gets the bytes present and the total, `on_note` a line for the user.
 
-    `pause` is the seconds before the second try of something that broke; it doubles with each one that brings nothing.
+    `retry_pause` is the pause in seconds before the first retry; it doubles with each retry that transfers nothing.
     """
 
-    def __init__(self, moved: Callable[[int, int], None], note: Callable[[str], None], pause: float = 1.0) -> None:
-        self.moved, self.note, self.pause = moved, note, pause
-        self.is_cut = False
+    def __init__(
+        self, on_bytes: Callable[[int, int], None], on_note: Callable[[str], None], retry_pause: float = 1.0
+    ) -> None:
+        self.on_bytes, self.on_note, self.retry_pause = on_bytes, on_note, retry_pause
+        self.is_cancelled = False
         self._lock = threading.Lock()
         self._send: Callable[[bytes], object] | None = None
 
-    def cut(self) -> None:
-        """End the fetch now: it can be gone on with. Called by another thread."""
+    def cancel(self) -> None:
+        """End the fetch now, from another thread. A later fetch continues it."""
         with self._lock:
-            self.is_cut = True
-            self._end()
+            self.is_cancelled = True
+            self._send_cancel()
 
     @contextmanager
     def sending(self, send: Callable[[bytes], object]) -> Iterator[None]:
-        """Let `cut` end, through `send`, the fetch that is under way."""
+        """Let `cancel` end the running fetch, whose input is `send`."""
         with self._lock:
             self._send = send
-            if self.is_cut:
-                self._end()
+            if self.is_cancelled:
+                self._send_cancel()
         try:
             yield
         finally:
             with self._lock:
                 self._send = None
 
-    def _end(self) -> None:
+    def _send_cancel(self) -> None:
         if self._send is not None:
             with suppress(OSError, HostError):  # it has ended by itself
                 self._send(b"\n")
 
 
-def order(data: DataSet, pause: float) -> bytes:
-    """Return the line that asks for `data`."""
+def fetch_request(data: DataSet, retry_pause: float) -> bytes:
+    """Return the line that requests `data`."""
     files = [{"name": file.name, "url": file.url, "sha256": file.sha256} for file in data.files]
-    return json.dumps({"files": files, "pause": pause}).encode() + b"\n"
+    return json.dumps({"files": files, "pause": retry_pause}).encode() + b"\n"
 
 
-def lacking(host: str, task: str) -> HostError:
-    """Return the error for a task that would find no data."""
+def missing_data_error(host: str, task: str) -> HostError:
+    """Return the error for a task whose data is missing."""
     return HostError(host, f"the data of {task} is not there", "fetch it with `tfprov up`")
 
 
-class Answers:
-    """Takes what a fetch prints on `host`, in pieces of any size."""
+class FetchOutput:
+    """Parses the output of a fetch on `host`, in chunks of any size."""
 
-    def __init__(self, host: str, telling: Telling) -> None:
-        self._host, self._telling = host, telling
-        self._rest = self._complaint = b""
-        self._done: int | None = None
+    def __init__(self, host: str, progress: FetchProgress) -> None:
+        self._host, self._progress = host, progress
+        self._partial_line = self._stderr = b""
+        self._total: int | None = None
 
-    def take(self, descriptor: int, data: bytes) -> None:
-        """Take what came from its standard output (1) or error (2). Raises HostError once it says that it failed."""
+    def append(self, descriptor: int, data: bytes) -> None:
+        """Add standard output (1) or error (2). Raises HostError when the fetch reports its failure."""
         if descriptor != 1:
-            self._complaint = (self._complaint + data)[-2000:]
+            self._stderr = (self._stderr + data)[-2000:]
             return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self._rest = self._rest[:_LONGEST]
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
+        self._partial_line = self._partial_line[:_MAX_LINE]
         for line in lines:
-            self._line(line)
+            self._handle_line(line)
 
-    def _line(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         try:
-            said = json.loads(line)
+            message = json.loads(line)
         except (ValueError, RecursionError):
-            return  # not its own: an image may print something when Python starts
-        if not isinstance(said, dict):
+            return  # not from the fetch: an image may print something when Python starts
+        if not isinstance(message, dict):
             return
-        if "wrong" in said:
-            raise HostError(self._host, one_line(str(said["wrong"])), one_line(str(said.get("fix", ""))))
-        if "note" in said:
-            self._telling.note(f"{self._host}: {one_line(str(said['note']))}")
-        if isinstance(at := said.get("at"), int) and isinstance(of := said.get("of"), int):
-            self._telling.moved(at, of)
-        if isinstance(done := said.get("done"), int):
-            self._done = done
-            self._telling.moved(done, done)
+        if "wrong" in message:
+            raise HostError(self._host, one_line(str(message["wrong"])), one_line(str(message.get("fix", ""))))
+        if "note" in message:
+            self._progress.on_note(f"{self._host}: {one_line(str(message['note']))}")
+        if isinstance(at := message.get("at"), int) and isinstance(of := message.get("of"), int):
+            self._progress.on_bytes(at, of)
+        if isinstance(total := message.get("done"), int):
+            self._total = total
+            self._progress.on_bytes(total, total)
 
-    def end(self) -> None:
-        """Raise HostError unless it said that all is there."""
-        if self._done is None:
-            ended = ["interrupted" if self._telling.is_cut else "it was ended"]
-            last = self._complaint.decode("utf-8", "replace").strip().splitlines()[-1:] or ended
-            raise HostError(self._host, f"the data was not fetched to its end: {one_line(last[0])[:200]}", _AGAIN)
+    def finish(self) -> None:
+        """Raise HostError unless the fetch reported success."""
+        if self._total is None:
+            default_reason = ["interrupted" if self._progress.is_cancelled else "it was ended"]
+            reason = self._stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or default_reason
+            raise HostError(self._host, f"the data was not fetched to its end: {one_line(reason[0])[:200]}", _RETRY_FIX)

@@ -1,4 +1,4 @@
-"""What a host says of itself, as plain values; what is None could not be found out."""
+"""Facts about hosts and engines as plain values. None means unknown."""
 
 import re
 import time
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Clock:
-    """A host's clock against the controller's: `offset` in seconds, ahead where it is positive, give or take `doubt`."""
+class ClockOffset:
+    """A host's clock relative to the controller's: `offset` in seconds, positive if ahead, plus or minus `doubt`."""
 
     offset: float
     doubt: float
@@ -16,27 +16,27 @@ class Clock:
 
 @dataclass(frozen=True)
 class Listener:
-    """A TCP port that is listened on, at `address` or, for `*`, at all of the host's; `owner` is a program, or empty."""
+    """A listening TCP port at `address`, `*` for all addresses. `owner` is the program, "" if unknown."""
 
     address: str
     port: int
     owner: str = ""
 
     def takes(self, address: str, port: int) -> bool:
-        """Whether nobody else can listen at `address:port`."""
+        """Whether this keeps others from listening at `address:port`."""
         return self.port == port and (self.address in ("*", address) or address == EVERYWHERE)
 
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  it is compared, not bound
-"""What a port is published on to be reached in all networks of a host."""
+"""The address that publishes a port in all networks of a host."""
 
 
 @dataclass(frozen=True)
 class System:
-    """The machine itself. `kind` is what `uname -m` says, `flags` are the CPU's, `addresses` the IPv4 ones.
+    """The machine. `kind` is the output of `uname -m`, `flags` the CPU's, `addresses` the IPv4 addresses.
 
-    `free` is on the disk that was asked about, `memory` what programs may still take: both in bytes. `gpus` is how many
-    NVIDIA GPUs the driver shows, and `gpu_tools` whether containers can be given them.
+    `free` is the space on the requested disk, `memory` the available memory, both in bytes. `gpus` is the number of NVIDIA
+    GPUs, `gpu_tools` whether the tools that pass them to containers are installed.
     """
 
     kind: str = ""
@@ -50,8 +50,8 @@ class System:
 
 
 @dataclass(frozen=True)
-class Present:
-    """A container that is there, whoever made it. `published` are addresses and ports of the host that lead to it."""
+class ContainerSummary:
+    """Any container on an engine. `published` are the host's addresses and ports that lead to it."""
 
     id: str
     name: str
@@ -62,15 +62,15 @@ class Present:
     published: tuple[tuple[str, int], ...] = ()
 
 
-def publisher(containers: Iterable[Present], address: str, port: int) -> Present | None:
-    """Return the container that keeps others from publishing `port` on `address`; None where there is none."""
-    wide = (EVERYWHERE, "::", "")
+def publisher(containers: Iterable[ContainerSummary], address: str, port: int) -> ContainerSummary | None:
+    """Return the container that keeps others from publishing `port` on `address`, or None."""
+    wildcards = (EVERYWHERE, "::", "")
     return next(
         (
-            it
-            for it in containers
-            for where, number in it.published
-            if number == port and (where in (address, *wide) or address in wide)
+            container
+            for container in containers
+            for published_at, number in container.published
+            if number == port and (published_at in (address, *wildcards) or address in wildcards)
         ),
         None,
     )
@@ -78,10 +78,10 @@ def publisher(containers: Iterable[Present], address: str, port: int) -> Present
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """A Docker engine. `platform` is what its images are for, as `linux/amd64`; `images` the wanted ones that it has.
+    """A Docker engine. `platform` is the platform of its images, as `linux/amd64`.
 
-    `disk` is the directory its images lie in, `memory` in bytes. `limits_memory` and `limits_cpus` say whether the kernel
-    lets it, and `gives_gpus` whether it is set up for GPUs.
+    `disk` is the directory of its images, `memory` is in bytes. `limits_memory` and `limits_cpus`: whether the kernel
+    supports these limits. `gives_gpus`: whether it is configured for GPUs.
     """
 
     version: str
@@ -96,30 +96,30 @@ class EngineFacts:
     limits_cpus: bool = True
     gives_gpus: bool = False
     images: Mapping[str, str] = field(default_factory=dict)
-    """The platform of each wanted image that is there, by its name. One that somebody moved to another does not count."""
+    """The platform of each required image that it has, by name; moved names do not count."""
     image_ids: Mapping[str, str] = field(default_factory=dict)
-    """The ids of the same images: what is made of one is made by its id, because names can be moved at any moment."""
+    """The ids of the same images; containers are created by id, as names can be moved at any time."""
     moved: frozenset[str] = frozenset()
-    """The wanted names that stand for another image than was delivered."""
-    containers: tuple[Present, ...] = ()
+    """The required names that refer to other images than the delivered ones."""
+    containers: tuple[ContainerSummary, ...] = ()
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """One host. `way` says how it was reached; without an `engine`, `trouble` says why there is none to speak to."""
+    """One host. `way` describes the access to it; without an `engine`, `trouble` is the reason."""
 
     host: str
     way: str
     system: System
-    clock: Clock | None = None
+    clock: ClockOffset | None = None
     engine: EngineFacts | None = None
     trouble: str = ""
 
 
-Run = Callable[[Sequence[str]], tuple[int, str]]
-"""Runs a program on the host; returns its exit code and what it printed."""
+RunCommand = Callable[[Sequence[str]], tuple[int, str]]
+"""Runs a program on the host; returns its exit code and output."""
 
-_SCRIPT = r"""exec 2>/dev/null
+_FACTS_SCRIPT = r"""exec 2>/dev/null
 LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 export LC_ALL PATH
 echo @kind; uname -m
@@ -132,30 +132,30 @@ echo @gpus; ls -d /proc/driver/nvidia/gpus/*
 echo @gpu_tools; command -v nvidia-container-runtime-hook || command -v nvidia-container-runtime
 exit 0
 """
-"""Every part may be missing: a machine without `ip` or `ss` says the same in /proc, and another kernel nothing at all."""
+"""Every section may be empty: without `ip` or `ss` /proc is used, and other kernels have neither."""
 
-_BY_IP = re.compile(r"\sinet (\d+\.\d+\.\d+\.\d+)/")
-_BY_TRIE = re.compile(r"\|-- (\d+\.\d+\.\d+\.\d+)\s+/32 host LOCAL")
-_DF = re.compile(r"\s\d+\s+-?\d+\s+(-?\d+)\s+\d+%\s")
-_SS = re.compile(r"^LISTEN\s+\d+\s+\d+\s+(\S+):(\d+)\s+\S+(?:\s+users:\(\(\"([^\"]*)\",pid=(\d+))?", re.MULTILINE)
-_PROC = re.compile(r"^\s*\d+: ([0-9A-F]{8}(?:[0-9A-F]{24})?):([0-9A-F]{4}) \S+ 0A ", re.MULTILINE)
+_IP_ADDRESS = re.compile(r"\sinet (\d+\.\d+\.\d+\.\d+)/")
+_TRIE_ADDRESS = re.compile(r"\|-- (\d+\.\d+\.\d+\.\d+)\s+/32 host LOCAL")
+_DF_LINE = re.compile(r"\s\d+\s+-?\d+\s+(-?\d+)\s+\d+%\s")
+_SS_LINE = re.compile(r"^LISTEN\s+\d+\s+\d+\s+(\S+):(\d+)\s+\S+(?:\s+users:\(\(\"([^\"]*)\",pid=(\d+))?", re.MULTILINE)
+_PROC_LINE = re.compile(r"^\s*\d+: ([0-9A-F]{8}(?:[0-9A-F]{24})?):([0-9A-F]{4}) \S+ 0A ", re.MULTILINE)
 
 
-def read_system(run: Run, disk: str = "") -> System:
-    """Ask a machine for its facts; `disk` is the directory whose room is meant. Raises what `run` raises."""
-    _, output = run(["sh", "-c", _SCRIPT, "sh", disk])
+def read_system(run: RunCommand, disk: str = "") -> System:
+    """Return the facts of a machine; `disk` is the directory whose free space is measured. Raises the errors of `run`."""
+    _, output = run(["sh", "-c", _FACTS_SCRIPT, "sh", disk])
     return parse_system(output)
 
 
 def parse_system(output: str) -> System:
-    """Return what the script printed, as facts; any text can be read."""
-    parts = dict(_sections(output))
-    free, memory = _DF.search(f"{parts.get('free', '')} "), re.search(r"(\d+) kB", parts.get("memory", ""))
+    """Parse the output of the script, which may be any text."""
+    parts = dict(_parse_sections(output))
+    free, memory = _DF_LINE.search(f"{parts.get('free', '')} "), re.search(r"(\d+) kB", parts.get("memory", ""))
     flags = parts.get("flags", "").partition(":")[2].split()
     return System(
         kind=parts.get("kind", "").strip(),
         flags=frozenset(flags) if flags else None,
-        addresses=_addresses(parts.get("addresses", "")),
+        addresses=_parse_addresses(parts.get("addresses", "")),
         free=max(0, int(free[1])) * 1024 if free else None,
         memory=int(memory[1]) * 1024 if memory else None,
         listeners=parse_listeners(parts.get("listeners", "")),
@@ -164,65 +164,65 @@ def parse_system(output: str) -> System:
     )
 
 
-def _sections(output: str) -> Iterator[tuple[str, str]]:
+def _parse_sections(output: str) -> Iterator[tuple[str, str]]:
     for part in re.split(r"^@", output, flags=re.MULTILINE)[1:]:
         name, _, text = part.partition("\n")
         yield name, text
 
 
-def _addresses(text: str) -> tuple[str, ...] | None:
-    found = _BY_IP.findall(text) or _BY_TRIE.findall(text)
-    return tuple(dict.fromkeys(found)) or None
+def _parse_addresses(text: str) -> tuple[str, ...] | None:
+    matches = _IP_ADDRESS.findall(text) or _TRIE_ADDRESS.findall(text)
+    return tuple(dict.fromkeys(matches)) or None
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...] | None:
-    """Return who listens, from the output of `ss -ltnp` or the text of /proc/net/tcp and tcp6; None from neither."""
+    """Parse listeners from `ss -ltnp` or from /proc/net/tcp and tcp6; None for other text."""
     if "Local Address" in text:
-        found = (_of_ss(*match.groups()) for match in _SS.finditer(text))
+        matches = (_parse_ss(*match.groups()) for match in _SS_LINE.finditer(text))
     elif "local_address" in text:
-        found = (_of_proc(*match.groups()) for match in _PROC.finditer(text))
+        matches = (_parse_proc(*match.groups()) for match in _PROC_LINE.finditer(text))
     else:
         return None
-    return tuple(listener for listener in found if ":" not in listener.address)
+    return tuple(listener for listener in matches if ":" not in listener.address)
 
 
-def _of_ss(address: str, port: str, program: str | None, pid: str | None) -> Listener:
-    bare = address.partition("%")[0].strip("[]").removeprefix("::ffff:")
+def _parse_ss(address: str, port: str, program: str | None, pid: str | None) -> Listener:
+    stripped = address.partition("%")[0].strip("[]").removeprefix("::ffff:")
     owner = f"{program} (pid {pid})" if program else ""
-    return Listener("*" if bare == EVERYWHERE else bare, int(port), owner)
+    return Listener("*" if stripped == EVERYWHERE else stripped, int(port), owner)
 
 
-def _of_proc(address: str, port: str) -> Listener:
-    """Read a kernel's line: the bytes of each word of an address are in the order of the machine, and all we know swap."""
+def _parse_proc(address: str, port: str) -> Listener:
+    """Parse a line of /proc/net/tcp: the words of an address are in the machine's byte order, assumed little-endian."""
     words = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
-    whole = b"".join(words)
-    if not any(whole):  # also of IPv6, which takes IPv4's port along unless the program says otherwise
+    packed = b"".join(words)
+    if not any(packed):  # IPv6 wildcard sockets also accept IPv4 unless IPV6_V6ONLY is set
         return Listener("*", int(port, 16))
-    is_mapped = len(whole) == 16 and whole[:12] == bytes(10) + b"\xff\xff"
-    short = whole[12:] if is_mapped else whole
-    return Listener(".".join(map(str, short)) if len(short) == 4 else "::", int(port, 16))
+    is_mapped = len(packed) == 16 and packed[:12] == bytes(10) + b"\xff\xff"
+    unmapped = packed[12:] if is_mapped else packed
+    return Listener(".".join(map(str, unmapped)) if len(unmapped) == 4 else "::", int(port, 16))
 
 
-def read_clock(run: Run, now: Callable[[], float] = time.time) -> Clock | None:
-    """Return how far a host's clock is off; the answer is taken to be as old as half of its way here and back."""
+def read_clock(run: RunCommand, now: Callable[[], float] = time.time) -> ClockOffset | None:
+    """Measure a host's clock, assuming that its answer is half of the round-trip time old."""
     before = now()
     _, output = run(["date", "+%s.%N"])
     after = now()
-    found = re.match(r"(\d+)(?:\.(\d+))?", output)
-    if found is None:
+    match = re.match(r"(\d+)(?:\.(\d+))?", output)
+    if match is None:
         return None
-    exact = found[2] is not None  # some `date`s know no parts of a second
-    there = float(f"{found[1]}.{found[2]}") if exact else int(found[1]) + 0.5
-    return Clock(there - (before + after) / 2, (after - before) / 2 + (0 if exact else 0.5))
+    has_fraction = match[2] is not None  # some `date` commands have no fractions
+    host_time = float(f"{match[1]}.{match[2]}") if has_fraction else int(match[1]) + 0.5
+    return ClockOffset(host_time - (before + after) / 2, (after - before) / 2 + (0 if has_fraction else 0.5))
 
 
-def read_listeners(run: Run) -> tuple[Listener, ...]:
-    """Return who listens on a machine; nothing where it does not say so."""
+def read_listeners(run: RunCommand) -> tuple[Listener, ...]:
+    """Return the listeners of a machine; empty if unknown."""
     _, output = run(["sh", "-c", "PATH=$PATH:/usr/sbin:/sbin; ss -ltnp 2>&- || cat /proc/net/tcp /proc/net/tcp6"])
     return parse_listeners(output) or ()
 
 
 def owner_of(listeners: Sequence[Listener], address: str, port: int) -> str | None:
-    """Return who listens at `address:port`, as far as it is told; None when nobody does."""
-    found = [listener.owner for listener in listeners if listener.takes(address, port)]
-    return next(filter(None, found), "another program") if found else None
+    """Return the program that listens at `address:port`, "another program" if unknown, None if there is none."""
+    owners = [listener.owner for listener in listeners if listener.takes(address, port)]
+    return next(filter(None, owners), "another program") if owners else None

@@ -1,4 +1,4 @@
-"""Checkpoints that are kept from being removed while they are copied: second names of their files, in a folder beside.
+"""Keep checkpoints from being removed while they are copied, by hard links in a folder next to them.
 
 A program that keeps one checkpoint and saves several times a second removes each before it can be read over a network.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from tfprov.hosts.base import File
 
 FOLDER = ".tfprov-held"
-"""Below the checkpoint directory, because a second name must be in the same file system."""
+"""Below the checkpoint directory: hard links need the same file system."""
 _FILE = re.compile(r"[^/]+\.(index|meta|data-[0-9]{5}-of-[0-9]{5})", re.ASCII)
 HOLD = """cd "$1" || exit
 rm -rf .tfprov-held; mkdir .tfprov-held || exit
@@ -22,50 +22,50 @@ for name in *.index *.data-?????-of-????? *.meta; do
     cp -p "$name" .tfprov-held/.part && mv .tfprov-held/.part ".tfprov-held/$name"
 done 2>/dev/null
 exit 0"""
-"""For a shell in the task's container: what vanishes meanwhile is left out. Not every file system has second names."""
+"""For a shell in the task's container. Files that vanish meanwhile are left out. Not every file system has hard links."""
 RELEASE = 'rm -rf "$1/.tfprov-held"'
 
 
-def apart(files: Mapping[str, File]) -> tuple[dict[str, File], bool]:
-    """Return `files` without those that are held, and whether there are any."""
-    found = {name: file for name, file in files.items() if not name.startswith(f"{FOLDER}/")}
-    return found, len(found) < len(files)
+def split_held(files: Mapping[str, File]) -> tuple[dict[str, File], bool]:
+    """Return `files` without the held ones, and whether there are held ones."""
+    files_by_name = {name: file for name, file in files.items() if not name.startswith(f"{FOLDER}/")}
+    return files_by_name, len(files_by_name) < len(files)
 
 
-def held(files: Mapping[str, File]) -> dict[str, File]:
-    """Return what of a listing of the folder is of checkpoints."""
+def checkpoint_files(files: Mapping[str, File]) -> dict[str, File]:
+    """Return the checkpoint files of a listing of the folder."""
     return {name: file for name, file in files.items() if _FILE.fullmatch(name)}
 
 
 def hold(directory: Path) -> dict[str, File]:
-    """Hold what of checkpoints there is in `directory`; return the files by their names. Raises OSError."""
+    """Hold the checkpoint files in `directory`; return them by name. Raises OSError."""
     release(directory)
     folder = directory / FOLDER
     folder.mkdir()
-    found = {}
+    files_by_name = {}
     for entry in os.scandir(directory):
         if not (_FILE.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)):
             continue
         try:
-            _second_name(Path(entry.path), folder / entry.name)
-        except FileNotFoundError:  # removed since it was listed
+            _link_or_copy(Path(entry.path), folder / entry.name)
+        except FileNotFoundError:  # removed meanwhile
             continue
         status = (folder / entry.name).stat()
-        found[entry.name] = File(status.st_size, status.st_mtime)
-    return found
+        files_by_name[entry.name] = File(status.st_size, status.st_mtime)
+    return files_by_name
 
 
-def _second_name(path: Path, beside: Path) -> None:
+def _link_or_copy(path: Path, target: Path) -> None:
     try:
-        os.link(path, beside, follow_symlinks=False)
+        os.link(path, target, follow_symlinks=False)
     except FileNotFoundError:
         raise
-    except OSError:  # a file system without second names
-        part = beside.with_name(".part")
+    except OSError:  # a file system without hard links
+        part = target.with_name(".part")
         shutil.copy2(path, part, follow_symlinks=False)
-        part.rename(beside)
+        part.rename(target)
 
 
 def release(directory: Path) -> None:
-    """Let go of what is held in `directory`."""
+    """Release the held files of `directory`."""
     shutil.rmtree(directory / FOLDER, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Reading log files that grow, that start anew when they are full, and that hold any bytes at all."""
+"""Read and follow log files, which grow, are rotated and may contain any bytes, as lines of a terminal."""
 
 import codecs
 import re
@@ -7,163 +7,166 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 LINE_LIMIT = 10_000
-"""Characters of a line that are shown: a program that never ends its line must not fill the terminal or the memory."""
-NEWEST = 200
-"""The last characters of those, which are the newest ones of a longer line."""
-EVERY = 10.0
-"""Seconds after which a line that has not ended is shown as it is, where it has changed."""
-_HEAD = LINE_LIMIT - NEWEST
-_CUT = "…"
-_MOVES = re.compile("\r|\b+|\x1b\\[[0-?]*[ -/]*[@-~]")
-"""What is not a character in a cell. A control sequence goes with the cell before it."""
-_BEGUN = re.compile("\x1b(?:\\[[0-?]*[ -/]*)?\\Z")
-"""A control sequence of which the end is still to come."""
+"""Characters shown of a line: an endless line must fill neither the terminal nor memory."""
+TAIL_LENGTH = 200
+"""How many of them are the newest ones of a longer line."""
+UPDATE_INTERVAL = 10.0
+"""Seconds between updates of an unfinished line that changes."""
+_HEAD_LENGTH = LINE_LIMIT - TAIL_LENGTH
+_ELLIPSIS = "…"
+_CONTROLS = re.compile("\r|\b+|\x1b\\[[0-?]*[ -/]*[@-~]")
+"""Control characters and sequences. A sequence is stored with the cell before it."""
+_PARTIAL_SEQUENCE = re.compile("\x1b(?:\\[[0-?]*[ -/]*)?\\Z")
+"""An incomplete control sequence."""
 
 
-class Line:
-    """One line while it is written, as a terminal shows it: what is written over is gone."""
+class TerminalLine:
+    """One line as a terminal displays it: overwritten characters are gone."""
 
     def __init__(self) -> None:
         self._cells: list[str] = []
-        self._at = 0
-        self._before = ""
-        self._begun = ""
-        self._beyond, self._left_out = "", False
+        self._cursor = 0
+        self._prefix = ""
+        self._partial_sequence = ""
+        self._overflow, self._is_truncated = "", False
 
     def write(self, text: str) -> None:
-        """Write `text`, which has no line end, at the cursor."""
-        text = self._begun + text
-        begun = _BEGUN.search(text)
-        self._begun = begun[0] if begun else ""
+        """Write `text`, without line ends, at the cursor."""
+        text = self._partial_sequence + text
+        partial = _PARTIAL_SEQUENCE.search(text)
+        self._partial_sequence = partial[0] if partial else ""
         position = 0
-        end = begun.start() if begun else len(text)
-        for move in _MOVES.finditer(text, 0, end):
-            self._put(text[position : move.start()])
-            self._move(move[0])
-            position = move.end()
+        end = partial.start() if partial else len(text)
+        for control in _CONTROLS.finditer(text, 0, end):
+            self._put(text[position : control.start()])
+            self._apply(control[0])
+            position = control.end()
         self._put(text[position:end])
 
-    def _move(self, move: str) -> None:
-        if move[0] == "\r":
-            self._at = 0
-        elif move[0] == "\b":
-            if self._at > _HEAD:
-                self._beyond = self._beyond[: -len(move)]
-            self._at = max(0, self._at - len(move))
-        elif 0 < self._at <= len(self._cells):
-            self._cells[self._at - 1] += move
+    def _apply(self, control: str) -> None:
+        if control[0] == "\r":
+            self._cursor = 0
+        elif control[0] == "\b":
+            if self._cursor > _HEAD_LENGTH:
+                self._overflow = self._overflow[: -len(control)]
+            self._cursor = max(0, self._cursor - len(control))
+        elif 0 < self._cursor <= len(self._cells):
+            self._cells[self._cursor - 1] += control
         else:
-            self._before += move
+            self._prefix += control
 
     def _put(self, text: str) -> None:
         if not text:
             return
-        inside = text[: max(0, _HEAD - self._at)]
-        if inside:
-            cells = list(inside)
-            cells[0] = self._before + cells[0]
-            self._before = ""
-            self._cells[self._at : self._at + len(cells)] = cells
-            self._beyond, self._left_out = "", False
-        if len(inside) < len(text):
-            beyond = self._beyond + text[len(inside) :]
-            self._beyond, self._left_out = beyond[-NEWEST:], self._left_out or len(beyond) > NEWEST
-        self._at += len(text)
+        visible = text[: max(0, _HEAD_LENGTH - self._cursor)]
+        if visible:
+            cells = list(visible)
+            cells[0] = self._prefix + cells[0]
+            self._prefix = ""
+            self._cells[self._cursor : self._cursor + len(cells)] = cells
+            self._overflow, self._is_truncated = "", False
+        if len(visible) < len(text):
+            overflow = self._overflow + text[len(visible) :]
+            self._overflow, self._is_truncated = (
+                overflow[-TAIL_LENGTH:],
+                self._is_truncated or len(overflow) > TAIL_LENGTH,
+            )
+        self._cursor += len(text)
 
     @property
     def text(self) -> str:
-        """The line as it is now; of one that is too long the middle is left out."""
-        beyond = _CUT + self._beyond[1:] if self._left_out else self._beyond
-        return "".join(self._cells) + beyond + self._before
+        """The current line; the middle of an overlong line is left out."""
+        overflow = _ELLIPSIS + self._overflow[1:] if self._is_truncated else self._overflow
+        return "".join(self._cells) + overflow + self._prefix
 
     @property
     def newest(self) -> str:
-        """The line as it is now, or the end of a long one."""
+        """The current line, or the end of a long one."""
         text = self.text
-        return text if len(text) <= 2 * NEWEST else _CUT + text[-NEWEST:].removeprefix(_CUT)
+        return text if len(text) <= 2 * TAIL_LENGTH else _ELLIPSIS + text[-TAIL_LENGTH:].removeprefix(_ELLIPSIS)
 
 
-def shown(text: str) -> str:
-    """Return a whole line as a terminal shows it in the end."""
+def render_line(text: str) -> str:
+    """Return a complete line as a terminal finally displays it."""
     text = text.rstrip("\r")
     if len(text) <= LINE_LIMIT and "\r" not in text and "\b" not in text:
         return text
-    line = Line()
+    line = TerminalLine()
     line.write(text)
     return line.text
 
 
-class Lines:
-    """Makes lines of bytes that arrive in pieces; what is not UTF-8 shows as U+FFFD. `now` returns seconds.
+class LineSplitter:
+    """Splits bytes that arrive in chunks into lines; invalid UTF-8 becomes U+FFFD. `now` returns seconds.
 
-    A line that has not ended is yielded as it is then, `EVERY` seconds after it has begun or was yielded last: a progress
-    bar is one line for as long as an epoch takes.
+    An unfinished line is yielded in its current state every UPDATE_INTERVAL seconds: a progress bar is one line for as
+    long as an epoch takes.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._line = Line()
+        self._line = TerminalLine()
         self._open = False
-        self._since = now()
-        self._yielded: str | None = None
+        self._updated_at = now()
+        self._last_shown: str | None = None
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """Take in what has come, and yield the lines that have ended with it."""
-        *whole, rest = data.split(b"\n")
-        for piece in whole:
+        """Add data and yield the lines that it completes."""
+        *complete, rest = data.split(b"\n")
+        for piece in complete:
             if self._open:
                 self._write(piece + b"\n")
-                yield from self._ended()
+                yield from self._finish_line()
             else:
-                yield shown(piece.decode("utf-8", errors="replace"))
+                yield render_line(piece.decode("utf-8", errors="replace"))
         if rest:
             if not self._open:
-                self._open, self._since = True, self._now()
+                self._open, self._updated_at = True, self._now()
             self._write(rest)
 
     def _write(self, data: bytes) -> None:
         self._line.write(self._decoder.decode(data).replace("\n", ""))
 
     def due(self) -> Iterator[str]:
-        """Yield the line that has not ended, when it is time for that and it has changed."""
-        if not self._open or self._now() - self._since < EVERY:
+        """Yield the unfinished line if it has changed and UPDATE_INTERVAL has passed."""
+        if not self._open or self._now() - self._updated_at < UPDATE_INTERVAL:
             return
-        self._since = self._now()
+        self._updated_at = self._now()
         newest = self._line.newest
-        if newest != self._yielded:
-            self._yielded = newest
+        if newest != self._last_shown:
+            self._last_shown = newest
             yield newest
 
     def end(self) -> Iterator[str]:
-        """Yield what has not ended with a line end."""
+        """Yield the unfinished line."""
         if self._open:
             self._line.write(self._decoder.decode(b"", final=True))
-            yield from self._ended()
+            yield from self._finish_line()
 
-    def _ended(self) -> Iterator[str]:
-        text, before = self._line.text, self._yielded
-        self._line, self._open, self._yielded = Line(), False, None
-        if text != before:  # what was shown a moment ago, and has not changed since, is not shown twice
+    def _finish_line(self) -> Iterator[str]:
+        text, shown = self._line.text, self._last_shown
+        self._line, self._open, self._last_shown = TerminalLine(), False, None
+        if text != shown:  # unless just yielded unchanged as an unfinished line
             yield text
 
 
-_POLL = 0.1
-"""Seconds between two looks at a log that is followed."""
+_POLL_INTERVAL = 0.1
+"""Seconds between reads of a followed log."""
 _STAMPED_LIMIT = 1024 * 1024
-"""Bytes that are kept of a line that does not end."""
+"""Bytes kept of an unterminated line."""
 _CHUNK = 1024 * 1024
 
 
 def last_lines(paths: Sequence[Path], count: int | None) -> list[str]:
-    """Return the last `count` lines (default: all) of the files in turn; what is not UTF-8 shows as U+FFFD."""
+    """Return the last `count` lines (None: all) of the concatenated files; invalid UTF-8 becomes U+FFFD."""
     lines: list[bytes] = []
     for path in paths:
-        lines.extend(_whole(path).split(b"\n"))
+        lines.extend(_read_all(path).split(b"\n"))
         if not lines[-1]:
             lines.pop()
     last = lines if count is None else lines[max(0, len(lines) - count) :]
-    return [shown(line.decode("utf-8", errors="replace")) for line in last]
+    return [render_line(line.decode("utf-8", errors="replace")) for line in last]
 
 
 def follow(
@@ -171,52 +174,52 @@ def follow(
 ) -> Iterator[str]:
     """Yield lines as they are written, from `tail` lines before the end, until the writer no longer runs.
 
-    A line that does not end is yielded now and then as it is, such as a progress bar.
+    An unfinished line, such as a progress bar, is yielded every UPDATE_INTERVAL seconds.
     """
-    offset = _start(path, tail)
-    lines = Lines(now)
+    offset = _start_offset(path, tail)
+    lines = LineSplitter(now)
     while True:
-        alive = running()  # asked before reading, so that the last lines before an end are not missed
+        is_running = running()  # before reading, so that the last lines are not missed
         offset = 0 if _size(path) < offset else offset
         while data := _read(path, offset):
             offset += len(data)
             yield from lines.feed(data)
-        if not alive:
+        if not is_running:
             break
         yield from lines.due()
-        time.sleep(_POLL)
+        time.sleep(_POLL_INTERVAL)
     yield from lines.end()
 
 
-def split(chunks: Iterable[bytes], now: Callable[[], float] = time.monotonic) -> Iterator[str]:
-    """Yield the lines in a stream of bytes that arrives in pieces, and now and then one that does not end."""
-    lines = Lines(now)
+def split_lines(chunks: Iterable[bytes], now: Callable[[], float] = time.monotonic) -> Iterator[str]:
+    """Yield the lines of a stream of byte chunks, including updates of an unfinished line."""
+    lines = LineSplitter(now)
     for chunk in chunks:
         yield from lines.feed(chunk)
         yield from lines.due()
     yield from lines.end()
 
 
-def split_stamped(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines in a stream in which each has a word of somebody else's in front, that the line cannot write over."""
+def split_stamped_lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of a stream whose lines start with a timestamp, which control characters must not overwrite."""
     rest = b""
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from map(_shown_behind, whole)
+        *complete, rest = (rest + chunk).split(b"\n")
+        yield from map(_render_stamped, complete)
         rest = rest[:_STAMPED_LIMIT]
     if rest:
-        yield _shown_behind(rest)
+        yield _render_stamped(rest)
 
 
-def _shown_behind(line: bytes) -> str:
+def _render_stamped(line: bytes) -> str:
     stamp, space, text = line.decode("utf-8", errors="replace").partition(" ")
-    return f"{stamp}{space}{shown(text)}"
+    return f"{stamp}{space}{render_line(text)}"
 
 
-def _start(path: Path, tail: int | None) -> int:
+def _start_offset(path: Path, tail: int | None) -> int:
     if tail is None:
         return 0
-    data = _whole(path)
+    data = _read_all(path)
     if tail == 0:
         return len(data)
     position = len(data) - data.endswith(b"\n")
@@ -227,7 +230,7 @@ def _start(path: Path, tail: int | None) -> int:
     return position + 1
 
 
-# A log may go at any moment, for a new one or with its task: it is not looked for, and then read.
+# A log may vanish at any moment, by rotation or with its task: so no check before opening it.
 
 
 def _size(path: Path) -> int:
@@ -237,7 +240,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _whole(path: Path) -> bytes:
+def _read_all(path: Path) -> bytes:
     return _read(path, 0, -1)
 
 

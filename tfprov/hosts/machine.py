@@ -1,6 +1,6 @@
-"""A host as delivery, `check` and the docker runtime see it: its engine, its own commands, and ways through its network.
+"""A host's Docker engine, commands and port forwards: `SSHMachine` over SSH, `LocalMachine` on this machine.
 
-`Remote` is a host over SSH, `Here` this machine. Everything raises HostError or Unreachable and nothing else.
+Methods raise only HostError and its subclasses.
 """
 
 import contextlib
@@ -14,26 +14,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfprov.errors import HostError
-from tfprov.hosts.bounds import stays_open
+from tfprov.hosts.base import peer_is_listening
 from tfprov.hosts.docker.engine import DOCKER, LOCAL, Engine
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
 from tfprov.hosts.ssh.host import SSH
 
 CONNECT = 2.0
-"""Seconds for a TCP connection between hosts of one cluster; they are in one network."""
-
-
-class Connection(Protocol):
-    """What sockets and the channels of an SSH connection have in common."""
-
-    def recv(self, size: int, /) -> bytes: ...  # noqa: D102
-    def sendall(self, data: bytes, /) -> None: ...  # noqa: D102
-    def settimeout(self, seconds: float | None, /) -> None: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
+"""Seconds to connect between hosts of one cluster, which share a network."""
 
 
 Serve = Callable[[Any], None]
-"""Is given a Connection, in a thread of its own, and returns when it is done with it."""
+"""Called in a thread of its own with a connected socket or a Stream, which is closed when it returns."""
 
 
 class Machine(Protocol):
@@ -41,29 +32,29 @@ class Machine(Protocol):
 
     @property
     def host(self) -> str:
-        """Its name in the inventory."""
+        """The host's name in the inventory."""
 
     @property
     def engine(self) -> Engine:
-        """Its Docker engine."""
+        """The host's Docker engine."""
 
-    def reverse_forward(self, serve: Serve) -> AbstractContextManager[int]:
-        """Yield a port on the host's loopback whose connections are given to `serve`.
+    def remote_forward(self, serve: Serve) -> AbstractContextManager[int]:
+        """Yield a port of the host's loopback; `serve` is called with each connection to it.
 
-        Raises ForwardingForbidden when the host's sshd does not allow it.
+        Raises ForwardingForbidden if the host's sshd does not allow it.
         """
 
     def run(self, argv: Sequence[str], *, timeout: float | None = None) -> tuple[int, str]:
-        """Run a program on the host, as root where `ansible_become` says so; return its exit code and all it printed."""
+        """Run a program on the host, as root with `ansible_become`; return its exit code and output."""
 
     def serves(self, address: str, port: int) -> bool:
-        """Whether something serves at `address:port`, seen from the host."""
+        """Whether a program listens at `address:port`, as seen from the host."""
 
     def close(self) -> None:
-        """End all connections to it."""
+        """Close all connections to the host."""
 
 
-class Remote:
+class SSHMachine:
     """A host over SSH."""
 
     def __init__(self, ssh: SSH, docker: Sequence[str] = DOCKER) -> None:
@@ -75,22 +66,22 @@ class Remote:
         """See Machine."""
         return self.ssh.host
 
-    def reverse_forward(self, serve: Serve) -> AbstractContextManager[int]:
+    def remote_forward(self, serve: Serve) -> AbstractContextManager[int]:
         """See Machine."""
-        return self.ssh.reverse_forward(serve)
+        return self.ssh.remote_forward(serve)
 
     def run(self, argv: Sequence[str], *, timeout: float | None = None) -> tuple[int, str]:
         """See Machine."""
-        done = self.ssh.run(argv, timeout=timeout, sudo=self.ssh.target.become)
-        return done.code, (done.stdout + done.stderr).decode("utf-8", errors="replace")
+        completed = self.ssh.run(argv, timeout=timeout, sudo=self.ssh.target.become)
+        return completed.code, (completed.stdout + completed.stderr).decode("utf-8", errors="replace")
 
     def serves(self, address: str, port: int) -> bool:
-        """See Machine. Where sshd forwards nothing, a shell of the host connects, and cannot tell an idle proxy apart."""
+        """See Machine. If sshd forbids forwarding, a shell on the host connects; it cannot recognize an idle proxy."""
         try:
-            return self.ssh.answers(address, port)
+            return self.ssh.is_listening(address, port)
         except ConnectionLost:
-            # No answer within the time of a connection, as where a firewall drops packets; unless it is the host itself
-            # that is gone, which opening it anew tells.
+            # No answer within the connect timeout, as with a firewall that drops packets. open() raises if the host itself
+            # is lost.
             self.ssh.open()
             return False
         except ForwardingForbidden:
@@ -103,16 +94,16 @@ class Remote:
         self.ssh.close()
 
 
-class Here:
-    """This machine, under the name the inventory gives it."""
+class LocalMachine:
+    """This machine, by its name in the inventory."""
 
     def __init__(self, host: str, path: Path = LOCAL) -> None:
         self.host = host
         self.engine = Engine.local(host, path)
 
     @contextmanager
-    def reverse_forward(self, serve: Serve) -> Iterator[int]:
-        """See Machine: the host's loopback is ours."""
+    def remote_forward(self, serve: Serve) -> Iterator[int]:
+        """See Machine. The host's loopback is this machine's."""
 
         class Handler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
@@ -133,27 +124,27 @@ class Here:
     def run(self, argv: Sequence[str], *, timeout: float | None = None) -> tuple[int, str]:
         """See Machine."""
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=timeout
             )
         except subprocess.TimeoutExpired:
-            raise HostError(self.host, f"`{argv[0]}` is not done after {timeout:g} s") from None
+            raise HostError(self.host, f"`{argv[0]}` did not end within {timeout:g} s") from None
         except OSError as error:
             return 127, f"{argv[0]}: {error.strerror}"
-        return done.returncode, (done.stdout + done.stderr).decode("utf-8", errors="replace")
+        return completed.returncode, (completed.stdout + completed.stderr).decode("utf-8", errors="replace")
 
     def serves(self, address: str, port: int) -> bool:
         """See Machine."""
-        return _answers(address, port)
+        return _is_listening(address, port)
 
     def close(self) -> None:
         """See Machine."""
         self.engine.close()
 
 
-def _answers(address: str, port: int) -> bool:
+def _is_listening(address: str, port: int) -> bool:
     try:
         with socket.create_connection((address, port), CONNECT) as connection:
-            return stays_open(connection)
+            return peer_is_listening(connection)
     except OSError:
         return False

@@ -1,7 +1,7 @@
-"""A host in memory: every verb of tfprov without a machine, for tests and for playing a failure through.
+"""An in-memory host for tests: runs every verb of tfprov without a machine, and simulates failures.
 
-Nothing here happens by itself, sleeps or waits. What the tasks do is said from outside: they run once started, until
-`exits`, `loses` or a stop ends them, and print, save and refuse what they are told to.
+Nothing happens by itself, sleeps or waits. Started tasks run until `exits`, `loses` or a stop; tests make them print,
+save and fail.
 """
 
 import io
@@ -13,25 +13,24 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import NOTHING, File, Sent, Tree, Written, untold
-from tfprov.hosts.data_download import Telling, lacking
-from tfprov.hosts.memory_task import Place
+from tfprov.hosts.base import NO_FILES, File, OnProgress, OutsideFile, Tree, ignore_progress
+from tfprov.hosts.data_download import FetchProgress, missing_data_error
+from tfprov.hosts.memory_task import MemoryTask
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State, dataset_artifact
 
 _TERMINATED = 143
-"""128 + SIGTERM: how a task ends that does nothing about it."""
+"""128 + SIGTERM: the exit code of a task that does not handle it."""
 
 
 class MemoryRuntime:
-    """A Runtime without a host. `calls` holds what changed something, as `start worker/1`, in the order it came.
+    """A Runtime in memory. `calls` records the changing calls in order, such as `start worker/1`.
 
-    `refuses` maps such a call to the reason with which it fails; `unstartable` maps a task to why its program cannot be
-    run; `silent` are the tasks that run without answering; `answer` is what commands print and end with; `now` is the
-    host's clock, in seconds. `trouble` is raised by everything that is asked of the host, as when it cannot be reached.
-    `handled` are the signals that tasks handle; `taken` says, by task, what of others is in the way of its start.
-    `neighbours` are the other hosts by name, and `walled` the tasks that a firewall keeps from being reached from here.
-    `places` is all there is on the host, by task.
+    `refuses` maps a call to the reason for which it fails; `unstartable` maps a task to the reason why its program cannot
+    start; `silent` are running tasks that do not listen; `answer` returns exit code and output of commands; `now` is the
+    host's clock in seconds. `trouble` is raised by every method, as for an unreachable host. `handled` are the signals
+    that tasks handle; `taken` maps a task to the conflict with its start. `neighbours` are the other hosts by name, and
+    `walled` the tasks behind a firewall. `places` is the state by task.
     """
 
     def __init__(self, host: str) -> None:
@@ -49,7 +48,7 @@ class MemoryRuntime:
         self.answer: Callable[[Sequence[str]], tuple[int, str]] = lambda _argv: (0, "")
         self.codes: dict[str, bytes] = {}
         self.data: set[str] = set()
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, MemoryTask] = {}
         self.outside = self
         self._started = 0
 
@@ -66,7 +65,7 @@ class MemoryRuntime:
         self._called("deliver", digest)
         self.codes.setdefault(digest, archive)
 
-    def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
+    def fetch(self, data: DataSet, images: Sequence[str], progress: FetchProgress) -> None:
         """See Runtime."""
         self._called("fetch", data.artifact)
         if images and not self.codes.keys() & set(images):
@@ -76,17 +75,23 @@ class MemoryRuntime:
     def tidy(self, keep: Collection[str]) -> int:
         """See Runtime."""
         used = {dataset_artifact(place.observed.spec) for place in self.places.values()}
-        gone = self.data - set(keep) - used
-        self.data -= gone
-        return len(gone)
+        unused = self.data - set(keep) - used
+        self.data -= unused
+        return len(unused)
 
-    def in_the_way(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
-        """See Runtime; `taken` says what is."""
+    def conflicts(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
+        """See Runtime. Returns the conflicts in `taken`."""
         self._check_trouble()
-        named = [self.taken[one.task.name] for one in starting if one.task.name in self.taken]
-        return [HostError(self.host, what, "stop it") for what in named]
+        conflicts = [self.taken[container.task.name] for container in starting if container.task.name in self.taken]
+        return [HostError(self.host, problem, "stop it") for problem in conflicts]
 
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
+    def start(
+        self,
+        container: Container,
+        run: str,
+        restore: Mapping[str, Path] = NO_FILES,
+        on_progress: OnProgress = ignore_progress,
+    ) -> None:
         """See Runtime."""
         task = container.task
         self._called("start", task.name)
@@ -94,12 +99,12 @@ class MemoryRuntime:
         if container.artifact is not None and container.artifact not in self.codes:
             raise HostError(self.host, f"the code of {task.name} is not there", "deliver it first")
         if container.data is not None and container.data not in self.data:
-            raise lacking(self.host, task.name)
+            raise missing_data_error(self.host, task.name)
         restored = {name: (self._read(path), self.now) for name, path in restore.items()}
         if size := sum(len(data) for data, _ in restored.values()):
-            sent(size, size)
+            on_progress(size, size)
         self._started += 1
-        # Through JSON, as every runtime keeps it: what does not survive that would differ for ever.
+        # Through JSON, like every runtime: a spec changed by that would differ forever.
         spec = json.loads(json.dumps(container.spec))
         observed = Observed(
             task.name, self.host, State.RUNNING, spec, id=str(self._started), run=run, started_at=self.now
@@ -108,9 +113,9 @@ class MemoryRuntime:
             observed = replace(
                 observed, state=State.EXITED, id="", exit_code=127, started_at=None, finished_at=self.now, error=reason
             )
-        place = self.places.setdefault(task.name, Place(observed))
+        place = self.places.setdefault(task.name, MemoryTask(observed))
         place.observed, place.container, place.written = observed, container, {}
-        place.begin, place.before = len(place.log), None
+        place.run_start, place.previous = len(place.log), None
         place.files.update(restored)
 
     def _read(self, path: Path) -> bytes:
@@ -125,11 +130,11 @@ class MemoryRuntime:
             if other.observed.state is not State.RUNNING:
                 continue
             if other.observed.task == task.name:
-                what = f"{task.name} is already running (container {other.observed.id})"
-                raise HostError(self.host, what, "stop it first")
+                problem = f"{task.name} is already running (container {other.observed.id})"
+                raise HostError(self.host, problem, "stop it first")
             if task.serves and other.observed.spec.get("endpoint") == task.endpoint:
-                what = f"port {task.port} for {task.name} is taken by {other.observed.task}"
-                raise HostError(self.host, what, "stop it, or choose another `port`")
+                problem = f"port {task.port} for {task.name} is taken by {other.observed.task}"
+                raise HostError(self.host, problem, "stop it, or choose another `port`")
 
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""
@@ -140,11 +145,11 @@ class MemoryRuntime:
     def end_restarts(self, task: str) -> None:
         """See Runtime."""
         self._called("end-restarts", task)
-        if task in self.places and (wanted := self.places[task].container) is not None:
-            self.places[task].container = replace(wanted, restart="never")
+        if task in self.places and (container := self.places[task].container) is not None:
+            self.places[task].container = replace(container, restart="never")
 
     def signal(self, task: str, name: str) -> bool:
-        """See Runtime; tasks handle what `handled` says."""
+        """See Runtime. Tasks handle the signals in `handled`."""
         self._called("signal", f"{task} {name}")
         if task not in self.places or self.places[task].observed.state is not State.RUNNING:
             raise HostError(self.host, f"{task} does not run")
@@ -172,7 +177,7 @@ class MemoryRuntime:
         """See Runtime."""
         self._check_trouble()
         place = self.places.get(task)
-        return place.listing() if place else {}
+        return place.list_files() if place else {}
 
     def hold(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
@@ -198,13 +203,13 @@ class MemoryRuntime:
             with suppress(HostError):
                 yield name, self.open(task, name)
 
-    def models(self, task: str) -> Mapping[str, Written]:
-        """See Outside."""
+    def models(self, task: str) -> Mapping[str, OutsideFile]:
+        """See OutsideFiles."""
         self._check_trouble()
         return self.places[task].models() if task in self.places else {}
 
     def tree(self, task: str, path: str) -> Tree:
-        """See Outside."""
+        """See OutsideFiles."""
         self._check_trouble()
         return self.places[task].tree(path)
 
@@ -215,7 +220,7 @@ class MemoryRuntime:
         return data[max(0, len(data) - size) :]
 
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
-        """See Runtime; `follow` ends with what is there, because nobody could add to it meanwhile."""
+        """See Runtime. `follow` ends with the existing lines, as nothing could add more."""
         self._check_trouble()
         lines = list(self.places[task].log) if task in self.places else []
         return iter(lines if tail is None else lines[max(0, len(lines) - tail) :])
@@ -226,7 +231,7 @@ class MemoryRuntime:
         return task.name not in self.walled and self.neighbours.get(task.host, self).listens(task)
 
     def listens(self, task: Task) -> bool:
-        """Whether the task answers whoever can reach this host."""
+        """Whether the task listens, for hosts that can reach this one."""
         place = self.places.get(task.name)
         runs = place is not None and place.observed.state is State.RUNNING
         return runs and task.serves and task.name not in self.silent
@@ -243,18 +248,18 @@ class MemoryRuntime:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         return self.answer(argv)[0]
 
-    # -- what the tasks do --------------------------------------------------------------------------------------------
+    # -- simulated tasks --------------------------------------------------------------------------------------------
 
     def puts(self, observed: Observed) -> None:
-        """Have a container there, as somebody else may have left it."""
-        self.places[observed.task] = Place(replace(observed, host=self.host))
+        """Add a container, as left by another run."""
+        self.places[observed.task] = MemoryTask(replace(observed, host=self.host))
 
     def exits(self, task: str, code: int = 0) -> None:
-        """End the task's process by itself; it is started again where its container asks for that."""
+        """End the task's process with `code`; it is restarted if its container says so."""
         self.places[task].exits(code, self.now)
 
     def loses(self, task: str) -> None:
-        """End the task so that nobody learns its exit code."""
+        """End the task without a known exit code."""
         place = self.places[task]
         place.observed = replace(place.observed, state=State.LOST, id="")
 
@@ -263,7 +268,7 @@ class MemoryRuntime:
         self.places[task].files[name] = data, self.now
 
     def writes(self, task: str, path: str, data: bytes) -> None:
-        """Write a file elsewhere: into the task's working directory, or to an absolute path, where it stays."""
+        """Write a file into the task's working directory, or to an absolute path, where it stays after a removal."""
         self.places[task].written[path] = data, self.now
 
     def prints(self, task: str, *lines: str) -> None:

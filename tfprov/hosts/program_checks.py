@@ -1,4 +1,4 @@
-"""Whether a Python can import TensorFlow: the program that tries it, what it prints, and a Python of this machine."""
+"""Check whether a Python can import TensorFlow, and explain commands that cannot start."""
 
 import difflib
 import os
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tfprov.errors import one_line
 
-LIFE = 100
-"""Seconds until the program gives up; an import from a slow disk takes half a minute."""
+IMPORT_TIMEOUT = 100
+"""Seconds until the program gives up; importing from a slow disk takes half a minute."""
 
-TRY = """
+IMPORT_PROGRAM = """
 import os, sys, threading, time
 timer = threading.Timer(float(sys.argv[1]), os._exit, (3,))
 timer.daemon = True
@@ -23,21 +23,21 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 began = time.time()
 try:
     import tensorflow
-    told = "@imported %s %.1f" % (tensorflow.__version__, time.time() - began)
+    message = "@imported %s %.1f" % (tensorflow.__version__, time.time() - began)
 except BaseException as error:
-    told = "@failed %s: %s" % (type(error).__name__, (str(error).strip() or "-").split("\\n")[0])
-print(told)
+    message = "@failed %s: %s" % (type(error).__name__, (str(error).strip() or "-").split("\\n")[0])
+print(message)
 sys.stdout.flush()
 os._exit(0)
 """
-"""For any Python 3; it ends without the libraries' own clean-up, which takes as long as a second."""
+"""For any Python 3. It exits without the libraries' clean-up, which can take a second."""
 
 
 @dataclass(frozen=True)
-class Imported:
-    """What became of an import: the `version` and the `seconds` it took, or the `trouble` there was.
+class ImportResult:
+    """The result of an import: the `version` and the duration in `seconds`, or the `trouble`.
 
-    `absent` says that TensorFlow is not installed, and `late` that it took longer than LIFE.
+    `absent`: TensorFlow is not installed. `late`: the import exceeded IMPORT_TIMEOUT.
     """
 
     version: str = ""
@@ -47,64 +47,65 @@ class Imported:
     late: bool = False
 
 
-def read(code: int, output: str) -> Imported:
-    """Return what a run of TRY that ended with `code` tells; any output can be read."""
-    if found := re.search(r"^@imported (\S+) (\d+\.\d)$", output, re.MULTILINE):
-        return Imported(found[1], float(found[2]))
-    if failed := re.search(r"^@failed (.*)$", output, re.MULTILINE):
-        text = one_line(failed[1])
-        return Imported(trouble=text, absent=re.search(r"No module named .tensorflow.$", text) is not None)
+def parse_result(code: int, output: str) -> ImportResult:
+    """Return the result of IMPORT_PROGRAM from its exit code and its output, which may be anything."""
+    if match := re.search(r"^@imported (\S+) (\d+\.\d)$", output, re.MULTILINE):
+        return ImportResult(match[1], float(match[2]))
+    if failure := re.search(r"^@failed (.*)$", output, re.MULTILINE):
+        text = one_line(failure[1])
+        return ImportResult(trouble=text, absent=re.search(r"No module named .tensorflow.$", text) is not None)
     if code == 3:
-        return Imported(trouble=f"not done after {LIFE} s", late=True)
+        return ImportResult(trouble=f"not done after {IMPORT_TIMEOUT} s", late=True)
     if code in (132, -4):
-        return Imported(trouble="ended by SIGILL: this CPU cannot run it")
-    return Imported(trouble=one_line(output.strip().rpartition("\n")[2])[:200] or f"exit code {code}")
+        return ImportResult(trouble="ended by SIGILL: this CPU cannot run it")
+    return ImportResult(trouble=one_line(output.strip().rpartition("\n")[2])[:200] or f"exit code {code}")
 
 
-def try_here(python: str, env: Mapping[str, str]) -> Imported:
-    """Import TensorFlow in `python`, a program of this machine, with the environment of a task."""
+def try_import_locally(python: str, env: Mapping[str, str]) -> ImportResult:
+    """Import TensorFlow with `python` on this machine, in the environment of a task."""
     try:
-        with tempfile.TemporaryDirectory() as nowhere:  # its directory comes first in the path of modules
-            done = subprocess.run(
-                [python, "-c", TRY, str(LIFE)], env=dict(env), cwd=nowhere, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=2 * LIFE, check=False,
+        with tempfile.TemporaryDirectory() as empty_directory:  # the current directory comes first in sys.path
+            completed = subprocess.run(
+                [python, "-c", IMPORT_PROGRAM, str(IMPORT_TIMEOUT)], env=dict(env), cwd=empty_directory,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                timeout=2 * IMPORT_TIMEOUT, check=False,
             )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return Imported(trouble=f"not done after {2 * LIFE} s", late=True)
+        return ImportResult(trouble=f"not done after {2 * IMPORT_TIMEOUT} s", late=True)
     except OSError as error:
-        return Imported(trouble=one_line(error.strerror or str(error)))
-    return read(done.returncode, done.stdout.decode("utf-8", errors="replace"))
+        return ImportResult(trouble=one_line(error.strerror or str(error)))
+    return parse_result(completed.returncode, completed.stdout.decode("utf-8", errors="replace"))
 
 
-USUAL = ("python", "python3", "bash", "sh", "env", "tensorboard", "torchrun", "horovodrun")
-"""What commands begin with: of a container nobody knows which programs it has."""
-_ALIKE = 0.7
+COMMON_PROGRAMS = ("python", "python3", "bash", "sh", "env", "tensorboard", "torchrun", "horovodrun")
+"""Programs that commands usually start with, to compare with: those of a container are unknown."""
+_SIMILARITY = 0.7
 
 
-def correction(name: str, programs: Iterable[str] = USUAL) -> str:
-    """Return how to mend a command that begins with `name`, which is none of the `programs`."""
-    close = difflib.get_close_matches(Path(name).name, sorted(programs), n=1, cutoff=_ALIKE)
-    return f"did you mean `{close[0]}`? correct `command:`" if close else "correct `command:`"
+def suggest_correction(name: str, programs: Iterable[str] = COMMON_PROGRAMS) -> str:
+    """Return the fix for a command whose program `name` is not one of `programs`."""
+    matches = difflib.get_close_matches(Path(name).name, sorted(programs), n=1, cutoff=_SIMILARITY)
+    return f"did you mean `{matches[0]}`? correct `command:`" if matches else "correct `command:`"
 
 
-def unstartable(error: OSError, name: str, environment: Mapping[str, str], work: Path) -> str:
-    """Return why the program `name` could not be started in the directory `work`, and how to mend it."""
+def start_error(error: OSError, name: str, environment: Mapping[str, str], work: Path) -> str:
+    """Return why the program `name` could not be started in the directory `work`, and the fix."""
     if not isinstance(error, FileNotFoundError | PermissionError):
         return f"{error.strerror or error}: {name}"
     if isinstance(error, PermissionError):
         return f"the program `{name}` may not be executed; `chmod +x` it, or name its interpreter in `command:`"
     is_path = os.sep in name
     path = environment.get("PATH", os.defpath)
-    places = [(work / name).parent] if is_path else [Path(place) for place in path.split(os.pathsep)]
-    what = f"the file `{name}` does not exist" if is_path else f"there is no program `{name}`"
-    return f"{what}; {correction(name, _executables(places))}"
+    directories = [(work / name).parent] if is_path else [Path(directory) for directory in path.split(os.pathsep)]
+    problem = f"the file `{name}` does not exist" if is_path else f"there is no program `{name}`"
+    return f"{problem}; {suggest_correction(name, _executables(directories))}"
 
 
-def _executables(places: Iterable[Path]) -> set[str]:
-    found: set[str] = set()
-    for place in places:
+def _executables(directories: Iterable[Path]) -> set[str]:
+    match: set[str] = set()
+    for directory in directories:
         try:
-            found.update(entry.name for entry in os.scandir(place) if os.access(entry.path, os.X_OK))
+            match.update(entry.name for entry in os.scandir(directory) if os.access(entry.path, os.X_OK))
         except OSError:
             continue
-    return found
+    return match

@@ -1,4 +1,4 @@
-"""Asks a host with a Docker engine for everything that `check` judges. Nothing on the host is changed."""
+"""Collect the facts of a host with a Docker engine for `check`, without changing anything."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -8,56 +8,58 @@ import docker
 
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.image_contents import Deliveries, Unrecorded, is_delivered
+from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries, is_delivered
 from tfprov.hosts.docker.labels import CLUSTER, TASK
 from tfprov.hosts.docker.reachability_probe import CHECK
 from tfprov.hosts.facts import (
+    ContainerSummary,
     EngineFacts,
     HostFacts,
-    Present,
     read_clock,
     read_system,
 )
-from tfprov.hosts.machine import Machine, Remote
+from tfprov.hosts.machine import Machine, SSHMachine
 
-_IN_CONTAINERD = "io.containerd.snapshotter"
-"""Begins the driver's type of an engine that keeps its images in containerd, which has a directory of its own."""
-_CONTAINERD = "/var/lib/containerd"
+_CONTAINERD_DRIVER = "io.containerd.snapshotter"
+"""Driver type of an engine that stores images in containerd, which has its own directory."""
+_CONTAINERD_ROOT = "/var/lib/containerd"
 
 
-_UNRECORDED = Unrecorded()
+_NO_DELIVERIES = NoDeliveries()
 
 
 @dataclass
-class Images:
-    """Which of the wanted images an engine has. See EngineFacts for each."""
+class AvailableImages:
+    """Which of the required images an engine has. See EngineFacts."""
 
     images: dict[str, str] = field(default_factory=dict)
     image_ids: dict[str, str] = field(default_factory=dict)
     moved: frozenset[str] = frozenset()
 
 
-def survey(machine: Machine, images: Collection[str], deliveries: Deliveries = _UNRECORDED) -> HostFacts:
-    """Return the facts of a host, and which of `images` it has as delivered; what it does not tell is None.
+def survey(machine: Machine, images: Collection[str], deliveries: Deliveries = _NO_DELIVERIES) -> HostFacts:
+    """Return the facts of a host, and which of `images` it has as delivered. Unknown facts are None.
 
-    HostError, or Unreachable, when it does not run commands as they are sent.
+    Raises HostError if the account does not run commands.
     """
-    if isinstance(machine, Remote):
-        machine.ssh.try_account()  # first of all, so that connecting does not count as the clock's way, either
+    if isinstance(machine, SSHMachine):
+        machine.ssh.check_account()  # first, so that connecting does not count into the round-trip time
     clock = read_clock(machine.run)
-    engine, trouble = _asked(machine.engine, images, deliveries)
+    engine, engine_error = _engine_facts_or_error(machine.engine, images, deliveries)
     system = read_system(machine.run, engine.disk if engine else "")
-    return HostFacts(machine.host, _way(machine), system, clock, engine, trouble)
+    return HostFacts(machine.host, _access(machine), system, clock, engine, engine_error)
 
 
-def _way(machine: Machine) -> str:
-    if not isinstance(machine, Remote):
+def _access(machine: Machine) -> str:
+    if not isinstance(machine, SSHMachine):
         return "this machine itself"
     sudo = ", root by sudo" if machine.ssh.target.become else ""
     return f"SSH as {machine.ssh.user}{sudo}"
 
 
-def _asked(engine: Engine, images: Collection[str], deliveries: Deliveries) -> tuple[EngineFacts | None, str]:
+def _engine_facts_or_error(
+    engine: Engine, images: Collection[str], deliveries: Deliveries
+) -> tuple[EngineFacts | None, str]:
     try:
         return engine_facts(engine, images, deliveries), ""
     except Unreachable:
@@ -66,35 +68,37 @@ def _asked(engine: Engine, images: Collection[str], deliveries: Deliveries) -> t
         return None, error.reason
 
 
-def engine_facts(engine: Engine, images: Collection[str], deliveries: Deliveries = _UNRECORDED) -> EngineFacts:
-    """Return the facts of an engine, and of those of `images` that it has as delivered. Raises HostError."""
+def engine_facts(engine: Engine, images: Collection[str], deliveries: Deliveries = _NO_DELIVERIES) -> EngineFacts:
+    """Return the facts of an engine, with those of `images` that it has as delivered. Raises HostError."""
     with engine.errors():
         info: dict[str, Any] = engine.api.info()
         version: dict[str, Any] = engine.api.version()
         containers = engine.api.containers(all=True)
-    there = images_there(engine, images, deliveries)
+    available = available_images(engine, images, deliveries)
     return EngineFacts(
         version=str(version.get("Version")),
         api=str(version.get("ApiVersion")),
         platform=f"{version.get('Os')}/{version.get('Arch')}",
         driver=str(info.get("Driver")),
-        disk=_disk(info),
+        disk=_image_directory(info),
         memory=int(info.get("MemTotal") or 0),
         cpus=int(info.get("NCPU") or 0),
         rootless=any("rootless" in option for option in info.get("SecurityOptions") or ()),
         limits_memory=bool(info.get("MemoryLimit", True)),
         limits_cpus=bool(info.get("CpuCfsQuota", True)),
         gives_gpus="nvidia" in str((info.get("Runtimes"), info.get("DiscoveredDevices"))),
-        images=there.images,
-        image_ids=there.image_ids,
-        moved=there.moved,
-        containers=tuple(map(present, containers)),
+        images=available.images,
+        image_ids=available.image_ids,
+        moved=available.moved,
+        containers=tuple(map(container_summary, containers)),
     )
 
 
-def images_there(engine: Engine, images: Collection[str], deliveries: Deliveries = _UNRECORDED) -> Images:
-    """Return which of `images` an engine has, and which of these names stand for others. Raises HostError."""
-    there = Images()
+def available_images(
+    engine: Engine, images: Collection[str], deliveries: Deliveries = _NO_DELIVERIES
+) -> AvailableImages:
+    """Return which of `images` an engine has, and which names refer to other images. Raises HostError."""
+    available = AvailableImages()
     for name in images:
         with engine.errors():
             try:
@@ -102,25 +106,25 @@ def images_there(engine: Engine, images: Collection[str], deliveries: Deliveries
             except docker.errors.ImageNotFound:
                 continue
         if is_delivered(deliveries, name, str(facts["Id"])):
-            there.images[name] = f"{facts.get('Os')}/{facts.get('Architecture')}"
-            there.image_ids[name] = str(facts["Id"])
+            available.images[name] = f"{facts.get('Os')}/{facts.get('Architecture')}"
+            available.image_ids[name] = str(facts["Id"])
         else:
-            there.moved |= {name}
-    return there
+            available.moved |= {name}
+    return available
 
 
-def _disk(info: Mapping[str, Any]) -> str:
+def _image_directory(info: Mapping[str, Any]) -> str:
     root = str(info.get("DockerRootDir") or "")
-    is_systems = root == "/var/lib/docker"
-    return _CONTAINERD if is_systems and _IN_CONTAINERD in str(info.get("DriverStatus")) else root
+    is_default = root == "/var/lib/docker"
+    return _CONTAINERD_ROOT if is_default and _CONTAINERD_DRIVER in str(info.get("DriverStatus")) else root
 
 
-def present(listed: Mapping[str, Any]) -> Present:
-    """Return a container as the engine's list describes it."""
+def container_summary(listed: Mapping[str, Any]) -> ContainerSummary:
+    """Return the summary of a container from the engine's list."""
     labels: Mapping[str, str] = listed.get("Labels") or {}
-    published = [it for it in listed.get("Ports") or () if it.get("PublicPort")]
-    ports = {(str(it.get("IP") or ""), int(it["PublicPort"])) for it in published}
-    return Present(
+    published = [port for port in listed.get("Ports") or () if port.get("PublicPort")]
+    ports = {(str(port.get("IP") or ""), int(port["PublicPort"])) for port in published}
+    return ContainerSummary(
         id=listed["Id"],
         name=str((listed.get("Names") or [listed["Id"][:12]])[0]).lstrip("/"),
         running=listed.get("State") == "running",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from tfprov.errors import HostError, InvalidInput, Position, Problem, one_line, shown
-from tfprov.hosts.base import Sent, untold
+from tfprov.hosts.base import OnProgress, ignore_progress
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
 from tfprov.images.archive import load
@@ -132,7 +132,7 @@ def build(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]
     return progress.image
 
 
-def export(engine: Engine, image_id: str, layout: Layout, name: str, sent: Sent = untold) -> Image:
+def export(engine: Engine, image_id: str, layout: Layout, name: str, sent: OnProgress = ignore_progress) -> Image:
     """Bring an image of `engine` into `layout` as `name`, as a stream; DeliveryError when it does not arrive whole.
 
     `sent` is told the bytes that have come, and about how many there are: an engine knows what it unpacks to.

@@ -149,7 +149,7 @@ class _Delivery:
         """Let the engine pull the image; or return why this is not the way for this host."""
         handing = PushRegistry(self._layout, wanted, lower, self._count)
         try:
-            with self._machine.reverse_forward(handing.serve) as port:
+            with self._machine.remote_forward(handing.serve) as port:
                 for part in wanted:
                     self._pull(f"{LOOPBACK}:{port}", handing, part.manifest.digest)
         except ForwardingForbidden:

@@ -17,7 +17,7 @@ from tfprov.cli.main import run
 from tfprov.cli.output import LiveLine, Printer, table
 from tfprov.cli.screening import Screened, json_screened, screened, write_document
 from tfprov.errors import HostError, TaskFailed
-from tfprov.hosts.docker.exec import pass_on
+from tfprov.hosts.docker.exec import forward_output
 from tfprov.model.plan import Action, ActionKind
 
 PAYLOADS = {
@@ -180,7 +180,7 @@ def test_the_command_screens_both_of_its_streams(tmp_path: Path) -> None:
 
 def test_output_of_exec_goes_to_its_two_streams_and_to_no_other_descriptor() -> None:
     reading, writing = os.pipe()
-    pass_on(writing, b"forged")
+    forward_output(writing, b"forged")
     os.close(writing)
     assert os.read(reading, 10) == b""
     os.close(reading)

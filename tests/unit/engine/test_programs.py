@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from tfprov.engine.checks.host_rules import IN_IMAGE, of_processes, tensorflow, undelivered
 from tfprov.engine.programs import Programs, fault_of_image, tasks_by_program
-from tfprov.hosts.docker.image_contents import Looked
-from tfprov.hosts.program_checks import Imported, read
+from tfprov.hosts.docker.image_contents import ImageLookup
+from tfprov.hosts.program_checks import ImportResult, parse_result
 from tfprov.images.code import Code
 from tfprov.images.code_contents import Inside
 from tfprov.model.cluster import Task
@@ -149,7 +149,7 @@ def test_what_an_image_lacks() -> None:
     for words, there, entrypoint, what, fix in IMAGES:
         asked = container(*words, box=BOX)
         assert set(programs().needs(asked)) <= set(there), words
-        fault = fault_of_image(programs(), asked, Looked(there, entrypoint))
+        fault = fault_of_image(programs(), asked, ImageLookup(there, entrypoint))
         told = (fault.what, fault.fix) if fault else ("", "")
         if told[0] != what or fix not in told[1]:
             wrong[" ".join(words)] = told
@@ -202,20 +202,20 @@ def test_an_import_of_tensorflow_is_read_and_judged() -> None:
         (1, "a\nsome error\n"): ("failed", "python cannot import it: some error; mend it"),
         (1, ""): ("failed", "python cannot import it: exit code 1; mend it"),
     }  # fmt: skip
-    found = {key: tensorflow(read(*key), "python", IN_IMAGE, is_sure=True) for key in outputs}
+    found = {key: tensorflow(parse_result(*key), "python", IN_IMAGE, is_sure=True) for key in outputs}
     told = {key: (str(it.verdict), str(it)) for key, it in found.items()}
     wrong = {key: it for key, it in told.items() if it[0] != outputs[key][0] or not it[1].startswith(outputs[key][1])}
     assert wrong == {}
-    unsure = tensorflow(Imported(trouble="x", absent=True), "python", IN_IMAGE, is_sure=False)
+    unsure = tensorflow(ImportResult(trouble="x", absent=True), "python", IN_IMAGE, is_sure=False)
     assert str(unsure.verdict) == "warning"
 
 
 def test_processes_import_once_for_all_that_use_the_same_python() -> None:
     asked: list[str] = []
 
-    def imported(_container: Container, python: str) -> Imported:
+    def imported(_container: Container, python: str) -> ImportResult:
         asked.append(python)
-        return Imported(trouble="x", absent=True)
+        return ImportResult(trouble="x", absent=True)
 
     wanted = [container("python3", "train.py"), container("python3", "-m", "pkg"), container("sh", "-c", "x")]
     own = replace(programs(), which=lambda _container, name: f"/usr/bin/{name}")

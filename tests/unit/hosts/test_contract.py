@@ -1,4 +1,4 @@
-"""What every Runtime keeps, tried on hosts in memory and on real processes alike."""
+"""The contract of a Runtime, for hosts in memory and real processes."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -17,9 +17,9 @@ AnyBench = MemoryBench | ProcessBench
 
 @pytest.fixture(params=["memory", "process"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyBench]:
-    made: AnyBench = MemoryBench() if request.param == "memory" else ProcessBench(tmp_path)
-    yield made
-    made.close()
+    created: AnyBench = MemoryBench() if request.param == "memory" else ProcessBench(tmp_path)
+    yield created
+    created.close()
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
@@ -40,8 +40,8 @@ def test_the_end_of_a_file_can_be_read_alone(bench: AnyBench, runs: bool) -> Non
 
 
 def test_an_untouched_host_has_nothing(bench: AnyBench) -> None:
-    seen = bench.runtime.observe()
-    assert (seen.host, seen.containers, seen.delivered) == ("h", (), frozenset())
+    observed = bench.runtime.observe()
+    assert (observed.host, observed.containers, observed.delivered) == ("h", (), frozenset())
     assert bench.runtime.files("worker/0") == {}
     assert list(bench.runtime.logs("worker/0")) == []
 
@@ -53,35 +53,37 @@ def test_delivered_code_is_seen_and_delivered_once(bench: AnyBench, tmp_path: Pa
         assert bench.runtime.observe().delivered == {packed.digest}
 
 
-def test_a_second_task_is_refused_a_port_that_is_taken_and_told_by_whom(bench: AnyBench) -> None:
+def test_a_task_is_refused_a_port_in_use_and_its_owner_is_named(bench: AnyBench) -> None:
     first = bench.start_answering()
     with pytest.raises(HostError, match=rf"port {first.task.port} for worker/1 is taken by \w+"):
         bench.start(container("worker/1", port=first.task.port))
-    assert [seen.task for seen in bench.runtime.observe().containers if seen.state is State.RUNNING] == ["worker/0"]
+    assert [observed.task for observed in bench.runtime.observe().containers if observed.state is State.RUNNING] == [
+        "worker/0"
+    ]
 
 
 @pytest.mark.parametrize("ends", [0, 3])
-def test_an_end_is_seen_with_its_exit_code(bench: AnyBench, ends: int) -> None:
+def test_the_end_of_a_task_is_observed_with_its_exit_code(bench: AnyBench, ends: int) -> None:
     bench.run_to_end(ends)
-    seen = bench.see()
-    assert (seen.state, seen.exit_code, seen.stopped, seen.restarts) == (State.EXITED, ends, False, 0)
-    assert seen.finished is (ends == 0)
-    assert seen.finished_at is not None
+    observed = bench.see()
+    assert (observed.state, observed.exit_code, observed.stopped, observed.restarts) == (State.EXITED, ends, False, 0)
+    assert observed.finished is (ends == 0)
+    assert observed.finished_at is not None
 
 
-def test_a_program_that_is_not_there_ends_with_127_and_says_so(bench: AnyBench) -> None:
+def test_a_missing_program_ends_with_127_and_an_explanation(bench: AnyBench) -> None:
     bench.start_unstartable()
-    seen = bench.becomes(State.EXITED)
-    assert seen.exit_code == 127
-    assert seen.ending == "could not start: there is no program `no-such-program`; correct `command:`"
+    observed = bench.becomes(State.EXITED)
+    assert observed.exit_code == 127
+    assert observed.ending == "could not start: there is no program `no-such-program`; correct `command:`"
 
 
-def test_programs_with_a_relative_directory_save_where_the_chiefs_checkpoints_lie(tmp_path: Path) -> None:
+def test_programs_with_a_relative_directory_save_to_the_chiefs_checkpoints(tmp_path: Path) -> None:
     bench = ProcessBench(tmp_path)
     chiefs = bench.runtime.checkpoint_dir("worker/0")
     saves = ["sh", "-c", "cat logs/*; mkdir -p logs; echo $0 > logs/$0"]
     try:
-        for name in ("ps-0", "worker-0"):  # the ps is there before the chief was
+        for name in ("ps-0", "worker-0"):  # the ps starts before the chief
             task = name.replace("-", "/")
             bench.start(container(task, argv=[*saves, name], link=("logs", chiefs)))
             bench.becomes(State.EXITED, task)
@@ -93,16 +95,16 @@ def test_programs_with_a_relative_directory_save_where_the_chiefs_checkpoints_li
         bench.close()
 
 
-def test_a_python_of_its_own_runs_a_task_and_finds_the_runtime(tmp_path: Path) -> None:
+def test_a_tasks_own_python_runs_it_and_imports_the_runtime(tmp_path: Path) -> None:
     bench = ProcessBench(tmp_path)
     venv = tmp_path / "venv" / "bin"
     venv.mkdir(parents=True)
     (venv / "python").symlink_to(sys.executable)
     (tmp_path / "venv" / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
-    tells = "import sys, tfprov.wiring as w; print(sys.prefix)"
+    print_prefix = "import sys, tfprov.wiring as w; print(sys.prefix)"
     try:
         for task, program in {"worker/0": "python3", "worker/1": "sh"}.items():
-            argv = [program, "-c", tells if program == "python3" else "command -v python"]
+            argv = [program, "-c", print_prefix if program == "python3" else "command -v python"]
             bench.start(container(task, argv=argv, python=str(venv / "python")))
             bench.becomes(State.EXITED, task)
         assert next(iter(bench.runtime.logs("worker/0"))) == str(tmp_path / "venv")
@@ -120,16 +122,16 @@ def test_an_ended_task_can_be_started_again_and_keeps_its_checkpoints_and_log(be
     assert list(bench.runtime.logs("worker/0")) == ["first", "second"]
 
 
-def test_a_failing_task_is_restarted_as_often_as_it_was_asked(bench: AnyBench) -> None:
+def test_a_failing_task_is_restarted_up_to_its_limit(bench: AnyBench) -> None:
     bench.start(container(argv=[sys.executable, "-c", "raise SystemExit(5)"], restart="on-failure", max_restarts=1))
     if isinstance(bench, MemoryBench):
         bench.memory.exits("worker/0", 5)
         bench.memory.exits("worker/0", 5)
-    seen = bench.becomes(State.EXITED)
-    assert (seen.exit_code, seen.restarts) == (5, 1)
+    observed = bench.becomes(State.EXITED)
+    assert (observed.exit_code, observed.restarts) == (5, 1)
 
 
-def test_to_remove_a_task_takes_no_code_from_the_next_one(bench: AnyBench, tmp_path: Path) -> None:
+def test_removing_a_task_keeps_the_code_for_the_next_one(bench: AnyBench, tmp_path: Path) -> None:
     packed = code(tmp_path / "program", main="print('hello')")
     bench.runtime.deliver(packed.digest, packed.archive)
     bench.run_to_end(0)
@@ -138,7 +140,7 @@ def test_to_remove_a_task_takes_no_code_from_the_next_one(bench: AnyBench, tmp_p
     assert bench.see("worker/1").state is State.RUNNING
 
 
-def test_what_was_delivered_is_cleaned_away_once_no_task_is_left(bench: AnyBench, tmp_path: Path) -> None:
+def test_deliveries_are_cleaned_once_no_task_is_left(bench: AnyBench, tmp_path: Path) -> None:
     packed = code(tmp_path / "program", main="print('hello')")
     bench.runtime.deliver(packed.digest, packed.archive)
     bench.run_to_end(0)
@@ -150,17 +152,17 @@ def test_what_was_delivered_is_cleaned_away_once_no_task_is_left(bench: AnyBench
 
 
 @pytest.mark.parametrize(("tail", "lines"), [(None, ["a", "b", "ä"]), (2, ["b", "ä"]), (0, []), (9, ["a", "b", "ä"])])
-def test_the_log_is_read_from_as_far_back_as_asked(bench: AnyBench, tail: int | None, lines: list[str]) -> None:
+def test_the_log_is_read_from_the_requested_line(bench: AnyBench, tail: int | None, lines: list[str]) -> None:
     bench.run_to_end(0, ["a", "b", "ä"])
     assert list(bench.runtime.logs("worker/0", tail=tail)) == lines
     assert list(bench.runtime.logs("worker/0", tail=tail, follow=True)) == lines
 
 
-def test_a_signal_reaches_who_handles_it_and_nobody_else(bench: AnyBench) -> None:
+def test_a_signal_reaches_only_processes_that_handle_it(bench: AnyBench) -> None:
     with pytest.raises(HostError, match="h: worker/0 does not run"):
         bench.runtime.signal("worker/0", "SIGUSR1")
     handling = "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: print('got it', flush=True))"
-    # In one write, so that the handler cannot get into the line.
+    # One write, so that the handler cannot interrupt the line.
     waiting = f"{handling}; print('up\\n', end='', flush=True)\nwhile True: time.sleep(1)"
     bench.start(container(argv=["sh", "-c", f'{sys.executable} -c "{waiting}"; exit 3']))
     if isinstance(bench, MemoryBench):
@@ -168,10 +170,10 @@ def test_a_signal_reaches_who_handles_it_and_nobody_else(bench: AnyBench) -> Non
     until(lambda: "up" in list(bench.runtime.logs("worker/0")))
     assert bench.runtime.signal("worker/0", "SIGUSR1")
     until(lambda: "got it" in list(bench.runtime.logs("worker/0")))
-    assert bench.see().state is State.RUNNING, "the shell around it handles no signal, and was sent none"
+    assert bench.see().state is State.RUNNING, "the surrounding shell does not handle the signal and was not sent one"
 
 
-def test_a_task_that_handles_no_signal_is_told_and_goes_on(bench: AnyBench) -> None:
+def test_a_task_that_does_not_handle_a_signal_is_reported_and_continues(bench: AnyBench) -> None:
     if isinstance(bench, MemoryBench):
         bench.memory.handled.clear()
     bench.start(container())
@@ -179,13 +181,13 @@ def test_a_task_that_handles_no_signal_is_told_and_goes_on(bench: AnyBench) -> N
     assert bench.see().state is State.RUNNING
 
 
-def test_a_restarted_task_says_how_it_ended_before(bench: AnyBench) -> None:
+def test_a_restarted_task_reports_its_previous_exit_code(bench: AnyBench) -> None:
     program = "import os, time; os.path.exists('again') and time.sleep(60); open('again', 'w'); os._exit(5)"
     bench.start(container(argv=[sys.executable, "-c", program], restart="on-failure"))
     if isinstance(bench, MemoryBench):
         bench.memory.exits("worker/0", 5)
     until(lambda: bench.see().restarts == 1)
     until(lambda: not bench.see().restarting)
-    seen = bench.see()
-    assert (seen.state, seen.last_exit, seen.exit_code) == (State.RUNNING, 5, None)
-    assert seen.id
+    observed = bench.see()
+    assert (observed.state, observed.last_exit, observed.exit_code) == (State.RUNNING, 5, None)
+    assert observed.id

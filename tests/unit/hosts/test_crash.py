@@ -1,4 +1,4 @@
-"""With which words a program ended, when to start it again is of no use, and that its host then leaves it."""
+"""The last words of a failed program, and when a restart is useless."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.bench import MemoryBench, ProcessBench, container
 from tests.support.waiting import until
-from tfprov.hosts.crash import Life, exception_at, is_hopeless, last_words
+from tfprov.hosts.crash import FailedRun, exception_at, is_hopeless, last_words
 from tfprov.model.state import State
 
 TRACEBACK = [
@@ -38,54 +38,53 @@ ENDINGS = {
 }  # fmt: skip
 
 
-def test_the_words_of_an_end_are_those_that_name_the_failure() -> None:
-    found = {name: last_words(lines) for name, (lines, _) in ENDINGS.items()}
-    assert found == {name: words for name, (_, words) in ENDINGS.items()}
+def test_the_last_words_are_the_line_that_names_the_failure() -> None:
+    results = {name: last_words(lines) for name, (lines, _) in ENDINGS.items()}
+    assert results == {name: words for name, (_, words) in ENDINGS.items()}
 
 
-def test_an_exception_is_told_with_those_that_led_to_it() -> None:
+def test_an_exception_includes_its_chained_exceptions() -> None:
     chained = ["", "During handling of the above exception, another exception occurred:", ""]
     lines = ["step 1", *TRACEBACK, *chained, *TRACEBACK[:3], "ValueError: 3", "bye"]
     assert exception_at(lines) == (1, len(lines) - 2)
-    assert exception_at(["step 1", *TRACEBACK, "retry", *TRACEBACK]) == (6, 9), (
-        "two that have nothing to do with each other"
-    )
+    assert exception_at(["step 1", *TRACEBACK, "retry", *TRACEBACK]) == (6, 9), "two unrelated exceptions"
     assert exception_at(["an error", "the end"]) is None
 
 
 IMPORT = "ModuleNotFoundError: No module named 'pandas'"
-OF_NO_USE = {
-    "twice at once": (Life(1, 0.3, "boom"), Life(1, 0.2, "boom"), True),
-    "at another time": (Life(1, 1, "2026-01-02 10:00:00.1: F boom"), Life(1, 1, "2026-01-02 10:00:07.9: F boom"), True),
-    "at another address": (Life(1, 1, "boom at 0x7f00"), Life(1, 1, "boom at 0x7f11"), True),
-    "an import that took long": (Life(1, 40, IMPORT), Life(1, 60, IMPORT), True),
-    "flags after a long import": (Life(2, 9, "t.py: error: unrecognized arguments: --x"),
-                                  Life(2, 9, "t.py: error: unrecognized arguments: --x"), True),
-    "other words": (Life(1, 1, "boom"), Life(1, 1, "bang"), False),
-    "another code": (Life(1, 1, "boom"), Life(2, 1, "boom"), False),
-    "no words": (Life(1, 1, ""), Life(1, 1, ""), False),
-    "in the middle": (Life(1, 1, "boom"), Life(1, 6, "boom"), False),
-    "killed": (Life(137, 1, "boom"), Life(137, 1, "boom"), False),
-    "a crash of the interpreter": (Life(139, 1, "boom"), Life(139, 1, "boom"), True),
-    "a peer that is not up": (Life(1, 1, "UnavailableError: socket closed"),
-                              Life(1, 1, "UnavailableError: socket closed"), False),
-    "a port that is taken": (Life(1, 1, "OSError: [Errno 98] Address already in use"),
-                             Life(1, 1, "OSError: [Errno 98] Address already in use"), False),
+RESTARTS = {
+    "twice at once": (FailedRun(1, 0.3, "boom"), FailedRun(1, 0.2, "boom"), True),
+    "at another time": (FailedRun(1, 1, "2026-01-02 10:00:00.1: F boom"),
+                        FailedRun(1, 1, "2026-01-02 10:00:07.9: F boom"), True),
+    "at another address": (FailedRun(1, 1, "boom at 0x7f00"), FailedRun(1, 1, "boom at 0x7f11"), True),
+    "an import that took long": (FailedRun(1, 40, IMPORT), FailedRun(1, 60, IMPORT), True),
+    "flags after a long import": (FailedRun(2, 9, "t.py: error: unrecognized arguments: --x"),
+                                  FailedRun(2, 9, "t.py: error: unrecognized arguments: --x"), True),
+    "other words": (FailedRun(1, 1, "boom"), FailedRun(1, 1, "bang"), False),
+    "another code": (FailedRun(1, 1, "boom"), FailedRun(2, 1, "boom"), False),
+    "no words": (FailedRun(1, 1, ""), FailedRun(1, 1, ""), False),
+    "in the middle": (FailedRun(1, 1, "boom"), FailedRun(1, 6, "boom"), False),
+    "killed": (FailedRun(137, 1, "boom"), FailedRun(137, 1, "boom"), False),
+    "a crash of the interpreter": (FailedRun(139, 1, "boom"), FailedRun(139, 1, "boom"), True),
+    "a peer that is not up": (FailedRun(1, 1, "UnavailableError: socket closed"),
+                              FailedRun(1, 1, "UnavailableError: socket closed"), False),
+    "a port that is taken": (FailedRun(1, 1, "OSError: [Errno 98] Address already in use"),
+                             FailedRun(1, 1, "OSError: [Errno 98] Address already in use"), False),
 }  # fmt: skip
 
 
-def test_what_fails_twice_at_once_in_the_same_words_is_hopeless() -> None:
-    assert {name: is_hopeless(before, now) for name, (before, now, _) in OF_NO_USE.items()} == {
-        name: hopeless for name, (_, _, hopeless) in OF_NO_USE.items()
+def test_failing_twice_at_the_start_with_the_same_words_is_hopeless() -> None:
+    assert {name: is_hopeless(previous, last) for name, (previous, last, _) in RESTARTS.items()} == {
+        name: hopeless for name, (_, _, hopeless) in RESTARTS.items()
     }
 
 
 @pytest.fixture(params=[MemoryBench, ProcessBench], ids=["memory", "process"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryBench | ProcessBench]:
-    make: Callable[..., MemoryBench | ProcessBench] = request.param
-    made = make() if make is MemoryBench else make(tmp_path)
-    yield made
-    made.close()
+    create: Callable[..., MemoryBench | ProcessBench] = request.param
+    created = create() if create is MemoryBench else create(tmp_path)
+    yield created
+    created.close()
 
 
 def fails_twice(bench: MemoryBench | ProcessBench) -> None:
@@ -96,16 +95,16 @@ def fails_twice(bench: MemoryBench | ProcessBench) -> None:
             bench.memory.exits("worker/0", 1)
 
 
-def test_a_task_that_fails_twice_at_its_import_is_left_alone(bench: MemoryBench | ProcessBench) -> None:
+def test_a_task_that_fails_twice_at_its_import_is_not_restarted(bench: MemoryBench | ProcessBench) -> None:
     fails_twice(bench)
-    seen = bench.becomes(State.EXITED)
-    assert (seen.restarts, seen.gave_up, seen.exit_code) == (1, True, 1)
-    assert seen.last_words == "ModuleNotFoundError: No module named 'no_such'"
+    observed = bench.becomes(State.EXITED)
+    assert (observed.restarts, observed.gave_up, observed.exit_code) == (1, True, 1)
+    assert observed.last_words == "ModuleNotFoundError: No module named 'no_such'"
     bench.start(container())
-    assert not bench.see().gave_up, "started anew, it may be started again"
+    assert not bench.see().gave_up, "a new start may be restarted again"
 
 
-def test_a_task_whose_restarts_are_ended_runs_on_and_is_not_started_again(bench: MemoryBench | ProcessBench) -> None:
+def test_a_task_whose_restarts_are_ended_continues_without_restarts(bench: MemoryBench | ProcessBench) -> None:
     waits = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nraise SystemExit(4)"
     bench.start(container(argv=[sys.executable, "-c", waits], restart="on-failure", max_restarts=3))
     bench.runtime.end_restarts("worker/0")

@@ -1,4 +1,4 @@
-"""What programs print for a terminal, as lines of a log: carriage returns, backspaces, progress bars."""
+"""Output for terminals as lines of a log: carriage returns, backspaces, progress bars."""
 
 import random
 from itertools import count
@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pyte
 
-from tfprov.hosts.log_file import EVERY, Lines, follow, last_lines, shown, split, split_stamped
+from tfprov.hosts.log_file import (
+    UPDATE_INTERVAL,
+    LineSplitter,
+    follow,
+    last_lines,
+    render_line,
+    split_lines,
+    split_stamped_lines,
+)
 
 BAR = "".join(f"\r{n}/1666 [{'=' * (n // 833)}" for n in range(1667))
 """A progress bar of one line."""
@@ -28,74 +36,74 @@ ROWS = {
 }  # fmt: skip
 
 
-def test_a_line_is_what_a_terminal_shows_of_it_in_the_end(tmp_path: Path) -> None:
-    found = {}
+def test_a_line_is_rendered_as_a_terminal_finally_displays_it(tmp_path: Path) -> None:
+    results = {}
     for name, (text, lines) in ROWS.items():
         data, log = text.encode(), tmp_path / "log"
         log.write_bytes(data)
-        pieces = [data[n : n + 7] for n in range(0, len(data), 7)]  # also in the middle of a character or a sequence
-        ways = [
+        chunks = [data[n : n + 7] for n in range(0, len(data), 7)]  # also splits characters and sequences
+        readings = [
             last_lines([log], None),
             list(follow(log, None, lambda: False)),
-            list(split(pieces)),
-            list(split([data])),
+            list(split_lines(chunks)),
+            list(split_lines([data])),
         ]
-        found[name] = [way for way in ways if way != lines]
-    assert {name: ways for name, ways in found.items() if ways} == {}
+        results[name] = [reading for reading in readings if reading != lines]
+    assert {name: readings for name, readings in results.items() if readings} == {}
 
 
-def test_lines_are_those_of_a_terminal_whatever_is_written_over() -> None:
+def test_overwritten_lines_are_rendered_like_a_terminal_does() -> None:
     chance = random.Random(5)
     for _ in range(300):
         text = "".join(chance.choices(["a", "bc", "d ", "\r", "\b", "\b\b"], k=20))
         screen = pyte.Screen(80, 1)
         pyte.Stream(screen).feed(text)
-        assert shown(text).rstrip() == screen.display[0].rstrip(), text
+        assert render_line(text).rstrip() == screen.display[0].rstrip(), text
 
 
-def test_a_bar_without_a_line_end_shows_its_newest_state_now_and_then() -> None:
+def test_a_bar_without_a_line_end_is_updated_at_intervals() -> None:
     bar = "".join(f"\r{n:>4} [{'=' * 27}]" for n in range(588))[:19_996].encode()
-    clock = count()  # a second for each piece
+    clock = count()  # a second per chunk
     time = {"now": 0.0}
-    lines = Lines(lambda: time["now"])
-    told = []
+    lines = LineSplitter(lambda: time["now"])
+    shown = []
     for n in range(0, len(bar), 340):
         time["now"] = float(next(clock))
-        told += [*lines.feed(bar[n : n + 340]), *lines.due()]
-    told += [*lines.end(), *lines.end()]
-    assert len(told) == len(bar) // 340 // EVERY + 1
-    assert told == sorted(told)
-    assert told[-1] == f" 571 [{'=' * 27}]"
+        shown += [*lines.feed(bar[n : n + 340]), *lines.due()]
+    shown += [*lines.end(), *lines.end()]
+    assert len(shown) == len(bar) // 340 // UPDATE_INTERVAL + 1
+    assert shown == sorted(shown)
+    assert shown[-1] == f" 571 [{'=' * 27}]"
 
 
-def test_what_does_not_change_is_shown_once_and_a_line_without_moves_with_its_end() -> None:
+def test_an_unchanged_line_is_shown_once_and_a_long_one_with_its_end() -> None:
     time = {"now": 0.0}
-    lines = Lines(lambda: time["now"])
+    lines = LineSplitter(lambda: time["now"])
 
-    def fed(data: str, seconds: float) -> list[str]:
-        told = list(lines.feed(data.encode()))
+    def feed(data: str, seconds: float) -> list[str]:
+        shown = list(lines.feed(data.encode()))
         time["now"] += seconds
-        return [*told, *lines.due()]
+        return [*shown, *lines.due()]
 
-    assert fed("Loading", 9.9) == []
-    assert fed(" it", 0.1) == ["Loading it"]
-    assert fed("", 60) == []
-    assert fed("\nnext", 5) == [], "it was shown whole, and the next one is young"
-    assert fed(" one\n", 60) == ["next one"]
-    assert fed("." * 9_000, 10) == ["…" + "." * 200]
-    assert fed("!" * 9_000, 10) == ["…" + "!" * 199]
-    (whole,) = fed("\n", 0)
+    assert feed("Loading", 9.9) == []
+    assert feed(" it", 0.1) == ["Loading it"]
+    assert feed("", 60) == []
+    assert feed("\nnext", 5) == [], "the line was shown already, and the next one is new"
+    assert feed(" one\n", 60) == ["next one"]
+    assert feed("." * 9_000, 10) == ["…" + "." * 200]
+    assert feed("!" * 9_000, 10) == ["…" + "!" * 199]
+    (whole,) = feed("\n", 0)
     assert (len(whole), whole[8_999:9_001], whole[-201:-198]) == (10_000, ".!", "!…!")
 
 
-def test_a_log_that_is_followed_shows_a_line_that_does_not_end(tmp_path: Path) -> None:
-    log, looks, time = tmp_path / "log", iter([True, True, True, False]), count(0, 4.0)
+def test_a_followed_log_shows_an_unfinished_line(tmp_path: Path) -> None:
+    log, checks, time = tmp_path / "log", iter([True, True, True, False]), count(0, 4.0)
     log.write_text("\r 1/9\r 2/9")
-    assert list(follow(log, None, lambda: next(looks), lambda: next(time))) == [" 2/9"]
+    assert list(follow(log, None, lambda: next(checks), lambda: next(time))) == [" 2/9"]
 
 
-def test_a_stamp_in_front_of_a_line_is_not_written_over() -> None:
-    assert list(split_stamped([b"2026-01-02T03:04:05Z 10%\r", b"90%\n2026-01-02T03:04:06Z a"])) == [
+def test_the_stamp_of_a_line_is_not_overwritten() -> None:
+    assert list(split_stamped_lines([b"2026-01-02T03:04:05Z 10%\r", b"90%\n2026-01-02T03:04:06Z a"])) == [
         "2026-01-02T03:04:05Z 90%",
         "2026-01-02T03:04:06Z a",
     ]

@@ -168,7 +168,7 @@ def test_an_image_that_is_gone_cannot_be_brought(tmp_path: Path) -> None:
 def test_a_stream_that_breaks_off_is_told_with_its_host(tmp_path: Path) -> None:
     broken = map(fails(ConnectionResetError("reset by peer")), [0])
     there = engine(inspect_image=lambda _: {}, get_image=lambda *_, **__: broken)
-    with pytest.raises(Unreachable, match="h1: its Docker engine broke off"):
+    with pytest.raises(Unreachable, match="h1: its Docker engine closed the connection"):
         export(there, "sha256:7", Layout(tmp_path), "x")
 
 

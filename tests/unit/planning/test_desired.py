@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.world import packed, world
 from tfprov.errors import InvalidInput
-from tfprov.hosts.docker.labels import creation
+from tfprov.hosts.docker.labels import container_config
 from tfprov.model.secrets import KeyedHash, is_secret_name
 from tfprov.model.state import Box, Container, HostState, Observation, Observed, State
 from tfprov.planning.plan_text import summary
@@ -171,7 +171,7 @@ def test_variables_are_secret_by_origin_or_name_unless_public() -> None:
         "SORT_KEY": "by-name",
         "KEY_FILE": "/etc/key",
     }
-    made = creation(
+    made = container_config(
         docker.APIClient(version="1.41"), desired, desired.box or Box(""), "linear", "run-1", "", ["/bin/sh"]
     )
     assert not [secret for secret in ("hf-secret", "become-secret") if secret in json.dumps(made, default=str)]
@@ -194,7 +194,7 @@ def test_a_container_has_the_user_and_the_read_only_file_system_of_its_settings(
         text = f"all: {{vars: {{tfprov: {{{whole}}}}}}}\nps: {{hosts: {{h1: }}}}\nworker: {{hosts: {{h2: }}}}\n"
         desired = container("worker/0", text)
         assert desired.box is not None
-        made = creation(api, desired, desired.box, "linear", "run-1", "", [])
+        made = container_config(api, desired, desired.box, "linear", "run-1", "", [])
         config = made["host_config"]
         seen = (
             made.get("user"),

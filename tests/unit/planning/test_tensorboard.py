@@ -9,8 +9,8 @@ import pytest
 from tests.support.inventories import inventory, roles
 from tests.support.world import packed, world
 from tfprov.engine.machines import published
-from tfprov.hosts.docker.labels import creation
-from tfprov.hosts.process.spec import order
+from tfprov.hosts.docker.labels import container_config
+from tfprov.hosts.process.spec import task_order
 from tfprov.model.state import Box, Container
 from tfprov.planning.reconcile import differences
 from tfprov.settings.provenance import explain
@@ -87,7 +87,7 @@ def test_an_edit_of_the_program_is_no_reason_to_restart_it() -> None:
 def test_it_takes_no_gpu_of_other_roles() -> None:
     assert docker_tensorboard(more="gpus: 1")[1].gpus == 0
     assert docker_tensorboard("gpus: 1", "gpus: 2")[1].gpus == 1
-    assert order(tensorboard(), "run-1")["env"]["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert task_order(tensorboard(), "run-1")["env"]["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
 def test_settings_that_do_not_apply_are_not_explained() -> None:
@@ -150,7 +150,7 @@ def test_each_role_publishes_its_ports_on_its_own_groups_address() -> None:
 
 def checkpoint_mount(container: Container, box: Box) -> dict[str, Any]:
     """Return the mount of the checkpoints in the request to the engine."""
-    made = creation(docker.APIClient(version="1.41"), container, box, "lab", "run-1", "sha256:1")
+    made = container_config(docker.APIClient(version="1.41"), container, box, "lab", "run-1", "sha256:1")
     board_task: dict[str, Any] = made["host_config"]["Mounts"][0]
     return board_task
 

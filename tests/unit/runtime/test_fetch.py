@@ -218,11 +218,11 @@ def test_a_fetch_that_is_killed_is_not_called_whole_and_gone_on_with(runtime: Pr
 def test_a_fetch_can_be_cut_short_also_before_it_begins(runtime: ProcessRuntime, web: WebServer) -> None:
     data, listener = web.set_of(train=BIG), Listener()
     web.held = {"/train"}
-    listener.cut()
+    listener.cancel()
     with pytest.raises(HostError, match="h: the data was not fetched to its end: interrupted; run this again"):
         runtime.fetch(data, (), listener)
     assert not children()
-    listener.cut()  # nothing is under way
+    listener.cancel()  # nothing is under way
 
 
 def test_two_at_once_fetch_it_once(runtime: ProcessRuntime, web: WebServer) -> None:

@@ -18,7 +18,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
 from tfprov.errors import GatherError, Usage
 from tfprov.formats.checkpoint import NO_STEP, STATE, checkpoint_state, checkpoints, step_of
-from tfprov.hosts.base import NOTHING
+from tfprov.hosts.base import NO_FILES
 from tfprov.model.cluster import Task
 from tfprov.model.plan import ActionKind
 from tfprov.model.state import Observation, Observed, State
@@ -147,7 +147,7 @@ def restoring(context: Context, task: Task, run: str) -> Iterator[Mapping[str, P
     """Yield the files that `task` must find when it starts in `run`; none unless the context resumes."""
     resume = _for_task(context, task, run) if context.resume else None
     if resume is None:
-        yield NOTHING
+        yield NO_FILES
     elif task.job == "ps":
         yield resume.of_ps()
     else:

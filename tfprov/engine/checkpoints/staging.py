@@ -18,7 +18,7 @@ from tfprov.engine.checkpoints.shards import Place, Survey, WholeCheckpoint, sur
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, Unreachable, shown
 from tfprov.formats.checkpoint import checkpoints
-from tfprov.hosts.base import File, Sparse
+from tfprov.hosts.base import File, SparseReader
 from tfprov.hosts.held_checkpoints import FOLDER
 from tfprov.model.state import Observation, Observed, State
 
@@ -180,7 +180,7 @@ def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
     """Yield up to `size` bytes of a file; of its holes nothing is read."""
     left = size
     while left:
-        gap = stream.hole() if left >= _CHUNK and isinstance(stream, Sparse) else 0
+        gap = stream.hole() if left >= _CHUNK and isinstance(stream, SparseReader) else 0
         if gap >= _CHUNK:
             gap = min(gap, left) // _CHUNK * _CHUNK
             stream.seek(gap, os.SEEK_CUR)

@@ -12,12 +12,12 @@ from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.engine.image_artifacts import Layered, Named
 from tfprov.errors import DeliveryError, HostError, Unreachable
-from tfprov.hosts.docker.image_contents import Deliveries, Unrecorded
+from tfprov.hosts.docker.image_contents import Deliveries, NoDeliveries
 from tfprov.hosts.facts import HostFacts
-from tfprov.hosts.machine import Machine, Remote
-from tfprov.hosts.ssh.host_keys import UnknownKey
-from tfprov.hosts.ssh.trust import contact, trust
-from tfprov.hosts.survey import images_there, survey
+from tfprov.hosts.machine import Machine, SSHMachine
+from tfprov.hosts.ssh.host_keys import UnknownHostKey
+from tfprov.hosts.ssh.trust import connect_error, trust_key
+from tfprov.hosts.survey import available_images, survey
 from tfprov.images.engine_images import layers_held
 from tfprov.images.oci_spec import Image
 from tfprov.images.preflight import room_needed
@@ -98,7 +98,7 @@ class Collected:
             if host in hosts and facts.engine is not None:
                 with suppress(HostError):
                     engine, deliveries = self.context.machines[host].engine, _deliveries(self.context, host)
-                    there = images_there(engine, self.part(host).images, deliveries)
+                    there = available_images(engine, self.part(host).images, deliveries)
                     answers[host] = replace(facts, engine=replace(facts.engine, **vars(there)))
         return replace(self, answers=answers)
 
@@ -148,7 +148,7 @@ def _deliveries(context: Context, host: str) -> Deliveries:
         artifact = _made(context.artifacts[name])
         if isinstance(artifact, Layered | Named):
             return artifact.workshop.delivered.on(host)
-    return Unrecorded()
+    return NoDeliveries()
 
 
 def _made(artifact: Artifact) -> Artifact:
@@ -172,7 +172,7 @@ def _names(context: Context) -> list[str]:
     return list(dict.fromkeys(container.artifact for container in context.wanted if container.artifact))
 
 
-Ask = Callable[[UnknownKey], bool]
+Ask = Callable[[UnknownHostKey], bool]
 """Shows a key to a person; whether it is the server's."""
 
 
@@ -183,10 +183,10 @@ def trust_new(machines: Iterable[Machine], forks: int, ask: Ask) -> dict[str, Ho
     """
     answers: dict[tuple[str, int, bytes], bool] = {}
     failed: dict[str, HostError] = {}
-    waiting = [machine for machine in machines if isinstance(machine, Remote)]
+    waiting = [machine for machine in machines if isinstance(machine, SSHMachine)]
     with pool(forks) as asking:
         while waiting:
-            errors = list(asking.map(lambda machine: contact(machine.ssh), waiting))
+            errors = list(asking.map(lambda machine: connect_error(machine.ssh), waiting))
             by_host = dict(zip((machine.host for machine in waiting), errors, strict=True))
             again = {host for host, error in by_host.items() if _trusted(error, answers, ask)}
             failed |= {host: error for host, error in by_host.items() if error is not None and host not in again}
@@ -196,11 +196,11 @@ def trust_new(machines: Iterable[Machine], forks: int, ask: Ask) -> dict[str, Ho
 
 def _trusted(error: HostError | None, answers: dict[tuple[str, int, bytes], bool], ask: Ask) -> bool:
     """Whether it is worth another try: the key that was in the way is trusted now."""
-    if not isinstance(error, UnknownKey):
+    if not isinstance(error, UnknownHostKey):
         return False
-    server = error.hop.known_as, error.hop.port, error.data
+    server = error.hop.host_key_alias, error.hop.port, error.data
     if server not in answers:
         answers[server] = ask(error)
         if answers[server]:
-            trust(error)
+            trust_key(error)
     return answers[server]

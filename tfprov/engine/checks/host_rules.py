@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from tfprov.engine.programs import Fault, Programs, tasks_by_program
 from tfprov.errors import shown
-from tfprov.hosts.facts import Clock, Listener, System, owner_of
+from tfprov.hosts.facts import ClockOffset, Listener, System, owner_of
 from tfprov.hosts.process.spec import environment
-from tfprov.hosts.program_checks import Imported, try_here
+from tfprov.hosts.program_checks import ImportResult, try_import_locally
 from tfprov.images.preflight import amount
 from tfprov.model.state import Container
 
@@ -74,7 +74,7 @@ def cpu(system: System) -> Finding:
     )
 
 
-def clock(reading: Clock | None) -> Finding:
+def clock(reading: ClockOffset | None) -> Finding:
     """Judge a host's clock; what the way there and back may have cost counts in its favour."""
     if reading is None:
         return note("clock", "not checked: `date` does not say the time in seconds")
@@ -126,14 +126,14 @@ def room(check: str, size: int | None, where: str, little: int, fix: str) -> Fin
     return ok(check, what) if size >= little else warning(check, f"only {what}", fix)
 
 
-Import = Callable[[Container, str], Imported]
+Import = Callable[[Container, str], ImportResult]
 """Imports TensorFlow as a task would, with the Python that is named."""
 
 
 def of_processes(programs: Programs, wanted: list[Container], try_import: Import | None = None) -> list[Finding]:
     """Judge the programs of tasks that are processes of this machine."""
     findings: list[Finding] = []
-    imported: dict[str, Imported] = {}
+    imported: dict[str, ImportResult] = {}
     try_import = try_import or _here
     for container, tasks in tasks_by_program(wanted):
         fault = programs.fault(container)
@@ -149,8 +149,8 @@ def of_processes(programs: Programs, wanted: list[Container], try_import: Import
     return list(dict.fromkeys(findings))
 
 
-def _here(container: Container, python: str) -> Imported:
-    return try_here(python, environment(container))
+def _here(container: Container, python: str) -> ImportResult:
+    return try_import_locally(python, environment(container))
 
 
 def command(container: Container, tasks: list[str], fault: Fault | None) -> Iterator[Finding]:
@@ -168,7 +168,7 @@ def undelivered(container: Container) -> Iterator[Finding]:
         yield note("command", f"{shown(' '.join(words))}: not known until the image is there")
 
 
-def tensorflow(imported: Imported, python: str, fix: str, *, is_sure: bool) -> Finding:
+def tensorflow(imported: ImportResult, python: str, fix: str, *, is_sure: bool) -> Finding:
     """Judge an import of TensorFlow; unless it `is_sure` that the program imports it, its absence is only a warning."""
     if imported.version:
         return ok("tensorflow", f"TensorFlow {imported.version}, imported by {python} in {imported.seconds:.1f} s")

@@ -10,10 +10,10 @@ from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.engine.programs import Fault, Programs, alternatives, fault_of_image, refuse, tasks_by_program
 from tfprov.errors import HostError
-from tfprov.hosts.docker.image_contents import Looked, image_user, look, try_import
+from tfprov.hosts.docker.image_contents import ImageLookup, find_programs, image_user, try_import
 from tfprov.hosts.docker.reachability_probe import CHECK, sweep_created
 from tfprov.hosts.machine import Machine
-from tfprov.hosts.program_checks import Imported
+from tfprov.hosts.program_checks import ImportResult
 from tfprov.model.state import Container
 from tfprov.planning.plan_text import join_names
 
@@ -53,12 +53,14 @@ def image_fault(machine: Machine, programs: Programs, container: Container, clus
     if not needs:
         return None
     labels = look_labels(cluster)
-    looked = look(machine.engine, container, labels, needs)
+    looked = find_programs(machine.engine, container, labels, needs)
     fault = fault_of_image(programs, container, looked)
-    more = [name for name in alternatives(needs) if name not in looked.there] if fault else []
+    more = [name for name in alternatives(needs) if name not in looked.present] if fault else []
     if more:
-        further = look(machine.engine, container, labels, more)
-        return fault_of_image(programs, container, Looked({**further.there, **looked.there}, looked.entrypoint))
+        further = find_programs(machine.engine, container, labels, more)
+        return fault_of_image(
+            programs, container, ImageLookup({**further.present, **looked.present}, looked.entrypoint)
+        )
     return fault
 
 
@@ -78,7 +80,7 @@ def of_images(collected: Collected) -> dict[str, list[Finding]]:
 def _of_host(collected: Collected, programs: Programs, host: str) -> list[Finding]:
     wanted = [container for container in collected.context.wanted if container.task.host == host]
     findings: list[Finding] = []
-    imported: dict[tuple[str, str], Imported] = {}
+    imported: dict[tuple[str, str], ImportResult] = {}
     for container, tasks in tasks_by_program(wanted):
         fault = programs.fault(container)
         engine = collected.facts[host].engine if host in collected.facts else None
@@ -97,7 +99,7 @@ def _in_image(
     programs: Programs,
     container: Container,
     tasks: list[str],
-    imported: dict[tuple[str, str], Imported],
+    imported: dict[tuple[str, str], ImportResult],
 ) -> Iterator[Finding]:
     machine, cluster = collected.context.machines[container.task.host], collected.context.cluster.name
     try:

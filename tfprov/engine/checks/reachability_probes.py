@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tfprov.engine.checks.reachability import NOT_FROM_HOST, OK, UNTRIED, Cell, Reason
 from tfprov.errors import HostError
-from tfprov.hosts.docker.reachability_probe import CHECK, ROUND, NoPython, Target, listen, probe, prober, sweep
+from tfprov.hosts.docker.reachability_probe import CHECK, ROUND, Endpoint, NoPython, listen, probe, start_prober, sweep
 from tfprov.hosts.machine import Machine
 from tfprov.model.cluster import Task
 
@@ -145,7 +145,7 @@ class Probing:
                 ready.silent[aim.task.name] = why
         if post.why is None:
             try:
-                ready.prober = prober(post.machine.engine, post.image, self._labels)
+                ready.prober = start_prober(post.machine.engine, post.image, self._labels)
             except NoPython:
                 pass
             except HostError as error:
@@ -157,7 +157,7 @@ class Probing:
         task = aim.task
         try:
             if not aim.runs:
-                listen(machine.engine, aim.image, self._labels, at=self._target(aim), published=aim.address)
+                listen(machine.engine, aim.image, self._labels, target=self._target(aim), published=aim.address)
             elif not machine.serves(task.address, task.port):
                 return Reason(f"{task.name} runs and does not serve; see `tfprov logs {task.name}`", task.host)
         except NoPython:
@@ -170,9 +170,9 @@ class Probing:
     def _labels(self) -> dict[str, str]:
         return {CHECK: self.cluster, ROUND: self.word}
 
-    def _target(self, aim: Aim) -> Target:
+    def _target(self, aim: Aim) -> Endpoint:
         greeting = "" if aim.runs else f"tfprov-check {self.word} {aim.task.name}"
-        return Target(aim.task.address, aim.task.port, greeting)
+        return Endpoint(aim.task.address, aim.task.port, greeting)
 
     def _row(self, host: str, post: Post, ready: _Ready, silent: Mapping[str, Reason]) -> list[Cell]:
         there = [aim for aim in self.aims if aim.task.name not in silent]

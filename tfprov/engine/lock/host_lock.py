@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tfprov.engine.lock.holder import UNKNOWN, Facts
 from tfprov.errors import HostError, Locked, one_line, shown
-from tfprov.hosts.ssh.shell import holding
+from tfprov.hosts.ssh.shell import held_command
 
 _LIMIT = 60.0
 """Seconds a shell of this machine may take until it holds the lock, or says who does."""
@@ -92,14 +92,14 @@ class Held(Protocol):
     """A command on a host that lives as long as this is open, as `SSH.hold` returns it."""
 
     @property
-    def said(self) -> str:
+    def first_line(self) -> str:
         """The first line that it printed."""
 
     @property
     def alive(self) -> bool:
         """Whether it still runs, as far as is known here."""
 
-    def complaint(self) -> str:
+    def error_text(self) -> str:
         """Return what it printed on its standard error, on one line."""
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Holds(Protocol):
     def hold(self, argv: Sequence[str]) -> Held:
         """Start `argv`, to live as long as what is returned, and wait until it prints a line, or ends."""
 
-    def explained(self, error: HostError) -> HostError:
+    def explain(self, error: HostError) -> HostError:
         """Return why commands do not run there as they are sent, where that is behind `error`; else `error`."""
 
 
@@ -157,7 +157,7 @@ class HostLock:
         who = f"{self._token} {self._facts.to_text()}"
         places = (self._where.shared, self._where.socket, self._where.own)
         held = self.way.hold(["sh", "-c", _SCRIPT, "sh", self.cluster, who, dead, *places])
-        if held.said == "held":
+        if held.first_line == "held":
             self._held = held
             return "", None
         try:
@@ -166,7 +166,7 @@ class HostLock:
             held.close()
 
     def _refused(self, held: Held) -> tuple[str, Facts | None]:
-        verdict, _, rest = held.said.partition(" ")
+        verdict, _, rest = held.first_line.partition(" ")
         if verdict == "taken":
             _, _, signed = rest.partition(" ")
             token, _, text = signed.partition(" ")
@@ -175,10 +175,8 @@ class HostLock:
             raise HostError(self.host, "there is no `flock`, which the lock needs", "install util-linux there")
         if verdict == "strange":
             raise self._in_the_way(rest)
-        reason = held.complaint() or "the host gave no reason"
-        raise self.way.explained(
-            HostError(self.host, f"the lock of cluster {self.cluster} could not be taken: {reason}")
-        )
+        reason = held.error_text() or "the host gave no reason"
+        raise self.way.explain(HostError(self.host, f"the lock of cluster {self.cluster} could not be taken: {reason}"))
 
     def _in_the_way(self, words: str) -> HostError:
         owner, kind, path = [*words.split(" ", 2), "", ""][:3]  # a host may print anything
@@ -196,7 +194,7 @@ class Shell:
     def __init__(self, host: str) -> None:
         self.host = host
 
-    def explained(self, error: HostError) -> HostError:
+    def explain(self, error: HostError) -> HostError:
         """See Holds: no login is in between."""
         return error
 
@@ -204,7 +202,7 @@ class Shell:
         """See Holds."""
         # A session of its own: it ends its whole process group, and Ctrl-C is not for it.
         process = subprocess.Popen(
-            holding(argv),
+            held_command(argv),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -219,14 +217,14 @@ class Child:
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
         assert process.stdout is not None
-        self.said = process.stdout.readline().decode(errors="replace").rstrip("\n")
+        self.first_line = process.stdout.readline().decode(errors="replace").rstrip("\n")
 
     @property
     def alive(self) -> bool:
         """See Held."""
         return self._process.poll() is None
 
-    def complaint(self) -> str:
+    def error_text(self) -> str:
         """See Held; it has ended by now."""
         assert self._process.stderr is not None
         return one_line(self._process.stderr.read().decode(errors="replace"))

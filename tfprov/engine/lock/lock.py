@@ -45,10 +45,10 @@ def held(path: Path, cluster: str, facts: Facts) -> Iterator[None]:
 
 def way_to(context: Context, host: str) -> Holds:
     """Return how a command is held on `host`, which is one of the machines of `context`."""
-    from tfprov.hosts.machine import Remote  # noqa: PLC0415  who has machines has imported it; others need not
+    from tfprov.hosts.machine import SSHMachine  # noqa: PLC0415  who has machines has imported it; others need not
 
     machine = context.machines[host]
-    return way_over(machine.ssh) if isinstance(machine, Remote) else Shell(host)
+    return way_over(machine.ssh) if isinstance(machine, SSHMachine) else Shell(host)
 
 
 def way_over(ssh: "SSH") -> Holds:
@@ -66,9 +66,9 @@ class _AsRoot:
         """See Holds."""
         return self._ssh.hold(argv, sudo=True)
 
-    def explained(self, error: HostError) -> HostError:
+    def explain(self, error: HostError) -> HostError:
         """See Holds."""
-        return self._ssh.explained(error)
+        return self._ssh.explain(error)
 
 
 class Lock:

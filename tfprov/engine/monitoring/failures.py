@@ -11,7 +11,7 @@ from tfprov.engine.concurrency import pool
 from tfprov.engine.context import Context
 from tfprov.errors import HostError, TaskFailed
 from tfprov.hosts.crash import LINES as SEARCHED_LINES
-from tfprov.hosts.crash import QUICK, condensed, exception_at, from_outside, is_passing, last_words
+from tfprov.hosts.crash import QUICK, exception_at, is_ended_externally, is_transient, last_words, shorten_tensors
 from tfprov.model.state import Observation, Observed, State
 from tfprov.planning.plan_text import format_count, join_names
 
@@ -107,7 +107,7 @@ def excerpt(lines: Sequence[str]) -> list[str]:
 
 def shortened(lines: Sequence[str]) -> list[str]:
     """Return `lines` without the values of tensors: a block of them keeps its first line, a long line its begin."""
-    return [_cut(condensed(line)) for line in _without_values(lines)]
+    return [_cut(shorten_tensors(line)) for line in _without_values(lines)]
 
 
 def _once(lines: list[str]) -> list[str]:
@@ -168,7 +168,7 @@ class Failure:
     @property
     def is_consequence(self) -> bool:
         """Whether it may have failed only because another task did."""
-        return is_passing(self.words)
+        return is_transient(self.words)
 
 
 def has_failed(observed: Observed) -> bool:
@@ -210,7 +210,7 @@ def read_failure(context: Context, observed: Observed) -> Failure:
     except HostError:
         log = ()
     log = [*map(own_paths(context, observed.task), log)]
-    return Failure(observed, log, "" if observed.error or from_outside(observed.exit_code) else last_words(log))
+    return Failure(observed, log, "" if observed.error or is_ended_externally(observed.exit_code) else last_words(log))
 
 
 def _what(context: Context, failed: Failure, observation: Observation) -> str:
@@ -238,7 +238,7 @@ def _as_well(one: Failure, first: Failure) -> str:
     ending, words = one.observed.ending, one.words
     if (ending, same_cause(words)) == (first.observed.ending, same_cause(first.words)):
         return "the same error" if words or one.observed.error else f"{ending}, too"
-    because = f" after {first.observed.task} had failed" if is_passing(words) else " as well"
+    because = f" after {first.observed.task} had failed" if is_transient(words) else " as well"
     return f"{ending}{because}{f': {words}' if words else ''}"
 
 

@@ -11,7 +11,7 @@ from tfprov.engine.monitoring.failures import ended, last_log
 from tfprov.engine.monitoring.watch import Watch
 from tfprov.engine.observe import observe
 from tfprov.errors import HostError, TaskFailed, Usage
-from tfprov.hosts.ssh.http_gate import Gate
+from tfprov.hosts.ssh.http_gate import TokenGate
 from tfprov.model.state import Container, Observation, State
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Board:
     container: Container
     address: str
     port: int
-    gate: Gate | None = None
+    gate: TokenGate | None = None
     """Who is let through to another host; every user of this machine can reach a TensorBoard of this machine."""
 
     @property
@@ -102,7 +102,7 @@ def _way(context: Context, container: Container, port: int | None) -> Iterator[B
     if over is None:
         yield Board(container, address, task.port)
     else:
-        gate = Gate()
+        gate = TokenGate()
         with over.local_forward(address, task.port, _free(task.port) if port is None else port, gate=gate) as here:
             yield Board(container, "127.0.0.1", here, gate)
 
@@ -112,9 +112,9 @@ def _connection(context: Context, host: str) -> "SSH | None":
     machine = context.machines.get(host)
     if machine is None:
         return None
-    from tfprov.hosts.machine import Remote  # noqa: PLC0415  the process runtime can do without the SSH library
+    from tfprov.hosts.machine import SSHMachine  # noqa: PLC0415  the process runtime can do without the SSH library
 
-    return machine.ssh if isinstance(machine, Remote) else None
+    return machine.ssh if isinstance(machine, SSHMachine) else None
 
 
 def _free(port: int) -> int:

@@ -10,7 +10,7 @@ from tfprov.engine.context import Context
 from tfprov.engine.monitoring.failures import own_paths, remedy, same_cause
 from tfprov.engine.observe import needs
 from tfprov.errors import HostError, Unreachable
-from tfprov.hosts.crash import Life, from_outside, is_hopeless
+from tfprov.hosts.crash import FailedRun, is_ended_externally, is_hopeless
 from tfprov.model.state import HostState, Observation, Observed, State
 
 Place = tuple[str, str]
@@ -34,7 +34,7 @@ class Restarts:
         self._words: set[str] = set()
         self._seen: dict[Place, int] = {}
         self._runs: dict[Place, Observed] = {}
-        self._failed: dict[Place, Life] = {}
+        self._failed: dict[Place, FailedRun] = {}
 
     def update(self, containers: Iterable[Observed]) -> list[str]:
         """Return what there is to tell of restarts since the first look; those of before are in `status`."""
@@ -58,7 +58,7 @@ class Restarts:
             return False
         # No run between the two looks was longer than the time from the start of the one to the start of the other.
         seconds = (observed.started_at or 0.0) - (run.started_at or 0.0)
-        life = Life(observed.last_exit or 0, seconds, observed.last_words)
+        life = FailedRun(observed.last_exit or 0, seconds, observed.last_words)
         before, self._failed[place] = self._failed.get(place), life
         return before is not None and is_hopeless(before, life)
 
@@ -70,7 +70,7 @@ class Restarts:
 
     def _why(self, observed: Observed) -> str:
         """Return why it ended, where that is known; in full for the first of all that ended for one reason."""
-        words = "" if from_outside(observed.last_exit) else self._own_paths(observed.task, observed.last_words)
+        words = "" if is_ended_externally(observed.last_exit) else self._own_paths(observed.task, observed.last_words)
         if not words or same_cause(words) in self._words:
             return ": the same error" if words else ""
         self._words.add(same_cause(words))

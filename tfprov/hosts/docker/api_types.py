@@ -1,7 +1,7 @@
-"""What engines answer, as values of known types: the one place where their JSON is read. Pure.
+"""Parse and validate the JSON of engines' answers. Pure.
 
-A shape says what is used of an answer. Whoever gets one that was read here needs no doubts: a key that must be there is,
-an optional one is absent, null or of its type, and every time is one. All else raises Nonsense.
+A reader per answer declares the fields that are used. In a parsed answer required keys exist, optional ones are absent,
+null or of their type, and times are valid. Anything else raises MalformedAnswer.
 """
 
 import base64
@@ -13,279 +13,280 @@ from typing import Any, NoReturn
 
 from tfprov.errors import shown
 
-Read = Callable[[Any, str], Any]
-"""Takes a value and the name of its place; returns the value, or raises Nonsense."""
+Reader = Callable[[Any, str], Any]
+"""Takes a value and its path in the answer; returns the checked value, or raises MalformedAnswer."""
 
-_GREATEST = 2**63
-"""Integers of an engine have 64 bits."""
-_DEPTH = 16
-"""How deep the answers go that are only searched for a word."""
-_LONGEST = 1024
-"""Characters of a name; those of engines have 255 at most."""
-_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "a flag", type(None): "nothing"}
-
-
-class Nonsense(ValueError):
-    """An answer that no engine gives; the message says what is wrong with it, and not whose it is."""
+_INT_LIMIT = 2**63
+"""Engines' integers have 64 bits."""
+_MAX_DEPTH = 16
+"""Maximum nesting of values that are only searched for a word."""
+_MAX_NAME_LENGTH = 1024
+"""Maximum characters of a name; engines allow 255."""
+_TYPE_NAMES = {dict: "an object", list: "a list", str: "a text", bool: "a flag", type(None): "nothing"}
 
 
-def parsed(data: bytes) -> Any:
-    """Return the one value of JSON in `data`. Raises Nonsense."""
+class MalformedAnswer(ValueError):
+    """An answer that no engine sends. The message describes the fault without the host."""
+
+
+def parse_json(data: bytes) -> Any:
+    """Return the JSON value in `data`. Raises MalformedAnswer."""
     try:
         return json.loads(data.decode("utf-8"), parse_constant=_not_json)
     except UnicodeDecodeError:
-        raise Nonsense("text that is not UTF-8") from None
+        raise MalformedAnswer("text that is not UTF-8") from None
     except RecursionError:
-        raise Nonsense("JSON that is nested too deep") from None
+        raise MalformedAnswer("JSON that is nested too deep") from None
     except ValueError as error:  # also an integer with more digits than Python reads
         start = shown(data[:40].decode("utf-8", errors="replace").strip())
-        raise Nonsense(f"no JSON: `{start}`" if start else "nothing") from error
+        raise MalformedAnswer(f"no JSON: `{start}`" if start else "nothing") from error
 
 
 def _not_json(word: str) -> NoReturn:
     raise ValueError(word)
 
 
-def seconds(when: str) -> float | None:
-    """Return a time of the engine as seconds since the epoch; None for its year 1, which stands for never."""
-    if not when or when.startswith("0001-"):
+def parse_time(time: str) -> float | None:
+    """Return an engine's time as seconds since the epoch; None for year 1, which means never."""
+    if not time or time.startswith("0001-"):
         return None
-    whole, _, fraction = when.rstrip("Z").partition(".")
+    values, _, fraction = time.rstrip("Z").partition(".")
     digits = "".join(character for character in fraction if character.isdecimal())[:6]
     try:
-        return datetime.fromisoformat(f"{whole}.{digits or '0'}+00:00").timestamp()
+        return datetime.fromisoformat(f"{values}.{digits or '0'}+00:00").timestamp()
     except (ValueError, OverflowError):
-        raise Nonsense(f"the time `{shown(when)}`") from None
+        raise MalformedAnswer(f"the time `{shown(time)}`") from None
 
 
-def text(value: Any, place: str) -> str:
-    """Read a text that can be printed and sent."""
+def read_text(value: Any, path: str) -> str:
+    """Read a string that can be encoded as UTF-8."""
     if not isinstance(value, str):
-        raise _wrong(value, place, "a text")
+        raise _type_error(value, path, "a text")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise Nonsense(f"half a character in {place}") from None
+            raise MalformedAnswer(f"half a character in {path}") from None
     return value
 
 
-def name(value: Any, place: str) -> str:
-    """Read a name or an id, which becomes a part of the next question."""
-    if len(text(value, place)) > _LONGEST:
-        raise Nonsense(f"a name of {len(value):,} characters in {place}")
+def read_name(value: Any, path: str) -> str:
+    """Read a name or an id, which becomes part of a later request."""
+    if len(read_text(value, path)) > _MAX_NAME_LENGTH:
+        raise MalformedAnswer(f"a name of {len(value):,} characters in {path}")
     return str(value)
 
 
-def number(value: Any, place: str) -> int:
+def read_int(value: Any, path: str) -> int:
     """Read an integer."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _wrong(value, place, "an integer")
-    if not -_GREATEST <= value < _GREATEST:
-        raise Nonsense(f"a number in {place} that has more than 64 bits")
+        raise _type_error(value, path, "an integer")
+    if not -_INT_LIMIT <= value < _INT_LIMIT:
+        raise MalformedAnswer(f"a number in {path} that has more than 64 bits")
     return value
 
 
-def flag(value: Any, place: str) -> bool:
+def read_flag(value: Any, path: str) -> bool:
     """Read true or false."""
     if not isinstance(value, bool):
-        raise _wrong(value, place, "a flag")
+        raise _type_error(value, path, "a flag")
     return value
 
 
-def moment(value: Any, place: str) -> str:
-    """Read a time that `seconds` understands."""
-    seconds(text(value, place))
+def read_time(value: Any, path: str) -> str:
+    """Read a time that `parse_time` accepts."""
+    parse_time(read_text(value, path))
     return str(value)
 
 
-def _stamp(value: Any, place: str) -> str:
-    """Read a time of a file, which has the engine's own time zone."""
+def _read_file_time(value: Any, path: str) -> str:
+    """Read a file's time, which is in the engine's time zone."""
     try:
-        when = datetime.fromisoformat(text(value, place))
-        has_zone = when.tzinfo is not None
-        when.astimezone(UTC)
+        time = datetime.fromisoformat(read_text(value, path))
+        has_zone = time.tzinfo is not None
+        time.astimezone(UTC)
     except (ValueError, OverflowError):
         has_zone = False
     if not has_zone:
-        raise Nonsense(f"the time `{shown(value)}` in {place}")
+        raise MalformedAnswer(f"the time `{shown(value)}` in {path}")
     return str(value)
 
 
-def anything(value: Any, place: str) -> Any:
-    """Read what is only searched for a word: of any type, but not of any depth."""
-    _measure(value, place, _DEPTH)
+def read_any(value: Any, path: str) -> Any:
+    """Read a value of any type that is only searched for a word; its depth is limited."""
+    _check_depth(value, path, _MAX_DEPTH)
     return value
 
 
-def _measure(value: Any, place: str, left: int) -> None:
-    if not left:
-        raise Nonsense(f"{place} that is nested too deep")
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _measure(part, place, left - 1)
+def _check_depth(value: Any, path: str, levels: int) -> None:
+    if not levels:
+        raise MalformedAnswer(f"{path} that is nested too deep")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_depth(item, path, levels - 1)
 
 
-def listing(each: Read) -> Read:
-    """Return what reads a list."""
+def list_of(read_item: Reader) -> Reader:
+    """Return the reader of a list."""
 
-    def read(value: Any, place: str) -> Any:
+    def read(value: Any, path: str) -> Any:
         if not isinstance(value, list):
-            raise _wrong(value, place, "a list")
-        return [each(part, f"{place}[{position}]") for position, part in enumerate(value)]
+            raise _type_error(value, path, "a list")
+        return [read_item(item, f"{path}[{position}]") for position, item in enumerate(value)]
 
     return read
 
 
-def mapping(each: Read) -> Read:
-    """Return what reads an object with any keys."""
+def dict_of(read_item: Reader) -> Reader:
+    """Return the reader of an object with any keys."""
 
-    def read(value: Any, place: str) -> Any:
+    def read(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
-            raise _wrong(value, place, "an object")
-        return {text(key, place): each(part, f"{place}.{shown(key)}") for key, part in value.items()}
+            raise _type_error(value, path, "an object")
+        return {read_text(key, path): read_item(item, f"{path}.{shown(key)}") for key, item in value.items()}
 
     return read
 
 
-def maybe(read_it: Read) -> Read:
-    """Return what reads a value that may be absent, or null."""
+def optional(read_value: Reader) -> Reader:
+    """Return the reader of a value that may be absent or null."""
 
-    def read(value: Any, place: str) -> Any:
-        return None if value is None else read_it(value, place)
+    def read(value: Any, path: str) -> Any:
+        return None if value is None else read_value(value, path)
 
     return read
 
 
-def record(**parts: Read) -> Read:
-    """Return what reads an object with these keys; others stay as they are."""
+def object_of(**fields: Reader) -> Reader:
+    """Return the reader of an object with these keys; others are not checked."""
 
-    def read(value: Any, place: str) -> Any:
+    def read(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
-            raise _wrong(value, place, "an object")
-        for key, part in parts.items():
-            found = part(value.get(key), f"{place}.{key}" if place else key)
+            raise _type_error(value, path, "an object")
+        for key, item in fields.items():
+            result = item(value.get(key), f"{path}.{key}" if path else key)
             if key in value:
-                value[key] = found
+                value[key] = result
         return value
 
     return read
 
 
-def _wrong(value: Any, place: str, wanted: str) -> Nonsense:
-    kind = _KINDS.get(type(value), "a number")
-    return Nonsense(f"{kind} instead of {wanted}{f' in {place}' if place else ''}")
+def _type_error(value: Any, path: str, expected: str) -> MalformedAnswer:
+    type_name = _TYPE_NAMES.get(type(value), "a number")
+    return MalformedAnswer(f"{type_name} instead of {expected}{f' in {path}' if path else ''}")
 
 
-_LABELS = maybe(mapping(text))
-_TEXTS = maybe(listing(text))
-_NAMED = record(Id=name)
-_VOLUME = record(Name=name, Labels=_LABELS)
+_TEXT, _NUMBER, _FLAG = optional(read_text), optional(read_int), optional(read_flag)
+_LABELS = optional(dict_of(read_text))
+_TEXTS = optional(list_of(read_text))
+_WITH_ID = object_of(Id=read_name)
+_VOLUME = object_of(Name=read_name, Labels=_LABELS)
 
-VERSION = record(ApiVersion=maybe(text), Version=maybe(text), Os=maybe(text), Arch=maybe(text))
-INFO = record(
-    Architecture=maybe(text), OSType=maybe(text), Driver=maybe(text), DriverStatus=maybe(listing(listing(text))),
-    DockerRootDir=maybe(text), MemTotal=maybe(number), NCPU=maybe(number), SecurityOptions=_TEXTS,
-    MemoryLimit=maybe(flag), CpuCfsQuota=maybe(flag), Runtimes=anything, DiscoveredDevices=anything,
+VERSION = object_of(ApiVersion=_TEXT, Version=_TEXT, Os=_TEXT, Arch=_TEXT)
+INFO = object_of(
+    Architecture=_TEXT, OSType=_TEXT, Driver=_TEXT, DriverStatus=optional(list_of(list_of(read_text))),
+    DockerRootDir=_TEXT, MemTotal=_NUMBER, NCPU=_NUMBER, SecurityOptions=_TEXTS,
+    MemoryLimit=_FLAG, CpuCfsQuota=_FLAG, Runtimes=read_any, DiscoveredDevices=read_any,
 )  # fmt: skip
-LISTED = listing(
-    record(
-        Id=name, Names=_TEXTS, ImageID=maybe(name), State=maybe(text), Labels=_LABELS,
-        Ports=maybe(listing(record(IP=maybe(text), PublicPort=maybe(number)))),
+CONTAINER_LIST = list_of(
+    object_of(
+        Id=read_name, Names=_TEXTS, ImageID=optional(read_name), State=_TEXT, Labels=_LABELS,
+        Ports=optional(list_of(object_of(IP=_TEXT, PublicPort=_NUMBER))),
     )
 )  # fmt: skip
-CONTAINER = record(
-    Id=name, Name=name, Image=name, Created=_stamp, RestartCount=number,
-    State=record(
-        Status=text, Running=flag, ExitCode=number, Error=maybe(text), OOMKilled=maybe(flag),
-        StartedAt=moment, FinishedAt=moment,
+CONTAINER = object_of(
+    Id=read_name, Name=read_name, Image=read_name, Created=_read_file_time, RestartCount=read_int,
+    State=object_of(
+        Status=read_text, Running=read_flag, ExitCode=read_int, Error=_TEXT, OOMKilled=_FLAG,
+        StartedAt=read_time, FinishedAt=read_time,
     ),
-    Config=record(
-        Labels=_LABELS, Tty=flag, WorkingDir=maybe(text), Env=_TEXTS, Image=maybe(text), Entrypoint=_TEXTS,
-        User=maybe(text),
+    Config=object_of(
+        Labels=_LABELS, Tty=read_flag, WorkingDir=_TEXT, Env=_TEXTS, Image=_TEXT, Entrypoint=_TEXTS,
+        User=_TEXT,
     ),
-    HostConfig=record(Memory=maybe(number), ReadonlyRootfs=maybe(flag), RestartPolicy=maybe(record(Name=maybe(text)))),
-    Mounts=maybe(listing(record(Name=maybe(text), Destination=maybe(text)))),
+    HostConfig=object_of(Memory=_NUMBER, ReadonlyRootfs=_FLAG, RestartPolicy=optional(object_of(Name=_TEXT))),
+    Mounts=optional(list_of(object_of(Name=_TEXT, Destination=_TEXT))),
 )  # fmt: skip
-IMAGES = listing(record(Id=name, RepoTags=_TEXTS, RepoDigests=_TEXTS))
-IMAGE = record(
-    Id=name, RepoTags=_TEXTS, RepoDigests=_TEXTS, Os=maybe(text), Architecture=maybe(text), Size=maybe(number),
-    RootFS=maybe(record(Layers=_TEXTS)), Metadata=maybe(record(LastTagTime=maybe(text))),
-    Config=maybe(record(Entrypoint=_TEXTS, Env=_TEXTS, WorkingDir=maybe(text), User=maybe(text), Labels=_LABELS)),
+IMAGES = list_of(object_of(Id=read_name, RepoTags=_TEXTS, RepoDigests=_TEXTS))
+IMAGE = object_of(
+    Id=read_name, RepoTags=_TEXTS, RepoDigests=_TEXTS, Os=_TEXT, Architecture=_TEXT, Size=_NUMBER,
+    RootFS=optional(object_of(Layers=_TEXTS)), Metadata=optional(object_of(LastTagTime=_TEXT)),
+    Config=optional(object_of(Entrypoint=_TEXTS, Env=_TEXTS, WorkingDir=_TEXT, User=_TEXT, Labels=_LABELS)),
 )  # fmt: skip
-NETWORK = record(IPAM=record(Config=maybe(listing(record(Gateway=maybe(text))))))
-CHANGES = maybe(listing(record(Path=text, Kind=number)))
-STAT = record(name=maybe(text), size=number, mode=number, mtime=_stamp)
-MESSAGE = record(error=maybe(text), stream=maybe(text), aux=maybe(record(ID=maybe(name))))
-"""One of those that an engine sends while it builds, pulls and loads."""
+NETWORK = object_of(IPAM=object_of(Config=optional(list_of(object_of(Gateway=_TEXT)))))
+CHANGES = optional(list_of(object_of(Path=read_text, Kind=read_int)))
+STAT = object_of(read_name=_TEXT, size=read_int, mode=read_int, mtime=_read_file_time)
+MESSAGE = object_of(error=_TEXT, stream=_TEXT, aux=optional(object_of(ID=optional(read_name))))
+"""A progress message of a build, pull or load."""
 
-_SHAPES: tuple[tuple[str, str, Read], ...] = (
+_ANSWERS: tuple[tuple[str, str, Reader], ...] = (
     ("GET", r"/version", VERSION),
     ("GET", r"/info", INFO),
-    ("GET", r"/containers/json", LISTED),
+    ("GET", r"/containers/json", CONTAINER_LIST),
     ("GET", r"/containers/[^/]+/json", CONTAINER),
     ("GET", r"/containers/[^/]+/changes", CHANGES),
     ("GET", r"/images/json", IMAGES),
     ("GET", r"/images/.+/json", IMAGE),
     ("GET", r"/networks/[^/]+", NETWORK),
-    ("GET", r"/volumes", record(Volumes=maybe(listing(_VOLUME)))),
+    ("GET", r"/volumes", object_of(Volumes=optional(list_of(_VOLUME)))),
     ("GET", r"/volumes/[^/]+", _VOLUME),
     ("POST", r"/volumes/create", _VOLUME),
-    ("GET", r"/exec/[^/]+/json", record(ExitCode=maybe(number))),
-    ("POST", r"/containers/create|/containers/[^/]+/exec", _NAMED),
-    ("POST", r"/containers/[^/]+/wait", record(StatusCode=number)),
+    ("GET", r"/exec/[^/]+/json", object_of(ExitCode=_NUMBER)),
+    ("POST", r"/containers/create|/containers/[^/]+/exec", _WITH_ID),
+    ("POST", r"/containers/[^/]+/wait", object_of(StatusCode=read_int)),
 )
 
 
-def answer(method: str, path: str, data: bytes) -> Any:
-    """Return what `data` says in answer to a request for `path`, which may begin with the API's version."""
-    value = parsed(data)
+def parse_answer(method: str, path: str, data: bytes) -> Any:
+    """Return the parsed answer to a request for `path`, which may begin with the API version."""
+    value = parse_json(data)
     bare = re.sub(r"^/v\d+\.\d+(?=/)", "", path.partition("?")[0])
-    for asked, pattern, read in _SHAPES:
-        if asked == method and re.fullmatch(pattern, bare):
+    for verb, pattern, read in _ANSWERS:
+        if verb == method and re.fullmatch(pattern, bare):
             return read(value, "")
     return value
 
 
-def status_of_file(header: str) -> Mapping[str, Any]:
-    """Return what an engine says of a file in the header of an archive of it."""
+def parse_file_status(header: str) -> Mapping[str, Any]:
+    """Return the file status from the header of an archive answer."""
     try:
         data = base64.b64decode(header, validate=True)
     except ValueError:
-        raise Nonsense("a header about a file that is not base64") from None
-    found: Mapping[str, Any] = STAT(parsed(data), "")
-    return found
+        raise MalformedAnswer("a header about a file that is not base64") from None
+    result: Mapping[str, Any] = STAT(parse_json(data), "")
+    return result
 
 
-def messages(line: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield the messages of a line that an engine sends while it works: one, as a rule."""
+def parse_messages(line: bytes) -> Iterator[Mapping[str, Any]]:
+    """Yield the progress messages of a line: usually one."""
     if not line.strip():
         return
     try:
-        yield MESSAGE(parsed(line), "")
-    except Nonsense as error:
-        whole = list(_apart(line))
-        if len(whole) < 2:
+        yield MESSAGE(parse_json(line), "")
+    except MalformedAnswer as error:
+        values = list(_split_values(line))
+        if len(values) < 2:
             raise error from None
-        yield from (MESSAGE(one, "") for one in whole)
+        yield from (MESSAGE(value, "") for value in values)
 
 
-def _apart(line: bytes) -> Iterator[Any]:
-    """Yield the values of JSON that stand one behind the other; nothing from where that is not so."""
+def _split_values(line: bytes) -> Iterator[Any]:
+    """Yield concatenated JSON values. Raises MalformedAnswer at anything else."""
     rest = line.decode("utf-8", errors="replace").strip()
     while rest:
         try:
             value, end = json.JSONDecoder(parse_constant=_not_json).raw_decode(rest)
         except (ValueError, RecursionError):
-            raise Nonsense("no JSON") from None
+            raise MalformedAnswer("no JSON") from None
         yield value
         rest = rest[end:].lstrip()
 
 
-def complaint(data: bytes) -> str:
-    """Return the words of an engine's error, whatever it looks like."""
+def error_message(data: bytes) -> str:
+    """Return the text of an engine's error of any format."""
     try:
-        found = parsed(data)
-        said = found.get("message") if isinstance(found, dict) else None
-        return text(said, "message") if said else ""
-    except Nonsense:
+        result = parse_json(data)
+        message = result.get("message") if isinstance(result, dict) else None
+        return read_text(message, "message") if message else ""
+    except MalformedAnswer:
         return data.decode("utf-8", errors="replace").strip()

@@ -1,4 +1,4 @@
-"""Archives to put into a container: they give a task what it must find in its checkpoint directory when it starts."""
+"""Build archives to put into containers, choose which directories to read as archives, and read sparse files."""
 
 import io
 import os
@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from tfprov.errors import HostError
-from tfprov.hosts.base import File, Sent, untold
+from tfprov.hosts.base import File, OnProgress, ignore_progress
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
 
 _CHUNK = 1024 * 1024
-"""Bytes of a file held in memory."""
+"""Bytes of a file per read."""
 
 
-def directory_for_all(path: str) -> bytes:
-    """Return an archive that makes `path` writable for whoever the image runs as; a fresh volume belongs to root.
+def writable_directory(path: str) -> bytes:
+    """Return an archive that makes the directory `path` writable for any user; a new volume belongs to root.
 
-    Without the sticky bit: with it, a program that is not root could not replace a file that was put there for it.
+    Without the sticky bit, which would keep a program that is not root from replacing restored files.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -32,19 +32,19 @@ def directory_for_all(path: str) -> bytes:
     return buffer.getvalue()
 
 
-def below(archive: bytes, directory: str) -> bytes:
-    """Return `archive` with its names as they are below `directory`, and without what is not."""
-    buffer, top = io.BytesIO(), directory.strip("/") + "/"
+def subtree(archive: bytes, directory: str) -> bytes:
+    """Return the part of `archive` below `directory`, with names relative to it."""
+    buffer, prefix = io.BytesIO(), directory.strip("/") + "/"
     with tarfile.open(fileobj=io.BytesIO(archive)) as old, tarfile.open(fileobj=buffer, mode="w") as new:
         for info in old:
-            if info.name.lstrip("/").startswith(top):
-                info.name = info.name.lstrip("/").removeprefix(top)
+            if info.name.lstrip("/").startswith(prefix):
+                info.name = info.name.lstrip("/").removeprefix(prefix)
                 new.addfile(info, old.extractfile(info) if info.isfile() else None)
     return buffer.getvalue()
 
 
-def link(path: str, target: str) -> bytes:
-    """Return an archive that makes `path` a symbolic link to `target`; directories on the way to it are made."""
+def symlink(path: str, target: str) -> bytes:
+    """Return an archive that makes `path` a symbolic link to `target`, creating parent directories."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         info = tarfile.TarInfo(path.strip("/"))
@@ -53,25 +53,24 @@ def link(path: str, target: str) -> bytes:
     return buffer.getvalue()
 
 
-def of_files(host: str, files: Mapping[str, Path], sent: Sent = untold) -> Iterator[bytes]:
-    """Yield an archive of local files by the names they get, for anyone to read and write, a piece at a time.
+def pack_files(host: str, files: Mapping[str, Path], on_progress: OnProgress = ignore_progress) -> Iterator[bytes]:
+    """Yield an archive of local files, readable and writable by anyone, in chunks. `files` maps archive names to paths.
 
-    The engine writes in place and may be cut off. So the last file, which names the others, is emptied first: whoever
-    finds it whole finds all of them whole. `sent` is told how much of them was taken. Raises HostError, for `host`, when a
-    file here cannot be read.
+    The engine writes in place and may be interrupted, so the last file, which names the others, is truncated first: if it
+    is complete, all are. `on_progress` gets the bytes sent and the total. Raises HostError for an unreadable local file.
     """
-    come, whole = 0, sum(path.stat().st_size for path in files.values() if path.exists())
+    sent_bytes, total = 0, sum(path.stat().st_size for path in files.values() if path.exists())
     for name in list(files)[-1:]:
         yield _header(name, 0, 0.0)
     for name, path in files.items():
-        for piece in _file(host, name, path):
+        for piece in _pack_file(host, name, path):
             yield piece
-            come += len(piece)
-            sent(min(come, whole), whole)
+            sent_bytes += len(piece)
+            on_progress(min(sent_bytes, total), total)
     yield bytes(2 * tarfile.BLOCKSIZE)
 
 
-def _file(host: str, name: str, path: Path) -> Iterator[bytes]:
+def _pack_file(host: str, name: str, path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
@@ -80,10 +79,10 @@ def _file(host: str, name: str, path: Path) -> Iterator[bytes]:
             while left and (chunk := file.read(min(_CHUNK, left))):
                 yield chunk
                 left -= len(chunk)
-    except OSError as error:  # of this machine, and not the connection's
+    except OSError as error:  # an error of this machine, not of the connection
         raise HostError(host, f"{path} cannot be sent: {error.strerror}") from None
     if left:
-        raise HostError(host, f"{path} became shorter while it was sent")
+        raise HostError(host, f"{path} shrank while it was being sent")
     yield bytes(-status.st_size % tarfile.BLOCKSIZE)
 
 
@@ -94,41 +93,43 @@ def _header(name: str, size: int, modified: float) -> bytes:
 
 
 _REQUEST = 256 * 1024
-"""Bytes that are moved in the time that a file takes which is asked for alone: 25 ms over 10 MB/s."""
+"""Bytes transferred in the time of one further request: 25 ms at 10 MB/s."""
 LARGE = 64 * 1024 * 1024
-"""Bytes from which on a file may be worth asking for alone: should it be sparse, its holes need not be sent."""
-_HEADER = 1024
-"""Bytes that an archive needs for a file, besides its content."""
+"""Bytes from which a file may be worth its own request: if it is sparse, its holes are not sent."""
+_MEMBER_OVERHEAD = 1024
+"""Bytes of an archive per file, besides its content."""
 
 
-def bundles(names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield directories to be read whole, with those of `names` below; the checkpoint directory itself is "".
+def plan_archives(names: Collection[str], files: Mapping[str, File]) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the directories to read as archives, each with those of `names` below it; "" is the checkpoint directory.
 
-    An archive of a directory has all of `files` below it: it is worth that where what is not wanted takes less time than
-    to ask for each file that is. What is in none of them is better asked for alone, as large files are beside a few others.
+    An archive of a directory has all of `files` below it. It pays off if the unrequested files take less time than one
+    request per requested file. Files in no yielded directory are to be requested one by one.
     """
-    wanted = frozenset(names) & files.keys()
-    small = frozenset(name for name in wanted if files[name].size < LARGE)
-    alone = _REQUEST * len(small) <= sum(files[name].size for name in wanted - small)
-    yield from _below("", small if alone else wanted, files)
+    requested = frozenset(names) & files.keys()
+    small = frozenset(name for name in requested if files[name].size < LARGE)
+    large_dominate = _REQUEST * len(small) <= sum(files[name].size for name in requested - small)
+    yield from _plan_below("", small if large_dominate else requested, files)
 
 
-def _below(top: str, names: frozenset[str], files: Mapping[str, File]) -> Iterator[tuple[str, frozenset[str]]]:
-    unwanted = sum(file.size + _HEADER for name, file in files.items() if name not in names)
+def _plan_below(
+    directory: str, names: frozenset[str], files: Mapping[str, File]
+) -> Iterator[tuple[str, frozenset[str]]]:
+    unwanted = sum(file.size + _MEMBER_OVERHEAD for name, file in files.items() if name not in names)
     if len(names) > 1 and unwanted <= _REQUEST * (len(names) - 1):
-        yield top, names
+        yield directory, names
         return
-    cut = len(top) + 1 if top else 0
+    prefix_length = len(directory) + 1 if directory else 0
     inside: dict[str, dict[str, File]] = defaultdict(dict)
     for name, file in files.items():
-        folder, slash, _ = name[cut:].partition("/")
+        folder, slash, _ = name[prefix_length:].partition("/")
         if slash:
-            inside[name[:cut] + folder][name] = file
-    for folder, there in inside.items():
-        yield from _below(folder, names & there.keys(), there)
+            inside[name[:prefix_length] + folder][name] = file
+    for folder, inside_files in inside.items():
+        yield from _plan_below(folder, names & inside_files.keys(), inside_files)
 
 
-_PROGRAM = """import os, sys
+_SPARSE_PROGRAM = """import os, sys
 file = os.open(sys.argv[1], os.O_RDONLY | os.O_NOFOLLOW)
 facts = os.fstat(file)
 if facts.st_blocks * 1024 > facts.st_size:
@@ -150,23 +151,23 @@ while at < facts.st_size:
         begin += len(data)
 sys.stdout.buffer.write(b"%d 0\\n" % facts.st_size)
 """
-"""Prints each stretch of data behind a line with its place and length; last a line with the file's size. Nothing for a file
-of which at least half is on the disk: an archive of that takes no longer."""
-_STRETCH = re.compile(rb"(\d{1,19}) (\d{1,19})")
-_LONGEST = 64
-"""Bytes of the line in front of a stretch."""
+"""Prints each stretch of data after a line with its offset and length, and last a line with the file's size. Prints nothing
+for a file of which at least half is on the disk: an archive of that takes no longer."""
+_STRETCH_LINE = re.compile(rb"(\d{1,19}) (\d{1,19})")
+_MAX_STRETCH_LINE = 64
+"""Maximum bytes of the line before a stretch."""
 _ZEROS = bytes(1024 * 1024)
 
 
-def sparse(engine: Engine, facts: Mapping[str, Any], path: str) -> "SparseMember | None":
-    """Open a sparse file of a container; None for any other, and where the image has no Python."""
-    pieces = docker_exec.pieces(engine, facts, ["python3", "-I", "-S", "-c", _PROGRAM, path])
+def open_sparse(engine: Engine, facts: Mapping[str, Any], path: str) -> "SparseFileReader | None":
+    """Open a sparse file of a container; None for any other file, or if the image has no Python."""
+    pieces = docker_exec.stream_output(engine, facts, ["python3", "-I", "-S", "-c", _SPARSE_PROGRAM, path])
     first = next(pieces, b"")
-    return SparseMember(engine.host, path, first, pieces) if first else None
+    return SparseFileReader(engine.host, path, first, pieces) if first else None
 
 
-class SparseMember(io.RawIOBase):
-    """A file that is read once, from its beginning to its end. See Sparse. Reading it raises nothing but HostError."""
+class SparseFileReader(io.RawIOBase):
+    """A file to be read once, from beginning to end. See SparseReader. Reads raise only HostError."""
 
     def __init__(self, host: str, path: str, first: bytes, pieces: Iterator[bytes]) -> None:
         self._host, self._path, self._rest, self._pieces = host, path, first, pieces
@@ -174,53 +175,53 @@ class SparseMember(io.RawIOBase):
         self._ended = False
 
     def readable(self) -> bool:
-        """It is."""
+        """See io.RawIOBase."""
         return True
 
-    def _more(self) -> None:
+    def _receive(self) -> None:
         if not (piece := next(self._pieces, b"")):
-            raise HostError(self._host, f"{self._path} was not sent to its end", "run this again")
+            raise HostError(self._host, f"{self._path} was not sent completely", "run this again")
         self._rest += piece
 
-    def _look(self) -> None:
-        """Have `_begin` and `_left` be the next data from here on; at the end of the file, none."""
+    def _read_stretch(self) -> None:
+        """Set `_begin` and `_left` to the next stretch of data; at the end of the file, to none."""
         if self._left or self._ended:
             return
         while b"\n" not in self._rest:
-            if len(self._rest) > _LONGEST:
-                raise self._nonsense()
-            self._more()
+            if len(self._rest) > _MAX_STRETCH_LINE:
+                raise self._format_error()
+            self._receive()
         line, _, self._rest = self._rest.partition(b"\n")
-        stretch = _STRETCH.fullmatch(line)
+        stretch = _STRETCH_LINE.fullmatch(line)
         if stretch is None or int(stretch[1]) < self._at:
-            raise self._nonsense()
+            raise self._format_error()
         self._begin, self._left = int(stretch[1]), int(stretch[2])
         self._ended = not self._left
 
-    def _nonsense(self) -> HostError:
-        return HostError(self._host, f"{self._path} was not sent as it was asked for", "run this again")
+    def _format_error(self) -> HostError:
+        return HostError(self._host, f"{self._path} was not sent in the expected format", "run this again")
 
     def hole(self) -> int:
-        """See Sparse."""
-        self._look()
+        """See SparseReader."""
+        self._read_stretch()
         return self._begin - self._at if self._at < self._begin else 0
 
     def seek(self, offset: int, whence: int = io.SEEK_CUR, /) -> int:
-        """Go on in a hole."""
+        """Skip `offset` bytes of a hole."""
         self._at += offset
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Fill `buffer` with what comes next, of a hole with zeros."""
-        if gap := self.hole():
-            size = min(len(buffer), gap, len(_ZEROS))
+        """Read into `buffer`; a hole reads as zeros."""
+        if hole := self.hole():
+            size = min(len(buffer), hole, len(_ZEROS))
             buffer[:size] = _ZEROS[:size]
             self._at += size
             return size
         if not self._left:
             return 0
         if not self._rest:
-            self._more()
+            self._receive()
         size = min(len(buffer), self._left, len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         self._at += size
@@ -229,7 +230,7 @@ class SparseMember(io.RawIOBase):
         return size
 
     def close(self) -> None:
-        """Let go of the program."""
+        """End the program."""
         with suppress(HostError):
             getattr(self._pieces, "close", lambda: None)()
         super().close()

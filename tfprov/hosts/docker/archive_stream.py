@@ -1,12 +1,13 @@
-"""An archive that an engine sends, read as a stream: nothing that is wrong with it passes for the end of a file."""
+"""Read an archive that an engine sends as a stream, distinguishing a truncated or broken archive from its end."""
 
 import io
 import math
 import os
 import tarfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any, cast
+from typing import IO, Any, BinaryIO, cast
 
 import docker
 
@@ -14,20 +15,20 @@ from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.docker.engine import Engine
 
-_END = 1024
-"""Zero bytes that end an archive; one without them was cut off."""
-_PATIENCE = 16
-"""Reads behind the end of an archive: its end is looked for more than once."""
-REST = 64 * 1024
-"""Bytes that are read for nothing, so that a connection can be used again."""
+_TRAILER = 1024
+"""Zero bytes at the end of an archive; a truncated one lacks them."""
+_MAX_EMPTY_READS = 16
+"""Reads after the end of an archive that tarfile may need to find its end."""
+DRAIN_SIZE = 64 * 1024
+"""Bytes read and dropped to make a connection reusable."""
 
 
-class Long(Exception):
-    """An archive has more bytes than are read of it to list a directory."""
+class ArchiveTooLong(Exception):
+    """An archive exceeds the limit for listing a directory."""
 
 
-def sent_archive(engine: Engine, container: str, path: str) -> Iterator[bytes]:
-    """Ask for `path` as an archive; its name is given as bytes, because it need not be UTF-8."""
+def request_archive(engine: Engine, container: str, path: str) -> Iterator[bytes]:
+    """Request `path` as an archive. Its name is passed as bytes: it need not be UTF-8."""
     try:
         with engine.errors():
             chunks, _ = engine.api.get_archive(container, cast(str, os.fsencode(path)))
@@ -39,65 +40,63 @@ def sent_archive(engine: Engine, container: str, path: str) -> Iterator[bytes]:
 
 
 @contextmanager
-def damage(host: str, path: str) -> Iterator[None]:
-    """Turn what is wrong with an archive into an error of the host: the file shrank, or the engine gave up on it."""
+def archive_errors(host: str, path: str) -> Iterator[None]:
+    """Turn errors of an archive into HostError: the file shrank, or the engine stopped sending."""
     try:
         yield
     except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError) as error:  # of its headers
-        raise HostError(host, f"{path} could not be read to its end: {error}", "run this again") from None
+        raise HostError(host, f"{path} could not be read completely: {error}", "run this again") from None
 
 
-class Chunks(io.RawIOBase):
-    """What the engine sends, as a file; reading it raises nothing but HostError."""
+class ArchiveStream(io.RawIOBase):
+    """An engine's archive as a file. Reads raise HostError; ArchiveTooLong beyond `limit` bytes."""
 
     def __init__(self, engine: Engine, chunks: Iterator[bytes], limit: float = math.inf) -> None:
         self._engine, self._chunks, self._limit = engine, chunks, limit
         self._rest = self._last = b""
         self._read = self._used = self._empty = 0
-        self._bound: float = bounds.ARCHIVE_HEADER  # to open an archive is to read its first header
+        self._bound: float = bounds.ARCHIVE_HEADER  # opening an archive reads its first header
 
     def readable(self) -> bool:
-        """It is."""
+        """See io.RawIOBase."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill `buffer` with what comes next."""
+        """Read into `buffer`."""
         if not self._rest:
             with self._engine.errors():
                 self._rest = next(self._chunks, b"")
-            self._last = (self._last + self._rest[-_END:])[-_END:]
+            self._last = (self._last + self._rest[-_TRAILER:])[-_TRAILER:]
             self._read += len(self._rest)
             if self._read > self._limit:
-                raise Long
+                raise ArchiveTooLong
         if not self._rest:
             self._empty += 1
-            if (
-                self._empty > _PATIENCE
-            ):  # tarfile asks for every block of a file that was cut off, of a billion if need be
-                raise tarfile.ReadError("it was cut off")
+            if self._empty > _MAX_EMPTY_READS:  # tarfile asks for every block of a truncated file, even for a billion
+                raise tarfile.ReadError("it was truncated")
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         self._used += size
         if self._used > self._bound:
-            raise tarfile.ReadError(f"a header longer than {bounds.amount(bounds.ARCHIVE_HEADER)}")
+            raise tarfile.ReadError(f"a header longer than {bounds.format_size(bounds.ARCHIVE_HEADER)}")
         return size
 
-    def bounded(self, offset: float) -> None:
-        """Let no more be read than up to `offset`, which a header must end before."""
+    def set_limit(self, offset: float) -> None:
+        """Fail reads beyond `offset`: the header being read must end before it."""
         self._bound = offset
 
-    def ended(self, offset: int) -> bool:
-        """Read what is left; whether an archive whose last member ends at `offset` has its end as well."""
-        while self.read(REST):
+    def is_complete(self, offset: int) -> bool:
+        """Read the rest; return whether the archive, whose last member ends at `offset`, has its trailer."""
+        while self.read(DRAIN_SIZE):
             pass
-        return self._read >= offset + _END and self._last == bytes(_END)
+        return self._read >= offset + _TRAILER and self._last == bytes(_TRAILER)
 
     def close(self) -> None:
-        """Let go of the connection, which can be used again when little is left in it."""
+        """Release the connection; it is reusable if little was left to read."""
         if self.closed:
             return
-        left = REST
-        with suppress(HostError, Long, tarfile.ReadError):
+        left = DRAIN_SIZE
+        with suppress(HostError, ArchiveTooLong, tarfile.ReadError):
             while left > 0 and (data := self.read(left)):
                 left -= len(data)
         close: Callable[[], None] = getattr(self._chunks, "close", lambda: None)
@@ -105,13 +104,18 @@ class Chunks(io.RawIOBase):
         super().close()
 
 
-def members(archive: tarfile.TarFile, chunks: Chunks) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an archive that is read as a stream. What a header announces is held in memory by tarfile."""
+def open_archive(stream: ArchiveStream) -> tarfile.TarFile:
+    """Open the archive of `stream`, to be read in order."""
+    return tarfile.open(fileobj=io.BufferedReader(stream), mode="r|")
+
+
+def iter_members(archive: tarfile.TarFile, chunks: ArchiveStream) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of a streamed archive, limiting each header: tarfile holds headers in memory."""
     while True:
-        chunks.bounded(archive.offset + bounds.ARCHIVE_HEADER)
+        chunks.set_limit(archive.offset + bounds.ARCHIVE_HEADER)
         member = archive.next()
-        chunks.bounded(math.inf)
-        archive.members = []  # type: ignore[attr-defined]  # of which it keeps every one
+        chunks.set_limit(math.inf)
+        archive.members = []  # type: ignore[attr-defined]  # tarfile would keep all of them
         if member is None:
             return
         if member.size < 0:
@@ -119,25 +123,45 @@ def members(archive: tarfile.TarFile, chunks: Chunks) -> Iterator[tarfile.TarInf
         yield member
 
 
-class Member(io.RawIOBase):
-    """A file in an archive; reading it raises nothing but HostError. It lets go of the archive where it is all of it."""
+class ArchiveFile(io.RawIOBase):
+    """A file in an archive. Reads raise only HostError. With `owns_stream`, closing it closes the archive."""
 
-    def __init__(self, host: str, path: str, chunks: Chunks, content: IO[bytes], *, whole: bool = True) -> None:
-        self._host, self._path, self._chunks, self._content, self._whole = host, path, chunks, content, whole
+    def __init__(
+        self, host: str, path: str, chunks: ArchiveStream, content: IO[bytes], *, owns_stream: bool = True
+    ) -> None:
+        self._host, self._path, self._chunks, self._content, self._owns_stream = (
+            host,
+            path,
+            chunks,
+            content,
+            owns_stream,
+        )
 
     def readable(self) -> bool:
-        """It is."""
+        """See io.RawIOBase."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill `buffer` with what comes next."""
-        with damage(self._host, self._path):
+        """Read into `buffer`."""
+        with archive_errors(self._host, self._path):
             data = self._content.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        """Let go of the connection."""
-        if self._whole:
+        """Close the file, and its archive with `owns_stream`."""
+        if self._owns_stream:
             self._chunks.close()
         super().close()
+
+
+def last_bytes(file: BinaryIO, size: int) -> bytes:
+    """Return the last `size` bytes of a file that cannot seek, holding little more in memory."""
+    chunks: deque[bytes] = deque()
+    size_held = 0
+    while chunk := file.read(DRAIN_SIZE):
+        chunks.append(chunk)
+        size_held += len(chunk)
+        while chunks and size_held - len(chunks[0]) >= size:
+            size_held -= len(chunks.popleft())
+    return b"".join(chunks)[max(0, size_held - size) :]

@@ -1,7 +1,7 @@
-"""The Docker engine of a host: the docker SDK, talking through the host's SSH connection or a unix socket.
+"""The Docker engine of a host: the docker SDK over the host's SSH connection or a unix socket.
 
-Over SSH every HTTP connection is a channel in which `docker system dial-stdio` runs on the host; it finds the engine as
-any `docker` command there does. Channels are kept for the next request, and let go when someone else needs a session.
+Over SSH, every HTTP connection is a channel that runs `docker system dial-stdio` on the host, which finds the engine like
+any `docker` command there. Idle channels are reused, and closed when another user of the connection needs a session.
 """
 
 import contextlib
@@ -24,22 +24,22 @@ from docker.utils import version_lt
 
 from tfprov.errors import HostError, shown
 from tfprov.hosts import bounds
-from tfprov.hosts.docker.engine_client import Client, Patience, Timed, in_time
-from tfprov.hosts.docker.engine_errors import OLDEST, engine_errors, explain, too_old
-from tfprov.hosts.ssh.connection import CHANNELS
+from tfprov.hosts.docker.engine_client import Client, DeadlineSocket, EngineTimeouts, check_deadline
+from tfprov.hosts.docker.engine_errors import MIN_API, engine_errors, explain, too_old_error
+from tfprov.hosts.ssh.connection import MAX_SESSIONS
 from tfprov.hosts.ssh.errors import ConnectionLost
 from tfprov.hosts.ssh.host import SSH
 
-_AHEAD = 512 * 1024
-"""Bytes read at once. Small reads are what costs: paramiko moves all that it still holds, up to 2 MiB, at every one."""
-_HTTP = b"HTTP/"
-"""Begins every answer of an engine."""
-_PATIENCE = 10.0
-"""Seconds that a program which has closed its output may take to end."""
+_READ_AHEAD = 512 * 1024
+"""Bytes per read. Small reads are slow: paramiko moves its whole buffer, up to 2 MiB, at every one."""
+_HTTP_PREFIX = b"HTTP/"
+"""Start of every answer of an engine."""
+_EXIT_TIMEOUT = 10.0
+"""Seconds for a program to exit after it has closed its output."""
 
 
-class Dial:
-    """Runs `command` on the host, which copies between its standard streams and the engine's socket."""
+class DialStream:
+    """A socket to the engine through `command` on the host, which copies between its standard streams and the engine."""
 
     def __init__(self, ssh: SSH, command: Sequence[str]) -> None:
         self._ssh = ssh
@@ -51,30 +51,30 @@ class Dial:
         return getattr(self._stream, name)
 
     def recv(self, size: int) -> bytes:
-        """Return what the engine sent. Raises HostError with the reason when there is no engine to send anything."""
-        in_time(self.deadline)
-        data = self._received(size)
+        """Receive from the engine. Raises HostError with the reason if there is none."""
+        check_deadline(self.deadline)
+        data = self._receive(size)
         if not self._answered:
             if not data:
-                raise self._reason()
-            self._check(data)
+                raise self._no_engine_error()
+            self._check_http(data)
         self._answered = True
         return data
 
-    def _received(self, size: int) -> bytes:
+    def _receive(self, size: int) -> bytes:
         if self._answered:
             return self._stream.recv(size)
-        return self._ssh.patiently(self._stream, lambda: self._stream.recv(size))
+        return self._ssh.receive_first(self._stream, lambda: self._stream.recv(size))
 
-    def _check(self, first: bytes) -> None:
-        """Raise HostError when the `first` bytes are not an engine's: a start-up file of the shell may print, too."""
-        if first[: len(_HTTP)] != _HTTP[: len(first)]:
+    def _check_http(self, first: bytes) -> None:
+        """Raise HostError unless `first` starts an HTTP response: a start-up file of the shell may print, too."""
+        if first[: len(_HTTP_PREFIX)] != _HTTP_PREFIX[: len(first)]:
             sent = shown(first.decode("utf-8", errors="replace").strip())
-            what = f"`docker system dial-stdio` sent `{sent}` instead of an engine's answer"
-            raise self._ssh.explained(HostError(self._ssh.host, what, "look at the `docker` that is in its PATH"))
+            problem = f"`docker system dial-stdio` sent `{sent}` instead of an engine's answer"
+            raise self._ssh.explain(HostError(self._ssh.host, problem, "check which `docker` is in its PATH"))
 
     def sendall(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all of `data` to the engine. Raises HostError with the reason when there is none."""
+        """Send all of `data` to the engine. Raises HostError with the reason if there is none."""
         try:
             self._stream.sendall(data)
         except ConnectionLost:
@@ -82,23 +82,23 @@ class Dial:
         except HostError:
             if self._answered:
                 raise
-            raise self._reason() from None
+            raise self._no_engine_error() from None
 
-    def makefile(self, mode: str = "rb", buffering: int = -1) -> "io.BufferedReader[_Raw]":
-        """Return the file that http.client reads a response from."""
-        return io.BufferedReader(_Raw(self), _AHEAD)
+    def makefile(self, mode: str = "rb", buffering: int = -1) -> "io.BufferedReader[_RawDialStream]":
+        """Return the file from which http.client reads a response."""
+        return io.BufferedReader(_RawDialStream(self), _READ_AHEAD)
 
-    def _reason(self) -> HostError:
-        code = self._stream.wait(_PATIENCE)
-        said = self._stream.complaint() or f"`docker system dial-stdio` ended with exit code {code}"
-        self._stream.close()  # its session may be needed to find out more
-        return self._ssh.explained(HostError(self._ssh.host, *explain(said, self._ssh.user)))
+    def _no_engine_error(self) -> HostError:
+        code = self._stream.wait(_EXIT_TIMEOUT)
+        text = self._stream.error_text() or f"`docker system dial-stdio` ended with exit code {code}"
+        self._stream.close()  # explain() may need its session
+        return self._ssh.explain(HostError(self._ssh.host, *explain(text, self._ssh.user)))
 
 
-class _Raw(io.RawIOBase):
-    """What the SDK takes for the socket itself."""
+class _RawDialStream(io.RawIOBase):
+    """The raw file in which the SDK looks for the socket."""
 
-    def __init__(self, dial: Dial) -> None:
+    def __init__(self, dial: DialStream) -> None:
         self.sock = dial
 
     def __getattr__(self, name: str) -> Any:
@@ -114,19 +114,19 @@ class _Raw(io.RawIOBase):
         return len(data)
 
 
-_KEPT = 4
-"""Idle channels that are kept: the SDK needs one for most of its work."""
-_MANY = 1000
-"""Connections that this machine's own engine bears: far more than a host has tasks."""
+_MAX_IDLE = 4
+"""Idle channels kept open: most of the SDK's work needs one."""
+_LOCAL_FOLLOWERS = 1000
+"""Concurrent followed logs on this machine's own engine: far more than a host has tasks."""
 DOCKER = ("docker",)
 LOCAL = Path("/var/run/docker.sock")
 
 
 class Engine:
-    """The engine of `host`. Use `api` inside of `with engine.errors():`; nothing is connected before that.
+    """The engine of `host`, connected on first use. Use `api` inside `with engine.errors():`.
 
-    `followers` has a place for each request that may take a connection for as long as a training; who finds none there
-    takes its `turn` again and again.
+    `followers` limits the requests that may occupy a connection for as long as a training; others poll, holding
+    `poll_lock` during each request.
     """
 
     def __init__(
@@ -134,67 +134,67 @@ class Engine:
         host: str,
         adapter: BaseHTTPAdapter,
         user: Callable[[], str] = str,
-        patience: Patience | None = None,
-        followers: int = _MANY,
+        timeouts: EngineTimeouts | None = None,
+        followers: int = _LOCAL_FOLLOWERS,
     ) -> None:
         self.host = host
-        self._adapter, self._user, self._patience = adapter, user, patience or Patience()
-        self.followers, self.turn = threading.Semaphore(followers), threading.Lock()
+        self._adapter, self._user, self._timeouts = adapter, user, timeouts or EngineTimeouts()
+        self.followers, self.poll_lock = threading.Semaphore(followers), threading.Lock()
         self._lock = threading.Lock()
         self._api: docker.APIClient | None = None
 
     @classmethod
-    def over(cls, ssh: SSH, command: Sequence[str] = DOCKER, timeout: float = bounds.ACT) -> "Engine":
-        """Return the engine that `command` finds on the host, through sudo where the target says so."""
-        adapter = _Adapter(lambda: Dial(ssh, (*command, "system", "dial-stdio")), timeout)
-        ssh.on_shortage(adapter.let_go)
-        return cls(ssh.host, adapter, lambda: ssh.user, Patience(timeout), followers=CHANNELS // 2)
+    def over(cls, ssh: SSH, command: Sequence[str] = DOCKER, timeout: float = bounds.ACTION_TIMEOUT) -> "Engine":
+        """Return the engine that `command` finds on the host; with sudo if the target has `become`."""
+        adapter = _Adapter(lambda: DialStream(ssh, (*command, "system", "dial-stdio")), timeout)
+        ssh.on_shortage(adapter.close_idle)
+        return cls(ssh.host, adapter, lambda: ssh.user, EngineTimeouts(timeout), followers=MAX_SESSIONS // 2)
 
     @classmethod
-    def local(cls, host: str, path: Path = LOCAL, timeout: float = bounds.ACT) -> "Engine":
-        """Return the engine behind a unix socket of this machine, which may be silent for `timeout` seconds at most."""
-        patience = Patience(timeout)
-        return cls.through(host, lambda: _connected(path, patience.look), patience)
+    def local(cls, host: str, path: Path = LOCAL, timeout: float = bounds.ACTION_TIMEOUT) -> "Engine":
+        """Return the engine at a unix socket of this machine; `timeout` limits its silence, in seconds."""
+        timeouts = EngineTimeouts(timeout)
+        return cls.from_dial(host, lambda: _connect_unix(path, timeouts.query), timeouts)
 
     @classmethod
-    def through(cls, host: str, dial: Callable[[], Any], patience: Patience) -> "Engine":
-        """Return the engine that each socket which `dial` returns leads to."""
-        return cls(host, _Adapter(dial, patience.act), patience=patience)
+    def from_dial(cls, host: str, dial: Callable[[], Any], timeouts: EngineTimeouts) -> "Engine":
+        """Return the engine to which each socket of `dial` is connected."""
+        return cls(host, _Adapter(dial, timeouts.action), timeouts=timeouts)
 
     @property
     def api(self) -> docker.APIClient:
         """Return the SDK's client, which speaks the engine's own version of the API. Raises HostError."""
         with self._lock, self.errors():
             if self._api is None:
-                version = str(self._client(OLDEST).version(api_version=False).get("ApiVersion"))
-                if not re.fullmatch(r"\d+\.\d+", version) or version_lt(version, OLDEST):
-                    raise too_old(self.host, version)
+                version = str(self._client(MIN_API).version(api_version=False).get("ApiVersion"))
+                if not re.fullmatch(r"\d+\.\d+", version) or version_lt(version, MIN_API):
+                    raise too_old_error(self.host, version)
                 self._api = self._client(version)
             return self._api
 
     def errors(self) -> AbstractContextManager[None]:
-        """Return the context in which `api`, and every stream that it returns, is used: all it raises is HostError."""
+        """Return the context for using `api` and its streams: it turns their errors into HostError."""
         return engine_errors(self.host, self._user())
 
-    def hang_up(self, attached: Any) -> None:
-        """Close what `api.attach_socket`, or an `exec_start` with `socket=True`, returned: its own close() does not."""
+    def close_attached(self, attached: Any) -> None:
+        """Close the result of `api.attach_socket` or `exec_start(socket=True)`: its own close() keeps the connection."""
         connection = getattr(attached, "sock", None) or getattr(attached, "_sock", None)
         attached.close()
         if connection is not None:
             connection.close()
 
     def close(self) -> None:
-        """Let go of all channels or sockets; the SSH connection stays."""
+        """Close all channels or sockets; the SSH connection stays open."""
         self._adapter.close()
 
     def _client(self, version: str) -> Client:
-        return Client(self._adapter, version, self._patience)
+        return Client(self._adapter, version, self._timeouts)
 
 
-def _connected(path: Path, limit: float) -> socket.socket:
-    connection = Timed(socket.AF_UNIX, socket.SOCK_STREAM)
+def _connect_unix(path: Path, limit: float) -> socket.socket:
+    connection = DeadlineSocket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Not settimeout(): with it, the connection to an engine that accepts none fails at once.
+        # With settimeout(), connecting to an engine with a full backlog would fail at once.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(limit), 0))
         connection.connect(str(path))
     except BlockingIOError:
@@ -207,7 +207,7 @@ def _connected(path: Path, limit: float) -> socket.socket:
 
 
 class _Adapter(BaseHTTPAdapter):
-    """Gives requests a pool whose connections are what `dial` returns."""
+    """The requests adapter for a pool of connections made by `dial`."""
 
     def __init__(self, dial: Callable[[], Any], timeout: float) -> None:
         super().__init__()
@@ -216,24 +216,24 @@ class _Adapter(BaseHTTPAdapter):
         self._pool: _Pool | None = None
 
     def get_connection(self, url: Any, proxies: Any = None) -> "_Pool":
-        """Return the one pool. Called by requests."""
+        """Return the pool. Called by requests."""
         with self._lock:
             self._pool = self._pool or _Pool(self._dial, self._timeout)
             return self._pool
 
     def request_url(self, request: Any, proxies: Any) -> str:
-        """Return the path alone: there is no proxy between."""
+        """Return the path: there is no proxy."""
         path: str = request.path_url
         return path
 
-    def let_go(self) -> None:
-        """Close the connections that are idle."""
+    def close_idle(self) -> None:
+        """Close the idle connections."""
         pool = self._pool
         if pool is not None:
             pool.drain()
 
     def close(self) -> None:
-        """Close the connections that are idle; one in use is closed when it is given back."""
+        """Close the idle connections; one in use is closed when it is returned."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -242,49 +242,49 @@ class _Adapter(BaseHTTPAdapter):
 
 class _Pool(urllib3.HTTPConnectionPool):
     def __init__(self, dial: Callable[[], Any], timeout: float) -> None:
-        super().__init__("engine", timeout=timeout, maxsize=_KEPT)
+        super().__init__("engine", timeout=timeout, maxsize=_MAX_IDLE)
         self._dial = dial
 
     def _new_conn(self) -> "_Connection":
         return _Connection(self._dial, self.timeout.read_timeout)
 
     def drain(self) -> None:
-        """Close what is idle. Not close(): a request that has just chosen this pool would fail."""
-        if (kept := self.pool) is None:
+        """Close idle connections. Unlike close(), keeps the pool usable for a request that has just obtained it."""
+        if (idle := self.pool) is None:
             return
-        taken: list[Any] = []
+        drained: list[Any] = []
         with contextlib.suppress(queue.Empty):
             while True:
-                taken.append(kept.get(block=False))
-        for connection in taken:
+                drained.append(idle.get(block=False))
+        for connection in drained:
             if connection is not None:
                 connection.close()
             with contextlib.suppress(queue.Full):
-                kept.put(None, block=False)
+                idle.put(None, block=False)
 
 
 class _Connection(urllib3.connection.HTTPConnection):
-    """An HTTP connection over what `dial` returns."""
+    """An HTTP connection over a socket of `dial`."""
 
     def __init__(self, dial: Callable[[], Any], timeout: Any) -> None:
         super().__init__("engine", timeout=timeout)
         self._dial = dial
-        self.line: Any = None
+        self.stream: Any = None
 
     def connect(self) -> None:
-        """Reach the engine."""
-        self.sock = self.line = self._dial()
+        """Connect to the engine."""
+        self.sock = self.stream = self._dial()
         self.sock.settimeout(self.timeout)
 
     def getresponse(self) -> Any:
-        """Return the answer, of which headers alone may go on for ever, too; who reads the rest ends the deadline."""
-        limit = self.sock.gettimeout() if self.line is not None else None
+        """Return the response. Sets a deadline, as endless headers are possible; the reader of the body clears it."""
+        limit = self.sock.gettimeout() if self.stream is not None else None
         if limit is not None:
-            self.line.deadline = time.monotonic() + bounds.WHOLE * limit
+            self.stream.deadline = time.monotonic() + bounds.TOTAL_FACTOR * limit
         return super().getresponse()
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection can be used again; asking a channel's descriptor would cost a pipe a channel."""
-        found: Any = self.sock
-        return bool(found.open) if isinstance(found, Dial) else super().is_connected
+        """Whether the connection is reusable; polling a channel's descriptor would need a pipe per channel."""
+        sock: Any = self.sock
+        return bool(sock.is_open) if isinstance(sock, DialStream) else super().is_connected

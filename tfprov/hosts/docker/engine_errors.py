@@ -1,4 +1,4 @@
-"""What a Docker engine, its client program and the SDK say when something fails, turned into what to do about it."""
+"""Map errors of Docker engines, the docker command and the SDK to a problem and its fix."""
 
 import re
 import struct
@@ -10,12 +10,12 @@ import requests
 import urllib3
 
 from tfprov.errors import HostError, TfprovError, Unreachable, one_line, shown
-from tfprov.hosts.bounds import TooMuch
-from tfprov.hosts.docker.api_types import Nonsense
-from tfprov.hosts.docker.engine_client import TooLong
-from tfprov.hosts.program_checks import correction
+from tfprov.hosts.bounds import OutputTooLong
+from tfprov.hosts.docker.api_types import MalformedAnswer
+from tfprov.hosts.docker.engine_client import AnswerTooLong
+from tfprov.hosts.program_checks import suggest_correction
 
-_REMEDIES: tuple[tuple[str, str, str], ...] = (
+_KNOWN_ERRORS: tuple[tuple[str, str, str], ...] = (
     (
         r"port is already allocated|address already in use",
         "port {port} is taken",
@@ -59,79 +59,87 @@ _REMEDIES: tuple[tuple[str, str, str], ...] = (
         "a container called {name} is there already ({id})",
         "remove or rename it: `docker rm {name}`",
     ),
-    (r"could not select device driver.*gpu", "its engine can give no GPU", "install nvidia-container-toolkit there"),
+    (
+        r"could not select device driver.*gpu",
+        "its engine cannot provide GPUs",
+        "install nvidia-container-toolkit there",
+    ),
     (
         r'exec: "(?P<name>[^"]*)": (executable file not found|stat [^:]*: no such file|permission denied)',
         "the image has no program {name} that can be run",
         "{correction}",
     ),
 )
-"""Pattern in lower or upper case, what to say, how to mend it. The first that is found decides."""
-_WHERE = re.compile(
+"""Pattern (case-insensitive), problem, fix. The first match decides."""
+_ENDPOINT = re.compile(
     r"(?:bind for|listen tcp[46]?|bind host port(?: for)?) (?P<address>\S*?):(?P<port>\d+)", re.IGNORECASE
 )
-OLDEST = "1.40"
-"""The oldest API that is spoken: engine 19.03, the first with device requests (GPUs)."""
-UPDATE = "update it to Docker 19.03 or newer"
-_SUSPECT = "is that a Docker engine? look at what listens on its socket, and restart it"
+MIN_API = "1.40"
+"""The oldest supported API: engine 19.03, the first with device requests (GPUs)."""
+UPDATE_FIX = "update it to Docker 19.03 or newer"
+_SUSPECT_FIX = "is that a Docker engine? check what listens on its socket, and restart it"
 
 
 def explain(text: str, user: str = "") -> tuple[str, str]:
-    """Return what an engine's error means and how to mend it; its own words where nothing better is known."""
-    for pattern, what, fix in _REMEDIES:
-        if found := re.search(pattern, text, re.IGNORECASE | re.DOTALL):
-            facts = _facts(text, user) | {key.rstrip("2"): value for key, value in found.groupdict().items() if value}
-            return what.format(**facts), fix.format(**facts)
-    return _short(text), ""
+    """Return problem and fix for an engine's error; its own text and no fix if it is unknown."""
+    for pattern, problem, fix in _KNOWN_ERRORS:
+        if match := re.search(pattern, text, re.IGNORECASE | re.DOTALL):
+            values = _placeholders(text, user) | {
+                key.rstrip("2"): value for key, value in match.groupdict().items() if value
+            }
+            return problem.format(**values), fix.format(**values)
+    return _shorten(text), ""
 
 
-def _facts(text: str, user: str) -> dict[str, str]:
-    where = _WHERE.search(text)
-    place = where.groupdict() if where else {"address": "?", "port": "?"}
+def _placeholders(text: str, user: str) -> dict[str, str]:
+    address = _ENDPOINT.search(text)
+    endpoint = address.groupdict() if address else {"address": "?", "port": "?"}
     program = re.search(r'exec: "(?P<name>[^"]*)"', text)
-    mended = {"correction": correction(program["name"])} if program else {}
-    return mended | {
+    program_fix = {"correction": suggest_correction(program["name"])} if program else {}
+    return program_fix | {
         "name": "?",
         "id": "?",
-        "text": _short(text),
+        "text": _shorten(text),
         "user": user or "the user",
-        "update": UPDATE,
-        **place,
+        "update": UPDATE_FIX,
+        **endpoint,
     }
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     line = one_line(text.removeprefix("Error response from daemon: "))
     return line if len(line) <= 300 else f"{line[:297]}..."
 
 
 @contextmanager
 def engine_errors(host: str, user: str = "") -> Iterator[None]:
-    """Turn every error of the docker SDK, and of the libraries below it, into one line that names the host."""
+    """Turn every error of the docker SDK and its libraries into HostError."""
     try:
         yield
     except TfprovError:
         raise
     except docker.errors.BuildError as error:
-        raise HostError(host, f"the image cannot be built: {_short(str(error.msg))}") from error
+        raise HostError(host, f"the image cannot be built: {_shorten(str(error.msg))}") from error
     except docker.errors.APIError as error:
         raise HostError(host, *explain(str(error.explanation or error), user)) from error
-    except Nonsense as error:
-        raise HostError(host, f"its Docker engine answered nonsense: {_short(str(error))}", _SUSPECT) from error
-    except TooLong as error:
-        raise TooMuch(host, f"its Docker engine sent {error}: the rest is not read", _SUSPECT) from error
+    except MalformedAnswer as error:
+        raise HostError(
+            host, f"its Docker engine sent a malformed answer: {_shorten(str(error))}", _SUSPECT_FIX
+        ) from error
+    except AnswerTooLong as error:
+        raise OutputTooLong(host, f"its Docker engine sent {error}: the rest is not read", _SUSPECT_FIX) from error
     except docker.errors.DockerException as error:
         raise HostError(host, *explain(str(error), user)) from error
     except (requests.Timeout, urllib3.exceptions.TimeoutError, TimeoutError) as error:
         raise HostError(host, "its Docker engine did not answer in time", "look at its load and its disk") from error
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, EOFError) as error:
-        raise _broken(host, error, user) from error
-    except (struct.error, docker.errors.StreamParseError) as error:  # a stream that ended within a frame
-        raise _broken(host, error, user) from error
+        raise _connection_error(host, error, user) from error
+    except (struct.error, docker.errors.StreamParseError) as error:  # a stream ended within a frame
+        raise _connection_error(host, error, user) from error
 
 
-def _broken(host: str, error: BaseException, user: str) -> HostError:
-    """The socket is not there, not ours, or broke off: the errors of urllib3 and requests wrap the one that tells."""
+def _connection_error(host: str, error: BaseException, user: str) -> HostError:
+    """Return the error for a failed connection, by the cause that urllib3 and requests wrap."""
     for cause in _causes(error):
         if isinstance(cause, HostError):
             return cause
@@ -139,8 +147,8 @@ def _broken(host: str, error: BaseException, user: str) -> HostError:
             return HostError(host, *explain("is the docker daemon running"))
         if isinstance(cause, PermissionError):
             return HostError(host, *explain("permission denied: docker", user))
-    what = f"its Docker engine broke off, outcome unknown: {_short(str(error))}"
-    return Unreachable(host, what, "look at the host, and run this again")
+    problem = f"its Docker engine closed the connection, outcome unknown: {_shorten(str(error))}"
+    return Unreachable(host, problem, "look at the host, and run this again")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -148,10 +156,10 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         if error is None:
             return
         yield error
-        inner = next((argument for argument in error.args if isinstance(argument, BaseException)), None)
-        error = error.__cause__ or error.__context__ or inner
+        wrapped = next((argument for argument in error.args if isinstance(argument, BaseException)), None)
+        error = error.__cause__ or error.__context__ or wrapped
 
 
-def too_old(host: str, version: str) -> HostError:
-    """Return the error for an engine whose API is older than OLDEST, or which does not say what it speaks."""
-    return HostError(host, f"its Docker engine is too old (API {shown(version)}, {OLDEST} is needed)", UPDATE)
+def too_old_error(host: str, version: str) -> HostError:
+    """Return the error for an engine whose API is older than MIN_API or unknown."""
+    return HostError(host, f"its Docker engine is too old (API {shown(version)}, {MIN_API} is needed)", UPDATE_FIX)

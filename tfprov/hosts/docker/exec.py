@@ -1,4 +1,4 @@
-"""Running a program inside a container, with its connection closed afterwards."""
+"""Run programs inside containers, and beside stopped ones, closing the connection afterwards."""
 
 import io
 import os
@@ -14,9 +14,9 @@ import docker
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_client import TooLong
+from tfprov.hosts.docker.engine_client import AnswerTooLong
 
-_SIGNAL = """sent=1
+_SIGNAL_SCRIPT = """sent=1
 for status in /proc/[0-9]*/status; do
     pid= mask=
     while read -r key value _; do
@@ -25,146 +25,150 @@ for status in /proc/[0-9]*/status; do
     case $mask in $1) kill -s "$2" "$pid" && sent=0 ;; esac
 done
 exit $sent"""
-"""Sends a signal to every process whose mask of caught signals looks like $1. The first process of a container, which is
-all that the engine itself would send it to, hands it on to a program that may be ended by it."""
+"""Sends a signal to every process whose mask of caught signals matches $1. The engine would send it only to the first
+process, an init that forwards it to a program which may not handle it and would end."""
 
-_NOTED = 10.0
-"""Seconds for an engine to note how a program has ended whose output has."""
+_EXIT_CODE_TIMEOUT = 10.0
+"""Seconds for an engine to record the exit code after the output has ended."""
 _HEADER = struct.Struct(">BxxxL")
 
-Output = Callable[[int, bytes], object]
-"""Takes what the program prints: 1 or 2, as its file descriptor, and the bytes."""
+OutputCallback = Callable[[int, bytes], object]
+"""Called with the file descriptor (1 or 2) and the bytes of a program's output."""
 
 
-class Printed:
-    """Keeps what a program of ours prints, by its file descriptor. Raises TooLong for a program that does not end."""
+class CapturedOutput:
+    """Captures a program's output by file descriptor. Raises AnswerTooLong beyond EXEC_OUTPUT bytes."""
 
     def __init__(self) -> None:
-        self._kept = {where: bounds.Kept(bounds.EXEC_OUTPUT, self._error) for where in (1, 2)}
+        self._buffers = {descriptor: bounds.BoundedBuffer(bounds.EXEC_OUTPUT, self._error) for descriptor in (1, 2)}
 
     @staticmethod
-    def _error(limit: int) -> TooLong:
-        return TooLong(f"more than {bounds.amount(limit)} of a program's output")
+    def _error(limit: int) -> AnswerTooLong:
+        return AnswerTooLong(f"more than {bounds.format_size(limit)} of a program's output")
 
-    def take(self, descriptor: int, data: bytes) -> None:
-        """Take in what a program has printed. See Output."""
-        if descriptor in self._kept:
-            self._kept[descriptor].take(data)
+    def append(self, descriptor: int, data: bytes) -> None:
+        """Append output. See OutputCallback."""
+        if descriptor in self._buffers:
+            self._buffers[descriptor].append(data)
 
     def __getitem__(self, descriptor: int) -> bytes:
-        return bytes(self._kept[descriptor])
+        return bytes(self._buffers[descriptor])
 
 
-def pass_on(descriptor: int, data: bytes) -> None:
-    """Write what a user's own program prints to tfprov's standard output or error, byte for byte. See Output.
+def forward_output(descriptor: int, data: bytes) -> None:
+    """Write output unchanged to tfprov's standard output or error. See OutputCallback.
 
-    Of any other descriptor, which only a hostile engine names, it is dropped: here that may be a connection or a file.
+    Other descriptors, which only a hostile engine sends, are dropped: here they may be connections or files.
     """
-    left = memoryview(data)
-    while left and descriptor in {1, 2}:
-        left = left[os.write(descriptor, left) :]
+    remaining = memoryview(data)
+    while remaining and descriptor in {1, 2}:
+        remaining = remaining[os.write(descriptor, remaining) :]
 
 
 def run(
-    api: docker.APIClient, container: str, argv: Sequence[str], output: Output, silence: float | None = None
+    api: docker.APIClient, container: str, argv: Sequence[str], output: OutputCallback, silence: float | None = None
 ) -> int:
-    """Run `argv` in a container that runs; return its exit code. It may be silent for `silence` seconds, None for ever.
+    """Run `argv` in a running container; return its exit code. `silence` limits its silence in seconds; None for no limit.
 
-    The SDK's own reading leaves the connection to the garbage collector, which is once a second while a training is
-    watched; asked for the socket, it hands out the response too.
+    The SDK's own reader leaves the connection to the garbage collector, once a second while a training is watched;
+    `socket=True` gives access to the response.
     """
-    made = api.exec_create(container, list(argv))
-    stream: Any = api.exec_start(made["Id"], socket=True)
+    created = api.exec_create(container, list(argv))
+    stream: Any = api.exec_start(created["Id"], socket=True)
     try:
-        for descriptor, data in frames(stream, silence):
+        for descriptor, data in read_frames(stream, silence):
             output(descriptor, data)
     finally:
-        stream._response.close()  # noqa: SLF001  there is no public way to it
-    return _exit_code(api, made["Id"])
+        stream._response.close()  # noqa: SLF001  there is no public access
+    return _exit_code(api, created["Id"])
 
 
-def _exit_code(api: docker.APIClient, made: str) -> int:
-    """Return it once the engine has noted it, which may be after the end of the output."""
-    deadline = time.monotonic() + _NOTED
-    while (code := api.exec_inspect(made).get("ExitCode")) is None and time.monotonic() < deadline:
+def _exit_code(api: docker.APIClient, created: str) -> int:
+    """Wait until the engine has recorded the exit code, possibly after the end of the output; -1 if it does not."""
+    deadline = time.monotonic() + _EXIT_CODE_TIMEOUT
+    while (code := api.exec_inspect(created).get("ExitCode")) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     return -1 if code is None else int(code)
 
 
-def sender(attached: Any) -> Callable[[bytes], None]:
-    """Return what sends to the program behind the socket that the SDK returned; a local engine's wraps the real one."""
+def get_sender(attached: Any) -> Callable[[bytes], None]:
+    """Return the function that sends to an attached program; for a local engine the SDK wraps the socket."""
     send: Callable[[bytes], None] = getattr(attached, "sendall", None) or attached._sock.sendall  # noqa: SLF001
     return send
 
 
-def frames(attached: Any, silence: float | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield what the program prints behind the socket that the SDK returned, as (descriptor, bytes).
+def read_frames(attached: Any, silence: float | None = None) -> Iterator[tuple[int, bytes]]:
+    """Yield the output of an attached program as (descriptor, bytes).
 
-    It may be silent for `silence` seconds, None for ever: a user's program says nothing for as long as it likes. The
-    engine frames it: 8 bytes of descriptor and length, and so many more. The SDK's own reader looks into the socket,
-    where output that came together with the response's headers is not any more: it is in the response's file.
+    `silence` limits the seconds without output; None for no limit, as for a user's program. The engine sends frames: 8
+    bytes of descriptor and length, then the data. The SDK's own reader reads the socket and misses output that arrived
+    with the response's headers: that is in the response's buffered file.
     """
     getattr(attached, "_sock", attached).settimeout(silence)
     file: io.BufferedReader = attached._response.raw._fp.fp  # noqa: SLF001
     while header := file.read(_HEADER.size):
-        descriptor, left = _HEADER.unpack(header)
-        while left and (data := file.read1(min(left, bounds.PIECE))):
-            left -= len(data)
+        descriptor, remaining = _HEADER.unpack(header)
+        while remaining and (data := file.read1(min(remaining, bounds.CHUNK))):
+            remaining -= len(data)
             yield descriptor, data
 
 
 def signal(api: docker.APIClient, host: str, container: str, number: Signals) -> bool:
-    """Send a signal to the processes of a running container that handle it; return whether any does."""
+    """Send a signal to the processes of a running container that handle it; return whether there are any."""
     name = number.name.removeprefix("SIG")
-    argv = ["sh", "-c", _SIGNAL, "sh", caught(number), name]
-    code = run(api, container, argv, lambda _where, _data: None, bounds.ACT)
+    argv = ["sh", "-c", _SIGNAL_SCRIPT, "sh", signal_mask_pattern(number), name]
+    code = run(api, container, argv, lambda _where, _data: None, bounds.ACTION_TIMEOUT)
     if code not in (0, 1):
-        raise HostError(host, f"a signal cannot be sent into container {container[:12]}: its image has no shell")
+        raise HostError(host, f"cannot send a signal into container {container[:12]}: its image has no shell")
     return code == 0
 
 
-def caught(number: int) -> str:
-    """Return the shell pattern of the masks in a /proc/PID/status that have a signal: its lowest bit is signal 1."""
+def signal_mask_pattern(number: int) -> str:
+    """Return the shell pattern that matches the signal masks of /proc/PID/status containing `number`."""
     digits = [digit for digit in "0123456789abcdef" if int(digit, 16) >> (number - 1) % 4 & 1]
     return f"*[{''.join(digits)}]{'?' * ((number - 1) // 4)}"
 
 
-def pieces(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) -> Iterator[bytes]:
-    """Yield what `argv` prints, run in a container, or beside one that has ended; nothing where it cannot be run.
+def stream_output(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) -> Iterator[bytes]:
+    """Yield the output of `argv`, run in a container, or beside a stopped one; nothing if it cannot run.
 
-    Whether the output is whole, the output itself must say.
+    The output itself must tell whether it is complete.
     """
     with engine.errors():
         try:
-            yield from _within(engine, facts["Id"], argv) if facts["State"]["Running"] else _beside(engine, facts, argv)
+            yield from (
+                _exec_output(engine, facts["Id"], argv)
+                if facts["State"]["Running"]
+                else _helper_output(engine, facts, argv)
+            )
         except docker.errors.APIError:  # its image has no such program
             return
 
 
-def _within(engine: Engine, container: str, argv: Sequence[str]) -> Iterator[bytes]:
-    made = engine.api.exec_create(container, list(argv), stderr=False)
-    stream: Any = engine.api.exec_start(made["Id"], socket=True)
+def _exec_output(engine: Engine, container: str, argv: Sequence[str]) -> Iterator[bytes]:
+    created = engine.api.exec_create(container, list(argv), stderr=False)
+    stream: Any = engine.api.exec_start(created["Id"], socket=True)
     try:
-        yield from (data for descriptor, data in frames(stream, bounds.ACT) if descriptor == 1)
+        yield from (data for descriptor, data in read_frames(stream, bounds.ACTION_TIMEOUT) if descriptor == 1)
     finally:
-        stream._response.close()  # noqa: SLF001  there is no public way to it
+        stream._response.close()  # noqa: SLF001  there is no public access
 
 
-def _beside(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) -> Iterator[bytes]:
-    with _container(engine, facts, argv) as container:
+def _helper_output(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) -> Iterator[bytes]:
+    with _helper_container(engine, facts, argv) as container:
         attached: Any = engine.api.attach_socket(container, params={"stdout": 1, "stream": 1})
         try:
             engine.api.start(container)
-            yield from (data for _, data in frames(attached, bounds.ACT))
+            yield from (data for _, data in read_frames(attached, bounds.ACTION_TIMEOUT))
         finally:
-            engine.hang_up(attached)
+            engine.close_attached(attached)
 
 
 @contextmanager
-def _container(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) -> Iterator[str]:
-    """Have a container that only reads, and removes itself at its end, should this be cut off."""
+def _helper_container(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) -> Iterator[str]:
+    """Create a container with read-only access to the volumes, which removes itself at its end if this is interrupted."""
     api = engine.api
-    made = api.create_container(
+    created = api.create_container(
         image=facts["Image"],
         command=list(argv),
         entrypoint=[],
@@ -178,7 +182,7 @@ def _container(engine: Engine, facts: Mapping[str, Any], argv: Sequence[str]) ->
         ),
     )
     try:
-        yield made["Id"]
+        yield created["Id"]
     finally:
         with suppress(docker.errors.APIError):  # it has removed itself
-            api.remove_container(made["Id"], force=True)
+            api.remove_container(created["Id"], force=True)

@@ -1,6 +1,7 @@
-"""A task's checkpoint directory through the engine's archive API: works for any user id, and for stopped containers.
+"""Access files of containers through the engine's archive API, which works for any user and for stopped containers.
 
-Where the container runs, a program inside it answers what an archive could only answer with every byte there is.
+In a running container, programs list directories and read ends of files, which an archive could do only by sending
+every byte.
 """
 
 import io
@@ -8,8 +9,6 @@ import json
 import math
 import os
 import posixpath
-import tarfile
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
@@ -20,194 +19,207 @@ import docker
 from tfprov.errors import HostError
 from tfprov.formats.checkpoint import model_files
 from tfprov.hosts import bounds
-from tfprov.hosts.base import File, Tree, Written
+from tfprov.hosts.base import File, OutsideFile, Tree
 from tfprov.hosts.docker import exec as docker_exec
-from tfprov.hosts.docker.archive import LARGE, sparse
-from tfprov.hosts.docker.archive_stream import REST, Chunks, Long, Member, damage, members, sent_archive
+from tfprov.hosts.docker.archive import LARGE, open_sparse
+from tfprov.hosts.docker.archive_stream import (
+    ArchiveFile,
+    ArchiveStream,
+    ArchiveTooLong,
+    archive_errors,
+    iter_members,
+    last_bytes,
+    open_archive,
+    request_archive,
+)
 from tfprov.hosts.docker.engine import Engine
 
-_LIST = (
+_LIST_PROGRAM = (
     "import json, os, stat, sys\n"
-    "found = {}\n"
+    "files = {}\n"
     "for parent, _, names in os.walk(sys.argv[1]):\n"
     "    for name in names:\n"
     "        path = os.path.join(parent, name)\n"
     "        try: status = os.lstat(path)\n"
     "        except OSError: continue\n"
     "        if stat.S_ISREG(status.st_mode):\n"
-    "            found[os.path.relpath(path, sys.argv[1])] = [status.st_size, int(status.st_mtime)]\n"
-    "print(json.dumps(found))\n"
+    "            files[os.path.relpath(path, sys.argv[1])] = [status.st_size, int(status.st_mtime)]\n"
+    "print(json.dumps(files))\n"
 )
-"""Lists regular files inside the container, with times to the second as an archive has them: a training image has
-Python, and a listing by archive would bring every byte."""
-_FIND = """[ -d "$1" ] || exit 66
+"""Lists regular files inside the container, with times in whole seconds as in an archive: training images have Python, and
+listing by archive would transfer every byte."""
+_LIST_SCRIPT = """[ -d "$1" ] || exit 66
 command -v python3 >/dev/null && python3 -I -S -c "$2" "$1" 2>/dev/null && exit
 LC_ALL=C find "$1" -type f -exec sh -c '
 for name; do status=$(stat -c "%s %Y" "$name" 2>/dev/null) && printf "%s %s\\0" "$status" "$name"; done; :' sh {} +"""
-"""The same with the shell's help, which an image without Python has as well: a process for each file there, but what an
-archive brings of a directory that is written to meanwhile breaks off. One program, because each takes the engine as long
-as a listing does."""
+"""The same for a shell, for images without Python: it runs a process per file, but an archive of a directory that is being
+written to breaks off. One script, because starting a program takes the engine as long as a listing."""
 _VANISHED = b"No such file or directory"
-"""What `find` says, and then ends with 1, of a file that was there when it read the directory."""
-_ABSENT = (126, 127, None)
-"""How a program ends that is not there: by the shell's word, or by the engine's."""
-_NOT_NOW = -1
-"""How a program ends that a container could not be asked to run: which says nothing of its image."""
+"""The error of `find`, with exit code 1, for a file removed after it had read the directory."""
+_NO_PROGRAM = (126, 127, None)
+"""Exit codes for a missing program: from the shell, or None if the engine refuses."""
+_NOT_RUNNING = -1
+"""Exit code if the container could not run anything, which says nothing about its image."""
 _PYTHON = ("python3", "-I", "-S", "-c")
-"""For an image without a shell; without the program's own directory and packages, in which anything may be `json`."""
-_TAIL = '[ -f "$1" ] && [ ! -L "$1" ] || exit 66; exec tail -c "$2" "$1"'
-"""Prints the end of a regular file; wherever there is a shell, there is `tail`."""
-_SPECIAL = 0x8F280000
-"""The bits of Go's os.FileMode of which a regular file has none."""
-_MUCH = 32 * 1024 * 1024
-"""Bytes of an archive from which on it takes longer to read than to start a container that lists the directory."""
+"""For an image without a shell. Ignores the current directory and site packages, which may contain a `json`."""
+_TAIL_SCRIPT = '[ -f "$1" ] && [ ! -L "$1" ] || exit 66; exec tail -c "$2" "$1"'
+"""Prints the end of a regular file; images with a shell have `tail`."""
+_SPECIAL_FILE_BITS = 0x8F280000
+"""The bits of Go's os.FileMode that no regular file has."""
+_SLOW_ARCHIVE = 32 * 1024 * 1024
+"""Bytes from which reading an archive takes longer than starting a container that lists the directory."""
 
 
-def listing(engine: Engine, facts: Mapping[str, Any], directory: str, mute: set[str]) -> dict[str, File]:
-    """Return the regular files below `directory` of a container, by their relative path.
+def list_files(engine: Engine, facts: Mapping[str, Any], directory: str, without_programs: set[str]) -> dict[str, File]:
+    """Return the regular files below `directory` of a container, by relative path.
 
-    `mute` are containers that have neither shell nor Python: they are not asked a second time.
+    `without_programs` collects containers with neither shell nor Python, to try their programs only once.
     """
     container: str = facts["Id"]
-    if facts["State"]["Running"] and container not in mute:
+    if facts["State"]["Running"] and container not in without_programs:
         codes = []
-        for argv in (["sh", "-c", _FIND, "sh", directory, _LIST], [*_PYTHON, _LIST, directory]):
-            code, said, wrong = asked(engine.api, container, argv)
-            if is_whole(code, wrong) and (told := _told(said, directory)) is not None:
-                return told
+        for argv in (["sh", "-c", _LIST_SCRIPT, "sh", directory, _LIST_PROGRAM], [*_PYTHON, _LIST_PROGRAM, directory]):
+            code, output, errors = run_program(engine.api, container, argv)
+            if is_complete_listing(code, errors) and (listed := _parse_listing(output, directory)) is not None:
+                return listed
             codes.append(code)
-        if all(code in _ABSENT for code in codes):
-            mute.add(container)
-    if facts["State"]["Running"] or container in mute:
-        return _listed(engine, container, directory)
+        if all(code in _NO_PROGRAM for code in codes):
+            without_programs.add(container)
+    if facts["State"]["Running"] or container in without_programs:
+        return _list_archive(engine, container, directory)
     try:
-        return _listed(engine, container, directory, _MUCH)
-    except Long:
-        if (told := _told_beside(engine, facts, directory)) is not None:
-            return told
-        mute.add(container)
-        return _listed(engine, container, directory)
+        return _list_archive(engine, container, directory, _SLOW_ARCHIVE)
+    except ArchiveTooLong:
+        if (listed := _list_in_helper(engine, facts, directory)) is not None:
+            return listed
+        without_programs.add(container)
+        return _list_archive(engine, container, directory)
 
 
-def _told_beside(engine: Engine, facts: Mapping[str, Any], directory: str) -> dict[str, File] | None:
-    """Have the files of a container that has ended listed beside it; None where its image has no Python."""
-    said = docker_exec.Printed()
+def _list_in_helper(engine: Engine, facts: Mapping[str, Any], directory: str) -> dict[str, File] | None:
+    """List the files of a stopped container in a helper container; None if the image has no Python."""
+    output = docker_exec.CapturedOutput()
     with engine.errors():
-        for piece in docker_exec.pieces(engine, facts, [*_PYTHON, _LIST, directory]):
-            said.take(1, piece)
-    return _told(said[1], directory) if said[1] else None
+        for piece in docker_exec.stream_output(engine, facts, [*_PYTHON, _LIST_PROGRAM, directory]):
+            output.append(1, piece)
+    return _parse_listing(output[1], directory) if output[1] else None
 
 
-def is_whole(code: int | None, wrong: bytes) -> bool:
-    """Whether a listing that ended with `code`, and said `wrong` on its way, lacks nothing but what has vanished."""
-    lines = wrong.splitlines()
+def is_complete_listing(code: int | None, errors: bytes) -> bool:
+    """Whether a listing that ended with `code` and printed `errors` lacks only files removed meanwhile."""
+    lines = errors.splitlines()
     return code == 0 or (code == 1 and bool(lines) and all(line.endswith(_VANISHED) for line in lines))
 
 
-def _told(said: bytes, directory: str) -> dict[str, File] | None:
-    """Read what Python or `find` has listed; None for anything else, such as what a task that ended cut off."""
+def _parse_listing(output: bytes, directory: str) -> dict[str, File] | None:
+    """Parse the output of either lister; None if it is malformed, such as truncated by the task's end."""
     try:
-        if said.startswith(b"{"):
-            found = json.loads(said)
-            return {name: File(int(size), float(modified)) for name, (size, modified) in found.items()}
-        entries = [entry.split(b" ", 2) for entry in said.split(b"\0")[:-1]]
+        if output.startswith(b"{"):
+            files = json.loads(output)
+            return {name: File(int(size), float(modified)) for name, (size, modified) in files.items()}
+        entries = [entry.split(b" ", 2) for entry in output.split(b"\0")[:-1]]
         top = f"{directory.rstrip('/')}/"
         return {os.fsdecode(path).removeprefix(top): File(int(size), float(time)) for size, time, path in entries}
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
-def asked(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
-    """Return how a program inside a container ended, and what it printed and said.
+def run_program(api: docker.APIClient, container: str, argv: list[str]) -> tuple[int | None, bytes, bytes]:
+    """Run a program inside a container; return its exit code, standard output and standard error.
 
-    None when its image has no such program, _NOT_NOW when the container is gone, or between two lives.
+    The exit code is None if the image has no such program, _NOT_RUNNING if the container is gone or restarting.
     """
-    said = docker_exec.Printed()
+    output = docker_exec.CapturedOutput()
     try:
-        code = docker_exec.run(api, container, argv, said.take, bounds.ACT)
+        code = docker_exec.run(api, container, argv, output.append, bounds.ACTION_TIMEOUT)
     except docker.errors.APIError as error:
-        return _NOT_NOW if error.status_code in (404, 409) else None, b"", b""
-    return code, said[1], said[2]
+        return _NOT_RUNNING if error.status_code in (404, 409) else None, b"", b""
+    return code, output[1], output[2]
 
 
-def _listed(engine: Engine, container: str, directory: str, limit: float = math.inf) -> dict[str, File]:
-    found: dict[str, File] = {}
-    for name, file in _headers(engine, container, directory, limit):
-        if len(found) == bounds.FILES:
-            what = f"{directory} of container {container[:12]} has more than {bounds.FILES:,} files"
-            raise bounds.TooMuch(engine.host, what, "remove those that nothing needs")
-        found[name] = file
-    return found
+def _list_archive(engine: Engine, container: str, directory: str, limit: float = math.inf) -> dict[str, File]:
+    files: dict[str, File] = {}
+    for name, file in _read_headers(engine, container, directory, limit):
+        if len(files) == bounds.FILES:
+            problem = f"{directory} of container {container[:12]} has more than {bounds.FILES:,} files"
+            raise bounds.OutputTooLong(engine.host, problem, "remove those that are not needed")
+        files[name] = file
+    return files
 
 
-def _headers(engine: Engine, container: str, directory: str, limit: float = math.inf) -> Iterator[tuple[str, File]]:
-    """List by reading the whole directory as an archive: for a container that does not run, or has no Python.
+def _read_headers(engine: Engine, container: str, directory: str, limit: float) -> Iterator[tuple[str, File]]:
+    """List the directory by reading it as an archive: for a stopped container, or one without Python.
 
-    An archive has the size and the content of a file with its first name alone: an evaluator's best checkpoint is a
-    second name of the chief's. Raises Long where the archive has more than `limit` bytes.
+    In an archive only the first name of a file has its size and content: an evaluator's best checkpoint is a hard link
+    to the chief's. Raises ArchiveTooLong beyond `limit` bytes.
     """
     top = directory.rstrip("/").rpartition("/")[2]
-    with Chunks(engine, sent_archive(engine, container, directory), limit) as chunks:
-        with damage(engine.host, directory), tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
+    with ArchiveStream(engine, request_archive(engine, container, directory), limit) as chunks:
+        with archive_errors(engine.host, directory), open_archive(chunks) as archive:
             sizes: dict[str, int] = {}
-            for member in members(archive, chunks):
+            for member in iter_members(archive, chunks):
                 size = member.size if member.isreg() else sizes.get(member.linkname) if member.islnk() else None
                 if size is not None:
                     sizes[member.name] = size
                     yield member.name.removeprefix(f"{top}/"), File(size, float(member.mtime))
-        if not chunks.ended(archive.offset):  # what was not listed would be taken for what is not there
+        if not chunks.is_complete(archive.offset):  # unlisted files would count as missing
             raise HostError(engine.host, f"the listing of {directory} broke off", "run this again")
 
 
-def read(engine: Engine, facts: Mapping[str, Any], path: str) -> BinaryIO:
-    """Open one file of a container. It must be a regular file: a link could lead anywhere.
+def open_file(engine: Engine, facts: Mapping[str, Any], path: str) -> BinaryIO:
+    """Open a regular file of a container; links are refused, as they could lead anywhere.
 
-    Of a sparse file only the data is asked for. An engine does nothing else with a container that it sends an archive of.
+    Of a sparse file only the data is transferred. While an engine sends an archive of a container, the container is
+    locked for other requests.
     """
-    size, content = _archived(engine, facts["Id"], path)
+    size, content = _open_archived(engine, facts["Id"], path)
     if size < LARGE:
         return content
     content.close()
-    return cast("BinaryIO | None", sparse(engine, facts, path)) or _archived(engine, facts["Id"], path)[1]
+    return cast("BinaryIO | None", open_sparse(engine, facts, path)) or _open_archived(engine, facts["Id"], path)[1]
 
 
-def _archived(engine: Engine, container: str, path: str) -> tuple[int, BinaryIO]:
-    """Return the size of a regular file and its content, as an archive."""
+def _open_archived(engine: Engine, container: str, path: str) -> tuple[int, BinaryIO]:
+    """Return the size and the content of a regular file, read as an archive."""
     with ExitStack() as stack:
-        chunks = stack.enter_context(Chunks(engine, sent_archive(engine, container, path)))
-        with damage(engine.host, path):
-            archive = stack.enter_context(tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|"))
-            member = next(members(archive, chunks), None)
-            if member is None and not _is_text(path):  # the engine sends it only with the whole directory
+        chunks = stack.enter_context(ArchiveStream(engine, request_archive(engine, container, path)))
+        with archive_errors(engine.host, path):
+            archive = stack.enter_context(open_archive(chunks))
+            member = next(iter_members(archive, chunks), None)
+            if member is None and not _is_utf8(path):  # the engine sends such a file only with its whole directory
                 raise HostError(engine.host, f"{path!a} cannot be read: its name is not UTF-8")
             content = archive.extractfile(member) if member is not None and member.isreg() else None
         if member is None or content is None:
             raise HostError(engine.host, f"{path} is not a regular file")
         stack.pop_all()
-    return member.size, cast(BinaryIO, io.BufferedReader(Member(engine.host, path, chunks, content)))
+    return member.size, cast(BinaryIO, io.BufferedReader(ArchiveFile(engine.host, path, chunks, content)))
 
 
-def tree(engine: Engine, container: str, path: str, *, links: bool = False) -> Iterator[tuple[str, File, BinaryIO]]:
-    """Yield the regular files of a directory, or the one file at `path`, as `Tree.files` does; all come as one archive.
+def open_tree(
+    engine: Engine, container: str, path: str, *, skip_links: bool = False
+) -> Iterator[tuple[str, File, BinaryIO]]:
+    """Yield the regular files of a directory, or the file at `path`, like `Tree.files`, from one archive.
 
-    A second name of a file has no content in an archive: HostError, or with `links` it is left out.
+    A hard link has no content in an archive: it raises HostError, or is left out with `skip_links`.
     """
     top = path.rpartition("/")[2]
-    with Chunks(engine, sent_archive(engine, container, path)) as chunks, damage(engine.host, path):
-        with tarfile.open(fileobj=io.BufferedReader(chunks), mode="r|") as archive:
-            for member in members(archive, chunks):
-                if member.islnk() and not links:  # its content came with another name, which is gone by now
-                    raise HostError(engine.host, f"{member.name} is a second name of a file", "copy it to a file alone")
+    with ArchiveStream(engine, request_archive(engine, container, path)) as chunks, archive_errors(engine.host, path):
+        with open_archive(chunks) as archive:
+            for member in iter_members(archive, chunks):
+                if member.islnk() and not skip_links:  # its content came with an earlier name
+                    problem = f"{member.name} is a hard link to another file"
+                    raise HostError(engine.host, problem, "replace it by a copy")
                 if (content := archive.extractfile(member) if member.isreg() else None) is not None:
                     name = member.name.removeprefix(top).lstrip("/")
                     file = File(member.size, float(int(member.mtime)))
-                    yield name, file, io.BufferedReader(Member(engine.host, path, chunks, content, whole=False))
-        if not chunks.ended(archive.offset):
-            raise HostError(engine.host, f"{path} was not sent to its end", "run this again")
+                    archived = ArchiveFile(engine.host, path, chunks, content, owns_stream=False)
+                    yield name, file, io.BufferedReader(archived)
+        if not chunks.is_complete(archive.offset):
+            raise HostError(engine.host, f"{path} was not sent completely", "run this again")
 
 
 def exists(engine: Engine, container: str, path: str) -> bool:
-    """Return whether anything lies at `path` in a container, be it a file, a directory or a link."""
+    """Whether `path` exists in a container, as a file, a directory or a link."""
     with engine.errors():
         try:
             chunks, _ = engine.api.get_archive(container, path)
@@ -217,15 +229,15 @@ def exists(engine: Engine, container: str, path: str) -> bool:
     return True
 
 
-def stat(engine: Engine, container: str, path: str) -> File | None:
-    """Return the size and time of a file of a container; None where no regular file lies at `path`."""
+def stat_file(engine: Engine, container: str, path: str) -> File | None:
+    """Return size and time of a regular file of a container; None if there is none at `path`."""
     with engine.errors():
         try:
             chunks, status = engine.api.get_archive(container, cast(str, os.fsencode(path)))
         except docker.errors.NotFound:
             return None
         _close(chunks)
-    if status["mode"] & _SPECIAL:
+    if status["mode"] & _SPECIAL_FILE_BITS:
         return None
     return File(status["size"], float(int(datetime.fromisoformat(status["mtime"]).timestamp())))
 
@@ -235,63 +247,51 @@ def _close(chunks: object) -> None:
     close()
 
 
-def _is_text(path: str) -> bool:
+def _is_utf8(path: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in path)
 
 
-def tail(engine: Engine, facts: Mapping[str, Any], path: str, size: int) -> bytes:
-    """Return the last `size` bytes of a file: only they are moved where the container runs and has a shell."""
+def read_tail(engine: Engine, facts: Mapping[str, Any], path: str, size: int) -> bytes:
+    """Return the last `size` bytes of a file; only these are transferred if the container runs and has a shell."""
     if facts["State"]["Running"]:
-        code, said, _ = asked(engine.api, facts["Id"], ["sh", "-c", _TAIL, "sh", path, str(size)])
+        code, output, _ = run_program(engine.api, facts["Id"], ["sh", "-c", _TAIL_SCRIPT, "sh", path, str(size)])
         if code == 0:
-            return said
-    with read(engine, facts, path) as file:
-        return last(file, size)
+            return output
+    with open_file(engine, facts, path) as file:
+        return last_bytes(file, size)
 
 
-def last(file: BinaryIO, size: int) -> bytes:
-    """Return the last `size` bytes of what can only be read from its beginning; holds little more in memory."""
-    chunks: deque[bytes] = deque()
-    held = 0
-    while chunk := file.read(REST):
-        chunks.append(chunk)
-        held += len(chunk)
-        while chunks and held - len(chunks[0]) >= size:
-            held -= len(chunks.popleft())
-    return b"".join(chunks)[max(0, held - size) :]
+_CHANGE_DELETED = 2
+"""The engine's kind of change for a removed file."""
 
 
-_DELETED = 2
-"""The engine's word for a file of the image that is not in the container any more."""
-
-
-class DockerOutside:
-    """See Outside; `find` returns what the engine knows of a task's container, None where there is none."""
+class DockerOutsideFiles:
+    """See OutsideFiles. `find` returns the inspected container of a task, None if there is none."""
 
     def __init__(self, engine: Engine, find: Callable[[str], dict[str, Any] | None]) -> None:
         self._engine, self._find = engine, find
 
-    def models(self, task: str) -> Mapping[str, Written]:
-        """See Outside. Volumes and mounted directories are no part of a container: they stay."""
+    def models(self, task: str) -> Mapping[str, OutsideFile]:
+        """See OutsideFiles. Volumes and mounts are not part of a container: they stay."""
         facts = self._find(task)
         if facts is None:
             return {}
         with self._engine.errors():
             changes = self._engine.api.diff(facts["Id"]) or ()
-        made = int(datetime.fromisoformat(facts["Created"]).timestamp())
+        created = int(datetime.fromisoformat(facts["Created"]).timestamp())
         written = {}
-        for path in model_files(change["Path"] for change in changes if change["Kind"] != _DELETED):
-            file = stat(self._engine, facts["Id"], path)
-            if file is not None and file.modified >= made:  # what was put there before the start is older
-                written[path] = Written(file.size, file.modified, lasting=False)
+        for path in model_files(change["Path"] for change in changes if change["Kind"] != _CHANGE_DELETED):
+            file = stat_file(self._engine, facts["Id"], path)
+            if file is not None and file.modified >= created:  # files put there before the start are older
+                written[path] = OutsideFile(file.size, file.modified, lasting=False)
         return written
 
     def tree(self, task: str, path: str) -> Tree:
-        """See Outside."""
+        """See OutsideFiles."""
         host, facts = self._engine.host, self._find(task)
         if facts is None:
             raise HostError(host, f"{task} is not there", "start it with `tfprov up`")
         top = posixpath.normpath(posixpath.join(facts["Config"].get("WorkingDir") or "/", path))
         if top.strip("/") == "":
             raise HostError(host, f"{path} is the whole file system of {task}", "name a directory in it")
-        return Tree(top, tree(self._engine, facts["Id"], top))
+        return Tree(top, open_tree(self._engine, facts["Id"], top))

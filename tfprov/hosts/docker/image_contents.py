@@ -1,7 +1,7 @@
-"""What is in an image, asked of an engine that has it: programs and files, and whether TensorFlow can be imported.
+"""Find programs and files in images, try to import TensorFlow, and compare images with the delivered ones.
 
-Files are looked up in a container that is created and never started, which needs neither a shell nor a Python in the
-image. Everything made here has `check`'s labels, so that what a killed controller leaves is swept by the next look.
+Files are looked up in a container that is never started, so the image needs neither a shell nor Python. Containers have
+the labels of `check`, so that the next lookup removes those of a killed controller.
 """
 
 import base64
@@ -15,123 +15,128 @@ from typing import Any, Protocol
 import docker
 
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.labels import DELIVERED, home
-from tfprov.hosts.program_checks import LIFE, TRY, Imported, read
+from tfprov.hosts.docker.labels import DELIVERED, home_variable
+from tfprov.hosts.program_checks import IMPORT_PROGRAM, IMPORT_TIMEOUT, ImportResult, parse_result
 from tfprov.model.state import Box, Container, undelivered_image
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs are looked for in an image that does not say it."""
-_KEPT = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
-"""What of a task's environment decides which program starts, and what it can import; the rest may be secret."""
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""The PATH of an image that does not set one."""
+_IMPORT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
+"""Variables of a task that determine which program starts and what it imports; others may be secret."""
 _LINK, _FOLDER = 1 << 27, 1 << 31
 """Bits of Go's os.FileMode."""
 
 
 @dataclass(frozen=True)
-class Looked:
-    """Which of the programs and files that were asked for are there; where one is not, `entrypoint` is the image's own."""
+class ImageLookup:
+    """Which programs and files an image has; if one is missing, `entrypoint` is the image's."""
 
-    there: Mapping[str, bool]
+    present: Mapping[str, bool]
     entrypoint: tuple[str, ...] = ()
 
 
-def environment(container: Container) -> dict[str, str]:
-    """Return what of a task's environment a look needs."""
-    return {name: value for name, value in container.env.items() if name in _KEPT}
+def import_environment(container: Container) -> dict[str, str]:
+    """Return the variables of a task that affect programs and imports."""
+    return {name: value for name, value in container.env.items() if name in _IMPORT_VARIABLES}
 
 
-def look(engine: Engine, container: Container, labels: Mapping[str, str], names: Sequence[str]) -> Looked:
-    """Look for programs (without a slash, in the PATH) and files in the image of `container`. Raises HostError."""
+def find_programs(engine: Engine, container: Container, labels: Mapping[str, str], names: Sequence[str]) -> ImageLookup:
+    """Look up programs (names without a slash, in the PATH) and files in the image of `container`. Raises HostError."""
     box = container.box
     assert box is not None, "a container of the docker runtime has an image"
-    with engine.errors(), _made(engine, container, labels, ["true"], started=False) as made:
-        facts: dict[str, Any] = engine.api.inspect_container(made)["Config"]
-        stated = dict(line.partition("=")[::2] for line in facts.get("Env") or ())
-        folders = [it for it in stated.get("PATH", _PATH).split(":") if it.startswith("/")]
-        start = facts.get("WorkingDir") or "/"
-        there = {}
+    with engine.errors(), _temporary_container(engine, container, labels, ["true"], start=False) as created:
+        facts: dict[str, Any] = engine.api.inspect_container(created)["Config"]
+        variables = dict(line.partition("=")[::2] for line in facts.get("Env") or ())
+        folders = [item for item in variables.get("PATH", _DEFAULT_PATH).split(":") if item.startswith("/")]
+        working_dir = facts.get("WorkingDir") or "/"
+        present = {}
         for name in names:
-            paths = [posixpath.join(start, name)] if "/" in name else [f"{folder}/{name}" for folder in folders]
-            there[name] = any(_is_there(engine.api, made, posixpath.normpath(path)) for path in paths)
-        if all(there.values()):
-            return Looked(there)
+            paths = [posixpath.join(working_dir, name)] if "/" in name else [f"{folder}/{name}" for folder in folders]
+            present[name] = any(_is_file(engine.api, created, posixpath.normpath(path)) for path in paths)
+        if all(present.values()):
+            return ImageLookup(present)
         image: dict[str, Any] = engine.api.inspect_image(box.image)["Config"]  # type: ignore[no-untyped-call]
-        return Looked(there, tuple((image or {}).get("Entrypoint") or ()))
+        return ImageLookup(present, tuple((image or {}).get("Entrypoint") or ()))
 
 
-def _is_there(api: docker.APIClient, container: str, path: str) -> bool:
-    """Whether there is a file at `path`, or a link, whatever it leads to."""
-    url = f"{api.base_url}/v{api.api_version}/containers/{container}/archive"  # the SDK only asks for the whole file
-    answer = api.head(url, params={"path": path})
-    if answer.status_code == 404:
+def _is_file(api: docker.APIClient, container: str, path: str) -> bool:
+    """Whether `path` is a file, or a link to anything."""
+    url = f"{api.base_url}/v{api.api_version}/containers/{container}/archive"  # the SDK can only request the whole file
+    response = api.head(url, params={"path": path})
+    if response.status_code == 404:
         return False
-    answer.raise_for_status()
-    mode: int = json.loads(base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"]))["mode"]
+    response.raise_for_status()
+    mode: int = json.loads(base64.b64decode(response.headers["X-Docker-Container-Path-Stat"]))["mode"]
     return not mode & _FOLDER
 
 
 def image_user(engine: Engine, image: str) -> str:
-    """Return the user that `image` names; empty for root. Raises HostError."""
+    """Return the USER of `image`; empty for root. Raises HostError."""
     with engine.errors():
         facts: dict[str, Any] = engine.api.inspect_image(image)  # type: ignore[no-untyped-call]
     return str((facts.get("Config") or {}).get("User") or "")
 
 
-def try_import(engine: Engine, container: Container, labels: Mapping[str, str], python: str) -> Imported:
-    """Import TensorFlow with `python` in a throw-away container like `container`. Raises HostError."""
-    with engine.errors(), _made(engine, container, labels, [python, "-c", TRY, str(LIFE)], started=True) as made:
-        code = int(engine.api.wait(made)["StatusCode"])
-        output: bytes = engine.api.logs(made)
-    return read(code, output.decode("utf-8", errors="replace"))
+def try_import(engine: Engine, container: Container, labels: Mapping[str, str], python: str) -> ImportResult:
+    """Import TensorFlow with `python` in a temporary container like `container`. Raises HostError."""
+    with (
+        engine.errors(),
+        _temporary_container(
+            engine, container, labels, [python, "-c", IMPORT_PROGRAM, str(IMPORT_TIMEOUT)], start=True
+        ) as created,
+    ):
+        code = int(engine.api.wait(created)["StatusCode"])
+        output: bytes = engine.api.logs(created)
+    return parse_result(code, output.decode("utf-8", errors="replace"))
 
 
 @contextmanager
-def _made(
-    engine: Engine, container: Container, labels: Mapping[str, str], argv: Sequence[str], *, started: bool
+def _temporary_container(
+    engine: Engine, container: Container, labels: Mapping[str, str], argv: Sequence[str], *, start: bool
 ) -> Iterator[str]:
     box, api = container.box, engine.api
     assert box is not None, "a container of the docker runtime has an image"
-    made: str = api.create_container(
+    created: str = api.create_container(
         box.image,
         entrypoint=[],
         command=list(argv),
-        environment={**home(box), **environment(container)},
+        environment={**home_variable(box), **import_environment(container)},
         user=box.user,
         labels=dict(labels),
         host_config=_host_config(api, box),
     )["Id"]
     try:
-        if started:
-            api.start(made)
-        yield made
+        if start:
+            api.start(created)
+        yield created
     finally:
-        api.remove_container(made, force=True, v=True)
+        api.remove_container(created, force=True, v=True)
 
 
 def _host_config(api: docker.APIClient, box: Box) -> dict[str, Any]:
-    made: dict[str, Any] = api.create_host_config(
-        mounts=[docker.types.Mount(it.target, it.source, type="bind", read_only=True) for it in box.mounts],
+    created: dict[str, Any] = api.create_host_config(
+        mounts=[docker.types.Mount(item.target, item.source, type="bind", read_only=True) for item in box.mounts],
         network_mode="none",
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
         pids_limit=box.pids,
         device_requests=[docker.types.DeviceRequest(count=box.gpus, capabilities=[["gpu"]])] if box.gpus else None,
     )
-    return made
+    return created
 
 
 class Deliveries(Protocol):
-    """What the controller delivered to one host."""
+    """The images that the controller delivered to one host."""
 
     def known(self, reference: str) -> Collection[str]:
-        """Return the ids that the image `reference` may have there; none where the controller does not know."""
+        """Return the ids that `reference` may have on the host; empty if the controller has no record."""
 
     def note(self, reference: str, image_id: str) -> None:
-        """Keep the id that the host's engine gives to the image `reference`."""
+        """Record the id that the host's engine assigns to `reference`."""
 
 
-class Unrecorded:
-    """Accepts every image: for engines that nothing was delivered to."""
+class NoDeliveries:
+    """Accepts every image: for engines without deliveries."""
 
     def known(self, reference: str) -> Collection[str]:
         """See Deliveries."""
@@ -143,26 +148,28 @@ class Unrecorded:
 
 
 def is_delivered(deliveries: Deliveries, reference: str, image_id: str) -> bool:
-    """Whether the image with `image_id` may run under the name `reference`."""
+    """Whether the image `image_id` may run under the name `reference`."""
     ids = deliveries.known(reference)
     return not ids or image_id in ids
 
 
-def sorted_out(deliveries: Deliveries, images: Iterable[Mapping[str, Any]]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of `images`, an engine's list, that stand for what was delivered, and those that do not."""
+def split_by_delivery(
+    deliveries: Deliveries, images: Iterable[Mapping[str, Any]]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Split the names of an engine's `images` into those of delivered images and those moved to other images."""
     names = {(name, str(image["Id"])) for image in images for name in image.get("RepoTags") or ()}
     delivered = frozenset(name for name, image_id in names if is_delivered(deliveries, name, image_id))
     return delivered, frozenset(name for name, _ in names) - delivered
 
 
-def other_image(deliveries: Deliveries, facts: Mapping[str, Any]) -> str:
-    """Return why the image of a container, as an inspect describes it, is not the one that was delivered; or nothing.
+def wrong_image_reason(deliveries: Deliveries, facts: Mapping[str, Any]) -> str:
+    """Return why the image of an inspected container is not the delivered one; "" if it is.
 
-    Containers of earlier versions have no label, and are made from the name itself.
+    Containers of earlier versions have no label; they were created from the name.
     """
-    made_from, image_id = str(facts["Config"].get("Image") or ""), str(facts.get("Image") or "")
+    created_from, image_id = str(facts["Config"].get("Image") or ""), str(facts.get("Image") or "")
     label = str((facts["Config"].get("Labels") or {}).get(DELIVERED) or "")
     reference, _, delivered = label.rpartition("@")
-    if reference:  # engines differ in whether they show the id of a manifest or of an index; both name this image
-        return "" if delivered in (image_id, made_from) else undelivered_image(reference)
-    return "" if is_delivered(deliveries, made_from, image_id) else undelivered_image(made_from)
+    if reference:  # engines show the id of the manifest or of the index
+        return "" if delivered in (image_id, created_from) else undelivered_image(reference)
+    return "" if is_delivered(deliveries, created_from, image_id) else undelivered_image(created_from)

@@ -1,4 +1,4 @@
-"""What a container of ours is called and labelled, and how it is made: labels are the only state there is."""
+"""Names, labels and configuration of tfprov's containers. Labels are the only state."""
 
 import json
 from collections.abc import Sequence
@@ -15,22 +15,22 @@ CLUSTER, TASK, HOST = "tfprov.cluster", "tfprov.task", "tfprov.host"
 SPEC, RUN, DIRECTORY = "tfprov.spec", "tfprov.run", "tfprov.checkpoints"
 
 DELIVERED = "tfprov.delivered"
-"""The name and the id of the image that a container is made from: `tfprov/linear:3f2a…@sha256:…`."""
+"""Name and id of a container's image: `tfprov/linear:3f2a…@sha256:…`."""
 
 DATA = "tfprov.data"
-"""On what belongs to fetched data: its key."""
+"""The key of fetched data, on its volumes and containers."""
 
 STOPPED = "-stopped"
-"""Ends the name of a container that tfprov stopped: the engine keeps no trace of who ended a task, and labels are fixed."""
+"""Suffix of the name of a container that tfprov stopped: the engine does not record who did, and labels cannot change."""
 
 CODE = "/code"
-"""Where the code of a container lies, be it in its image or put there."""
+"""The directory of the code in a container."""
 
 TEMPORARY = "/tmp"  # noqa: S108  of the container
-"""Where a container without a writable file system may write."""
+"""The writable directory of a read-only container."""
 
-_LOG = {"max-size": "10m", "max-file": "2"}
-"""As much as the process runtime keeps."""
+_LOG_OPTIONS = {"max-size": "10m", "max-file": "2"}
+"""The same limits as the process runtime's."""
 
 
 def container_name(cluster: str, task: str) -> str:
@@ -39,29 +39,29 @@ def container_name(cluster: str, task: str) -> str:
 
 
 def volume_name(cluster: str, task: str) -> str:
-    """Return the name of the volume with the task's checkpoints; it outlives the container."""
+    """Return the name of the volume of a task's checkpoints, which outlives the container."""
     return f"{container_name(cluster, task)}-checkpoints"
 
 
-def data_name(cluster: str, key: str) -> str:
-    """Return the name of the volume with the data set with `key`, which all tasks of a host share."""
+def data_volume_name(cluster: str, key: str) -> str:
+    """Return the name of the volume of data set `key`, shared by all tasks of a host."""
     return f"tfprov-{cluster}-data-{key}"
 
 
-def labels(container: Container, cluster: str, run: str) -> dict[str, str]:
-    """Return the labels that make a container ours, and from which it is read back."""
+def container_labels(container: Container, cluster: str, run: str) -> dict[str, str]:
+    """Return the labels that identify a container of tfprov and hold its state."""
     task = container.task
     spec = json.dumps(container.spec, sort_keys=True)
-    told = {SPEC: spec, RUN: run, DIRECTORY: container.checkpoint_dir}
-    return {CLUSTER: cluster, TASK: task.name, HOST: task.host, **told}
+    details = {SPEC: spec, RUN: run, DIRECTORY: container.checkpoint_dir}
+    return {CLUSTER: cluster, TASK: task.name, HOST: task.host, **details}
 
 
-def home(box: Box) -> dict[str, str]:
-    """Return where the user of a container may write, for one who has no directory of their own or cannot write there."""
+def home_variable(box: Box) -> dict[str, str]:
+    """Return HOME for a container whose user has no home directory or cannot write to it."""
     return {"HOME": TEMPORARY} if box.read_only or parse_uid(box.user) else {}
 
 
-def creation(  # noqa: PLR0913, PLR0917  one container, seen from all sides
+def container_config(  # noqa: PLR0913, PLR0917  all aspects of a container
     api: docker.APIClient,
     container: Container,
     box: Box,
@@ -70,9 +70,9 @@ def creation(  # noqa: PLR0913, PLR0917  one container, seen from all sides
     image_id: str,
     entry: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the arguments with which the SDK creates `container`, by the id of its image: a tag can be moved.
+    """Return the SDK's arguments for creating `container`, from the image's id, as a tag can be moved.
 
-    `entry` exports its secrets before its command runs.
+    `entry` is the entry point that exports its secrets.
     """
     task = container.task
     public = {name: value for name, value in container.env.items() if name not in container.secret}
@@ -80,12 +80,12 @@ def creation(  # noqa: PLR0913, PLR0917  one container, seen from all sides
     return {
         "image": image_id,
         "command": list(container.argv),
-        "entrypoint": list(entry),  # an image's own entry point would get the program as its arguments
-        "environment": {"PYTHONUNBUFFERED": "1", **home(box), **public, RUN_VARIABLE: run},
+        "entrypoint": list(entry),  # the image's entry point would get the program as arguments
+        "environment": {"PYTHONUNBUFFERED": "1", **home_variable(box), **public, RUN_VARIABLE: run},
         **({"user": box.user} if box.user else {}),
         "name": container_name(cluster, task.name),
         "hostname": task.name.replace("/", "-"),
-        "labels": {**labels(container, cluster, run), DELIVERED: f"{box.image}@{image_id}"},
+        "labels": {**container_labels(container, cluster, run), DELIVERED: f"{box.image}@{image_id}"},
         "stop_timeout": container.stop_grace,
         **({"working_dir": CODE} if box.code else {}),
         "ports": ports,
@@ -101,20 +101,22 @@ def _host_config(api: docker.APIClient, container: Container, box: Box, cluster:
     volume = volume_name(cluster, box.files_of or task.name)
     mounts = [docker.types.Mount(container.checkpoint_dir, volume, type="volume", read_only=box.only_reads)]
     if container.data and box.data_at:
-        data = data_name(cluster, dataset_key(container.data))
+        data = data_volume_name(cluster, dataset_key(container.data))
         mounts.append(docker.types.Mount(box.data_at, data, type="volume", read_only=True, no_copy=True))
     if box.read_only and box.has_code:
-        # The engine copies what the image has there into a volume without a name, which goes with the container.
+        # The engine copies the image's code into this anonymous volume, which is removed with the container.
         mounts.append(docker.types.Mount(CODE, None, type="volume"))
-    mounts += [docker.types.Mount(m.target, m.source, type="bind", read_only=m.read_only) for m in box.mounts]
-    made: dict[str, Any] = api.create_host_config(
-        # On the address of the cluster only: whoever reaches a TensorFlow port can run code.
+    mounts += [
+        docker.types.Mount(mount.target, mount.source, type="bind", read_only=mount.read_only) for mount in box.mounts
+    ]
+    config: dict[str, Any] = api.create_host_config(
+        # On the cluster's address only: a TensorFlow port allows running code.
         port_bindings={task.port: (box.address, task.port)} if task.serves else {},
         mounts=mounts,
-        binds=[secret_files.bind(container_name(cluster, task.name))] if container.secret else None,
+        binds=[secret_files.bind_mount(container_name(cluster, task.name))] if container.secret else None,
         restart_policy=policy,
-        init=True,  # PID 1 that ignores SIGTERM would cost the whole grace
-        log_config=docker.types.LogConfig(type="json-file", config=_LOG),
+        init=True,  # a PID 1 that ignores SIGTERM would use up the grace period
+        log_config=docker.types.LogConfig(type="json-file", config=_LOG_OPTIONS),
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
         pids_limit=box.pids,
@@ -124,4 +126,4 @@ def _host_config(api: docker.APIClient, container: Container, box: Box, cluster:
         nano_cpus=int(box.cpus * 1e9) if box.cpus else None,
         device_requests=[docker.types.DeviceRequest(count=box.gpus, capabilities=[["gpu"]])] if box.gpus else None,
     )
-    return made
+    return config

@@ -1,4 +1,4 @@
-"""What a container prints, also after its engine has started it again: the engine's own stream ends with the first life."""
+"""Read a container's log across restarts: the engine's own stream ends with each run."""
 
 import threading
 import time
@@ -7,31 +7,31 @@ from typing import Any
 
 import docker
 
-from tfprov.hosts.docker.api_types import seconds
-from tfprov.hosts.log_file import split, split_stamped
+from tfprov.hosts.docker.api_types import parse_time
+from tfprov.hosts.log_file import split_lines, split_stamped_lines
 
-_POLL = 0.2
-"""Seconds between two looks at a container that has ended and may be started again."""
-_ALIVE = ("running", "restarting")
-_SECOND = len("2006-01-02T15:04:05")
-_SETTLE = 1.0
-"""Seconds an engine gets to say that a container has ended whose stream has."""
+_POLL_INTERVAL = 0.2
+"""Seconds between checks of a container that has ended and may be restarted."""
+_LIVE_STATES = ("running", "restarting")
+_SECOND_LENGTH = len("2006-01-02T15:04:05")
+_SETTLE_SECONDS = 1.0
+"""Seconds for an engine to report the end of a container after the end of its stream."""
 
 
-def lines(api: docker.APIClient, container: str, tail: int | None, *, follow: bool) -> Iterator[str]:
-    """Yield the lines of a container's log, from `tail` lines before its end; with `follow`, until it ends for good."""
-    whence: dict[str, Any] = {"tail": "all" if tail is None else tail}
+def read_lines(api: docker.APIClient, container: str, tail: int | None, *, follow: bool) -> Iterator[str]:
+    """Yield the lines of a container's log, from `tail` lines before its end; with `follow`, until its final end."""
+    range_options: dict[str, Any] = {"tail": "all" if tail is None else tail}
     while True:
         try:
             restarts = _restarts(api, container) if follow else None
-            printed = api.logs(container, stream=True, follow=follow, **whence)
-        except docker.errors.NotFound:  # removed since it was found
+            output = api.logs(container, stream=True, follow=follow, **range_options)
+        except docker.errors.NotFound:  # removed meanwhile
             return
-        yield from split(printed)
-        ended = None if restarts is None else _ended_before(api, container, restarts)
+        yield from split_lines(output)
+        ended = None if restarts is None else _last_end(api, container, restarts)
         if ended is None:
             return
-        whence = {"since": ended}
+        range_options = {"since": ended}
 
 
 def _restarts(api: docker.APIClient, container: str) -> int:
@@ -39,62 +39,63 @@ def _restarts(api: docker.APIClient, container: str) -> int:
     return restarts
 
 
-def _ended_before(api: docker.APIClient, container: str, restarts: int) -> float | None:
-    """Wait until a container has run again and return when it had ended before; None when it has ended for good.
+def _last_end(api: docker.APIClient, container: str, restarts: int) -> float | None:
+    """Wait until a container has been restarted and return when its last run ended; None if it has ended for good.
 
-    That is the first end that is seen: by the time it runs again, it may have ended a second time.
+    Returns the first end observed: by the time it runs again, it may have ended a second time.
     """
-    deadline = time.monotonic() + _SETTLE
+    deadline = time.monotonic() + _SETTLE_SECONDS
     first: float | None = None
     while True:
         try:
             facts = api.inspect_container(container)
         except docker.errors.NotFound:
             return None
-        status, ended = facts["State"]["Status"], seconds(facts["State"]["FinishedAt"])
+        status, ended = facts["State"]["Status"], parse_time(facts["State"]["FinishedAt"])
         if status != "running" or facts["RestartCount"] > restarts:
             first = first or ended
         if status != "restarting" and facts["RestartCount"] > restarts:
             return first
-        if status not in _ALIVE or (status == "running" and time.monotonic() > deadline):
+        if status not in _LIVE_STATES or (status == "running" and time.monotonic() > deadline):
             return None
-        time.sleep(_POLL)
+        time.sleep(_POLL_INTERVAL)
 
 
-def polled(
-    api: docker.APIClient, container: str, tail: int | None, turn: threading.Lock, every: float = 1.0
+def poll_lines(
+    api: docker.APIClient, container: str, tail: int | None, poll_lock: threading.Lock, interval: float = 1.0
 ) -> Iterator[str]:
-    """Yield what `lines` yields while it follows, from short requests instead: one `every` seconds.
+    """Follow a log like `read_lines`, by short requests every `interval` seconds instead of a stream.
 
-    For a connection that has few channels, of which each that is followed takes one for as long as a training. `turn` is
-    held during a request: the SDK asks a second thing while the first one is answered, and of many that each had a channel
-    for the one, none would get a channel for the other.
+    For a connection with few channels, of which a followed stream occupies one for as long as a training. `poll_lock` is
+    held during a request: the SDK needs a second channel during the first request, so many concurrent followers with one
+    channel each would wait for each other.
     """
-    seen = _Seen("" if tail is None else None)
-    whence: dict[str, Any] = {"tail": "all" if tail is None else max(1, tail)}
-    shown = tail != 0
+    seen = _SeenLines("" if tail is None else None)
+    range_options: dict[str, Any] = {"tail": "all" if tail is None else max(1, tail)}
+    show = tail != 0
     while True:
-        with turn:
+        with poll_lock:
             try:
-                alive = api.inspect_container(container)["State"]["Status"] in _ALIVE  # before its last line is read
-                printed = api.logs(container, stream=True, timestamps=True, **whence)
-            except docker.errors.NotFound:  # removed since it was found
+                is_alive = (
+                    api.inspect_container(container)["State"]["Status"] in _LIVE_STATES
+                )  # before reading, so that the last lines are not missed
+                output = api.logs(container, stream=True, timestamps=True, **range_options)
+            except docker.errors.NotFound:  # removed meanwhile
                 return
-            for line in split_stamped(printed):
-                if seen.is_new(line) and shown:
+            for line in split_stamped_lines(output):
+                if seen.is_new(line) and show:
                     yield line.partition(" ")[2]
-        if not alive:
+        if not is_alive:
             return
         since = seen.since()
-        whence, shown = {"tail": "all"} if since is None else {"since": since}, True
-        time.sleep(every)
+        range_options, show = {"tail": "all"} if since is None else {"since": since}, True
+        time.sleep(interval)
 
 
-class _Seen:
-    """The lines, each with its time in front, that a log was seen to have, from the time `first` on, or from the first one.
+class _SeenLines:
+    """Recognizes repeated lines, each prefixed with its time, from the time `first` on; None for the first line's time.
 
-    The engine finds lines by their time, so a little is asked for twice: those of the last two seconds in which there were
-    any are kept, to know them by.
+    The engine selects lines by time, so requests overlap. The lines of the last two seconds that had any are remembered.
     """
 
     def __init__(self, first: str | None) -> None:
@@ -102,8 +103,8 @@ class _Seen:
         self._known: dict[str, set[str]] = {}
 
     def is_new(self, line: str) -> bool:
-        """Take in a line; return whether it is one to show."""
-        stamp, second = line.partition(" ")[0], line[:_SECOND]
+        """Add a line; return whether it is new."""
+        stamp, second = line.partition(" ")[0], line[:_SECOND_LENGTH]
         self._first = stamp if self._first is None else self._first
         if stamp < self._first or line in self._known.get(second, ()):
             return False
@@ -112,5 +113,5 @@ class _Seen:
         return True
 
     def since(self) -> float | None:
-        """Return the time, in seconds since the epoch, from which on the log is asked for again; None for all of it."""
-        return seconds(f"{min(self._known)}Z") if self._known else None
+        """Return the start of the next request in seconds since the epoch; None for the whole log."""
+        return parse_time(f"{min(self._known)}Z") if self._known else None

@@ -1,7 +1,7 @@
-"""Throw-away containers that stand in for tasks: one that listens where a task will, and one that connects as a task would.
+"""Temporary containers in place of tasks, for `check`: listeners on the tasks' ports, and probers that connect to them.
 
-They are made from the task's own image, with the same network and the same rights. Each is removed by who made it, at the
-latest by `sweep`, and ends by itself after two minutes: what a controller that was killed leaves is gone soon.
+They use the task's image, network and privileges. Their creator removes them, at the latest with `sweep`. They end
+by themselves after two minutes, in case the controller is killed.
 """
 
 import json
@@ -18,16 +18,16 @@ from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker.engine import Engine
 
 CHECK, ROUND = "tfprov.check", "tfprov.check.round"
-"""Label them with the cluster's name and a word for each round: not with a task's labels, so nobody takes them for one."""
+"""Labels with the cluster's name and the round; without a task's labels, so that they do not count as tasks."""
 
 Labels = Mapping[str, str]
 
-LIFE = 120
-"""Seconds until one ends by itself."""
-CONNECT = 4.0
-"""Seconds for a connection: enough for a lost packet to be sent again."""
-PATIENCE = 10.0
-"""Seconds in which a listener must have begun to answer, on a host that is busy."""
+LIFETIME = 120
+"""Seconds until a container ends by itself."""
+CONNECT_TIMEOUT = 4.0
+"""Seconds to connect: enough for a lost packet to be retransmitted."""
+LISTENER_TIMEOUT = 10.0
+"""Seconds for a listener to start answering on a busy host."""
 
 _PYTHON = "python3"
 LISTEN = """
@@ -51,7 +51,7 @@ listener.listen(128)
 while True:
     threading.Thread(target=greet, args=listener.accept()[:1], daemon=True).start()
 """
-"""Greets everyone on a port; on port 0, only waits."""
+"""Sends a greeting to every connection on a port; with port 0, only waits."""
 
 PROBE = """
 import errno, json, socket, sys, time
@@ -71,31 +71,32 @@ def once(address, port, greeting):
     with connection:
         connection.settimeout(limit if greeting else 0.5)
         try:
-            said = connection.recv(1000)
+            received = connection.recv(1000)
         except socket.timeout:
             return "silent" if greeting else "ok"
         except OSError:
             return "closed"
-        if not said:
+        if not received:
             return "closed"
-        return "ok" if not greeting or said.decode(errors="replace").strip() == greeting else "other"
+        return "ok" if not greeting or received.decode(errors="replace").strip() == greeting else "other"
 def probe(target):
     address, port, greeting = target
     end = time.monotonic() + patience
     while True:
-        found = once(address, port, greeting)
-        if not greeting or found not in ("refused", "closed", "no route", "silent") or time.monotonic() > end:
-            return found
+        outcome = once(address, port, greeting)
+        if not greeting or outcome not in ("refused", "closed", "no route", "silent") or time.monotonic() > end:
+            return outcome
         time.sleep(0.2)
 with ThreadPoolExecutor(min(32, len(targets))) as pool:
     print(json.dumps(list(pool.map(probe, targets))))
 """
-"""Connects to all at once. What has no greeting is a task, which waits to be spoken to; what has one may still start."""
+"""Connects to all targets concurrently. A target without greeting is a running task; one with a greeting may still be
+starting."""
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where to connect to. `greeting` is what the listener there says; a task that runs already has none."""
+class Endpoint:
+    """An address to connect to. `greeting` is what its listener sends; empty for a running task."""
 
     address: str
     port: int
@@ -103,96 +104,96 @@ class Target:
 
 
 class NoPython(Exception):
-    """The image has no Python, so nothing can be tried from inside of it."""
+    """The image has no Python, which probing needs."""
 
 
 def sweep(engine: Engine, cluster: str, word: str = "") -> None:
-    """Remove from a host what was made for `cluster` in the round of `word`, or in any. Raises HostError."""
-    ours = [f"{CHECK}={cluster}", *([f"{ROUND}={word}"] if word else [])]
+    """Remove the containers of `cluster` of one round, or of all rounds. Raises HostError."""
+    labels = [f"{CHECK}={cluster}", *([f"{ROUND}={word}"] if word else [])]
     with engine.errors():
-        for found in engine.api.containers(all=True, filters={"label": ours}):
-            _remove(engine.api, found["Id"])
+        for container in engine.api.containers(all=True, filters={"label": labels}):
+            _remove(engine.api, container["Id"])
 
 
 def sweep_created(engine: Engine, cluster: str) -> None:
-    """Remove from a host what was made for `cluster` and never started: a controller was killed meanwhile."""
+    """Remove the containers of `cluster` that a killed controller created and did not start."""
     with engine.errors():
-        for found in engine.api.containers(all=True, filters={"label": f"{CHECK}={cluster}", "status": "created"}):
-            _remove(engine.api, found["Id"])
+        for container in engine.api.containers(all=True, filters={"label": f"{CHECK}={cluster}", "status": "created"}):
+            _remove(engine.api, container["Id"])
 
 
 def _remove(api: docker.APIClient, container: str) -> None:
     try:
         api.remove_container(container, force=True, v=True)
     except docker.errors.APIError as error:
-        if error.status_code not in (404, 409):  # one that has just ended is removed by the engine itself
+        if error.status_code not in (404, 409):  # the engine is removing one that has just ended
             raise
 
 
-def listen(engine: Engine, image: str, labels: Labels, *, at: Target, published: str) -> str:
-    """Listen on the port of `at` in a container, published on the host's address `published`; return its id.
+def listen(engine: Engine, image: str, labels: Labels, *, target: Endpoint, published: str) -> str:
+    """Start a container that listens on the port of `target`, published on the host's address `published`; return its id.
 
-    Raises NoPython, or HostError when the port cannot be published.
+    Raises NoPython, or HostError if the port cannot be published.
     """
-    return _start(engine, image, labels, [str(at.port), at.greeting], {at.port: (published, at.port)})
+    return _start(engine, image, labels, [str(target.port), target.greeting], {target.port: (published, target.port)})
 
 
-def prober(engine: Engine, image: str, labels: Labels) -> str:
-    """Start the container that `probe` works in, and return its id. Raises NoPython, or HostError."""
+def start_prober(engine: Engine, image: str, labels: Labels) -> str:
+    """Start the container for `probe` and return its id. Raises NoPython or HostError."""
     return _start(engine, image, labels, ["0", ""], {})
 
 
 def _start(engine: Engine, image: str, labels: Labels, arguments: Sequence[str], ports: dict[int | str, Any]) -> str:
     with engine.errors():
         api = engine.api
-        made: str = api.create_container(
+        container_id: str = api.create_container(
             image,
             entrypoint=[_PYTHON, "-c", LISTEN],
-            command=[*arguments, str(LIFE)],
+            command=[*arguments, str(LIFETIME)],
             labels=dict(labels),
             ports=list(ports),
             host_config=_host_config(api, ports),
         )["Id"]
         try:
-            api.start(made)
+            api.start(container_id)
         except docker.errors.APIError as error:
-            _remove(api, made)
+            _remove(api, container_id)
             if f'"{_PYTHON}"' in str(error.explanation):
                 raise NoPython from error
             raise
-    return made
+    return container_id
 
 
 def _host_config(api: docker.APIClient, ports: dict[int | str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = api.create_host_config(
+    container_id: dict[str, Any] = api.create_host_config(
         port_bindings=ports,
-        auto_remove=True,  # and no init: it would start, and then not find the program
+        auto_remove=True,  # no init: it would start before the missing program is noticed
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
         pids_limit=256,
         log_config=docker.types.LogConfig(type="none"),
     )
-    return made
+    return container_id
 
 
-def probe(engine: Engine, container: str, targets: Sequence[Target]) -> list[str]:
-    """Connect to all of `targets` from inside of a container; return what became of each, in their order.
+def probe(engine: Engine, container: str, targets: Sequence[Endpoint]) -> list[str]:
+    """Connect to all of `targets` from inside a container; return the outcomes in their order. Raises HostError.
 
-    That is `ok`, or `refused`, `no answer`, `no route`, `no address`; `closed` and `silent` when the connection came about
-    and nobody is there; `other` when somebody else is; `error: …` for the rest. Raises HostError.
+    `ok`; `refused`, `no answer`, `no route`, `no address`; `closed` or `silent` if the connection was accepted but nothing
+    listens behind it; `other` if something else does; `error: …` otherwise.
     """
     if not targets:
         return []
-    told = docker_exec.Printed()
-    asked = json.dumps([[target.address, target.port, target.greeting] for target in targets])
-    argv = [_PYTHON, "-c", PROBE, asked, str(CONNECT), str(PATIENCE)]
+    output = docker_exec.CapturedOutput()
+    arguments = json.dumps([[target.address, target.port, target.greeting] for target in targets])
+    argv = [_PYTHON, "-c", PROBE, arguments, str(CONNECT_TIMEOUT), str(LISTENER_TIMEOUT)]
     with engine.errors():
-        code = docker_exec.run(engine.api, container, argv, told.take, bounds.ACT)
+        code = docker_exec.run(engine.api, container, argv, output.append, bounds.ACTION_TIMEOUT)
     if code != 0:
-        words = one_line(told[2].decode(errors="replace").strip().rpartition("\n")[2])
-        raise HostError(engine.host, f"the image's Python cannot probe: {words or f'exit code {code}'}")
+        message = one_line(output[2].decode(errors="replace").strip().rpartition("\n")[2])
+        raise HostError(engine.host, f"the image's Python cannot probe: {message or f'exit code {code}'}")
     with engine.errors():
-        found: list[str] = api_types.listing(api_types.text)(api_types.parsed(told[1]), "a probe")
-        if len(found) != len(targets):
-            raise api_types.Nonsense(f"{len(found)} outcomes of {len(targets)} probes")
-    return found
+        outcomes: list[str] = api_types.list_of(api_types.read_text)(api_types.parse_json(output[1]), "a probe")
+        if len(outcomes) != len(targets):
+            raise api_types.MalformedAnswer(f"{len(outcomes)} outcomes of {len(targets)} probes")
+    return outcomes

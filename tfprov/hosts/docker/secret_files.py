@@ -1,12 +1,12 @@
 """Secret environment variables of a container: files on a tmpfs of its host, which its entry point exports.
 
-    /run/tfprov/                       of the host: root's, mode 0700, so that no other user of the host gets further
-    /run/tfprov/tfprov-lab-worker-0/   the directory that the container sees as /run/secrets/tfprov, read-only
-        NAME                           the value of a variable, mode 0400, of the user that the container runs as
-        .environment                   all of them as a shell reads them
+    /run/tfprov/                       on the host: root's, mode 0700, closed to other users of the host
+    /run/tfprov/tfprov-lab-worker-0/   mounted read-only into the container as /run/secrets/tfprov
+        NAME                           the value of a variable, mode 0400, owned by the container's user
+        .environment                   all variables as a shell script
 
-A tmpfs of the container itself would be empty after each restart by the engine's own policy. Files are put there through
-a container that is never started: the login needs no right on the host but that to use its engine.
+A tmpfs of the container itself would be empty after each restart by the engine. Files are written through a helper
+container that is never started: the login needs no privilege on the host except using its engine.
 """
 
 import contextlib
@@ -25,22 +25,24 @@ from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker.engine import Engine
 
 DIRECTORY = "/run/secrets/tfprov"
-"""Where a container finds its secrets."""
+"""The directory of the secrets in a container."""
 _ON_HOST = "/run/tfprov"
-"""Only root may write to /run, so that nobody can prepare what the engine, which is root, would follow."""
+"""Only root may write to /run, so that nobody can prepare a link that the engine, as root, would follow."""
 _LABEL = "tfprov.secrets"
-_MOST = 1024 * 1024
-"""Bytes that are read of an image's list of users."""
-_LAST_USER = 2**32 - 2
-"""The greatest number of a user that Linux has; the one above it means none."""
-_LOST = 78
-"""The exit code, EX_CONFIG, of a task whose secrets are not there."""
+_MAX_PASSWD_SIZE = 1024 * 1024
+"""Maximum bytes read of an image's /etc/passwd."""
+_MAX_USER_ID = 2**32 - 2
+"""The greatest user id of Linux; the next one means none."""
+_MISSING_EXIT_CODE = 78
+"""The exit code of a task without its secrets: EX_CONFIG."""
 _SHELL = "/bin/sh"
-_LOST_SAYS = "tfprov: the secrets of this task are not in {} any more, as after a restart of its host: run `tfprov up`"
-_IN_SHELL = """[ -r {directory}/.environment ] || {{ echo {message} >&2; exit {code}; }}
+_MISSING_MESSAGE = (
+    "tfprov: the secrets of this task are not in {} any more, as after a restart of its host: run `tfprov up`"
+)
+_SHELL_SCRIPT = """[ -r {directory}/.environment ] || {{ echo {message} >&2; exit {code}; }}
 . {directory}/.environment && exec "$@"
 """
-_IN_PYTHON = """import os, sys
+_PYTHON_PROGRAM = """import os, sys
 try: names = [name for name in os.listdir({directory!r}) if name != '.environment']
 except OSError: names = []
 if not names: sys.exit(print({message!r}, file=sys.stderr) or {code})
@@ -51,34 +53,41 @@ except OSError as error: sys.exit(print(sys.argv[1] + ': ' + error.strerror, fil
 """
 
 
-def in_shell(directory: str = DIRECTORY) -> list[str]:
-    """Return the command that runs the one behind it with the secrets in `directory`."""
-    message = shlex.quote(_LOST_SAYS.format(directory))
-    return [_SHELL, "-c", _IN_SHELL.format(directory=shlex.quote(directory), message=message, code=_LOST), "tfprov"]
+def shell_entrypoint(directory: str = DIRECTORY) -> list[str]:
+    """Return the entry point that runs its arguments with the secrets in `directory`, for a shell."""
+    message = shlex.quote(_MISSING_MESSAGE.format(directory))
+    return [
+        _SHELL,
+        "-c",
+        _SHELL_SCRIPT.format(directory=shlex.quote(directory), message=message, code=_MISSING_EXIT_CODE),
+        "tfprov",
+    ]
 
 
-def in_python(python: str, directory: str = DIRECTORY) -> list[str]:
-    """Return the same for an image without a shell."""
-    program = _IN_PYTHON.format(directory=directory, message=_LOST_SAYS.format(directory), code=_LOST)
+def python_entrypoint(python: str, directory: str = DIRECTORY) -> list[str]:
+    """Return the same entry point for an image without a shell."""
+    program = _PYTHON_PROGRAM.format(
+        directory=directory, message=_MISSING_MESSAGE.format(directory), code=_MISSING_EXIT_CODE
+    )
     return [python, "-I", "-S", "-c", program]
 
 
-def bind(container: str) -> str:
-    """Return the mount that shows a container, by its name, its secrets; `Z` matters under SELinux alone."""
+def bind_mount(container: str) -> str:
+    """Return the bind mount of a container's secrets; `Z` matters only with SELinux."""
     return f"{_ON_HOST}/{container}:{DIRECTORY}:ro,Z"
 
 
 def has_secrets(facts: Mapping[str, Any]) -> bool:
-    """Whether the container that `facts`, the answer to an inspect, describes has secrets."""
+    """Whether an inspected container has secrets."""
     return any(mount.get("Destination") == DIRECTORY for mount in facts.get("Mounts") or ())
 
 
 def with_secrets(facts: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
-    """Return the command that runs `argv` in the container that `facts` describe, with its secrets as its task has them."""
+    """Return the command that runs `argv` in an inspected container with the secrets of its task."""
     return [*(facts["Config"].get("Entrypoint") or ()), *argv] if has_secrets(facts) else list(argv)
 
 
-def place(  # noqa: PLR0913, PLR0917  one container, seen from all sides
+def put_secrets(  # noqa: PLR0913, PLR0917  all aspects of a container
     engine: Engine,
     container: str,
     image: str,
@@ -86,43 +95,45 @@ def place(  # noqa: PLR0913, PLR0917  one container, seen from all sides
     values: Mapping[str, str],
     user: str | None = None,
 ) -> list[str]:
-    """Put `values` where the container called `container` will find them; return its entry point.
+    """Store the secrets `values` of the container named `container`; return its entry point.
 
-    `argv` is what it runs, as `user`, by default the one that its image names. Raises HostError, and what the SDK raises.
+    It runs `argv` as `user`, by default the image's user. Raises HostError and the SDK's errors.
     """
-    with _beside(engine, container, image) as made:
-        entry = _entry(engine, made, container, argv)
-        user = user or engine.api.inspect_container(made)["Config"].get("User") or ""
-        engine.api.put_archive(made, "/", _archive(container, values, _owner(engine, made, user)))
+    with _helper_container(engine, container, image) as helper:
+        entry = _choose_entrypoint(engine, helper, container, argv)
+        user = user or engine.api.inspect_container(helper)["Config"].get("User") or ""
+        engine.api.put_archive(helper, "/", _archive(container, values, _user_id(engine, helper, user)))
     return entry
 
 
-def forget(engine: Engine, container: str, image: str) -> None:
-    """Remove the secrets of a container that does not run: an empty file takes the place of their directory.
+def remove_secrets(engine: Engine, container: str, image: str) -> None:
+    """Remove the secrets of a stopped container, replacing their directory by an empty file.
 
-    Where somebody has removed its image, any other one will do, because nothing of it is started. Where there is none at
-    all, they stay until the host is started again: the container must be removable all the same.
+    If its image has been removed, any other serves, as the helper container is never started. Without any image the
+    secrets stay until the host restarts, so that the container can still be removed.
     """
     with contextlib.suppress(docker.errors.ImageNotFound):
-        return _forget(engine, container, image)
+        return _remove_secrets(engine, container, image)
     for other in engine.api.images()[:1]:
-        _forget(engine, container, str(other["Id"]))
+        _remove_secrets(engine, container, str(other["Id"]))
     return None
 
 
-def _forget(engine: Engine, container: str, image: str) -> None:
-    with _beside(engine, container, image) as made:
-        engine.api.put_archive(made, "/", _tar([_top(), (_info(f"{_ON_HOST}/{container}", 0o400, 0), b"")]))
+def _remove_secrets(engine: Engine, container: str, image: str) -> None:
+    with _helper_container(engine, container, image) as helper:
+        engine.api.put_archive(
+            helper, "/", _tar([_host_directory(), (_tar_info(f"{_ON_HOST}/{container}", 0o400, 0), b"")])
+        )
 
 
 @contextlib.contextmanager
-def _beside(engine: Engine, container: str, image: str) -> Iterator[str]:
-    """Have a container that sees the secrets of its host and is never started; what a killed run left is removed."""
+def _helper_container(engine: Engine, container: str, image: str) -> Iterator[str]:
+    """Create a container that mounts the host's secrets and is never started; remove leftovers of a killed run."""
     api = engine.api
-    for left in api.containers(all=True, filters={"label": f"{_LABEL}={container}"}):
+    for leftover in api.containers(all=True, filters={"label": f"{_LABEL}={container}"}):
         with contextlib.suppress(docker.errors.NotFound):
-            api.remove_container(left["Id"], force=True)
-    made: str = api.create_container(
+            api.remove_container(leftover["Id"], force=True)
+    helper: str = api.create_container(
         image,
         entrypoint=[],
         command=["true"],
@@ -130,72 +141,70 @@ def _beside(engine: Engine, container: str, image: str) -> Iterator[str]:
         host_config=api.create_host_config(binds=[f"{_ON_HOST}:{_ON_HOST}"], network_mode="none", cap_drop=["ALL"]),
     )["Id"]
     try:
-        yield made
+        yield helper
     finally:
         with contextlib.suppress(docker.errors.NotFound):
-            api.remove_container(made, force=True)
+            api.remove_container(helper, force=True)
 
 
-def _entry(engine: Engine, made: str, container: str, argv: Sequence[str]) -> list[str]:
-    """Return what exports the secrets before it becomes the program: a shell where there is one, else the task's Python."""
-    if docker_files.exists(engine, made, _SHELL):
-        return in_shell()
+def _choose_entrypoint(engine: Engine, helper: str, container: str, argv: Sequence[str]) -> list[str]:
+    """Return the entry point that exports the secrets: by a shell if the image has one, else by the task's Python."""
+    if docker_files.exists(engine, helper, _SHELL):
+        return shell_entrypoint()
     if PurePosixPath(argv[0]).name.startswith("python"):
-        return in_python(argv[0])
-    what = (
-        f"{container}: its image has no {_SHELL} and its command is no Python, one of which must bring it its secrets"
-    )
+        return python_entrypoint(argv[0])
+    problem = f"{container}: exporting its secrets needs {_SHELL} in its image, or Python as its command"
     raise HostError(
-        engine.host, what, "add a shell to the image, or list the variables that are no secrets in `public_env`"
+        engine.host, problem, "add a shell to the image, or list variables that are not secret in `public_env`"
     )
 
 
-def _owner(engine: Engine, made: str, user: str) -> int:
-    """Return the number of the user that a container runs as: `1000`, `trainer` or `trainer:group`."""
+def _user_id(engine: Engine, helper: str, user: str) -> int:
+    """Return the id of a container's user, written as `1000`, `trainer` or `trainer:group`."""
     name = user.partition(":")[0]
-    if (number := _number(name or "0")) is not None:
+    if (number := _parse_user_id(name or "0")) is not None:
         return number
-    with docker_files.read(engine, {"Id": made}, "/etc/passwd") as file:
-        lines = file.read(_MOST).decode("utf-8", "replace").splitlines()
+    with docker_files.open_file(engine, {"Id": helper}, "/etc/passwd") as file:
+        lines = file.read(_MAX_PASSWD_SIZE).decode("utf-8", "replace").splitlines()
     for line in lines:
         fields = line.split(":")
-        if len(fields) > 2 and fields[0] == name and (number := _number(fields[2])) is not None:
+        if len(fields) > 2 and fields[0] == name and (number := _parse_user_id(fields[2])) is not None:
             return number
     raise HostError(engine.host, f"the image has no user `{name}` in its /etc/passwd", "correct its USER, or `user`")
 
 
-def _number(text: str) -> int | None:
-    """Return a user's number; None where `text` is none: an image may say anything, such as `²` or a million digits."""
-    return int(text) if re.fullmatch("[0-9]{1,10}", text) and int(text) <= _LAST_USER else None
+def _parse_user_id(text: str) -> int | None:
+    """Return a user id; None for invalid text: an image may contain `²` or a million digits."""
+    return int(text) if re.fullmatch("[0-9]{1,10}", text) and int(text) <= _MAX_USER_ID else None
 
 
-def contents(values: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the files that hold these variables, by their names."""
-    sourced = "".join(f"export {name}={_quoted(value)}\n" for name, value in values.items())
-    texts = {**values, ".environment": sourced}
+def secret_file_contents(values: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the files with these variables, by name."""
+    script = "".join(f"export {name}={_quote(value)}\n" for name, value in values.items())
+    texts = {**values, ".environment": script}
     return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 
 def _archive(container: str, values: Mapping[str, str], owner: int) -> bytes:
     top = f"{_ON_HOST}/{container}"
-    directory = _info(top, 0o500, owner)
+    directory = _tar_info(top, 0o500, owner)
     directory.type = tarfile.DIRTYPE
-    # An empty file first: it takes the place of the directory of an earlier container, whose variables must not stay.
-    files = [(_info(f"{top}/{name}", 0o400, owner), value) for name, value in contents(values).items()]
-    return _tar([_top(), (_info(top, 0o400, 0), b""), (directory, b""), *files])
+    # The empty file first replaces the directory of an earlier container with its variables.
+    files = [(_tar_info(f"{top}/{name}", 0o400, owner), value) for name, value in secret_file_contents(values).items()]
+    return _tar([_host_directory(), (_tar_info(top, 0o400, 0), b""), (directory, b""), *files])
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _top() -> tuple[tarfile.TarInfo, bytes]:
-    info = _info(_ON_HOST, 0o700, 0)
+def _host_directory() -> tuple[tarfile.TarInfo, bytes]:
+    info = _tar_info(_ON_HOST, 0o700, 0)
     info.type = tarfile.DIRTYPE
     return info, b""
 
 
-def _info(path: str, mode: int, owner: int) -> tarfile.TarInfo:
+def _tar_info(path: str, mode: int, owner: int) -> tarfile.TarInfo:
     info = tarfile.TarInfo(path.strip("/"))
     info.mode, info.uid, info.gid = mode, owner, owner
     return info

@@ -1,4 +1,4 @@
-"""Facts about this machine's processes, from /proc."""
+"""Identify, signal and search processes of this machine through /proc."""
 
 import contextlib
 import errno
@@ -17,10 +17,10 @@ def _boot() -> str:
 
 
 def identity(pid: int) -> str | None:
-    """Return what tells this process from every other that ever had its pid: the boot and its start time; None if dead.
+    """Return the identity of a process, its boot and start time, which distinguishes reuses of the pid; None if dead.
 
     A zombie counts as dead. The start time is field 22 of /proc/PID/stat, in clock ticks since the boot (proc(5)): unlike
-    a wall clock time it does not move when the clock is set.
+    a wall clock time it does not change when the clock is set.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -29,19 +29,19 @@ def identity(pid: int) -> str | None:
     return None if fields[0] in "ZX" else f"{_boot()}:{fields[19]}"
 
 
-def is_alive(pid: int | None, known: str | None) -> bool:
-    """Whether `pid` is still the process that had the identity `known`."""
-    return pid is not None and known is not None and identity(pid) == known
+def is_alive(pid: int | None, recorded_identity: str | None) -> bool:
+    """Whether `pid` is still the process with `recorded_identity`."""
+    return pid is not None and recorded_identity is not None and identity(pid) == recorded_identity
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to the process group that `pid` leads; a group that is gone is fine."""
+    """Send a signal to the process group that `pid` leads, if it exists."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, number)
 
 
 def signal_handlers(group: int, number: signal.Signals) -> bool:
-    """Send a signal to the processes of a group that handle it; return whether any does. It would end the others."""
+    """Send a signal to the processes of a group that handle it, as it would end the others; return whether any does."""
     sent = False
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended
@@ -53,17 +53,17 @@ def signal_handlers(group: int, number: signal.Signals) -> bool:
 
 
 def _handles(status: str, number: signal.Signals) -> bool:
-    """Whether the mask of caught signals in a /proc/PID/status has `number`: its lowest bit is signal 1 (proc(5))."""
+    """Whether the mask of caught signals in a /proc/PID/status contains `number`; its lowest bit is signal 1 (proc(5))."""
     mask = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
     return bool(int(mask, 16) >> (number - 1) & 1)
 
 
-def has_group(pid: int, mark: str) -> bool:
-    """Whether anything lives in the process group that `pid` led, with `mark` (`NAME=value`) in its environment.
+def has_group(pid: int, environment_mark: str) -> bool:
+    """Whether the process group that `pid` led has a process with `environment_mark` (`NAME=value`) in its environment.
 
-    The mark tells what the dead leader left behind from a stranger's group that got the same number since.
+    The mark distinguishes the dead leader's children from a foreign group that reuses the number.
     """
-    return any(mark.encode() in environment for environment in _environments(pid))
+    return any(environment_mark.encode() in environment for environment in _environments(pid))
 
 
 def _environments(group: int) -> Iterator[list[bytes]]:
@@ -75,10 +75,10 @@ def _environments(group: int) -> Iterator[list[bytes]]:
 
 
 def port_owner(address: str, port: int) -> str | None:
-    """Return who listens on `port` of an address of this machine, as `name (pid N)`; None when it can be bound.
+    """Return the process that listens on `port`, as `name (pid N)`; None if there is none and it can be bound.
 
-    Asked before a task starts, because TensorFlow's servers share a port (SO_REUSEPORT) instead of failing. Raises
-    OSError when the address is not one of this machine's.
+    Checked before a start, because TensorFlow's servers share a port (SO_REUSEPORT) instead of failing. Raises OSError
+    if the address is not one of this machine's.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -87,11 +87,11 @@ def port_owner(address: str, port: int) -> str | None:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise OSError(error.errno, f"cannot serve on {address}:{port}: {error.strerror}") from None
-            return _listener(port) or "another process"
-    return _listener(port)
+            return _find_listener(port) or "another process"
+    return _find_listener(port)
 
 
-def _listener(port: int) -> str | None:
+def _find_listener(port: int) -> str | None:
     inodes = set()
     for table in ("tcp", "tcp6"):
         try:
@@ -100,27 +100,27 @@ def _listener(port: int) -> str | None:
             continue
         listening = (row.split() for row in rows)
         inodes |= {f[9] for f in listening if f[3] == "0A" and int(f[1].rpartition(":")[2], 16) == port}
-    return _holder(inodes) if inodes else None
+    return _find_holder(inodes) if inodes else None
 
 
-def _holder(inodes: set[str]) -> str:
+def _find_holder(inodes: set[str]) -> str:
     links = {f"socket:[{inode}]" for inode in inodes}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended, or belongs to another user
-            if any(_leads_to(fd) in links for fd in (process / "fd").iterdir()):
+            if any(_read_link(fd) in links for fd in (process / "fd").iterdir()):
                 return f"{(process / 'comm').read_text().strip()} (pid {process.name})"
     return "another user's process"
 
 
-def _leads_to(link: Path) -> str:
+def _read_link(link: Path) -> str:
     try:
         return str(link.readlink())
-    except FileNotFoundError:  # closed since it was listed
+    except FileNotFoundError:  # closed meanwhile
         return ""
 
 
-def until(done: Callable[[], bool], seconds: float) -> None:
-    """Wait until `done`, for `seconds` at most."""
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait until `condition()` is true, at most `seconds`."""
     deadline = time.monotonic() + seconds
-    while not done() and time.monotonic() < deadline:
+    while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The `process` runtime: tasks as supervised processes of this machine, with all they need in one directory each."""
+"""The `process` runtime: supervised processes of this machine, with one directory per task."""
 
 import contextlib
 import io
@@ -17,82 +17,86 @@ from typing import Any, BinaryIO, cast
 from tfprov.atomic_write import copy_files, private_directory, replace
 from tfprov.errors import HostError
 from tfprov.hosts import held_checkpoints
-from tfprov.hosts.base import NOTHING, File, Sent, untold
-from tfprov.hosts.data_download import Telling, lacking
-from tfprov.hosts.log_file import follow as followed
+from tfprov.hosts.base import NO_FILES, File, OnProgress, ignore_progress
+from tfprov.hosts.data_download import FetchProgress, missing_data_error
+from tfprov.hosts.log_file import follow as follow_log
 from tfprov.hosts.log_file import last_lines
 from tfprov.hosts.process import task_dir as process_task_dir
 from tfprov.hosts.process.data_dirs import DataDirs
-from tfprov.hosts.process.files import ProcessOutside, SparseFile
-from tfprov.hosts.process.proc import has_group, is_alive, port_owner, signal_group, signal_handlers, until
-from tfprov.hosts.process.spec import RUN, order
-from tfprov.hosts.process.task_dir import TaskDir, complete, mapped, observed
+from tfprov.hosts.process.files import ProcessOutsideFiles, SparseFile
+from tfprov.hosts.process.proc import has_group, is_alive, port_owner, signal_group, signal_handlers, wait_until
+from tfprov.hosts.process.spec import RUN, task_order
+from tfprov.hosts.process.task_dir import TaskDir, complete_entries, observe_task, os_errors
 from tfprov.model.cluster import Task
 from tfprov.model.state import Container, DataSet, HostState, Observed, State, dataset_artifact
 
-_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-"""Python 3.11.2, which Debian 12 has, knows no filters yet. Code is packed by us, without links that lead out."""
+_EXTRACT_FILTER: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Python 3.11.2, of Debian 12, has no filters. tfprov packs the code itself, without links that lead out."""
 
-_SETTLE = 10.0
-"""Seconds beyond its grace that a supervisor gets to record an end before it is called stuck."""
+_SETTLE_SECONDS = 10.0
+"""Seconds beyond the grace period for a supervisor to record the end."""
 
 
 class ProcessRuntime:
-    """Tasks of `cluster` on this machine, which the inventory calls `host`; everything lies under `root`."""
+    """Runs tasks on this machine, the inventory's `host`. All files are below `root`."""
 
     def __init__(self, host: str, root: Path) -> None:
         self.host = host
         self.root = root
         self.data = DataDirs(host, root / "data")
-        self.outside = ProcessOutside(host, self.task_dir)
+        self.outside = ProcessOutsideFiles(host, self.task_dir)
 
     def task_dir(self, task: str) -> TaskDir:
-        """Return the directory of the task called `task`."""
+        """Return the directory of `task`."""
         return TaskDir(self.root / "tasks" / task.replace("/", "-"))
 
     def checkpoint_dir(self, task: str) -> str:
         """See Runtime."""
         return str(self.task_dir(task).checkpoints)
 
-    @mapped
+    @os_errors
     def observe(self) -> HostState:
         """See Runtime."""
-        found = [self._observed(TaskDir(path)) for path in complete(self.root / "tasks")]
-        there = tuple(one for one in found if self.task_dir(one.task).path.is_dir())  # not removed meanwhile
-        code = frozenset(f"sha256:{path.name}" for path in complete(self.root / "code"))
-        return HostState(self.host, there, code | self.data.whole())
+        observed = [self._observe(TaskDir(path)) for path in complete_entries(self.root / "tasks")]
+        present = tuple(
+            container for container in observed if self.task_dir(container.task).path.is_dir()
+        )  # not removed meanwhile
+        code = frozenset(f"sha256:{path.name}" for path in complete_entries(self.root / "code"))
+        return HostState(self.host, present, code | self.data.complete())
 
-    def _observed(self, directory: TaskDir) -> Observed:
-        return observed(directory, self.host)
+    def _observe(self, directory: TaskDir) -> Observed:
+        return observe_task(directory, self.host)
 
-    @mapped
+    @os_errors
     def deliver(self, digest: str, archive: bytes) -> None:
         """See Runtime."""
         final = self.root / "code" / digest.removeprefix("sha256:")
         if final.is_dir():
             return
-        beside = final.with_name(f".{final.name}")
-        shutil.rmtree(beside, ignore_errors=True)
-        private_directory(beside)
+        temporary = final.with_name(f".{final.name}")
+        shutil.rmtree(temporary, ignore_errors=True)
+        private_directory(temporary)
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(beside, **_FILTER)  # noqa: S202  see there
-        beside.rename(final)
+            files.extractall(temporary, **_EXTRACT_FILTER)  # noqa: S202  see there
+        temporary.rename(final)
 
-    @mapped
-    def fetch(self, data: DataSet, images: Sequence[str], telling: Telling) -> None:
+    @os_errors
+    def fetch(self, data: DataSet, images: Sequence[str], progress: FetchProgress) -> None:
         """See Runtime."""
-        self.data.fetch(data, telling)
+        self.data.fetch(data, progress)
 
-    @mapped
+    @os_errors
     def tidy(self, keep: Collection[str]) -> int:
         """See Runtime."""
-        found = (dataset_artifact(self._observed(TaskDir(path)).spec) for path in complete(self.root / "tasks"))
-        return self.data.tidy(keep, [data for data in found if data])
+        used = (dataset_artifact(self._observe(TaskDir(path)).spec) for path in complete_entries(self.root / "tasks"))
+        return self.data.tidy(keep, [data for data in used if data])
 
-    @mapped
-    def in_the_way(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
+    @os_errors
+    def conflicts(self, starting: Sequence[Container], held: Collection[str]) -> list[HostError]:
         """See Runtime."""
-        tasks = [one.task for one in starting if one.task.serves and one.task.endpoint not in held]
+        tasks = [
+            container.task for container in starting if container.task.serves and container.task.endpoint not in held
+        ]
         fix = "stop it, or choose another `port`"
         return [
             HostError(self.host, f"port {task.port} for {task.name} is taken by {owner}", fix)
@@ -100,135 +104,141 @@ class ProcessRuntime:
             if (owner := port_owner(task.address, task.port))
         ]
 
-    @mapped
-    def start(self, container: Container, run: str, restore: Mapping[str, Path] = NOTHING, sent: Sent = untold) -> None:
+    @os_errors
+    def start(
+        self,
+        container: Container,
+        run: str,
+        restore: Mapping[str, Path] = NO_FILES,
+        on_progress: OnProgress = ignore_progress,
+    ) -> None:
         """See Runtime."""
         task, directory = container.task, self.task_dir(container.task.name)
-        before = self._observed(directory)
-        if before.state is State.RUNNING:
-            raise HostError(self.host, f"{task.name} is already running (pid {before.id})", "stop it first")
-        for error in self.in_the_way([container], ()):
+        previous = self._observe(directory)
+        if previous.state is State.RUNNING:
+            raise HostError(self.host, f"{task.name} is already running (pid {previous.id})", "stop it first")
+        for error in self.conflicts([container], ()):
             raise error
-        if container.data and container.data not in self.data.whole():
-            raise lacking(self.host, task.name)
+        if container.data and container.data not in self.data.complete():
+            raise missing_data_error(self.host, task.name)
         artifact = container.artifact
-        process_task_dir.make(
+        process_task_dir.prepare(
             directory, container, self.root / "code" / artifact.removeprefix("sha256:") if artifact else None
         )
-        copy_files(restore, directory.checkpoints, sent)
+        copy_files(restore, directory.checkpoints, on_progress)
         (directory.path / "state.json").unlink(missing_ok=True)
         directory.no_restart.unlink(missing_ok=True)
-        directory.write("order.json", order(container, run, directory.runtime))
+        directory.write("order.json", task_order(container, run, directory.runtime))
         self._supervise(directory, task.name)
 
     def _supervise(self, directory: TaskDir, task: str) -> None:
         command = [sys.executable, "-m", "tfprov.hosts.process.supervisor", str(directory.path)]
-        done = subprocess.run(
+        completed = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, check=False
         )
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        if completed.returncode:
+            reason = (completed.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise HostError(self.host, f"{task} could not be started: {reason}")
 
-    @mapped
+    @os_errors
     def stop(self, task: str, grace: float) -> None:
         """See Runtime."""
         directory = self.task_dir(task)
-        facts = directory.read("state.json") or {}
+        state_file = directory.read("state.json") or {}
         if directory.is_supervised():
             replace(directory.path / "grace", str(grace).encode(), mode=0o600)
-            if is_alive(facts.get("supervisor"), facts.get("supervisor_identity")):
-                with contextlib.suppress(ProcessLookupError):  # its task has just ended by itself
-                    os.kill(facts["supervisor"], signal.SIGTERM)
-            until(lambda: not directory.is_supervised(), grace + _SETTLE)
+            if is_alive(state_file.get("supervisor"), state_file.get("supervisor_identity")):
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.kill(state_file["supervisor"], signal.SIGTERM)
+            wait_until(lambda: not directory.is_supervised(), grace + _SETTLE_SECONDS)
             if directory.is_supervised():
-                raise HostError(self.host, f"{task} did not stop (supervisor {facts.get('supervisor')})")
-        elif isinstance(facts.get("pid"), int):
-            self._stop_unsupervised(directory, facts, grace)
+                raise HostError(self.host, f"{task} did not stop (supervisor {state_file.get('supervisor')})")
+        elif isinstance(state_file.get("pid"), int):
+            self._stop_unsupervised(directory, state_file, grace)
 
-    def _stop_unsupervised(self, directory: TaskDir, facts: dict[str, Any], grace: float) -> None:
-        """Stop what runs of a task whose supervisor was killed: nobody will learn its exit code any more."""
-        pid, known = facts["pid"], facts.get("identity")
-        mark = f"{RUN}={(directory.read('order.json') or {}).get('run')}"
+    def _stop_unsupervised(self, directory: TaskDir, state_file: dict[str, Any], grace: float) -> None:
+        """Stop the processes of a task whose supervisor was killed; the exit code stays unknown."""
+        pid, process_identity = state_file["pid"], state_file.get("identity")
+        environment_mark = f"{RUN}={(directory.read('order.json') or {}).get('run')}"
 
         def runs() -> bool:
-            return is_alive(pid, known) or has_group(pid, mark)
+            return is_alive(pid, process_identity) or has_group(pid, environment_mark)
 
         if not runs():
             return
         signal_group(pid, signal.SIGTERM)
-        until(lambda: not runs(), grace)
+        wait_until(lambda: not runs(), grace)
         if runs():
             signal_group(pid, signal.SIGKILL)
-            until(lambda: not runs(), _SETTLE)
-        directory.write("state.json", facts | {"state": "exited", "exit_code": None, "stopped": True})
+            wait_until(lambda: not runs(), _SETTLE_SECONDS)
+        directory.write("state.json", state_file | {"state": "exited", "exit_code": None, "stopped": True})
 
-    @mapped
+    @os_errors
     def end_restarts(self, task: str) -> None:
         """See Runtime."""
         directory = self.task_dir(task)
         if directory.path.is_dir():
             directory.no_restart.touch(mode=0o600)
 
-    @mapped
+    @os_errors
     def signal(self, task: str, name: str) -> bool:
         """See Runtime."""
         number = signal.Signals[name]
-        facts = self.task_dir(task).read("state.json") or {}
-        if not is_alive(facts.get("pid"), facts.get("identity")):
+        state_file = self.task_dir(task).read("state.json") or {}
+        if not is_alive(state_file.get("pid"), state_file.get("identity")):
             raise HostError(self.host, f"{task} does not run")
-        return signal_handlers(facts["pid"], number)
+        return signal_handlers(state_file["pid"], number)
 
-    @mapped
+    @os_errors
     def remove(self, task: str) -> None:
         """See Runtime."""
         directory = self.task_dir(task).path
-        if self._observed(self.task_dir(task)).state is State.RUNNING:
+        if self._observe(self.task_dir(task)).state is State.RUNNING:
             raise HostError(self.host, f"{task} is running", "stop it first")
         if directory.is_dir():
-            beside = directory.with_name(f".{directory.name}")  # so that a half-removed task is never taken for one
-            shutil.rmtree(beside, ignore_errors=True)
-            directory.rename(beside)
-            shutil.rmtree(beside)
+            temporary = directory.with_name(f".{directory.name}")  # so that an incompletely removed task is ignored
+            shutil.rmtree(temporary, ignore_errors=True)
+            directory.rename(temporary)
+            shutil.rmtree(temporary)
 
-    @mapped
+    @os_errors
     def clean(self, keep: Collection[str] = ()) -> None:
         """See Runtime."""
         self.tidy(keep)
-        with contextlib.suppress(OSError):  # not empty: a task is left, and may need the code
+        with contextlib.suppress(OSError):  # not empty: a remaining task may need the code
             (self.root / "tasks").rmdir()
         if not (self.root / "tasks").exists():
             shutil.rmtree(self.root / "code", ignore_errors=True)
-            with contextlib.suppress(OSError):  # not empty: data that the next start wants
+            with contextlib.suppress(OSError):  # not empty: data for the next start
                 self.root.rmdir()
 
-    @mapped
+    @os_errors
     def files(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
         base = str(self.task_dir(task).checkpoints)
-        found = {}
+        files = {}
         for parent, _, names in os.walk(base):
             for name in names:
-                path = os.path.join(parent, name)  # noqa: PTH118  while a training is followed, paths cost half of this
+                path = os.path.join(parent, name)  # noqa: PTH118  pathlib takes half of the time
                 try:
                     status = os.lstat(path)
-                except FileNotFoundError:  # the chief removes old checkpoints while we look
+                except FileNotFoundError:  # the chief removes old checkpoints meanwhile
                     continue
                 if stat.S_ISREG(status.st_mode):
-                    found[path[len(base) + 1 :]] = File(status.st_size, status.st_mtime)
-        return held_checkpoints.apart(found)[0]
+                    files[path[len(base) + 1 :]] = File(status.st_size, status.st_mtime)
+        return held_checkpoints.split_held(files)[0]
 
-    @mapped
+    @os_errors
     def hold(self, task: str) -> Mapping[str, File]:
         """See Runtime."""
         return held_checkpoints.hold(self.task_dir(task).checkpoints)
 
-    @mapped
+    @os_errors
     def release(self, task: str) -> None:
         """See Runtime."""
         held_checkpoints.release(self.task_dir(task).checkpoints)
 
-    @mapped
+    @os_errors
     def open(self, task: str, name: str) -> BinaryIO:
         """See Runtime."""
         return cast(BinaryIO, SparseFile(self.task_dir(task).checkpoints / name))
@@ -239,7 +249,7 @@ class ProcessRuntime:
             with contextlib.suppress(HostError):
                 yield name, self.open(task, name)
 
-    @mapped
+    @os_errors
     def tail(self, task: str, name: str, size: int) -> bytes:
         """See Runtime."""
         with self.open(task, name) as file:
@@ -247,13 +257,13 @@ class ProcessRuntime:
             start = file.seek(max(0, end - size))
             return file.read(end - start)
 
-    @mapped
+    @os_errors
     def logs(self, task: str, *, tail: int | None = None, follow: bool = False) -> Iterator[str]:
         """See Runtime."""
         directory = self.task_dir(task)
         if not follow:
             return iter(last_lines([directory.older_log, directory.log], tail))
-        return followed(directory.log, tail, lambda: self._observed(directory).state is State.RUNNING)
+        return follow_log(directory.log, tail, lambda: self._observe(directory).state is State.RUNNING)
 
     def serves(self, task: Task) -> bool:
         """See Runtime."""
@@ -261,20 +271,20 @@ class ProcessRuntime:
             probe.settimeout(1.0)
             return probe.connect_ex((task.address, task.port)) == 0
 
-    @mapped
+    @os_errors
     def command(self, argv: Sequence[str]) -> tuple[int, str]:
         """See Runtime."""
-        done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
-        return done.returncode, (done.stdout + done.stderr).decode("utf-8", errors="replace")
+        completed = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        return completed.returncode, (completed.stdout + completed.stderr).decode("utf-8", errors="replace")
 
-    @mapped
+    @os_errors
     def execute(self, task: str, argv: Sequence[str]) -> int:
         """See Runtime."""
         directory = self.task_dir(task)
-        running = directory.read("order.json")
-        if running is None:
+        order = directory.read("order.json")
+        if order is None:
             raise HostError(self.host, f"{task} is not there", "start it with `tfprov up`")
         try:
-            return subprocess.run(list(argv), env=running["env"], cwd=directory.work, check=False).returncode
+            return subprocess.run(list(argv), env=order["env"], cwd=directory.work, check=False).returncode
         except FileNotFoundError:
             raise HostError(self.host, f"no such command: {argv[0]}") from None

@@ -1,4 +1,4 @@
-"""What a supervisor is told to run: a container, as plain data."""
+"""A container as the order.json that a supervisor runs."""
 
 import os
 import sys
@@ -8,16 +8,16 @@ from typing import Any
 from tfprov.model.state import Container
 
 RUN = "TFPROV_RUN"
-"""The variable that holds the id of the training; its children inherit it, which tells them from strangers."""
+"""The variable with the run's id; inherited by child processes, it identifies them as the task's."""
 
 PYTHON = ("python", "python3")
-"""Words of a command that mean the Python of a task, whatever the programs beside it are called."""
+"""Program names in a command that stand for the task's Python."""
 
 
-def order(container: Container, run: str, runtime: Path | None = None) -> dict[str, Any]:
-    """Return the order for `container`; `run` is the id of the training it belongs to.
+def task_order(container: Container, run: str, runtime: Path | None = None) -> dict[str, Any]:
+    """Return the order for `container` in the training `run`.
 
-    `runtime` is a directory in which a Python of the task's own finds `tfprov.runtime`.
+    `runtime` is the directory from which the task's own Python imports `tfprov.runtime`.
     """
     program, *arguments = container.argv
     if container.python is not None and program in PYTHON:
@@ -34,18 +34,18 @@ def order(container: Container, run: str, runtime: Path | None = None) -> dict[s
 
 
 def environment(container: Container, runtime: Path | None = None) -> dict[str, str]:
-    """Return the controller's environment, with the Python of the task first in PATH: by default this one.
+    """Return the environment of a task: the controller's, with the task's Python first in PATH.
 
-    It has TensorFlow and `tfprov.runtime`; one of the task's own finds that in `runtime`.
+    By default that is this Python, which has TensorFlow and `tfprov.runtime`; a task's own imports it from `runtime`.
     """
-    first = container.python or sys.executable
-    path = os.pathsep.join([str(Path(first).parent), os.environ.get("PATH", os.defpath)])
+    python = container.python or sys.executable
+    path = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", os.defpath)])
     without_gpu = {"CUDA_VISIBLE_DEVICES": "-1"} if container.task.job in ("ps", "tensorboard") else {}
-    # Several tasks share this machine: none may take the whole memory of a GPU, which is TensorFlow's default.
-    ours = {"PATH": path, "PYTHONUNBUFFERED": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true", **without_gpu}
+    # Several tasks share this machine: by default TensorFlow would take all memory of a GPU.
+    own = {"PATH": path, "PYTHONUNBUFFERED": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true", **without_gpu}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "TFPROV_"))}
-    found = {**inherited, **ours, **container.env}
+    variables = {**inherited, **own, **container.env}
     if container.python is not None:
-        found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(runtime or ""), found.get("PYTHONPATH", "")]))
-        found.pop("VIRTUAL_ENV", None)
-    return found
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(runtime or ""), variables.get("PYTHONPATH", "")]))
+        variables.pop("VIRTUAL_ENV", None)
+    return variables

@@ -1,9 +1,9 @@
-"""Runs one task as a process, outlives the command that started it, and records how it ends.
+"""Supervise one task: start its process, outlive the command that started it, restart it, and record its end.
 
     python -m tfprov.hosts.process.supervisor TASK_DIRECTORY
 
-The first process returns as soon as the task runs (or has failed to), so its caller knows; the second stays. It leads no
-terminal, keeps no descriptor of its caller, and holds the lock of the task's directory for as long as it lives.
+The first process returns as soon as the task has started or failed to; its child stays, without a terminal or descriptors
+of the caller, and holds the lock of the task's directory while it lives.
 """
 
 import os
@@ -15,40 +15,40 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfprov.hosts.crash import LINES, Life, is_hopeless, last_words
-from tfprov.hosts.log_file import split
+from tfprov.hosts.crash import LINES, FailedRun, is_hopeless, last_words
+from tfprov.hosts.log_file import split_lines
 from tfprov.hosts.process.proc import identity, is_alive, signal_group
 from tfprov.hosts.process.task_dir import TaskDir
-from tfprov.hosts.program_checks import unstartable
+from tfprov.hosts.program_checks import start_error
 
 LOG_LIMIT = 10 * 1024 * 1024
-"""Bytes after which a log starts anew; one older part is kept, so that a flood of output ends at twice this."""
-_LATE = 1024 * 1024
-"""Bytes of the older part left for what the task writes while it is copied."""
-_LAST_WORDS = 256 * 1024
-"""Bytes at the end of a log in which is looked why a task ended."""
+"""Bytes after which a log is rotated. One older part is kept, so the two have at most twice this size."""
+_COPY_MARGIN = 1024 * 1024
+"""Bytes of the older part reserved for output during the copy."""
+_LAST_WORDS_SIZE = 256 * 1024
+"""Bytes at the end of a log searched for the reason of the end."""
 _BACKOFF = (1, 2, 4, 8)
 """Seconds before each restart; the last one repeats."""
 _SIGNALS = (signal.SIGTERM, signal.SIGCHLD)
 
 
 class Process(Protocol):
-    """What a supervisor needs of a process that it has started."""
+    """The part of subprocess.Popen that a supervisor uses."""
 
     @property
     def pid(self) -> int:
-        """Its pid, which is also that of its process group."""
+        """Its pid, also the id of its process group."""
 
     def wait(self) -> int:
-        """Return its exit code, or minus the signal that ended it."""
+        """Return its exit code, or the negative number of the signal that ended it."""
 
 
 Spawn = Callable[..., Process]
-"""Starts a process, as subprocess.Popen does; raises OSError where it cannot be started."""
+"""Starts a process like subprocess.Popen; raises OSError."""
 
 
 class Supervisor:
-    """Starts the process of an order, waits for it, and starts it again where the order says so."""
+    """Starts the process of an order, waits for it, and restarts it as the order says."""
 
     def __init__(self, directory: TaskDir, spawn: Spawn = subprocess.Popen, umask: int = 0o022) -> None:
         self.directory = directory
@@ -61,11 +61,11 @@ class Supervisor:
             "restarts": 0,
         }
         self.stopped = False
-        self.before: Life | None = None
-        self.log_begin = 0
+        self.previous: FailedRun | None = None
+        self.log_start = 0
 
     def run(self, ready: int) -> None:
-        """Run until the task has ended for good; closes `ready` once it is known whether it could start."""
+        """Run until the task has ended for good; closes `ready` once it has started or failed to."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         while True:
             process = self.start()
@@ -78,11 +78,11 @@ class Supervisor:
             self.record("exited", exit_code=code, finished_at=time.time(), stopped=self.stopped)
             if not self.wants_restart(code):
                 return
-            life = Life(code, time.time() - self.state["started_at"], self.last_words())
-            if (self.before is not None and is_hopeless(self.before, life)) or self.directory.no_restart.exists():
+            life = FailedRun(code, time.time() - self.state["started_at"], self.last_words())
+            if (self.previous is not None and is_hopeless(self.previous, life)) or self.directory.no_restart.exists():
                 self.record("exited", gave_up=True)
                 return
-            self.before = life
+            self.previous = life
             self.state["restarts"] += 1
             self.record("restarting", last_exit=code, last_words=life.words)
             if self.pause():
@@ -90,10 +90,10 @@ class Supervisor:
                 return
 
     def start(self) -> Process | None:
-        """Start the process; None, and a record of why, when it cannot be."""
+        """Start the process; on failure record the reason and return None."""
         try:
             with self.directory.log.open("ab") as log:
-                self.log_begin = log.tell()
+                self.log_start = log.tell()
                 process = self.spawn(
                     self.order["argv"],
                     env=self.order["env"],
@@ -102,22 +102,22 @@ class Supervisor:
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
-                    preexec_fn=self.begin,  # safe: there is one thread
+                    preexec_fn=self.prepare_child,  # safe: there is only one thread
                 )
         except OSError as error:
-            reason = unstartable(error, self.order["argv"][0], self.order["env"], self.directory.work)
+            reason = start_error(error, self.order["argv"][0], self.order["env"], self.directory.work)
             self.record("exited", exit_code=127, error=reason, finished_at=time.time())
             return None
         self.record("running", pid=process.pid, identity=identity(process.pid), started_at=time.time(), exit_code=None)
         return process
 
-    def begin(self) -> None:
-        """Give the process of the task, in which this runs, what it would have without a supervisor."""
+    def prepare_child(self) -> None:
+        """Restore signal mask and umask in the child process."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         os.umask(self.umask)
 
     def wait(self, process: Process) -> int:
-        """Return the exit code, 128 + N after signal N; on SIGTERM, stop the whole process group first."""
+        """Return the exit code, 128 + N after signal N. On SIGTERM, stops the process group first."""
         deadline: float | None = None
         while not self.has_ended(process):
             timeout = 1.0 if deadline is None else max(0.0, deadline - time.monotonic())
@@ -129,14 +129,14 @@ class Supervisor:
             if deadline is not None and time.monotonic() >= deadline:
                 signal_group(process.pid, signal.SIGKILL)
             self.limit_log()
-        # The zombie still holds its pid, so the group cannot be someone else's yet: end what the task left behind.
+        # The zombie keeps its pid reserved, so the group is still the task's: end its remaining processes.
         signal_group(process.pid, signal.SIGKILL)
         code = process.wait()
         self.limit_log()
         return code if code >= 0 else 128 - code
 
     def has_ended(self, process: Process) -> bool:
-        """Whether the process has ended; it stays a zombie, so that its pid is not given away."""
+        """Whether the process has ended, without reaping it: as a zombie it keeps its pid reserved."""
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
     def grace(self) -> float:
@@ -147,60 +147,62 @@ class Supervisor:
             return float(self.order.get("stop_grace", 30))
 
     def limit_log(self) -> None:
-        """Keep a flood of output from filling the disk."""
+        """Rotate the log beyond LOG_LIMIT."""
         log = self.directory.log
         if (size := log.stat().st_size) <= LOG_LIMIT:
             return
         with log.open("rb") as source, self.directory.older_log.open("wb") as older:
-            source.seek(size - LOG_LIMIT + _LATE)
-            older.write(source.read(LOG_LIMIT - _LATE))  # no more: a fast writer must not keep us copying
-            older.write(source.read(_LATE))  # but what it has written meanwhile may be its last word
-            os.truncate(log, 0)  # the task appends, so its next line lands at the new start
+            source.seek(size - LOG_LIMIT + _COPY_MARGIN)
+            older.write(source.read(LOG_LIMIT - _COPY_MARGIN))  # bounded: a fast writer must not prolong the copy
+            older.write(source.read(_COPY_MARGIN))  # output during the copy may be the last words
+            os.truncate(log, 0)  # the task appends, so it continues at the new start
 
     def last_words(self) -> str:
-        """Return with which words the task ended, from what it has printed since it was started last."""
+        """Return the last words of the current run, from its part of the log."""
         with self.directory.log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
-            begin = self.log_begin if self.log_begin <= size else 0  # the log may have started anew meanwhile
-            log.seek(max(begin, size - _LAST_WORDS))
-            lines = list(split([log.read(_LAST_WORDS)]))
+            prepare_child = self.log_start if self.log_start <= size else 0  # the log may have been rotated
+            log.seek(max(prepare_child, size - _LAST_WORDS_SIZE))
+            lines = list(split_lines([log.read(_LAST_WORDS_SIZE)]))
         return last_words(lines[-LINES:])
 
     def wants_restart(self, code: int) -> bool:
-        """Whether the task is to be started again after it ended with `code`."""
-        again = self.order.get("restart") == "on-failure" and self.state["restarts"] < self.order.get("max_restarts", 0)
-        return again and code != 0 and not self.stopped
+        """Whether the task is to be restarted after exit code `code`."""
+        allowed = self.order.get("restart") == "on-failure" and self.state["restarts"] < self.order.get(
+            "max_restarts", 0
+        )
+        return allowed and code != 0 and not self.stopped
 
     def pause(self) -> bool:
-        """Wait before a restart; return whether a stop came in the meantime."""
+        """Wait before a restart; return whether SIGTERM arrived meanwhile."""
         seconds = _BACKOFF[min(self.state["restarts"], len(_BACKOFF)) - 1]
         return signal.sigtimedwait((signal.SIGTERM,), seconds) is not None
 
-    def record(self, state: str, **facts: Any) -> None:
-        """Write what is known now to the disk."""
-        self.state |= {"state": state, **facts}
+    def record(self, state: str, **fields: Any) -> None:
+        """Update the state file."""
+        self.state |= {"state": state, **fields}
         self.directory.write("state.json", self.state)
 
 
 def main(spawn: Spawn = subprocess.Popen) -> int:
-    """Start the supervisor of the directory in argv[1]; return when its task has started."""
+    """Start the supervisor of the directory argv[1]; return once its task has started."""
     directory = TaskDir(Path(sys.argv[1]))
-    umask = os.umask(0o077)  # what a task prints is for its owner alone; what it writes is its own affair
-    lock = directory.lock(patience=10.0)
-    before = directory.read("state.json") or {}
-    if lock is None or is_alive(before.get("pid"), before.get("identity")):
+    umask = os.umask(0o077)  # the log is private to the owner; the task itself gets the original umask
+    lock = directory.lock(timeout=10.0)
+    previous = directory.read("state.json") or {}
+    if lock is None or is_alive(previous.get("pid"), previous.get("identity")):
         print("the task is already running", file=sys.stderr)
         return 1
-    waiting, ready = os.pipe()
+    read_end, ready = os.pipe()
     if os.fork():
         os.close(ready)
-        os.read(waiting, 1)
+        os.read(read_end, 1)
         return 0
-    os.close(waiting)
+    os.close(read_end)
     os.setsid()
-    with Path(os.devnull).open("r+b") as nothing:  # the caller waits for the end of these
-        os.dup2(nothing.fileno(), 1)
-        os.dup2(nothing.fileno(), 2)
+    with Path(os.devnull).open("r+b") as devnull:  # the caller waits until these are closed
+        os.dup2(devnull.fileno(), 1)
+        os.dup2(devnull.fileno(), 2)
     Supervisor(directory, spawn, umask).run(ready)
     return 0
 

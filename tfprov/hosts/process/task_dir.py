@@ -1,16 +1,16 @@
-"""A task of the process runtime on disk: the directory that the controller and the supervisor share.
+"""The directory of a task of the process runtime, shared by the controller and the supervisor.
 
-    order.json    what to run; written by the controller before the supervisor starts
-    state.json    what became of it; written by the supervisor alone
-    lock          held by the supervisor as long as it lives
+    order.json    the command to run; written by the controller before the supervisor starts
+    state.json    its state; written by the supervisor only
+    lock          held by the supervisor while it lives
     grace         seconds between SIGTERM and SIGKILL; written just before a stop
-    no-restart    is there when the task is not to be started again, should it fail
-    log, log.1    what the task printed; log.1 is the older part
+    no-restart    exists if the task must not be restarted after a failure
+    log, log.1    the output of the task; log.1 is the older part
     work/         a fresh copy of the code, the task's working directory
     checkpoints/  survives a restart of the task
-    runtime/      for a task with a Python of its own: a link to tfprov, without what is installed beside it
+    runtime/      for a task with its own Python: a link to tfprov alone, without its neighbours in site-packages
 
-Standard library only, and small: the supervisor imports it.
+Small, standard library only: the supervisor imports it.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ from tfprov.model.state import Container, Observed, State
 
 
 class TaskDir:
-    """The directory at `path`."""
+    """The task directory at `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,21 +42,21 @@ class TaskDir:
         self.runtime = path / "runtime"
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Return the JSON in the file `name`; None when there is none, or when it is not ours."""
+        """Return the JSON object in the file `name`; None if it is missing or malformed."""
         try:
-            data = json.loads((self.path / name).read_text())
+            content = json.loads((self.path / name).read_text())
         except (OSError, ValueError):
             return None
-        return data if isinstance(data, dict) else None
+        return content if isinstance(content, dict) else None
 
-    def write(self, name: str, data: Any) -> None:
-        """Replace the file `name`, so that a reader sees the old or the new one, never half; readable by the owner only."""
-        replace(self.path / name, json.dumps(data, indent=1).encode(), mode=0o600)
+    def write(self, name: str, content: Any) -> None:
+        """Replace the file `name` atomically, readable by the owner only."""
+        replace(self.path / name, json.dumps(content, indent=1).encode(), mode=0o600)
 
-    def lock(self, patience: float) -> int | None:
-        """Take the supervisor's lock and return its descriptor; None when it is held for longer than `patience` seconds."""
+    def lock(self, timeout: float) -> int | None:
+        """Take the supervisor's lock and return its descriptor; None if it is still held after `timeout` seconds."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,13 +69,13 @@ class TaskDir:
                 return descriptor
 
     def is_supervised(self) -> bool:
-        """Whether a supervisor lives: the kernel frees its lock with it, however it ends."""
+        """Whether a supervisor lives: the kernel releases its lock when it ends."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return False
         try:
-            # A shared lock, so that two observers do not take each other for a supervisor.
+            # Shared, so that two observers do not take each other for a supervisor.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -83,87 +83,87 @@ class TaskDir:
             os.close(descriptor)
         return False
 
-    def told(self) -> tuple[bool, dict[str, Any]]:
-        """Return whether a supervisor lives, and what it last said: of one time, for it may end between the two."""
+    def read_consistent_state(self) -> tuple[bool, dict[str, Any]]:
+        """Return whether a supervisor lives, and its state file, both of the same time: it may end in between."""
         while True:
             supervised = self.is_supervised()
-            facts = self.read("state.json") or {}
+            state_file = self.read("state.json") or {}
             if self.is_supervised() is supervised:
-                return supervised, facts
+                return supervised, state_file
 
 
-def complete(directory: Path) -> list[Path]:
-    """Return the entries of `directory` in order, without those that are half-made or half-removed (a dot in front)."""
+def complete_entries(directory: Path) -> list[Path]:
+    """Return the entries of `directory`, sorted, without incomplete ones, whose names start with a dot."""
     try:
         return sorted(path for path in directory.iterdir() if path.name[0] != ".")
     except FileNotFoundError:
         return []
 
 
-def observed(directory: TaskDir, host: str) -> Observed:
-    """Return the task that `directory` belongs to, as it is now."""
+def observe_task(directory: TaskDir, host: str) -> Observed:
+    """Return the current state of the task of `directory`."""
     job, _, index = directory.path.name.rpartition("-")
-    ordered = directory.read("order.json") or {}
-    supervised, facts = directory.told()
-    state = _state(supervised, facts)
-    restarting = state is State.RUNNING and facts.get("state") == "restarting"
+    order = directory.read("order.json") or {}
+    supervised, state_file = directory.read_consistent_state()
+    state = _state(supervised, state_file)
+    restarting = state is State.RUNNING and state_file.get("state") == "restarting"
     return Observed(
         task=f"{job}/{index}",
         host=host,
         state=state,
-        spec=ordered.get("spec", {}),
-        id="" if restarting else str(facts.get("pid") or ""),
-        run=ordered.get("run", ""),
-        exit_code=facts.get("exit_code") if state is State.EXITED else None,
-        started_at=facts.get("started_at"),
-        finished_at=facts.get("finished_at") if state is State.EXITED else None,
-        restarts=facts.get("restarts", 0),
+        spec=order.get("spec", {}),
+        id="" if restarting else str(state_file.get("pid") or ""),
+        run=order.get("run", ""),
+        exit_code=state_file.get("exit_code") if state is State.EXITED else None,
+        started_at=state_file.get("started_at"),
+        finished_at=state_file.get("finished_at") if state is State.EXITED else None,
+        restarts=state_file.get("restarts", 0),
         restarting=restarting,
-        last_exit=facts.get("last_exit"),
-        last_words=facts.get("last_words", ""),
-        gave_up=bool(facts.get("gave_up")) and state is State.EXITED,
-        stopped=bool(facts.get("stopped")),
-        error=facts.get("error", "") if state is State.EXITED else "",
+        last_exit=state_file.get("last_exit"),
+        last_words=state_file.get("last_words", ""),
+        gave_up=bool(state_file.get("gave_up")) and state is State.EXITED,
+        stopped=bool(state_file.get("stopped")),
+        error=state_file.get("error", "") if state is State.EXITED else "",
     )
 
 
-def _state(supervised: bool, facts: Mapping[str, Any]) -> State:
-    stated = facts.get("state")
-    if stated == "exited" and not supervised:
+def _state(supervised: bool, state_file: Mapping[str, Any]) -> State:
+    recorded = state_file.get("state")
+    if recorded == "exited" and not supervised:
         return State.EXITED
-    if supervised or is_alive(facts.get("pid"), facts.get("identity")):
+    if supervised or is_alive(state_file.get("pid"), state_file.get("identity")):
         return State.RUNNING
-    return State.LOST if stated else State.CREATED
+    return State.LOST if recorded else State.CREATED
 
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
-def make(directory: TaskDir, container: Container, code: Path | None) -> None:
-    """Make the working directory of `container` anew, from `code`; its checkpoint directory stays. Raises OSError."""
+def prepare(directory: TaskDir, container: Container, code: Path | None) -> None:
+    """Replace the working directory of `container` by a copy of `code`; its checkpoint directory stays. Raises OSError."""
     private_directory(directory.checkpoints)
     if directory.work.exists():
         shutil.rmtree(directory.work)
     if code is None:
         private_directory(directory.work)
-    else:  # a copy of its own: what a program writes beside itself must not change what the next task runs
+    else:  # a copy, so that files the program writes there do not change the delivered code
         shutil.copytree(code, directory.work, symlinks=True)
         directory.work.chmod(0o700)
     if container.link is not None:
-        _link(directory.work / container.link[0], Path(container.link[1]))
+        _create_link(directory.work / container.link[0], Path(container.link[1]))
     if container.python is not None:
-        _bring_runtime(directory.runtime)
+        _link_runtime(directory.runtime)
 
 
-def _link(link: Path, target: Path) -> None:
-    """Make `link` lead to the directory `target`, also before the chief, whose it is, was started at all."""
+def _create_link(link: Path, target: Path) -> None:
+    """Create `link` to the directory `target`, creating that too: the chief, its owner, may not have started yet."""
     private_directory(target)
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(target, target_is_directory=True)
 
 
-def _bring_runtime(directory: Path) -> None:
-    """Let another Python than ours import `tfprov.runtime`, and nothing else of what lies beside it."""
+def _link_runtime(directory: Path) -> None:
+    """Let the task's own Python import `tfprov.runtime`, but no other package of this installation."""
     private_directory(directory)
     link = directory / _PACKAGE.name
     link.unlink(missing_ok=True)
@@ -173,8 +173,8 @@ def _bring_runtime(directory: Path) -> None:
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def mapped(method: Method) -> Method:
-    """Turn the operating system's errors into one line that names the `host` of the method's object."""
+def os_errors(method: Method) -> Method:
+    """Turn OSError of a method into HostError for its object's `host`."""
 
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Further connections to a host whose sshd allows fewer sessions on one connection than are needed (MaxSessions)."""
+"""Limit the sessions per host, and add connections if sshd allows fewer sessions per connection (MaxSessions)."""
 
 import queue
 import threading
@@ -10,7 +10,7 @@ from tfprov.errors import TfprovError
 from tfprov.hosts.ssh.errors import ConnectionLost
 
 
-class Pooled(Protocol):
+class PooledConnection(Protocol):
     """A connection on which sessions are opened."""
 
     @property
@@ -19,7 +19,7 @@ class Pooled(Protocol):
         ...
 
     def try_session(self) -> Any:
-        """Return a new session channel; None when sshd refuses one for now. Raises ConnectionLost."""
+        """Return a new session channel, or None if sshd refuses one. Raises ConnectionLost."""
         ...
 
     def close(self) -> None:
@@ -27,105 +27,107 @@ class Pooled(Protocol):
         ...
 
 
-Link = TypeVar("Link", bound=Pooled)
+ConnectionT = TypeVar("ConnectionT", bound=PooledConnection)
 
 
-class Spares(Generic[Link]):
-    """The connections besides a host's first one; `connect` makes another. Safe to use from several threads.
+class ExtraConnections(Generic[ConnectionT]):
+    """Connections to a host besides its first; `connect` opens another. Thread-safe.
 
-    Their number needs no limit of its own: there are no more than sessions that the first connection has slots for. Once
-    the host has refused one, no other is tried.
+    SessionSlots of the first connection bounds their number. After the host refuses a connection, no more are attempted.
     """
 
-    def __init__(self, connect: Callable[[], Link]) -> None:
+    def __init__(self, connect: Callable[[], ConnectionT]) -> None:
         self._connect = connect
         self._lock = threading.Lock()
-        self._links: list[Link] = []
+        self._connections: list[ConnectionT] = []
         self._refused = False
         self._closed = False
 
     @property
-    def are_needed(self) -> bool:
-        """Whether the first connection has been too few before."""
-        return bool(self._links)
+    def are_open(self) -> bool:
+        """Whether the first connection alone has not sufficed before."""
+        return bool(self._connections)
 
-    def session(self, *, more: bool) -> tuple[Link, Any] | None:
-        """Return a session and its connection, on a new one where `more` allows it; None when there is none for now."""
+    def open_session(self, *, may_connect: bool) -> tuple[ConnectionT, Any] | None:
+        """Return a connection and a new session on it, or None if none is available.
+
+        Opens another connection only if `may_connect`.
+        """
         with self._lock:
-            self._links = [link for link in self._links if link.alive]
-            for link in self._links:
-                if (found := _session(link)) is not None:
-                    return found
-            if not more or self._refused or self._closed:
+            self._connections = [connection for connection in self._connections if connection.alive]
+            for connection in self._connections:
+                if (session := _try_session(connection)) is not None:
+                    return session
+            if not may_connect or self._refused or self._closed:
                 return None
-            return self._on_another()
+            return self._open_on_new_connection()
 
-    def _on_another(self) -> tuple[Link, Any] | None:
+    def _open_on_new_connection(self) -> tuple[ConnectionT, Any] | None:
         try:
-            link = self._connect()
-        except TfprovError:  # who waits for a session is told that there is none
+            connection = self._connect()
+        except TfprovError:  # the caller reports that no session is available
             self._refused = True
             return None
-        if (found := _session(link)) is None:
+        if (session := _try_session(connection)) is None:
             self._refused = True
-            link.close()
+            connection.close()
             return None
-        self._links.append(link)
-        return found
+        self._connections.append(connection)
+        return session
 
     def close(self) -> None:
-        """Close all of them; there will be no other."""
+        """Close all connections and refuse further ones."""
         with self._lock:
             self._closed = True
-            links, self._links = self._links, []
-        for link in links:
-            link.close()
+            connections, self._connections = self._connections, []
+        for connection in connections:
+            connection.close()
 
 
-def _session(link: Link) -> tuple[Link, Any] | None:
+def _try_session(connection: ConnectionT) -> tuple[ConnectionT, Any] | None:
     try:
-        channel = link.try_session()
+        channel = connection.try_session()
     except ConnectionLost:
         return None
-    return None if channel is None else (link, channel)
+    return None if channel is None else (connection, channel)
 
 
-_AGAIN = 0.2
-"""Seconds between two questions for places held idle: one that was busy at the first may have become idle since."""
+_RECLAIM_INTERVAL = 0.2
+"""Seconds between requests to release idle slots: a slot that was busy may have become idle since."""
 
 
-class Slots:
-    """`size` places. `let_go` are functions of those who hold places idle: each gives back what it can do without.
+class SessionSlots:
+    """`size` slots for sessions. Each of `release_idle` releases slots that its owner holds without using them.
 
-    A SimpleQueue and no semaphore: its put() may be called while the same thread is inside get(), as the garbage
-    collector does with a channel that nobody closed.
+    A SimpleQueue instead of a semaphore: the garbage collector may call put() while the same thread is inside get(), when
+    it collects a channel that was not closed.
     """
 
-    def __init__(self, size: int, let_go: Sequence[Callable[[], None]] = ()) -> None:
+    def __init__(self, size: int, release_idle: Sequence[Callable[[], None]] = ()) -> None:
         self._free: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._let_go = let_go
+        self._release_idle = release_idle
         for _ in range(size):
             self._free.put(None)
 
-    def take(self, patience: float) -> bool:
-        """Take a place, waiting up to `patience` seconds; return whether there was one."""
-        deadline = time.monotonic() + patience
+    def acquire(self, timeout: float) -> bool:
+        """Take a slot, waiting up to `timeout` seconds; return whether one was free."""
+        deadline = time.monotonic() + timeout
         while True:
             if self._free.empty():
-                self.reclaim()
+                self.reclaim_idle()
             try:
-                self._free.get(timeout=max(0.0, min(_AGAIN, deadline - time.monotonic())))
+                self._free.get(timeout=max(0.0, min(_RECLAIM_INTERVAL, deadline - time.monotonic())))
             except queue.Empty:
                 if time.monotonic() < deadline:
                     continue
                 return False
             return True
 
-    def give(self) -> None:
-        """Give a place back."""
+    def release(self) -> None:
+        """Return a slot."""
         self._free.put(None)
 
-    def reclaim(self) -> None:
-        """Ask for the places that are held idle."""
-        for let_go in self._let_go:
-            let_go()
+    def reclaim_idle(self) -> None:
+        """Ask the owners of idle slots to release them."""
+        for release_idle in self._release_idle:
+            release_idle()

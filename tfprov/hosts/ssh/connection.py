@@ -1,4 +1,4 @@
-"""One live connection to a host: made through its gateways, with Fabric, and counted in channels."""
+"""One SSH connection to a host, through its gateways: connect with Fabric, open sessions, keep the connection alive."""
 
 import contextlib
 import logging
@@ -10,182 +10,187 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+import fabric  # type: ignore[import-untyped]
 import paramiko
-from fabric import Config, Connection  # type: ignore[import-untyped]
 
 from tfprov.errors import HostError, TfprovError, Unreachable, shown
 from tfprov.hosts.ssh.auth import Login
-from tfprov.hosts.ssh.channel_pool import Slots, Spares
-from tfprov.hosts.ssh.client_config import Hop, Target, route
-from tfprov.hosts.ssh.errors import Dropped, connecting, lost
-from tfprov.hosts.ssh.host_keys import HostKeys, key_types
-from tfprov.hosts.ssh.remote_forward import ReverseForwards
-from tfprov.hosts.ssh.transport import Heard, Packets, Pulse
+from tfprov.hosts.ssh.channel_pool import ExtraConnections, SessionSlots
+from tfprov.hosts.ssh.client_config import Hop, SSHTarget, route
+from tfprov.hosts.ssh.errors import ConnectionDropped, connect_errors, connection_lost
+from tfprov.hosts.ssh.host_keys import HostKeyPolicy, host_key_algorithms
+from tfprov.hosts.ssh.remote_forward import RemoteForwards
+from tfprov.hosts.ssh.transport import Keepalive, SafePacketizer, SocketClock
 
 _FAMILIES = {"inet": (socket.AF_INET, "IPv4"), "inet6": (socket.AF_INET6, "IPv6")}
 
 
 def dial(hop: Hop, limit: float) -> socket.socket | None:
-    """Connect to `hop` within `limit` seconds an address; None where any family will do. Raises OSError, Unreachable."""
+    """Connect to `hop`, with `limit` seconds per address; None if it may use any family. Raises OSError, Unreachable."""
     if hop.address_family not in _FAMILIES:
         return None
     family, name = _FAMILIES[hop.address_family]
     try:
-        found = socket.getaddrinfo(hop.address, hop.port, family, socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(hop.address, hop.port, family, socket.SOCK_STREAM)
     except socket.gaierror as error:
-        what = f"no {name} address found for {shown(hop.address)}"
-        raise Unreachable(hop.label, what, "correct `ansible_host`, or allow both families of addresses") from error
-    failed: OSError = OSError("no address")
-    for _, kind, protocol, _, address in found:
-        made = socket.socket(family, kind, protocol)
-        made.settimeout(limit)
+        problem = f"no {name} address found for {shown(hop.address)}"
+        raise Unreachable(hop.label, problem, "correct `ansible_host`, or allow both families of addresses") from error
+    last_error: OSError = OSError("no address")
+    for _, kind, protocol, _, address in addresses:
+        sock = socket.socket(family, kind, protocol)
+        sock.settimeout(limit)
         try:
-            made.connect(address)
+            sock.connect(address)
         except OSError as error:
-            made.close()
-            failed = error
+            sock.close()
+            last_error = error
         else:
-            return made
-    raise failed
+            return sock
+    raise last_error
 
 
-_SECONDS = 2.0
-"""How long the program may take to end once its connection is closed."""
+_PROXY_EXIT_SECONDS = 2.0
+"""Seconds for the ProxyCommand to end after its connection is closed."""
 
 
 class ProxySocket:
-    """A socket whose other end is the standard input and output of `command`, run by the shell as OpenSSH does."""
+    """A socket connected to the standard input and output of a ProxyCommand, which the shell runs as for OpenSSH."""
 
     def __init__(self, command: str) -> None:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            end = theirs.fileno()
+        self._socket, proxy_end = socket.socketpair()
+        with proxy_end:
+            descriptor = proxy_end.fileno()
             command_line = ["/bin/sh", "-c", f"exec {command}"]
-            self._process = subprocess.Popen(command_line, stdin=end, stdout=end, stderr=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command_line, stdin=descriptor, stdout=descriptor, stderr=subprocess.DEVNULL
+            )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
 
     def close(self) -> None:
-        """Close the connection and end the program."""
+        """Close the socket and end the program."""
         self._socket.close()
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_SECONDS)
+            self._process.wait(_PROXY_EXIT_SECONDS)
             return
         self._process.kill()
         self._process.wait()
 
 
-CHANNELS = 8
-"""Sessions at once on a host. sshd allows ten on a connection (MaxSessions) and counts one until its program has ended."""
-_LAG = 3.0
-"""Seconds for which sshd refuses a session before another connection is made: programs of sessions that were closed may
-still be ending, for a while on a busy host."""
+MAX_SESSIONS = 8
+"""Concurrent sessions per host. sshd allows ten per connection (MaxSessions) and counts one until its program has ended."""
+_REFUSAL_SECONDS = 3.0
+"""Seconds of refused sessions before another connection is opened: on a busy host, programs of closed sessions may take a
+while to end."""
 _JITTER = random.Random()  # noqa: S311
-"""So that hosts do not come back in step; apart from the generator that a program may have seeded for itself."""
+"""Spreads retries; separate from the global generator, which a program may have seeded."""
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
-"""paramiko would take aes128-ctr first and check every packet in Python: 240 to 290 MB/s, and 740 to 840 with gcm."""
+"""paramiko prefers aes128-ctr and checks every packet in Python: 240 to 290 MB/s, against 740 to 840 with gcm."""
 
-# Without a handler of the program's own, Python prints paramiko's errors, with tracebacks, beside our one line.
+# Without a handler, Python prints paramiko's errors with tracebacks next to our one-line error.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
-class Link:
-    """A connection that is open from the start; once it is lost or closed, it stays so.
+class Connection:
+    """An SSH connection, open once constructed; after a loss or a close it is not reopened.
 
-    `requests` is to be held during a global request (a port forward): paramiko matches answers by their order.
+    Hold `request_lock` during a global request (a port forward): paramiko matches replies to requests by order.
     """
 
-    def __init__(self, target: Target, let_go: Sequence[Callable[[], None]] = ()) -> None:
+    def __init__(self, target: SSHTarget, release_idle: Sequence[Callable[[], None]] = ()) -> None:
         self.host = target.name
         self.target = target
-        self.requests = threading.Lock()
-        self.slots = Slots(CHANNELS, let_go)
-        self.forwards = ReverseForwards(self)
-        self._spares = Spares(lambda: Link(target))
-        self._connections = self._connect_patiently()
-        self.transport: Any = self._connections[-1].transport
-        self.heard: Heard = self.transport.sock
-        self._pulse = Pulse(
-            self.transport, self.heard, self.requests,
+        self.request_lock = threading.Lock()
+        self.session_slots = SessionSlots(MAX_SESSIONS, release_idle)
+        self.forwards = RemoteForwards(self)
+        self._extra = ExtraConnections(lambda: Connection(target))
+        self._hops = self._connect_with_retries()
+        self.transport: Any = self._hops[-1].transport
+        self.socket_clock: SocketClock = self.transport.sock
+        self._keepalive = Keepalive(
+            self.transport, self.socket_clock, self.request_lock,
             interval=target.keepalive_interval, silence=target.keepalive_silence,
         )  # fmt: skip
-        self._pulse.start()
+        self._keepalive.start()
 
     @property
     def alive(self) -> bool:
         """Whether the connection can be used."""
-        return bool(self.transport.is_active()) and not self.transport.packetizer.over
+        return bool(self.transport.is_active()) and not self.transport.packetizer.ended
 
     @property
-    def channels(self) -> int:
-        """Return how many channels are open, of commands and of forwarded ports."""
+    def open_channels(self) -> int:
+        """Number of open channels, of commands and of forwarded ports."""
         return len(self.transport._channels)  # noqa: SLF001
 
     @property
     def user(self) -> str:
-        """Return the name that was logged in with."""
-        return str(self._connections[-1].user)
+        """The user name of the login."""
+        return str(self._hops[-1].user)
 
     def close(self) -> None:
-        """Close the connection, its spares and its gateways; those that are gone already are fine."""
-        self._spares.close()
-        self._pulse.stop()
-        _close(self._connections)
+        """Close the connection, the extra connections and the gateways. Idempotent."""
+        self._extra.close()
+        self._keepalive.stop()
+        _close_all(self._hops)
 
-    def session(self, patience: float) -> "tuple[Link, Any]":
-        """Return a new session channel, whose slot the caller gives back, and the connection that it is on.
+    def open_session(self, timeout: float) -> "tuple[Connection, Any]":
+        """Return a new session channel and its connection, waiting up to `timeout` seconds; the caller releases the slot.
 
-        Waits up to `patience` seconds for a free one. sshd may allow fewer than CHANNELS (MaxSessions), and frees a session
-        only when its program has ended: a refusal is tried again, and after _LAG seconds a further connection is made. Once
-        there is one, it is asked at once.
+        sshd may allow fewer sessions than MAX_SESSIONS, and frees one only when its program has ended: a refused session
+        is retried, after _REFUSAL_SECONDS on another connection. Existing extra connections are tried at once.
         """
         begin = time.monotonic()
-        deadline = begin + patience
-        for pause in _growing(0.05, 0.5):
+        deadline = begin + timeout
+        for pause in _backoff(0.05, 0.5):
             left = deadline - time.monotonic()
-            if left <= 0 or not self.slots.take(left):
+            if left <= 0 or not self.session_slots.acquire(left):
                 break
             try:
-                lags = time.monotonic() - begin < min(_LAG, patience / 2)
-                found = self._session_somewhere(spares=self._spares.are_needed or not lags)
+                may_recover = time.monotonic() - begin < min(_REFUSAL_SECONDS, timeout / 2)
+                session = self._try_open_session(use_extra=self._extra.are_open or not may_recover)
             except BaseException:
-                self.slots.give()
+                self.session_slots.release()
                 raise
-            if found is not None:
-                return found
-            self.slots.give()
-            self.slots.reclaim()
+            if session is not None:
+                return session
+            self.session_slots.release()
+            self.session_slots.reclaim_idle()
             time.sleep(min(pause, left))
-        what = f"no free SSH session within {patience:g} s"
-        raise HostError(self.host, what, f"raise MaxSessions in its sshd_config to {CHANNELS + 2} or more")
+        problem = f"no free SSH session within {timeout:g} s"
+        raise HostError(self.host, problem, f"raise MaxSessions in its sshd_config to {MAX_SESSIONS + 2} or more")
 
-    def _session_somewhere(self, *, spares: bool) -> "tuple[Link, Any] | None":
-        in_use = self.channels > 0  # an account that may have no session at all gets no second connection either
+    def _try_open_session(self, *, use_extra: bool) -> "tuple[Connection, Any] | None":
+        in_use = self.open_channels > 0  # an account that may open no session at all gets no second connection
         channel = self.try_session()
         if channel is not None:
             return self, channel
-        return self._spares.session(more=in_use) if spares else None
+        return self._extra.open_session(may_connect=in_use) if use_extra else None
 
     def try_session(self) -> Any:
-        """Return a new session channel; None when sshd refuses one for now. Raises ConnectionLost."""
+        """Return a new session channel, or None if sshd refuses one. Raises ConnectionLost."""
         try:
             return self.transport.open_session(timeout=self.target.connect_timeout)
         except (paramiko.SSHException, EOFError, OSError) as error:
             if not self.alive or "Timeout" in str(error):
-                raise lost(self.host, "opening a session") from error
+                raise connection_lost(self.host, "opening a session") from error
             return None
 
-    def lost(self, doing: str) -> HostError:
-        """Return the error for a channel that ended during `doing`."""
-        return HostError(self.host, f"the host closed the channel: {doing}") if self.alive else lost(self.host, doing)
+    def channel_error(self, action: str) -> HostError:
+        """Return the error for a channel that ended during `action`."""
+        return (
+            HostError(self.host, f"the host closed the channel: {action}")
+            if self.alive
+            else connection_lost(self.host, action)
+        )
 
-    def _connect_patiently(self) -> list[Any]:
+    def _connect_with_retries(self) -> list[Any]:
         for pause in self.target.retry_pauses:
             try:
                 return self._connect()
-            except Dropped:
+            except ConnectionDropped:
                 time.sleep(pause * _JITTER.uniform(0.7, 1.3))
         return self._connect()
 
@@ -194,55 +199,59 @@ class Link:
         try:
             for hop in route(self.target):
                 gateway = connections[-1] if connections else None
-                with connecting(hop.label, hop.where, self.target.connect_timeout):
-                    connections.append(self._connection(hop, gateway))
+                with connect_errors(hop.label, hop.where, self.target.connect_timeout):
+                    connections.append(self._make_fabric_connection(hop, gateway))
                     connections[-1].open()
         except TfprovError:
-            _close(connections)
+            _close_all(connections)
             raise
         return connections
 
-    def _connection(self, hop: Hop, gateway: Any) -> Any:
-        """Return Fabric's connection, told everything: no file of Fabric's or SSH's is read behind our back."""
-        keys = HostKeys.of(hop, accept_new=self.target.accept_new)
+    def _make_fabric_connection(self, hop: Hop, gateway: Any) -> Any:
+        """Return Fabric's connection with explicit settings: Fabric must not read its own files or ~/.ssh/config."""
+        keys = HostKeyPolicy.load(hop, accept_new=self.target.accept_new)
         limit = self.target.connect_timeout
-        how: dict[str, Any] = dict.fromkeys(("timeout", "banner_timeout", "auth_timeout", "channel_timeout"), limit)
-        how["auth_strategy"] = Login(hop, self.target.password)
-        how["transport_factory"] = lambda sock, **options: self._transport(sock, keys, options)
-        config = Config(lazy=True, ssh_config=paramiko.SSHConfig())
+        connect_kwargs: dict[str, Any] = dict.fromkeys(
+            ("timeout", "banner_timeout", "auth_timeout", "channel_timeout"), limit
+        )
+        connect_kwargs["auth_strategy"] = Login(hop, self.target.password)
+        connect_kwargs["transport_factory"] = lambda sock, **options: self._make_transport(sock, keys, options)
+        config = fabric.Config(lazy=True, ssh_config=paramiko.SSHConfig())
         if hop.proxy_command and gateway is None:
-            how["sock"] = ProxySocket(hop.proxy_command)
-        elif gateway is None and (made := dial(hop, limit)) is not None:
-            how["sock"] = made
-        connection = Connection(
+            connect_kwargs["sock"] = ProxySocket(hop.proxy_command)
+        elif gateway is None and (sock := dial(hop, limit)) is not None:
+            connect_kwargs["sock"] = sock
+        connection = fabric.Connection(
             hop.address,
             user=hop.user,
             port=hop.port,
             config=config,
             gateway=gateway or False,
             forward_agent=False,
-            connect_kwargs=how,
+            connect_kwargs=connect_kwargs,
         )
         connection.client.set_missing_host_key_policy(keys)
         return connection
 
-    def _transport(self, sock: Any, keys: HostKeys, options: dict[str, Any]) -> Any:
-        transport = paramiko.Transport(cast(Any, Heard(sock)), packetizer_class=Packets, **options)
+    def _make_transport(self, sock: Any, keys: HostKeyPolicy, options: dict[str, Any]) -> Any:
+        transport = paramiko.Transport(cast(Any, SocketClock(sock)), packetizer_class=SafePacketizer, **options)
         limit = self.target.connect_timeout
-        transport.handshake_timeout = 2 * limit  # its end looks like the other side's: start_client's limit comes first
+        transport.handshake_timeout = (
+            2 * limit
+        )  # expires like a close by the server: start_client's limit must come first
         security = transport.get_security_options()
         security.ciphers = _CIPHERS
-        security.key_types = key_types(keys.hop, keys.known, security.key_types)
+        security.key_types = host_key_algorithms(keys.hop, keys.key_types, security.key_types)
         return transport
 
 
-def _close(connections: list[Any]) -> None:
+def _close_all(connections: list[Any]) -> None:
     for connection in reversed(connections):
-        # Not Fabric's close(): it leaves alone what did not come up completely.
+        # Fabric's close() skips a connection whose handshake or login failed.
         connection.client.close()
 
 
-def _growing(first: float, last: float) -> Iterator[float]:
+def _backoff(first: float, last: float) -> Iterator[float]:
     while True:
         yield first
         first = min(first * 2, last)

@@ -1,10 +1,11 @@
-"""Where the errors of paramiko, Fabric, invoke and the operating system end: each becomes one line that names the host.
+"""Map errors of paramiko, Fabric, invoke and the operating system to one-line errors that name the host.
 
 HostError
 ├── ForwardingForbidden     sshd does not forward ports for this user
-├── TimedOut                a command took longer than its limit; it may still be running
+├── TimedOut                a command exceeded its time limit; it may still be running
 └── Unreachable
-    └── ConnectionLost      what was under way may or may not have happened: look again before doing anything else
+    ├── ConnectionDropped   the server closed the connection before it sent anything
+    └── ConnectionLost      the outcome of the interrupted action is unknown: observe the host before acting again
 """
 
 import errno
@@ -24,61 +25,61 @@ class ForwardingForbidden(HostError):
 
 
 class TimedOut(HostError):
-    """The time limit of a command passed."""
+    """A command exceeded its time limit."""
 
 
 class ConnectionLost(Unreachable):
-    """The connection ended while it was in use: the outcome of what was under way is unknown."""
+    """The connection ended while in use: the outcome of the interrupted action is unknown."""
 
 
-class Dropped(Unreachable):
-    """The server closed the connection before it said anything: too many at once, as a rule, so worth another try."""
+class ConnectionDropped(Unreachable):
+    """The server closed the connection before it sent anything: usually a limit on new connections, so worth a retry."""
 
 
-_NETWORK = {
+_ERRNO_MESSAGES = {
     errno.ECONNREFUSED: ("{where} refused the connection", "start sshd there, or correct `ansible_port`"),
-    errno.EHOSTUNREACH: ("there is no way to {where}", "correct `ansible_host`, or look at the network"),
-    errno.ENETUNREACH: ("there is no way to {where}", "correct `ansible_host`, or look at the network"),
+    errno.EHOSTUNREACH: ("no route to {where}", "correct `ansible_host`, or look at the network"),
+    errno.ENETUNREACH: ("no route to {where}", "correct `ansible_host`, or look at the network"),
     errno.ETIMEDOUT: ("no answer from {where}", "is it switched on? does a firewall drop the packets?"),
 }
 
 
 @contextmanager
-def connecting(host: str, where: str, limit: float) -> Iterator[None]:
-    """Turn whatever goes wrong while a connection is made to `where`, within `limit` seconds, into Unreachable."""
+def connect_errors(host: str, where: str, limit: float) -> Iterator[None]:
+    """Turn every error of connecting to `where` within `limit` seconds into Unreachable."""
     try:
         yield
     except TfprovError:
         raise
-    except NoValidConnectionsError as error:  # one error for each of the addresses that a name has
-        raise _network(host, where, _first(error), limit) from error
+    except NoValidConnectionsError as error:  # one error per address of the name
+        raise _network_error(host, where, _first_error(error), limit) from error
     except OSError as error:
-        raise _network(host, where, error, limit) from error
+        raise _network_error(host, where, error, limit) from error
     except (paramiko.SSHException, EOFError) as error:
-        raise _handshake(host, where, error, limit) from error
+        raise _handshake_error(host, where, error, limit) from error
     except Exception as error:  # paramiko also raises bare Exception, AssertionError and ValueError on bad packets
-        raise Unreachable(host, f"{where} does not speak SSH as expected: {_words(error)}") from error
+        raise Unreachable(host, f"{where} does not speak SSH as expected: {_reason(error)}") from error
 
 
 @contextmanager
-def talking(host: str, doing: str) -> Iterator[None]:
-    """Turn whatever goes wrong on an open connection during `doing` into ConnectionLost or HostError."""
+def channel_errors(host: str, action: str) -> Iterator[None]:
+    """Turn every error of an open connection during `action` into ConnectionLost or HostError."""
     try:
         yield
     except TfprovError:
         raise
     except TimeoutError as error:
-        raise TimedOut(host, f"no answer in time: {doing}") from error
+        raise TimedOut(host, f"no answer in time: {action}") from error
     except (paramiko.SSHException, EOFError, OSError) as error:
-        raise lost(host, doing) from error
+        raise connection_lost(host, action) from error
 
 
-def lost(host: str, doing: str) -> ConnectionLost:
-    """Return the error for a connection that ended during `doing`."""
-    return ConnectionLost(host, f"connection lost, outcome unknown: {doing}", "look at the host, and run this again")
+def connection_lost(host: str, action: str) -> ConnectionLost:
+    """Return the error for a connection that ended during `action`."""
+    return ConnectionLost(host, f"connection lost, outcome unknown: {action}", "look at the host, and run this again")
 
 
-def _network(host: str, where: str, error: OSError, limit: float) -> Unreachable:
+def _network_error(host: str, where: str, error: OSError, limit: float) -> Unreachable:
     if isinstance(error, socket.gaierror):
         address = where.rpartition(":")[0]
         return Unreachable(host, f"no address found for {shown(address)}", "correct `ansible_host`, or look at DNS")
@@ -86,38 +87,38 @@ def _network(host: str, where: str, error: OSError, limit: float) -> Unreachable
         fix = "is it switched on? does a firewall drop the packets?"
         return Unreachable(host, f"no answer from {where} within {limit:g} s", fix)
     if isinstance(error, ConnectionResetError | BrokenPipeError):
-        return _dropped(host, where)
-    what, fix = _NETWORK.get(error.errno or 0, ("", ""))
-    return Unreachable(host, what.format(where=where) or f"{where}: {_words(error)}", fix)
+        return _dropped_error(host, where)
+    what, fix = _ERRNO_MESSAGES.get(error.errno or 0, ("", ""))
+    return Unreachable(host, what.format(where=where) or f"{where}: {_reason(error)}", fix)
 
 
-def _handshake(host: str, where: str, error: Exception, limit: float) -> Unreachable:
-    """Only the error before the one that paramiko raises tells the ways in which a greeting fails apart."""
+def _handshake_error(host: str, where: str, error: Exception, limit: float) -> Unreachable:
+    """Return the error for a failed SSH handshake; only the context of paramiko's error tells the causes apart."""
     cause = error.__context__
     text = str(error)
     if isinstance(error, IncompatiblePeer):
-        return Unreachable(host, f"{where} and tfprov do not understand each other: {_words(error)}", "update its sshd")
+        return Unreachable(host, f"{where} and tfprov have no algorithm in common: {_reason(error)}", "update its sshd")
     if isinstance(cause, TimeoutError) or "No existing session" in text or "imed out" in text:
         return Unreachable(
-            host, f"{where} took the connection and did not greet within {limit:g} s", "look at its sshd"
+            host, f"{where} accepted the connection but sent no SSH banner within {limit:g} s", "look at its sshd"
         )
     if isinstance(error, EOFError) or ("banner" in text and isinstance(cause, EOFError | ConnectionError)):
-        return _dropped(host, where)
+        return _dropped_error(host, where)
     if "banner" in text or "protocol version" in text:
-        return Unreachable(host, f"{where} does not speak SSH: {_words(error)}", "correct `ansible_port`")
-    return Unreachable(host, f"{where}: {_words(error)}")
+        return Unreachable(host, f"{where} does not speak SSH: {_reason(error)}", "correct `ansible_port`")
+    return Unreachable(host, f"{where}: {_reason(error)}")
 
 
-def _dropped(host: str, where: str) -> Dropped:
+def _dropped_error(host: str, where: str) -> ConnectionDropped:
     fix = "is that port sshd's? it may also be at its limit (MaxStartups): use fewer `--forks`"
-    return Dropped(host, f"{where} closed the connection before it was made", fix)
+    return ConnectionDropped(host, f"{where} closed the connection before it was made", fix)
 
 
-def _first(error: NoValidConnectionsError) -> OSError:
-    found = next(iter(error.errors.values()), error)
-    return found if isinstance(found, OSError) else error
+def _first_error(error: NoValidConnectionsError) -> OSError:
+    first = next(iter(error.errors.values()), error)
+    return first if isinstance(first, OSError) else error
 
 
-def _words(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     text = (error.strerror or os.strerror(error.errno)) if isinstance(error, OSError) and error.errno else str(error)
     return one_line(text)[:200] or type(error).__name__

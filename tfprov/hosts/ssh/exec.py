@@ -1,4 +1,4 @@
-"""One command on a host, from its start to its end: fed and read at the same time, so that neither side waits."""
+"""Run a command on a host: send its input and read its output concurrently, and explain accounts that run no commands."""
 
 import math
 import re
@@ -18,7 +18,7 @@ Input = bytes | Iterable[bytes]
 
 @dataclass(frozen=True)
 class Completed:
-    """A command that ended. `code` is 128 + N after signal N; the outputs are the bytes that it printed."""
+    """The result of a command. `code` is 128 + N after signal N."""
 
     code: int
     stdout: bytes
@@ -26,99 +26,104 @@ class Completed:
 
     @property
     def text(self) -> str:
-        """Return the standard output; what is not UTF-8 shows as U+FFFD."""
+        """Standard output; invalid UTF-8 becomes U+FFFD."""
         return self.stdout.decode("utf-8", errors="replace")
 
     @property
-    def complaint(self) -> str:
-        """Return the standard error on one line, for a message."""
+    def error_text(self) -> str:
+        """Standard error on one line, for a message."""
         return one_line(self.stderr.decode("utf-8", errors="replace"))
 
 
-class Run:
-    """Feeds `given` to the program behind `stream` and collects what it prints."""
+class RunningCommand:
+    """Sends `stdin` to the program of `stream` and collects its output."""
 
-    def __init__(self, stream: Stream, given: Input | None) -> None:
+    def __init__(self, stream: Stream, stdin: Input | None) -> None:
         self._stream = stream
-        self._out = bounds.Kept(bounds.COMMAND_OUTPUT, self._too_much("output"))
-        self._err = bounds.Kept(bounds.COMMAND_ERRORS, self._too_much("standard error"))
+        self._out = bounds.BoundedBuffer(bounds.COMMAND_OUTPUT, self._overflow_error("output"))
+        self._err = bounds.BoundedBuffer(bounds.COMMAND_ERRORS, self._overflow_error("standard error"))
         self._failure: BaseException | None = None
-        readers = (lambda: self._collect(stream.recv, self._out), lambda: self._collect(stream.recv_errors, self._err))
-        self._readers = [self._start(reader) for reader in readers]
-        if given:
-            self._start(lambda: self._feed(given))
+        readers = (
+            lambda: self._read_into(stream.recv, self._out),
+            lambda: self._read_into(stream.recv_stderr, self._err),
+        )
+        self._readers = [self._start_thread(reader) for reader in readers]
+        if stdin:
+            self._start_thread(lambda: self._feed(stdin))
         else:
             stream.shutdown_write()
 
-    def completed(self, limit: float) -> Completed:
-        """Wait up to `limit` seconds for the end. Raises TimedOut, TooMuch, ConnectionLost, and what the input raised."""
-        deadline = time.monotonic() + limit
-        code = self._wait(limit)
+    def wait(self, timeout: float) -> Completed:
+        """Wait up to `timeout` seconds for the end. Raises TimedOut, TooMuch, ConnectionLost, errors of `stdin`."""
+        deadline = time.monotonic() + timeout
+        code = self._wait_for_exit(timeout)
         for reader in self._readers:
-            reader.join(None if math.isinf(limit) else max(0.0, deadline - time.monotonic()))
+            reader.join(None if math.isinf(timeout) else max(0.0, deadline - time.monotonic()))
             if reader.is_alive():
-                raise self._late(limit)
+                raise self._timeout_error(timeout)
         if self._failure is not None:
             raise self._failure
         return Completed(code, bytes(self._out), bytes(self._err))
 
-    def _wait(self, limit: float) -> int:
+    def _wait_for_exit(self, timeout: float) -> int:
         try:
-            return self._stream.wait(limit)
+            return self._stream.wait(timeout)
         except TimedOut:
-            raise self._late(limit) from None
+            raise self._timeout_error(timeout) from None
         except HostError as error:
             raise self._failure or error from error
 
-    def _late(self, limit: float) -> TimedOut:
-        what = f"{self._stream.doing} did not end within {limit:g} s, and may still be running"
-        return TimedOut(self._stream.host, what)
+    def _timeout_error(self, timeout: float) -> TimedOut:
+        problem = f"{self._stream.action} did not end within {timeout:g} s, and may still be running"
+        return TimedOut(self._stream.host, problem)
 
-    def _start(self, work: Callable[[], None]) -> threading.Thread:
-        thread = threading.Thread(target=work, name="tfprov-ssh-run", daemon=True)
+    def _start_thread(self, target: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=target, name="tfprov-ssh-run", daemon=True)
         thread.start()
         return thread
 
-    def _too_much(self, what: str) -> Callable[[int], bounds.TooMuch]:
+    def _overflow_error(self, output: str) -> Callable[[int], bounds.OutputTooLong]:
         fix = "look at the start-up files of its login shell, such as ~/.bashrc"
-        return lambda limit: bounds.too_much(self._stream.host, f"the {what} of {self._stream.doing}", limit, fix)
+        return lambda limit: bounds.too_much_error(
+            self._stream.host, f"the {output} of {self._stream.action}", limit, fix
+        )
 
-    def _collect(self, receive: Callable[[int], bytes], kept: bounds.Kept) -> None:
+    def _read_into(self, receive: Callable[[int], bytes], buffer: bounds.BoundedBuffer) -> None:
         try:
             while data := receive(_READ):
-                kept.take(data)
-        except bounds.TooMuch as error:
+                buffer.append(data)
+        except bounds.OutputTooLong as error:
             self._failure = error
             self._stream.close()
-        except HostError:  # the end of the connection: wait() says so
+        except HostError:  # the connection ended: wait() reports it
             return
 
-    def _feed(self, given: Input) -> None:
+    def _feed(self, stdin: Input) -> None:
         try:
-            for piece in (given,) if isinstance(given, bytes) else given:
+            for piece in (stdin,) if isinstance(stdin, bytes) else stdin:
                 self._stream.sendall(piece)
             self._stream.shutdown_write()
-        except HostError:  # the program did not read to the end: its exit code says what that means
+        except HostError:  # the program stopped reading: its exit code tells whether that is an error
             return
         except Exception as error:
             self._failure = error
             self._stream.close()
 
 
-ECHO = ("printf", "%s-%s\\n", "tfprov", "asks")
-"""Prints a word that is not part of the command, which some forced commands print in their refusal."""
-_WORD = b"tfprov-asks"
+PROBE = ("printf", "%s-%s\\n", "tfprov", "asks")
+"""Prints a word that is not in the command: some forced commands repeat the command when they refuse it."""
+_PROBE_OUTPUT = b"tfprov-asks"
 
-_KNOWN: tuple[tuple[str, str, str], ...] = (
+_ACCOUNT_ERRORS: tuple[tuple[str, str, str], ...] = (
     (
         r"account is currently not available|account is (currently )?disabled|\bnologin\b",
         "the account {user} has no login shell (`{text}`)",
-        "give it one there: `chsh -s /bin/bash {user}`, or correct `ansible_user`",
+        "set one on the host: `chsh -s /bin/bash {user}`, or correct `ansible_user`",
     ),
     (
         r"git-shell|interactive git shell|fatal: unrecognized command",
         "the login shell of {user} is git-shell, which runs only Git's commands",
-        "give the account another one there: `chsh -s /bin/bash {user}`, or correct `ansible_user`",
+        "set another one on the host: `chsh -s /bin/bash {user}`, or correct `ansible_user`",
     ),
     (
         r"sftp connections only|only sftp|scponly|rssh",
@@ -132,13 +137,13 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"is not recognized",
-        "the login shell of {user} is none of Unix (`{text}`)",
+        "the login shell of {user} is not a Unix shell (`{text}`)",
         "use a host with Linux, or OpenSSH's DefaultShell set to a POSIX shell",
     ),
     (
         r"restricted",
-        "the login shell of {user} is a restricted one, as rbash (`{text}`)",
-        "give the account another one there: `chsh -s /bin/bash {user}`, or correct `ansible_user`",
+        "the login shell of {user} is restricted, like rbash (`{text}`)",
+        "set another one on the host: `chsh -s /bin/bash {user}`, or correct `ansible_user`",
     ),
     (
         r"\bsh: (command )?not found|\bsh: no such file",
@@ -146,45 +151,49 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "correct PATH in the start-up files of its login shell (~/.bashrc)",
     ),
 )
-"""Pattern in lower or upper case, what to say, how to mend it. The first that fits decides."""
+"""Pattern (case-insensitive), problem, fix. The first match decides."""
 
 
-class NoCommands(Unreachable):
-    """The host was reached, and its account runs no commands as they are sent."""
+class AccountUnusable(Unreachable):
+    """Login succeeded, but the account does not run commands as sent."""
 
 
-def complaint(host: str, user: str, done: Completed) -> NoCommands | None:
-    """Return what is in the way of commands of `user`, by what became of ECHO; None when they run as they are sent."""
-    lines = done.stdout.splitlines()
-    if lines == [_WORD]:
+def account_error(host: str, user: str, completed: Completed) -> AccountUnusable | None:
+    """Return why `user` cannot run commands, judged by the result of PROBE; None if it ran as sent."""
+    lines = completed.stdout.splitlines()
+    if lines == [_PROBE_OUTPUT]:
         return None
-    if _WORD in lines:
-        others = one_line(b" ".join(line for line in lines if line != _WORD).decode("utf-8", errors="replace"))
-        what = f"a start-up file of {user}'s login shell prints `{shown(others)}` before every command"
+    if _PROBE_OUTPUT in lines:
+        extra_output = one_line(
+            b" ".join(line for line in lines if line != _PROBE_OUTPUT).decode("utf-8", errors="replace")
+        )
+        problem = f"a start-up file of {user}'s login shell prints `{shown(extra_output)}` before every command"
         fix = "let it print only in a terminal: `case $- in *i*) ;; *) return ;; esac` as first line of ~/.bashrc"
-        return NoCommands(host, what, fix)
-    text = one_line((done.stdout + b"\n" + done.stderr).decode("utf-8", errors="replace"))
+        return AccountUnusable(host, problem, fix)
+    text = one_line((completed.stdout + b"\n" + completed.stderr).decode("utf-8", errors="replace"))
     if not text:
-        return NoCommands(host, *_silent(user, done.code))
-    for pattern, what, fix in _KNOWN:
+        return AccountUnusable(host, *_silent_login(user, completed.code))
+    for pattern, problem, fix in _ACCOUNT_ERRORS:
         if re.search(pattern, text, re.IGNORECASE):
-            facts = {"user": user, "text": shown(text)}
-            return NoCommands(host, what.format(**facts), fix.format(**facts))
-    what = f"the login of {user} does not run the command that it is sent: it prints `{shown(text)}` and ends with"
+            values = {"user": user, "text": shown(text)}
+            return AccountUnusable(host, problem.format(**values), fix.format(**values))
+    problem = f"the account {user} does not run the command it is sent: it prints `{shown(text)}` and ends with"
     fix = "look at its ~/.bashrc, and for a forced command: `command=` in authorized_keys, ForceCommand in sshd_config"
-    return NoCommands(host, f"{what} exit code {done.code}", fix)
+    return AccountUnusable(host, f"{problem} exit code {completed.code}", fix)
 
 
-def endless(host: str, user: str) -> NoCommands:
-    """Return the error for an account whose login prints more than is read, whatever it was asked to do."""
-    what = f"the login shell of {user} prints without end before every command"
-    return NoCommands(host, what, "look at its start-up files, such as ~/.bashrc: they must print only in a terminal")
+def endless_output_error(host: str, user: str) -> AccountUnusable:
+    """Return the error for an account whose login shell prints more than COMMAND_OUTPUT before any command."""
+    problem = f"the login shell of {user} prints without end before every command"
+    return AccountUnusable(
+        host, problem, "look at its start-up files, such as ~/.bashrc: they must print only in a terminal"
+    )
 
 
-def _silent(user: str, code: int) -> tuple[str, str]:
-    """Return what a login without a word can be: the exit code tells which is likely, and not more."""
-    what = f"the login shell of {user} ends with exit code {code} before it runs a command, and prints nothing"
+def _silent_login(user: str, code: int) -> tuple[str, str]:
+    """Return problem and fix for a login without output: the exit code only tells which cause is more likely."""
+    problem = f"the login shell of {user} ends with exit code {code} before it runs a command, and prints nothing"
     shell = f"the account has no shell (/bin/false): `chsh -s /bin/bash {user}`"
     file = "a start-up file exits, or starts another shell: take `exit` or `exec` out of ~/.bashrc"
     first, second = (shell, file) if code == 1 else (file, shell)
-    return what, f"either {first}; or {second}"
+    return problem, f"either {first}; or {second}"

@@ -1,7 +1,7 @@
-"""A host over SSH: commands, streams and port forwards, all on one connection.
+"""A host over SSH: commands, streams and port forwards, on one connection.
 
-Everything here raises HostError or Unreachable, one line that names the host. A connection that was lost is made anew by
-the next call; whoever was using it is told that the outcome is unknown.
+Every error is a HostError of one line that names the host. The next call replaces a lost connection; calls that were
+using it raise ConnectionLost, as their outcome is unknown.
 """
 
 import threading
@@ -12,108 +12,117 @@ from functools import partial
 from typing import Any
 
 from tfprov.errors import HostError, one_line, shown
-from tfprov.hosts.bounds import FIRST_LINE, LOGIN, TooMuch, stays_open
-from tfprov.hosts.ssh.client_config import Target
-from tfprov.hosts.ssh.connection import Link
-from tfprov.hosts.ssh.errors import ConnectionLost, TimedOut, talking
-from tfprov.hosts.ssh.exec import ECHO, Completed, Input, NoCommands, Run, complaint, endless
-from tfprov.hosts.ssh.http_gate import Gate
-from tfprov.hosts.ssh.local_forward import LocalForward, channel_to
-from tfprov.hosts.ssh.shell import command_line, holding
+from tfprov.hosts.base import peer_is_listening
+from tfprov.hosts.bounds import FIRST_LINE, LOGIN_TIMEOUT, OutputTooLong
+from tfprov.hosts.ssh.client_config import SSHTarget
+from tfprov.hosts.ssh.connection import Connection
+from tfprov.hosts.ssh.errors import ConnectionLost, TimedOut, channel_errors
+from tfprov.hosts.ssh.exec import (
+    PROBE,
+    AccountUnusable,
+    Completed,
+    Input,
+    RunningCommand,
+    account_error,
+    endless_output_error,
+)
+from tfprov.hosts.ssh.http_gate import TokenGate
+from tfprov.hosts.ssh.local_forward import LocalForward, open_direct_channel
+from tfprov.hosts.ssh.shell import command_line, held_command
 from tfprov.hosts.ssh.stream import Stream
 
-_SUSPECT = 3.0
-"""Seconds of silence after which it is asked whether the account runs commands at all."""
+_SUSPICIOUS_SILENCE = 3.0
+"""Seconds without output after which the account is checked."""
 
 
-class Hold:
-    """A command that lives exactly as long as this object is open; `said` is the first line that it printed.
+class HeldCommand:
+    """A command that runs until `close`; `first_line` is the first line of its output.
 
-    It ends with the connection too, however that ends.
+    It also ends with the connection, including after a loss.
     """
 
-    def __init__(self, stream: Stream, said: str) -> None:
+    def __init__(self, stream: Stream, first_line: str) -> None:
         self._stream = stream
-        self.said = said
+        self.first_line = first_line
 
     @property
     def alive(self) -> bool:
-        """Whether the command still runs, as far as is known here."""
-        return self._stream.open
+        """Whether the command runs, as far as is known to this side."""
+        return self._stream.is_open
 
     def wait(self, seconds: float) -> int:
-        """Return the exit code of a command that has ended by itself. Raises TimedOut after `seconds`."""
+        """Return the exit code of a command that exits by itself. Raises TimedOut after `seconds`."""
         return self._stream.wait(seconds)
 
-    def complaint(self) -> str:
-        """Return what it printed on its standard error, on one line."""
-        return self._stream.complaint()
+    def error_text(self) -> str:
+        """Return its standard error on one line."""
+        return self._stream.error_text()
 
     def close(self) -> None:
-        """End the command; a second time does nothing."""
+        """End the command. Idempotent."""
         self._stream.close()
 
-    def __enter__(self) -> "Hold":
+    def __enter__(self) -> "HeldCommand":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _closed(begun: "Future[Link]") -> None:
-    """Close a connection that nobody needed."""
-    if begun.exception() is None:
-        begun.result().close()
+def _close_result(future: "Future[Connection]") -> None:
+    """Close a connection that became ready after its host was closed."""
+    if future.exception() is None:
+        future.result().close()
 
 
 class SSH:
-    """The host that `target` describes. Nothing is connected before it is needed; all methods are safe in any thread."""
+    """The host of `target`, connected on first use. Thread-safe."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SSHTarget) -> None:
         self.target = target
         self._lock = threading.Lock()
-        self._link: Link | None = None
-        self._begun: Future[Link] | None = None
-        self._let_go: list[Callable[[], None]] = []
+        self._connection: Connection | None = None
+        self._pending: Future[Connection] | None = None
+        self._release_idle: list[Callable[[], None]] = []
         self._closed = False
         self._runs_commands = False
 
     @property
     def user(self) -> str:
-        """Return the name that was logged in with; before that, the inventory's, which may be empty."""
-        return self._link.user if self._link else self.target.user or ""
+        """The user name of the login; before it, the inventory's, which may be empty."""
+        return self._connection.user if self._connection else self.target.user or ""
 
     @property
     def host(self) -> str:
-        """Return the host's name in the inventory."""
+        """The host's name in the inventory."""
         return self.target.name
 
-    def begin(self, pool: Executor) -> None:
-        """Start to connect in `pool`; the first who needs the connection waits for it, and is told how it went."""
-        self._begun = pool.submit(Link, self.target, self._let_go)
+    def connect_in(self, pool: Executor) -> None:
+        """Connect in a thread of `pool`; the first call that needs the connection waits for it and raises its error."""
+        self._pending = pool.submit(Connection, self.target, self._release_idle)
 
-    def open(self) -> Link:
-        """Connect, unless that is done already. Raises Unreachable."""
+    def open(self) -> Connection:
+        """Return the connection, connecting if there is none. Raises Unreachable."""
         with self._lock:
             if self._closed:
                 raise HostError(self.host, "the connection was closed")
-            if self._link is None or not self._link.alive:
-                if self._link is not None:
-                    self._link.close()
-                begun, self._begun = self._begun, None
-                self._link = begun.result() if begun else Link(self.target, self._let_go)
-            return self._link
+            if self._connection is None or not self._connection.alive:
+                if self._connection is not None:
+                    self._connection.close()
+                pending, self._pending = self._pending, None
+                self._connection = pending.result() if pending else Connection(self.target, self._release_idle)
+            return self._connection
 
     def close(self) -> None:
-        """Close the connection and all that runs over it; a second time does nothing."""
+        """Close the connection with all its channels. Idempotent."""
         with self._lock:
             self._closed = True
-            link, self._link = self._link, None
-            begun, self._begun = self._begun, None
-        if link is not None:
-            link.close()
-        if begun is not None and not begun.cancel():
-            begun.add_done_callback(_closed)
+            connection, self._connection = self._connection, None
+            pending, self._pending = self._pending, None
+        if connection is not None:
+            connection.close()
+        if pending is not None and not pending.cancel():
+            pending.add_done_callback(_close_result)
 
     def __enter__(self) -> "SSH":
         self.open()
@@ -130,142 +139,142 @@ class SSH:
         timeout: float | None = None,
         sudo: bool = False,
     ) -> Completed:
-        """Run `argv` to its end and return what became of it; every argument arrives as it is.
+        """Run `argv` to its end; arguments need no quoting.
 
-        `input` is sent to its standard input. Raises TimedOut after `timeout` seconds (default: the target's limit;
-        math.inf for none), which does not end the command on the host; ConnectionLost when the outcome is unknown.
+        `input` is sent to its standard input. Raises TimedOut after `timeout` seconds (default: the target's
+        `command_timeout`; math.inf for none), which does not end the command on the host, and ConnectionLost.
         """
         limit = self.target.command_timeout if timeout is None else timeout
         with self.stream(argv, sudo=sudo) as stream:
-            done = Run(stream, input).completed(limit)
-        asked = [line for line in done.stderr.splitlines() if line.startswith(b"sudo: ")]
-        if sudo and done.code == 1 and asked:
+            completed = RunningCommand(stream, input).wait(limit)
+        sudo_errors = [line for line in completed.stderr.splitlines() if line.startswith(b"sudo: ")]
+        if sudo and completed.code == 1 and sudo_errors:
             fix = (
                 f"allow {self.user or 'this user'} to use sudo without a password (NOPASSWD), or unset `ansible_become`"
             )
-            raise HostError(self.host, one_line(asked[0].decode("utf-8", errors="replace")), fix)
-        return done
+            raise HostError(self.host, one_line(sudo_errors[0].decode("utf-8", errors="replace")), fix)
+        return completed
 
     def stream(self, argv: Sequence[str], *, sudo: bool = False) -> Stream:
-        """Start `argv` and return its standard input and output as a stream, which the caller closes."""
-        doing = f"`{shown(' '.join(argv))}`"
-        link, channel, give = self._session()
-        stream = Stream(link, channel, doing, give)
+        """Start `argv` and return its standard input and output as a stream. The caller closes it."""
+        action = f"`{shown(' '.join(argv))}`"
+        connection, channel, release = self._open_session()
+        stream = Stream(connection, channel, action, release)
         try:
-            with talking(self.host, doing):
+            with channel_errors(self.host, action):
                 channel.exec_command(command_line(argv, sudo=sudo))
         except ValueError as error:
             stream.close()
-            raise HostError(self.host, f"{doing}: {error}") from error
+            raise HostError(self.host, f"{action}: {error}") from error
         except HostError as error:
             stream.close()
-            raise link.lost(doing) from error
+            raise connection.channel_error(action) from error
         return stream
 
-    def _session(self) -> tuple[Link, Any, Callable[[], None]]:
-        """Return a new session with its connection and what gives its slot back.
+    def _open_session(self) -> tuple[Connection, Any, Callable[[], None]]:
+        """Return connection, new session channel, and the function that releases its slot.
 
-        A connection that turns out to be gone is made anew: nothing was asked of it yet.
+        Replaces a lost connection once: no request was sent over it yet.
         """
-        link = self.open()
+        connection = self.open()
         try:
-            return *link.session(self.target.command_timeout), link.slots.give
+            return *connection.open_session(self.target.command_timeout), connection.session_slots.release
         except ConnectionLost:
-            if link.alive:
+            if connection.alive:
                 raise
-        link = self.open()
-        return *link.session(self.target.command_timeout), link.slots.give
+        connection = self.open()
+        return *connection.open_session(self.target.command_timeout), connection.session_slots.release
 
-    def hold(self, argv: Sequence[str], *, sudo: bool = False, timeout: float | None = None) -> Hold:
-        """Start `argv`, which shall live as long as what is returned, and wait until it prints a line, or ends.
+    def hold(self, argv: Sequence[str], *, sudo: bool = False, timeout: float | None = None) -> HeldCommand:
+        """Start `argv`, wait for its first line of output or its end, and keep it running until the result is closed.
 
-        Its standard input is empty. Raises TimedOut when it has done neither after `timeout` seconds.
+        Its standard input is empty. Raises TimedOut if there is neither after `timeout` seconds.
         """
-        stream = self.stream(holding(argv), sudo=sudo)
+        stream = self.stream(held_command(argv), sudo=sudo)
         try:
             stream.settimeout(self.target.command_timeout if timeout is None else timeout)
-            said = self.patiently(stream, partial(stream.makefile("rb", 1).readline, FIRST_LINE))
+            first_line = self.receive_first(stream, partial(stream.makefile("rb", 1).readline, FIRST_LINE))
             stream.settimeout(None)
         except BaseException:
             stream.close()
             raise
-        return Hold(stream, said.decode("utf-8", errors="replace").rstrip("\r\n"))
+        return HeldCommand(stream, first_line.decode("utf-8", errors="replace").rstrip("\r\n"))
 
-    def try_account(self, timeout: float | None = None) -> None:
-        """Connect, and run a command whose output is known. Raises NoCommands where the account does not run it."""
+    def check_account(self, timeout: float | None = None) -> None:
+        """Connect and run a command with known output. Raises AccountUnusable if the account does not run it."""
         try:
-            done = self.run(ECHO, timeout=timeout)
-        except TooMuch as error:
-            raise endless(self.host, self.user) from error
-        found = complaint(self.host, self.user, done)
-        if found is not None:
-            raise found
+            completed = self.run(PROBE, timeout=timeout)
+        except OutputTooLong as error:
+            raise endless_output_error(self.host, self.user) from error
+        problem = account_error(self.host, self.user, completed)
+        if problem is not None:
+            raise problem
         self._runs_commands = True
 
-    def explained(self, error: HostError) -> HostError:
-        """Return why the account runs no commands, where that is what is behind `error`; else `error`.
+    def explain(self, error: HostError) -> HostError:
+        """Return AccountUnusable if that is the cause of `error`, else `error`.
 
-        For answers that no program would give. A host is asked until it has answered well once.
+        For malformed output of a command. An account is checked until it has passed once.
         """
         if self._runs_commands or isinstance(error, ConnectionLost):
             return error
         try:
-            self.try_account(min(LOGIN, self.target.command_timeout))
-        except NoCommands as found:
-            return found
-        except HostError:  # it says less than what is known already
+            self.check_account(min(LOGIN_TIMEOUT, self.target.command_timeout))
+        except AccountUnusable as cause:
+            return cause
+        except HostError:  # less specific than `error`
             return error
         return error
 
-    def patiently(self, stream: Stream, receive: Callable[[], bytes]) -> bytes:
-        """Return what `receive` reads first from `stream`, within the stream's own limit.
+    def receive_first(self, stream: Stream, receive: Callable[[], bytes]) -> bytes:
+        """Return the first `receive()` of `stream`, within the stream's own timeout.
 
-        A shell that a start-up file has put in place of the command waits for more: what is silent for a moment is
-        looked into. Raises NoCommands, or what `receive` raises.
+        A shell that a start-up file runs instead of the command waits for input without output, so a silent stream leads
+        to a check of the account. Raises AccountUnusable, or the errors of `receive`.
         """
         limit = stream.gettimeout()
-        if self._runs_commands or (limit is not None and limit <= _SUSPECT):
+        if self._runs_commands or (limit is not None and limit <= _SUSPICIOUS_SILENCE):
             return receive()
-        stream.settimeout(_SUSPECT)
+        stream.settimeout(_SUSPICIOUS_SILENCE)
         try:
             return receive()
         except TimedOut as error:
-            if (found := self.explained(error)) is not error:
-                raise found from error
+            if (cause := self.explain(error)) is not error:
+                raise cause from error
         finally:
             stream.settimeout(limit)
         return receive()
 
     @contextmanager
-    def reverse_forward(self, serve: Callable[[Stream], None]) -> Iterator[int]:
-        """Yield a port on the host's loopback; every connection to it is given to `serve`, in a thread of its own.
+    def remote_forward(self, serve: Callable[[Stream], None]) -> Iterator[int]:
+        """Yield a port of the host's loopback; `serve` is called with each connection to it, in a thread of its own.
 
-        The connection is closed when `serve` returns. Raises ForwardingForbidden when sshd does not allow it.
+        The connection is closed when `serve` returns. Raises ForwardingForbidden if sshd does not allow the forward.
         """
-        link = self.open()
-        with link.forwards.listening(serve) as port:
+        connection = self.open()
+        with connection.forwards.listen(serve) as port:
             yield port
 
     @contextmanager
-    def local_forward(self, address: str, port: int, at: int = 0, *, gate: Gate) -> Iterator[int]:
-        """Yield a port on this machine's loopback that leads to `address:port` as the host sees it: `at`, or any for 0.
+    def local_forward(self, address: str, port: int, local_port: int = 0, *, gate: TokenGate) -> Iterator[int]:
+        """Yield a port of this machine's loopback that forwards HTTP to `address:port` as seen from the host.
 
-        It carries HTTP, and lets through whom `gate` lets in. Raises ForwardingForbidden when sshd does not allow it; that
-        nothing listens there is seen by who connects.
+        It is `local_port`, or any free port for 0; `gate` refuses requests without its token. Raises ForwardingForbidden
+        if sshd does not allow the forward. If nothing listens at the destination, connections are closed.
         """
-        with LocalForward(self.open, address, port, at, gate=gate) as forward:
+        with LocalForward(self.open, address, port, local_port, gate=gate) as forward:
             yield forward.port
 
-    def answers(self, address: str, port: int) -> bool:
-        """Return whether something serves at `address:port` as the host sees it. Raises ForwardingForbidden."""
-        channel = channel_to(self.open(), address, port)
+    def is_listening(self, address: str, port: int) -> bool:
+        """Whether something listens at `address:port` as seen from the host. Raises ForwardingForbidden."""
+        channel = open_direct_channel(self.open(), address, port)
         if channel is None:
             return False
         try:
-            return stays_open(channel)
+            return peer_is_listening(channel)
         finally:
             channel.close()
 
-    def on_shortage(self, let_go: Callable[[], None]) -> None:
-        """Call `let_go` when all sessions are taken: it closes those that it keeps for later."""
-        self._let_go.append(let_go)
+    def on_shortage(self, release_idle: Callable[[], None]) -> None:
+        """Register `release_idle`, called when all sessions are taken, to close idle ones."""
+        self._release_idle.append(release_idle)

@@ -1,4 +1,4 @@
-"""The check of a host's key, made after the key exchange and before a user name or anything else is sent."""
+"""Check a server's host key after the key exchange, before the user name or a credential is sent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,112 +9,123 @@ import paramiko
 
 from tfprov.errors import Unreachable, shown
 from tfprov.hosts.ssh.client_config import SSH_PORT, Hop
-from tfprov.hosts.ssh.known_hosts import Entry, Verdict, fingerprint, judge, kinds, listed, read, record
+from tfprov.hosts.ssh.known_hosts import (
+    Entry,
+    KeyStatus,
+    add_key,
+    check_key,
+    fingerprint,
+    known_hosts_name,
+    known_key_types,
+    read_entries,
+)
 
 
-class UnknownKey(Unreachable):
-    """A server shows a key (`kind` and `data`) that no file knows; it was sent nothing, and the connection is closed."""
+class UnknownHostKey(Unreachable):
+    """The server's key (`key_type`, `data`) is in no known_hosts file. Nothing was sent; the connection is closed."""
 
-    def __init__(self, hop: Hop, kind: str, data: bytes, what: str, fix: str) -> None:
-        super().__init__(hop.label, what, fix)
-        self.hop, self.kind, self.data = hop, kind, data
+    def __init__(self, hop: Hop, key_type: str, data: bytes, problem: str, fix: str) -> None:
+        super().__init__(hop.label, problem, fix)
+        self.hop, self.key_type, self.data = hop, key_type, data
 
     @property
-    def shows(self) -> str:
-        """Return the key as people compare it."""
-        return f"{self.kind} {fingerprint(self.data)}"
+    def shown_key(self) -> str:
+        """The key's type and fingerprint."""
+        return f"{self.key_type} {fingerprint(self.data)}"
 
 
 @dataclass(frozen=True)
-class HostKeys(paramiko.MissingHostKeyPolicy):
-    """Decides over the key of one hop. The client is given no keys of its own, so paramiko asks here every time."""
+class HostKeyPolicy(paramiko.MissingHostKeyPolicy):
+    """Accepts or refuses the key of one hop. paramiko's client holds no host keys, so it calls this for every key."""
 
     hop: Hop
     entries: tuple[Entry, ...]
     accept_new: bool
 
     @classmethod
-    def of(cls, hop: Hop, *, accept_new: bool) -> "HostKeys":
-        """Read the files that `hop` names. Raises Unreachable when one cannot be read."""
+    def load(cls, hop: Hop, *, accept_new: bool) -> "HostKeyPolicy":
+        """Read the known_hosts files of `hop`. Raises Unreachable for an unreadable file."""
         try:
-            return cls(hop, read(hop.known_hosts), accept_new)
+            return cls(hop, read_entries(hop.known_hosts), accept_new)
         except OSError as error:
             raise Unreachable(hop.label, f"{error.filename}: {error.strerror}", "make it readable") from error
 
     @property
-    def known(self) -> tuple[str, ...]:
-        """Return the kinds of keys that are listed for the hop."""
-        return kinds(self.entries, self.hop.known_as, self.hop.port)
+    def key_types(self) -> tuple[str, ...]:
+        """The key types listed for the hop."""
+        return known_key_types(self.entries, self.hop.host_key_alias, self.hop.port)
 
     def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
-        """Return when the key can be trusted. Raises Unreachable, with the fingerprint and what to do, when not."""
-        kind, data = key.get_name(), key.asbytes()
-        verdict, entry = judge(self.entries, self.hop.known_as, self.hop.port, kind, data)
-        if verdict is Verdict.UNKNOWN and self.accept_new:
-            verdict, entry = self._record(kind, data)
-        if verdict is not Verdict.KNOWN:
-            self._refuse(verdict, entry, kind, data)
+        """Return if the key is trusted, else raise Unreachable with the fingerprint and the fix. Called by paramiko."""
+        key_type, data = key.get_name(), key.asbytes()
+        status, entry = check_key(self.entries, self.hop.host_key_alias, self.hop.port, key_type, data)
+        if status is KeyStatus.UNKNOWN and self.accept_new:
+            status, entry = self._add_key(key_type, data)
+        if status is not KeyStatus.KNOWN:
+            self._refuse(status, entry, key_type, data)
 
-    def _record(self, kind: str, data: bytes) -> tuple[Verdict, Entry | None]:
+    def _add_key(self, key_type: str, data: bytes) -> tuple[KeyStatus, Entry | None]:
         try:
-            return record(self.hop.known_hosts[0], self.hop.known_as, self.hop.port, kind, data)
+            return add_key(self.hop.known_hosts[0], self.hop.host_key_alias, self.hop.port, key_type, data)
         except OSError as error:
-            what = f"its key could not be recorded: {error.strerror}: {error.filename}"
-            raise Unreachable(self.hop.label, what) from error
+            problem = f"its key could not be recorded: {error.strerror}: {error.filename}"
+            raise Unreachable(self.hop.label, problem) from error
 
-    def _refuse(self, verdict: Verdict, entry: Entry | None, kind: str, data: bytes) -> NoReturn:
-        file, name = self.hop.known_hosts[0], listed(self.hop.known_as, self.hop.port)
-        shows = f"{kind} {fingerprint(data)}"
-        scan = f"ssh-keyscan {_port(self.hop)}{self.hop.address} >> {file}"
-        compare = comparison(kind)
+    def _refuse(self, status: KeyStatus, entry: Entry | None, key_type: str, data: bytes) -> NoReturn:
+        known_hosts, name = self.hop.known_hosts[0], known_hosts_name(self.hop.host_key_alias, self.hop.port)
+        shown_key = f"{key_type} {fingerprint(data)}"
+        scan_command = f"ssh-keyscan {_port_option(self.hop)}{self.hop.address} >> {known_hosts}"
+        hint = compare_hint(key_type)
         if entry is None:
-            what = f"unknown host key {shows}"
-            fix = f"{compare}, then run `tfprov check --trust` (or `{scan}`), or this again with --accept-new"
-            raise UnknownKey(self.hop, kind, data, what, fix)
-        if verdict is Verdict.CHANGED:
-            what = f"THE HOST KEY HAS CHANGED: {shows}, but {entry.place} has {entry.kind} {fingerprint(entry.key)}"
-            remove = f"ssh-keygen -R '{name}' -f {entry.file}"
-            fix = f"someone may be in between; if the host was set up anew, {compare}, then run `{remove}`"
-        elif verdict is Verdict.REVOKED:
-            what, fix = f"host key {shows} is revoked by {entry.place}", "give the host a new key"
+            problem = f"unknown host key {shown_key}"
+            fix = f"{hint}, then run `tfprov check --trust` (or `{scan_command}`), or this again with --accept-new"
+            raise UnknownHostKey(self.hop, key_type, data, problem, fix)
+        if status is KeyStatus.CHANGED:
+            recorded = f"{entry.key_type} {fingerprint(entry.key)}"
+            problem = f"THE HOST KEY HAS CHANGED: {shown_key}, but {entry.location} has {recorded}"
+            remove_command = f"ssh-keygen -R '{name}' -f {entry.file}"
+            fix = f"possible man-in-the-middle attack; if the host was reinstalled, {hint}, then run `{remove_command}`"
+        elif status is KeyStatus.REVOKED:
+            problem, fix = f"host key {shown_key} is revoked by {entry.location}", "give the host a new key"
         else:
-            what = f"host key {shows} is known only by a certificate authority ({entry.place}), which is not supported"
-            fix = f"{compare}, then run `{scan}`"
-        raise Unreachable(self.hop.label, what, fix)
+            authority = f"a certificate authority ({entry.location})"
+            problem = f"host key {shown_key} is known only by {authority}, which is not supported"
+            fix = f"{hint}, then run `{scan_command}`"
+        raise Unreachable(self.hop.label, problem, fix)
 
 
-def _port(hop: Hop) -> str:
+def _port_option(hop: Hop) -> str:
     return "" if hop.port == SSH_PORT else f"-p {hop.port} "
 
 
-def comparison(kind: str) -> str:
-    """Say how to find out on a host whether a key of its is the one that was shown."""
-    # `ssh-ed25519` is `ed25519` in the names of sshd's files.
-    short = "ecdsa" if kind.startswith("ecdsa") else kind.removeprefix("ssh-")
-    return f"compare it with `ssh-keygen -lf /etc/ssh/ssh_host_{short}_key.pub` on the host"
+def compare_hint(key_type: str) -> str:
+    """Return the instruction for comparing a host's key with the shown fingerprint."""
+    # sshd's files are named without the prefix: ssh_host_ed25519_key.
+    file_key_type = "ecdsa" if key_type.startswith("ecdsa") else key_type.removeprefix("ssh-")
+    return f"compare it with `ssh-keygen -lf /etc/ssh/ssh_host_{file_key_type}_key.pub` on the host"
 
 
-def key_types(hop: Hop, known: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:
-    """Return the host key algorithms to ask for: HostKeyAlgorithms as it stands, else `offered`, known ones first."""
-    asked = hop.host_key_algorithms
-    if not asked:
-        return known_first(known, offered)
-    patterns = asked.lstrip("+-^").split(",")
-    named = [name for pattern in patterns for name in offered if fnmatchcase(name, pattern)]
-    if asked[0] == "+":  # what else there is, paramiko does not speak
-        return known_first(known, offered)
-    if asked[0] == "-":
-        named = list(known_first(known, [name for name in offered if name not in named]))
-    elif asked[0] == "^":
-        named += known_first(known, offered)
-    if not named:
-        what = f"HostKeyAlgorithms={shown(asked)} leaves none that tfprov speaks"
-        raise Unreachable(hop.label, what, f"it speaks {', '.join(offered)}")
-    return tuple(dict.fromkeys(named))
+def host_key_algorithms(hop: Hop, key_types: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:
+    """Return the host key algorithms to negotiate: HostKeyAlgorithms if set, else `offered`, known key types first."""
+    option = hop.host_key_algorithms
+    if not option:
+        return order_algorithms(key_types, offered)
+    patterns = option.lstrip("+-^").split(",")
+    matched = [name for pattern in patterns for name in offered if fnmatchcase(name, pattern)]
+    if option[0] == "+":  # paramiko supports no further algorithms to append
+        return order_algorithms(key_types, offered)
+    if option[0] == "-":
+        matched = list(order_algorithms(key_types, [name for name in offered if name not in matched]))
+    elif option[0] == "^":
+        matched += order_algorithms(key_types, offered)
+    if not matched:
+        problem = f"HostKeyAlgorithms={shown(option)} leaves no algorithm that tfprov supports"
+        raise Unreachable(hop.label, problem, f"it supports {', '.join(offered)}")
+    return tuple(dict.fromkeys(matched))
 
 
-def known_first(known: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:
-    """Order `offered` host key algorithms so that those of keys we know come first: others would look like a change."""
-    names = {"rsa-sha2-256" if kind == "ssh-rsa" else kind for kind in known}
-    names |= {"rsa-sha2-512"} if "ssh-rsa" in known else set()
+def order_algorithms(key_types: Sequence[str], offered: Sequence[str]) -> tuple[str, ...]:
+    """Order `offered` so that algorithms of known keys come first: the key of another type would count as changed."""
+    names = {"rsa-sha2-256" if key_type == "ssh-rsa" else key_type for key_type in key_types}
+    names |= {"rsa-sha2-512"} if "ssh-rsa" in key_types else set()
     return tuple(sorted(offered, key=lambda name: name not in names))

@@ -1,7 +1,7 @@
-"""known_hosts, the format of sshd(8): read without stumbling over any line, judged, and added to.
+"""Read known_hosts files (sshd(8)), check host keys against them and add keys.
 
-paramiko's own reader raises on `@cert-authority` and `@revoked`, knows no wildcards, and keeps the lines that it cannot
-read from those that follow. Here a line that says nothing of use is passed over, as OpenSSH does.
+paramiko's own reader raises on `@cert-authority` and `@revoked`, has no wildcards, and stops at some lines that it cannot
+read. Here, as in OpenSSH, unusable lines are skipped.
 """
 
 import base64
@@ -23,34 +23,34 @@ REVOKED, AUTHORITY = "@revoked", "@cert-authority"
 
 @dataclass(frozen=True)
 class Entry:
-    """One line: `key` is the key's data (RFC 4253, 6.6), `marker` is empty for a plain line."""
+    """One line. `key` is the key blob (RFC 4253, 6.6); `marker` is empty for a plain line."""
 
     file: Path
     line: int
     marker: str
     patterns: tuple[str, ...]
-    kind: str
+    key_type: str
     key: bytes
 
     @property
-    def place(self) -> str:
-        """Return `FILE:LINE`."""
+    def location(self) -> str:
+        """`FILE:LINE`."""
         return f"{self.file}:{self.line}"
 
     def matches(self, name: str) -> bool:
-        """Whether the line speaks of `name`, which is `host`, or `[host]:port` for another port than 22."""
-        found = False
+        """Whether the line applies to `name`: `host`, or `[host]:port` for a port other than 22."""
+        matched = False
         for pattern in self.patterns:
             negated, _, positive = pattern.rpartition("!")
-            if _matches(positive, name.lower()):
+            if _matches_pattern(positive, name.lower()):
                 if negated or pattern.startswith("!"):
                     return False
-                found = True
-        return found
+                matched = True
+        return matched
 
 
-class Verdict(Enum):
-    """What the files say about a host and the key it shows."""
+class KeyStatus(Enum):
+    """The result of checking a host's key against known_hosts."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"
@@ -60,26 +60,26 @@ class Verdict(Enum):
 
 
 def fingerprint(key: bytes) -> str:
-    """Return a key's fingerprint as OpenSSH shows it."""
+    """Return a key's SHA256 fingerprint in OpenSSH's notation."""
     return f"SHA256:{base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip('=')}"
 
 
-def listed(address: str, port: int) -> str:
-    """Return the name under which a server stands in known_hosts."""
+def known_hosts_name(address: str, port: int) -> str:
+    """Return a server's name in known_hosts."""
     return address if port == SSH_PORT else f"[{address}]:{port}"
 
 
-def read(files: Iterable[Path]) -> tuple[Entry, ...]:
-    """Return the lines of all files that exist. Raises OSError when one exists and cannot be read."""
-    found: list[Entry] = []
+def read_entries(files: Iterable[Path]) -> tuple[Entry, ...]:
+    """Return the entries of all files that exist. Raises OSError for an unreadable file."""
+    entries: list[Entry] = []
     for file in files:
         if file.exists():
-            found += parse(file.read_bytes().decode("utf-8", errors="replace"), file)
-    return tuple(found)
+            entries += parse_entries(file.read_bytes().decode("utf-8", errors="replace"), file)
+    return tuple(entries)
 
 
-def parse(text: str, file: Path) -> Iterator[Entry]:
-    """Yield the lines that hold a key; comments, and what nobody can read, are passed over."""
+def parse_entries(text: str, file: Path) -> Iterator[Entry]:
+    """Yield the lines that hold a key, skipping comments and malformed lines."""
     for number, line in enumerate(text.split("\n"), 1):
         fields = line.split()
         marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
@@ -92,58 +92,62 @@ def parse(text: str, file: Path) -> Iterator[Entry]:
         yield Entry(file, number, marker, tuple(fields[0].split(",")), fields[1], key)
 
 
-def judge(entries: Sequence[Entry], address: str, port: int, kind: str, key: bytes) -> tuple[Verdict, Entry | None]:
-    """Return the verdict on the key that a server shows, with the line that decided.
+def check_key(
+    entries: Sequence[Entry], address: str, port: int, key_type: str, key: bytes
+) -> tuple[KeyStatus, Entry | None]:
+    """Return the status of a server's key, with the entry that decided it.
 
-    A key of a kind that is not listed, where another kind is, counts as changed: it is what someone in between would
-    show. For another port than 22, a line for the bare address vouches for the same key, as in OpenSSH.
+    A key of an unlisted type counts as changed if another type is listed: an attacker in the middle would present one.
+    For a port other than 22, an entry for the bare address also vouches for its key, as in OpenSSH.
     """
-    name = listed(address, port)
+    name = known_hosts_name(address, port)
     here = [entry for entry in entries if entry.matches(name)]
     bare = [entry for entry in entries if entry.matches(address)]
     for entry in (*here, *bare):
         if entry.marker == REVOKED and entry.key == key:
-            return Verdict.REVOKED, entry
+            return KeyStatus.REVOKED, entry
     for entry in (*here, *bare):
         if not entry.marker and entry.key == key:
-            return Verdict.KNOWN, entry
+            return KeyStatus.KNOWN, entry
     if plain := [entry for entry in here if not entry.marker]:
-        return Verdict.CHANGED, next((entry for entry in plain if entry.kind == kind), plain[0])
+        return KeyStatus.CHANGED, next((entry for entry in plain if entry.key_type == key_type), plain[0])
     authority = next((entry for entry in (*here, *bare) if entry.marker == AUTHORITY), None)
-    return (Verdict.CERTIFIED, authority) if authority else (Verdict.UNKNOWN, None)
+    return (KeyStatus.CERTIFIED, authority) if authority else (KeyStatus.UNKNOWN, None)
 
 
-def kinds(entries: Sequence[Entry], address: str, port: int) -> tuple[str, ...]:
-    """Return the kinds of keys that are listed for a server: what it should be asked for first."""
-    names = (listed(address, port), address)
+def known_key_types(entries: Sequence[Entry], address: str, port: int) -> tuple[str, ...]:
+    """Return the key types listed for a server, to negotiate first."""
+    names = (known_hosts_name(address, port), address)
     return tuple(
-        dict.fromkeys(entry.kind for name in names for entry in entries if not entry.marker and entry.matches(name))
+        dict.fromkeys(entry.key_type for name in names for entry in entries if not entry.marker and entry.matches(name))
     )
 
 
-def record(file: Path, address: str, port: int, kind: str, key: bytes) -> tuple[Verdict, Entry | None]:
-    """Add a first contact to `file` and return the verdict after it: KNOWN, unless another key came in meanwhile.
+def add_key(file: Path, address: str, port: int, key_type: str, key: bytes) -> tuple[KeyStatus, Entry | None]:
+    """Add the key of a new server to `file`. Return KNOWN, or the status by an entry that another run added meanwhile.
 
-    The file is locked, read again, and appended to in one write, so that two runs never mix their lines. Raises OSError.
+    The file is locked, read again, and appended to in one write, so that concurrent runs never mix lines. Raises OSError.
     """
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "rb", buffering=0) as opened:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        text = opened.readall()
-        verdict, entry = judge(tuple(parse(text.decode("utf-8", errors="replace"), file)), address, port, kind, key)
-        if verdict is not Verdict.UNKNOWN:
-            return verdict, entry
+    with os.fdopen(descriptor, "rb", buffering=0) as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        text = locked.readall()
+        status, entry = check_key(
+            tuple(parse_entries(text.decode("utf-8", errors="replace"), file)), address, port, key_type, key
+        )
+        if status is not KeyStatus.UNKNOWN:
+            return status, entry
         before = "\n" if text and not text.endswith(b"\n") else ""
-        line = f"{before}{listed(address, port)} {kind} {base64.b64encode(key).decode()}\n"
+        line = f"{before}{known_hosts_name(address, port)} {key_type} {base64.b64encode(key).decode()}\n"
         os.write(descriptor, line.encode())
-    return Verdict.KNOWN, None
+    return KeyStatus.KNOWN, None
 
 
-def _matches(pattern: str, name: str) -> bool:
+def _matches_pattern(pattern: str, name: str) -> bool:
     if pattern.startswith("|1|"):
         return _matches_hash(pattern, name)
-    # Only * and ? are special, and [host]:port is not: fnmatch would take the brackets for a set.
+    # Only * and ? are special: fnmatch would read the brackets of [host]:port as a set.
     expression = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern.lower())
     return re.fullmatch(expression, name, re.DOTALL) is not None
 
@@ -152,7 +156,7 @@ def _matches_hash(pattern: str, name: str) -> bool:
     """Whether `|1|SALT|HASH` is the HMAC-SHA1 of the name under the salt."""
     _, _, salt, digest = [*pattern.split("|"), ""][:4]
     try:
-        found = hmac.new(base64.b64decode(salt), name.encode(), "sha1").digest()
-        return hmac.compare_digest(found, base64.b64decode(digest))
+        expected = hmac.new(base64.b64decode(salt), name.encode(), "sha1").digest()
+        return hmac.compare_digest(expected, base64.b64decode(digest))
     except (binascii.Error, ValueError):
         return False

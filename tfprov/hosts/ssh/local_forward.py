@@ -1,22 +1,20 @@
-"""A port on this machine's loopback that leads through the connection to where the host can go."""
+"""Forward a port of this machine's loopback, over SSH, to an address that the host can reach (`ssh -L`), for HTTP."""
 
 import contextlib
 import os
 import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import paramiko
 
 from tfprov.errors import HostError
-from tfprov.hosts.ssh.errors import ForwardingForbidden, talking
-from tfprov.hosts.ssh.http_gate import Gate, first_request
-from tfprov.hosts.ssh.remote_forward import AT_ONCE, FIX
+from tfprov.hosts.ssh.connection import Connection
+from tfprov.hosts.ssh.errors import ForwardingForbidden, channel_errors
+from tfprov.hosts.ssh.http_gate import TokenGate, read_request_head
+from tfprov.hosts.ssh.remote_forward import FORWARDING_FIX, MAX_SERVED
 from tfprov.hosts.ssh.stream import Stream
-
-if TYPE_CHECKING:
-    from tfprov.hosts.ssh.connection import Link
 
 _LOOPBACK = "127.0.0.1"
 _PIECE = 64 * 1024
@@ -25,31 +23,34 @@ _PROHIBITED = 1
 
 
 class LocalForward:
-    """Leads from `port`, while this is entered, to `address:to` as the host sees it.
+    """Forwards `port` of the loopback, while entered, to `address:remote_port` as seen from the host.
 
-    `link` returns the connection to the host; it is asked for every connection that is carried, so that one that was
-    lost is made anew. `at` is the port to listen on, 0 for any. Raises ForwardingForbidden when sshd does not allow it,
-    HostError when `at` is taken. That nothing listens there is seen by who connects. Only whom `gate` lets in gets there.
+    `connect` returns the SSH connection and is called per forwarded connection, so that a lost one is replaced.
+    `local_port` is the port to listen on, 0 for any free one. `gate` refuses requests without its token. Raises
+    ForwardingForbidden if sshd does not allow the forward, HostError if `local_port` is taken. If nothing listens at the
+    destination, connections are closed.
     """
 
-    def __init__(self, link: "Callable[[], Link]", address: str, to: int, at: int = 0, *, gate: Gate) -> None:
-        self._link, self._to, self._gate = link, (address, to), gate
-        self._places = threading.BoundedSemaphore(AT_ONCE)
+    def __init__(
+        self, connect: Callable[[], Connection], address: str, remote_port: int, local_port: int = 0, *, gate: TokenGate
+    ) -> None:
+        self._connect, self._destination, self._gate = connect, (address, remote_port), gate
+        self._slots = threading.BoundedSemaphore(MAX_SERVED)
         self._lock = threading.Lock()
-        self._open: set[Stream | socket.socket] = set()
+        self._open_ends: set[Stream | socket.socket] = set()
         self._closed = False
-        if (asked := channel_to(link(), address, to)) is not None:
-            asked.close()
-        self._listener = self._listening(at)
+        if (trial := open_direct_channel(connect(), address, remote_port)) is not None:
+            trial.close()
+        self._listener = self._listen(local_port)
         self.port: int = self._listener.getsockname()[1]
 
-    def _listening(self, at: int) -> socket.socket:
+    def _listen(self, local_port: int) -> socket.socket:
         try:
-            return socket.create_server((_LOOPBACK, at))
+            return socket.create_server((_LOOPBACK, local_port))
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)  # without what Python adds to it
-            what = f"port {at} of this machine cannot lead there: {reason}"
-            raise HostError(self._link().host, what, "choose another one") from None
+            reason = os.strerror(error.errno) if error.errno else str(error)  # without the address that Python adds
+            problem = f"cannot listen on port {local_port} of this machine: {reason}"
+            raise HostError(self._connect().host, problem, "choose another port") from None
 
     def __enter__(self) -> "LocalForward":
         threading.Thread(target=self._accept, name="tfprov-forward", daemon=True).start()
@@ -58,91 +59,91 @@ class LocalForward:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._closed = True
-            left = tuple(self._open)
+            ends = tuple(self._open_ends)
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which close() alone does not
         self._listener.close()
-        for end in left:
-            _end(end)
+        for end in ends:
+            _shut_down(end)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
-                self._places.acquire()
-                threading.Thread(target=self._carry, args=(connection,), daemon=True).start()
+                self._slots.acquire()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
-    def _carry(self, near: socket.socket) -> None:
+    def _serve(self, local: socket.socket) -> None:
         try:
-            with near, contextlib.suppress(HostError, OSError):
-                self._let_in(near)
+            with local, contextlib.suppress(HostError, OSError):
+                self._forward_http(local)
         finally:
-            self._places.release()
+            self._slots.release()
 
-    def _let_in(self, near: socket.socket) -> None:
-        self._keep(near)
-        head = first_request(near)
+    def _forward_http(self, local: socket.socket) -> None:
+        self._track(local)
+        head = read_request_head(local)
         refusal = self._gate.refusal(head, self.port) if head else b""
         if refusal is not None:
-            near.sendall(refusal)
+            local.sendall(refusal)
             return
-        with self._stream() as far:
-            self._keep(near, far)
-            far.sendall(head)
-            back = threading.Thread(target=_copy_back, args=(far, near), daemon=True)
-            back.start()
-            while data := near.recv(_PIECE):
-                far.sendall(data)
-            far.shutdown_write()
-            back.join()
+        with self._open_stream() as remote:
+            self._track(local, remote)
+            remote.sendall(head)
+            copier = threading.Thread(target=_copy_to_local, args=(remote, local), daemon=True)
+            copier.start()
+            while data := local.recv(_PIECE):
+                remote.sendall(data)
+            remote.shutdown_write()
+            copier.join()
 
-    def _stream(self) -> Stream:
-        doing = f"forwarding to {self._to[0]}:{self._to[1]}"
-        link = self._link()
-        with talking(link.host, doing):
-            return Stream(link, _channel(link, *self._to), doing, lambda: None)
+    def _open_stream(self) -> Stream:
+        action = f"forwarding to {self._destination[0]}:{self._destination[1]}"
+        connection = self._connect()
+        with channel_errors(connection.host, action):
+            return Stream(connection, _open_channel(connection, *self._destination), action, lambda: None)
 
-    def _keep(self, *ends: Stream | socket.socket) -> None:
-        """Remember what is open, so that it can be closed with the forward; what has closed by itself is dropped."""
+    def _track(self, *ends: Stream | socket.socket) -> None:
+        """Remember open ends to close them with the forward; forget closed ones."""
         with self._lock:
-            self._open = {end for end in self._open if _is_open(end)} | set(ends)
+            self._open_ends = {end for end in self._open_ends if _is_open(end)} | set(ends)
             if self._closed:
                 for end in ends:
-                    _end(end)
+                    _shut_down(end)
 
 
-def channel_to(link: "Link", address: str, port: int) -> Any:
-    """Return a channel to `address:port` as the host sees it, for the caller to close; None where nothing listens.
+def open_direct_channel(connection: Connection, address: str, port: int) -> Any:
+    """Return a direct-tcpip channel to `address:port` as seen from the host; None if nothing listens. The caller closes it.
 
-    Nothing of this machine leads to it. Raises ForwardingForbidden when sshd does not allow it, ConnectionLost.
+    Raises ForwardingForbidden if sshd does not allow it, ConnectionLost.
     """
-    with talking(link.host, "asking for a port forward"):
+    with channel_errors(connection.host, "asking for a port forward"):
         try:
-            return _channel(link, address, port)
+            return _open_channel(connection, address, port)
         except paramiko.ChannelException as error:
             if error.code == _PROHIBITED:
-                what = f"its sshd does not forward to {address}:{port}"
-                raise ForwardingForbidden(link.host, what, FIX) from error
+                problem = f"its sshd does not forward to {address}:{port}"
+                raise ForwardingForbidden(connection.host, problem, FORWARDING_FIX) from error
             return None
 
 
-def _channel(link: "Link", address: str, port: int) -> Any:
-    limit = link.target.connect_timeout
-    return link.transport.open_channel("direct-tcpip", (address, port), (_LOOPBACK, 0), timeout=limit)
+def _open_channel(connection: Connection, address: str, port: int) -> Any:
+    limit = connection.target.connect_timeout
+    return connection.transport.open_channel("direct-tcpip", (address, port), (_LOOPBACK, 0), timeout=limit)
 
 
-def _copy_back(far: Stream, near: socket.socket) -> None:
+def _copy_to_local(remote: Stream, local: socket.socket) -> None:
     with contextlib.suppress(HostError, OSError):
-        while data := far.recv(_PIECE):
-            near.sendall(data)
-        near.shutdown(socket.SHUT_WR)
+        while data := remote.recv(_PIECE):
+            local.sendall(data)
+        local.shutdown(socket.SHUT_WR)
 
 
 def _is_open(end: Stream | socket.socket) -> bool:
-    return end.open if isinstance(end, Stream) else end.fileno() >= 0
+    return end.is_open if isinstance(end, Stream) else end.fileno() >= 0
 
 
-def _end(end: Stream | socket.socket) -> None:
+def _shut_down(end: Stream | socket.socket) -> None:
     if isinstance(end, Stream):
         end.close()
         return

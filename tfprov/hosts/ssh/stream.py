@@ -1,4 +1,4 @@
-"""A program on a host, or a connection that came in from there, as one stream of bytes in each direction."""
+"""A socket-like object on an SSH channel: a program's standard input and output, or a forwarded connection."""
 
 import io
 import math
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tfprov.errors import HostError, one_line
-from tfprov.hosts.ssh.errors import talking
+from tfprov.hosts.ssh.errors import channel_errors
 
-_PIECE = 256 * 1024
-"""Bytes handed to paramiko at once; it copies what it could not send of them for every packet."""
-_COMPLAINT = 64 * 1024
-"""Bytes of standard error that are kept for a message."""
+_SEND_SIZE = 256 * 1024
+"""Bytes per send: paramiko copies the unsent rest for every packet."""
+_MAX_ERROR_TEXT = 64 * 1024
+"""Bytes of standard error read for a message."""
 
 
 class Carrier(Protocol):
@@ -19,7 +19,7 @@ class Carrier(Protocol):
 
     @property
     def host(self) -> str:
-        """Return the host's name, for messages."""
+        """The host's name, for messages."""
         ...
 
     @property
@@ -27,118 +27,122 @@ class Carrier(Protocol):
         """Whether the connection can be used."""
         ...
 
-    def lost(self, doing: str) -> HostError:
-        """Return the error for a channel that ended during `doing`."""
+    def channel_error(self, action: str) -> HostError:
+        """Return the error for a channel that ended during `action`."""
         ...
 
 
 class Stream:
-    """Like a socket: `recv` returns b"" at the end. Every method raises HostError, or Unreachable, and nothing else.
+    """Like a socket: `recv` returns b"" at the end. Methods raise only HostError and its subclasses.
 
-    `doing` says in messages what is being done. Safe to use from two threads, one of which reads, and to close from
-    any. What the program prints on its standard error waits for `complaint`; beyond 2 MiB of it the program is held up.
+    `action` describes the channel's purpose in messages. One thread may read while another writes; any thread may
+    close. Standard error is buffered for `error_text`; beyond 2 MiB of it the program blocks.
     """
 
-    def __init__(self, carrier: Carrier, channel: Any, doing: str, free: Callable[[], None]) -> None:
-        self._carrier, self._channel, self._free = carrier, channel, free
-        self.host, self.doing = carrier.host, doing
+    def __init__(self, carrier: Carrier, channel: Any, action: str, release_slot: Callable[[], None]) -> None:
+        self._carrier, self._channel, self._release_slot = carrier, channel, release_slot
+        self.host, self.action = carrier.host, action
         self._closed = False
 
     def recv(self, size: int) -> bytes:
-        """Return what came in, at most `size` bytes; wait for the first one. TimedOut after `settimeout` seconds."""
-        with talking(self.host, self.doing):
+        """Return 1 to `size` bytes, waiting for the first; b"" at the end. Raises TimedOut after `settimeout` seconds."""
+        with channel_errors(self.host, self.action):
             data: bytes = self._channel.recv(size)
         if not data and size and not self._closed and not self._channel.eof_received and not self._carrier.alive:
-            raise self._carrier.lost(
-                self.doing
+            raise self._carrier.channel_error(
+                self.action
             )  # paramiko makes the end of the connection look like the end of the data
         return data
 
-    def recv_errors(self, size: int) -> bytes:
-        """Return what the program printed on its standard error, at most `size` bytes; b"" at the end."""
-        with talking(self.host, self.doing):
+    def recv_stderr(self, size: int) -> bytes:
+        """Return 1 to `size` bytes of standard error; b"" at the end."""
+        with channel_errors(self.host, self.action):
             data: bytes = self._channel.recv_stderr(size)
         return data
 
     def sendall(self, data: bytes | bytearray | memoryview) -> None:
-        """Send all of `data`. Raises HostError when the other side does not take it any more."""
+        """Send all of `data`. Raises HostError if the peer no longer reads."""
         view = memoryview(data).cast("B")
-        with talking(self.host, self.doing):
-            for start in range(0, len(view), _PIECE):
-                self._send(view[start : start + _PIECE].tobytes())
+        with channel_errors(self.host, self.action):
+            for start in range(0, len(view), _SEND_SIZE):
+                self._send(view[start : start + _SEND_SIZE].tobytes())
 
     def _send(self, piece: bytes) -> None:
         while piece:
             sent = 0 if self._channel.closed else self._channel.send(piece)
             if sent == 0:
-                raise self._carrier.lost(self.doing)
+                raise self._carrier.channel_error(self.action)
             piece = piece[sent:]
 
     def shutdown_write(self) -> None:
-        """Say that nothing more will be sent: the program reads the end of its standard input."""
-        with talking(self.host, self.doing):
+        """Send EOF: the program reads the end of its standard input."""
+        with channel_errors(self.host, self.action):
             self._channel.shutdown_write()
 
     def shutdown(self, how: int) -> None:
-        """Like a socket's, for libraries that expect one: 0 ends receiving, 1 sending, 2 both."""
-        with talking(self.host, self.doing):
+        """As `socket.shutdown`: 0 ends receiving, 1 sending, 2 both."""
+        with channel_errors(self.host, self.action):
             self._channel.shutdown(how)
 
     def settimeout(self, seconds: float | None) -> None:
-        """Limit every wait for data, and for room to send it; None for no limit."""
+        """Limit every blocking receive and send, in seconds; None for no limit."""
         self._channel.settimeout(seconds)
 
     def gettimeout(self) -> float | None:
-        """Return the limit in seconds."""
+        """Return the limit in seconds, or None."""
         timeout: float | None = self._channel.gettimeout()
         return timeout
 
     def fileno(self) -> int:
-        """Return a descriptor that can be polled for reading, and for nothing else."""
+        """Return a descriptor that supports only polling for reading."""
         number: int = self._channel.fileno()
         return number
 
-    def makefile(self, mode: str = "rb", buffering: int = _PIECE) -> Any:
+    def makefile(self, mode: str = "rb", buffering: int = _SEND_SIZE) -> Any:
         """Return a buffered binary file that reads ("rb"), writes ("wb") or does both ("rwb")."""
         if "+" in mode or ("r" in mode and "w" in mode):
-            return io.BufferedRWPair(_Raw(self), _Raw(self), buffering)
-        return io.BufferedWriter(_Raw(self), buffering) if "w" in mode else io.BufferedReader(_Raw(self), buffering)
+            return io.BufferedRWPair(_RawStream(self), _RawStream(self), buffering)
+        return (
+            io.BufferedWriter(_RawStream(self), buffering)
+            if "w" in mode
+            else io.BufferedReader(_RawStream(self), buffering)
+        )
 
     @property
-    def open(self) -> bool:
-        """Whether the other side still sends, as far as is known."""
+    def is_open(self) -> bool:
+        """Whether the peer may still send; False once its end is known."""
         return self._carrier.alive and not (self._closed or self._channel.closed or self._channel.eof_received)
 
     def wait(self, seconds: float) -> int:
-        """Return the program's exit code; read its output first. Raises TimedOut after `seconds`."""
-        with talking(self.host, self.doing):
+        """Return the program's exit code, after its output has been read. Raises TimedOut after `seconds`."""
+        with channel_errors(self.host, self.action):
             limit = None if math.isinf(seconds) else seconds
             if not self._channel.status_event.wait(limit):
                 raise TimeoutError
         code: int = self._channel.recv_exit_status()
         if code < 0:
-            raise self._carrier.lost(self.doing)
+            raise self._carrier.channel_error(self.action)
         return code
 
-    def complaint(self) -> str:
-        """Return what the program has printed on its standard error so far, on one line."""
-        found = b""
-        while self._channel.recv_stderr_ready() and len(found) < _COMPLAINT:
-            found += self.recv_errors(_COMPLAINT)
-        return one_line(found.decode("utf-8", errors="replace"))
+    def error_text(self) -> str:
+        """Return the buffered standard error on one line."""
+        data = b""
+        while self._channel.recv_stderr_ready() and len(data) < _MAX_ERROR_TEXT:
+            data += self.recv_stderr(_MAX_ERROR_TEXT)
+        return one_line(data.decode("utf-8", errors="replace"))
 
     def close(self) -> None:
-        """Close both directions. A second time, and on a connection that is lost, this does nothing."""
+        """Close both directions. Idempotent; ignores a lost connection."""
         if self._closed:
             return
         self._closed = True
         try:
-            with talking(self.host, self.doing):
+            with channel_errors(self.host, self.action):
                 self._channel.close()
-        except HostError:  # it is gone, which is what was asked for
+        except HostError:  # closed already, with its connection
             pass
         finally:
-            self._free()
+            self._release_slot()
 
     def __enter__(self) -> "Stream":
         return self
@@ -150,8 +154,8 @@ class Stream:
         self.close()
 
 
-class _Raw(io.RawIOBase):
-    """A Stream in the shape of Python's files. The docker SDK looks here for what it needs of a socket."""
+class _RawStream(io.RawIOBase):
+    """A Stream as a raw file. The docker SDK looks for a socket's methods here."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream

@@ -1,12 +1,11 @@
-"""Two races of paramiko that end a whole connection, closed off where packets are written.
+"""Extend paramiko's transport: fix two races that end the whole connection, bound packet sizes, send keepalives.
 
-When a program ends while its input is still being sent, the thread that sends may hold a message ready while paramiko's
-own thread answers the host's CLOSE. OpenSSH takes what then follows for a broken protocol ("ieof packet referred to
-nonexistent channel") and disconnects, and with it everything else on that connection. Seen in one run of six with 72
-commands from 24 threads.
+When a program ends while its input is being sent, the sending thread may have a message ready while paramiko's own thread
+answers the host's CLOSE. OpenSSH takes that message for a protocol error ("ieof packet referred to nonexistent channel")
+and disconnects, with everything else on the connection. Seen in one run of six with 72 commands from 24 threads.
 
-When paramiko renews the keys, its own thread may have to answer a CLOSE that was sent before, and waits for itself
-until it gives up. paramiko renews after 512 MiB, OpenSSH's `RekeyLimit default` for AES after 64 GiB (RFC 4344, 3.2).
+During a key re-exchange, paramiko's thread may have to answer an earlier CLOSE and then waits for itself until its
+timeout. paramiko re-keys after 512 MiB, OpenSSH's `RekeyLimit default` for AES after 64 GiB (RFC 4344, 3.2).
 """
 
 import socket
@@ -32,128 +31,129 @@ from tfprov.hosts import bounds
 _FOR_OPEN_CHANNELS = (MSG_CHANNEL_DATA, MSG_CHANNEL_EXTENDED_DATA, MSG_CHANNEL_EOF)
 
 
-class Packets(Packetizer):
-    """Sends nothing on a channel after its CLOSE. Channels are known by the numbers that the host gave them.
+class SafePacketizer(Packetizer):
+    """Sends nothing on a channel after its CLOSE. Channels are identified by the host's numbers.
 
-    `over` is whether the connection is at its end: paramiko first wakes all who read from it, and only then says so.
+    `ended` is true as soon as the connection ends: paramiko wakes its readers before it marks the transport inactive.
     """
 
     REKEY_BYTES = 2**36
 
     def __init__(self, sock: Any) -> None:
         super().__init__(sock)
-        self.over = False
+        self.ended = False
         self._closed_channels: set[int] = set()
-        self._order = threading.Lock()
-        self._greeted = 0
+        self._send_lock = threading.Lock()
+        self._banner_size = 0
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
-        """Read `n` bytes: a part of a packet, of which the host names the length."""
+        """Read `n` bytes of a packet, whose length the host chooses."""
         if n > bounds.PACKET:
             raise SSHException(f"a packet of {n} bytes")
         data: bytes = super().read_all(n, check_rekey)
         return data
 
     def _read_timeout(self, timeout: float) -> bytes:
-        """Read some of the server's greeting, which ends with a line."""
+        """Read a part of the server's banner, which ends with a line."""
         data: bytes = super()._read_timeout(timeout)  # type: ignore[misc]
-        self._greeted += len(data)
-        if self._greeted > bounds.GREETING:
-            raise SSHException(f"its greeting is longer than {bounds.amount(bounds.GREETING)}")
+        self._banner_size += len(data)
+        if self._banner_size > bounds.GREETING:
+            raise SSHException(f"its greeting is longer than {bounds.format_size(bounds.GREETING)}")
         return data
 
     def send_message(self, data: Any) -> None:
-        """Send a message, unless its channel has been closed since it was made."""
+        """Send a message, unless its channel has been closed meanwhile."""
         raw = data.asbytes()
-        with self._order:
-            if raw[0] in _FOR_OPEN_CHANNELS and _number(raw, 1) in self._closed_channels:
+        with self._send_lock:
+            if raw[0] in _FOR_OPEN_CHANNELS and _read_uint32(raw, 1) in self._closed_channels:
                 return
             if raw[0] == MSG_CHANNEL_CLOSE:
-                self._closed_channels.add(_number(raw, 1))
+                self._closed_channels.add(_read_uint32(raw, 1))
             super().send_message(data)
 
     def read_message(self) -> tuple[int, Any]:
-        """Return the next message, and note when the host gives a number to a new channel."""
+        """Return the next message, and record the numbers of new channels."""
         try:
             kind, message = super().read_message()
         except NeedRekeyException:
             raise
         except Exception:
-            self.over = True
+            self.ended = True
             raise
-        self.over = kind == MSG_DISCONNECT
-        if kind == MSG_CHANNEL_OPEN_SUCCESS:  # our number, theirs, ...: RFC 4254, 5.1
-            self._opened(_number(message.asbytes(), 4))
-        elif kind == MSG_CHANNEL_OPEN:  # the name of its kind, their number, ...
+        self.ended = kind == MSG_DISCONNECT
+        if kind == MSG_CHANNEL_OPEN_SUCCESS:  # our number, the host's number, ...: RFC 4254, 5.1
+            self._mark_open(_read_uint32(message.asbytes(), 4))
+        elif kind == MSG_CHANNEL_OPEN:  # channel type, the host's number, ...
             raw = message.asbytes()
-            self._opened(_number(raw, 4 + _number(raw, 0)))
+            self._mark_open(_read_uint32(raw, 4 + _read_uint32(raw, 0)))
         return kind, message
 
-    def _opened(self, number: int) -> None:
-        with self._order:
+    def _mark_open(self, number: int) -> None:
+        with self._send_lock:
             self._closed_channels.discard(number)
 
 
-def _number(raw: bytes, at: int) -> int:
+def _read_uint32(raw: bytes, at: int) -> int:
     number: int = struct.unpack_from(">I", raw, at)[0]
     return number
 
 
-class Heard:
-    """A socket that knows when it last received something; paramiko talks to it as to the socket itself."""
+class SocketClock:
+    """A socket that records when it last received data, for the keepalive."""
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
-        self.at = time.monotonic()
+        self.last_received = time.monotonic()
         if isinstance(sock, socket.socket) and sock.family != socket.AF_UNIX:
-            # Without it, a request that takes two packets waits 40 ms for the acknowledgement of the first.
+            # Otherwise a request of two packets waits 40 ms for the acknowledgement of the first.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def recv(self, size: int) -> bytes:
-        """Return what came in, and note the time."""
+        """Receive, and record the time."""
         data: bytes = self._sock.recv(size)
-        self.at = time.monotonic()
+        self.last_received = time.monotonic()
         return data
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)
 
 
-class Pulse:
-    """Watches `transport` until `stop`. `requests` is held during a question: paramiko matches answers by their order.
+class Keepalive:
+    """Sends keepalive requests every `interval` seconds until `stop`, and closes a dead connection.
 
-    It asks every `interval` seconds; `silence` seconds without a byte from the host, after a question, end the connection.
+    A connection is dead after `silence` seconds without a byte from the host since a request. `request_lock` is held
+    during a request: paramiko matches replies to requests by order.
     """
 
     def __init__(
-        self, transport: Any, heard: Heard, requests: threading.Lock, *, interval: float, silence: float
+        self, transport: Any, clock: SocketClock, request_lock: threading.Lock, *, interval: float, silence: float
     ) -> None:
-        self._transport, self._heard, self._requests = transport, heard, requests
+        self._transport, self._clock, self._request_lock = transport, clock, request_lock
         self._interval, self._silence = interval, silence
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="tfprov-ssh-pulse", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="tfprov-ssh-keepalive", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the watch; returns at once."""
+        """End the thread; returns at once."""
         self._stopped.set()
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._interval) and self._transport.is_active():
-            asking = threading.Thread(target=self._ask, name="tfprov-ssh-ask", daemon=True)
-            asking.start()
-            asking.join(self._silence)
-            while asking.is_alive():  # a slow network delays the answer behind other data: any byte is a sign of life
-                if time.monotonic() - self._heard.at >= self._silence:
+            request = threading.Thread(target=self._send_request, name="tfprov-ssh-request", daemon=True)
+            request.start()
+            request.join(self._silence)
+            while request.is_alive():  # a slow network delays the reply behind other data: any byte counts
+                if time.monotonic() - self._clock.last_received >= self._silence:
                     self._transport.close()
-                asking.join(1.0)
+                request.join(1.0)
 
-    def _ask(self) -> None:
+    def _send_request(self) -> None:
         try:
-            with self._requests:
+            with self._request_lock:
                 self._transport.global_request("keepalive@openssh.com", wait=True)
         except Exception:
             return

@@ -1,16 +1,16 @@
-"""First contact on a person's word: which key a server shows, and its line in known_hosts after a yes.
+"""Ask the user about an unknown host key, and add it to known_hosts.
 
-A key that has changed is never asked about. After a yes the connection is made anew, and has to show the same key.
+A changed key is never offered for confirmation. After confirmation the connection is opened again and must show that key.
 """
 
 from tfprov.errors import HostError
 from tfprov.hosts.ssh.host import SSH
-from tfprov.hosts.ssh.host_keys import UnknownKey
-from tfprov.hosts.ssh.known_hosts import Verdict, record
+from tfprov.hosts.ssh.host_keys import UnknownHostKey
+from tfprov.hosts.ssh.known_hosts import KeyStatus, add_key
 
 
-def contact(ssh: SSH) -> HostError | None:
-    """Try to connect, and return what is in the way: UnknownKey for a server that no file knows, be it a gateway."""
+def connect_error(ssh: SSH) -> HostError | None:
+    """Connect and return the error, or None: UnknownHostKey if the host or a gateway is in no known_hosts file."""
     try:
         ssh.open()
     except HostError as error:
@@ -18,14 +18,14 @@ def contact(ssh: SSH) -> HostError | None:
     return None
 
 
-def trust(unknown: UnknownKey) -> None:
-    """Record the key where `ssh` would. HostError when that cannot be, or another key came in meanwhile."""
+def trust_key(unknown: UnknownHostKey) -> None:
+    """Add the key to the file that `ssh` would use. Raises HostError if that fails or another key was added meanwhile."""
     hop = unknown.hop
     try:
-        verdict, _ = record(hop.known_hosts[0], hop.known_as, hop.port, unknown.kind, unknown.data)
+        status, _ = add_key(hop.known_hosts[0], hop.host_key_alias, hop.port, unknown.key_type, unknown.data)
     except OSError as error:
         raise HostError(hop.label, f"its key could not be recorded: {error.strerror}: {error.filename}") from error
-    if verdict is not Verdict.KNOWN:
+    if status is not KeyStatus.KNOWN:
         raise HostError(
-            hop.label, "another key of it was recorded meanwhile", "look at known_hosts, and run this again"
+            hop.label, "another run recorded a different key for it", "check known_hosts, then run this again"
         )

@@ -24,7 +24,7 @@ from tfprov.engine.checks.image_programs import as_root, is_root
 from tfprov.engine.checks.reachability import NOT_FROM_HOST, UNTRIED, Cell, Reason, failures, reasons, table
 from tfprov.engine.checks.reachability import judge as judge_cell
 from tfprov.errors import HostError, Unreachable
-from tfprov.hosts.facts import Clock, EngineFacts, HostFacts, Listener, Present, System
+from tfprov.hosts.facts import ClockOffset, ContainerSummary, EngineFacts, HostFacts, Listener, System
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.state import Box, Container
 
@@ -46,19 +46,21 @@ def judged(
     check: str, *wanted: Container, engine: EngineFacts | None = ENGINE, system: System = SYSTEM, **needed: int
 ) -> list[tuple[Verdict, str]]:
     """Return verdict and words of one kind of check."""
-    facts = HostFacts("h1", "SSH as trainer", system, Clock(0, 0.1), engine, "" if engine else "no engine; start it")
+    facts = HostFacts(
+        "h1", "SSH as trainer", system, ClockOffset(0, 0.1), engine, "" if engine else "no engine; start it"
+    )
     part = Part(
         wanted or (container(PS), container(WORKER)), {name.replace("_", "/"): it for name, it in needed.items()}
     )
     return [(it.verdict, str(it)) for it in judge(facts, part, CLUSTER) if it.check == check]
 
 
-def there(name: str, *published: tuple[str, int], running: bool = True, **labels: str) -> Present:
-    return Present("0123456789abcdef", name, running, published=published, **labels)
+def there(name: str, *published: tuple[str, int], running: bool = True, **labels: str) -> ContainerSummary:
+    return ContainerSummary("0123456789abcdef", name, running, published=published, **labels)
 
 
 def test_a_host_that_is_fine() -> None:
-    facts = HostFacts("h1", "SSH as trainer", SYSTEM, Clock(0.2, 0.1), ENGINE)
+    facts = HostFacts("h1", "SSH as trainer", SYSTEM, ClockOffset(0.2, 0.1), ENGINE)
     found = judge(facts, Part((container(PS), container(WORKER))), CLUSTER)
     assert {it.verdict for it in found} == {Verdict.OK}
     assert {it.check: it.what for it in found} == {
@@ -76,7 +78,9 @@ def test_a_host_that_is_fine() -> None:
 
 
 def test_without_an_engine_the_machine_is_judged_all_the_same() -> None:
-    facts = HostFacts("h1", "SSH as plain", SYSTEM, Clock(99, 0.1), None, "plain may not use Docker; add the user")
+    facts = HostFacts(
+        "h1", "SSH as plain", SYSTEM, ClockOffset(99, 0.1), None, "plain may not use Docker; add the user"
+    )
     found = {it.check: it for it in judge(facts, Part((container(PS),)), CLUSTER)}
     assert found["engine"] == failed("engine", "plain may not use Docker", "add the user")
     assert found["clock"].verdict is Verdict.WARNING
@@ -108,16 +112,16 @@ def test_what_the_wheels_need(system: System, verdict: Verdict, words: str) -> N
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (Clock(0.4, 0.1), ok("clock", "in step")),
-        (Clock(3.0, 0.1), ok("clock", "3 s ahead of this machine")),
-        (Clock(-60.0, 0.1), warning("clock", "60 s behind this machine")),
-        (Clock(6.0, 1.5), ok("clock", "6 s ahead of this machine")),
-        (Clock(7.0, 1.5), warning("clock", "7 s ahead of this machine")),
+        (ClockOffset(0.4, 0.1), ok("clock", "in step")),
+        (ClockOffset(3.0, 0.1), ok("clock", "3 s ahead of this machine")),
+        (ClockOffset(-60.0, 0.1), warning("clock", "60 s behind this machine")),
+        (ClockOffset(6.0, 1.5), ok("clock", "6 s ahead of this machine")),
+        (ClockOffset(7.0, 1.5), warning("clock", "7 s ahead of this machine")),
         (None, note("clock", "not checked: `date` does not say the time in seconds")),
     ],
     ids=["in-step", "off", "behind", "perhaps", "ahead", "unknown"],
 )
-def test_clocks(found: Clock | None, expected: Finding) -> None:
+def test_clocks(found: ClockOffset | None, expected: Finding) -> None:
     said = clock(found)
     assert (said.verdict, said.what) == (expected.verdict, expected.what)
 
@@ -237,7 +241,7 @@ OURS: Any = {"cluster": "linear", "task": "ps/0"}
     ],
 )  # fmt: skip
 def test_ports(
-    containers: Sequence[Present], listeners: Sequence[Listener], expected: list[tuple[Verdict, str]]
+    containers: Sequence[ContainerSummary], listeners: Sequence[Listener], expected: list[tuple[Verdict, str]]
 ) -> None:
     engine = replace(ENGINE, containers=tuple(containers))
     found = judged("ports", container(PS), engine=engine, system=replace(SYSTEM, listeners=tuple(listeners)))
@@ -274,7 +278,7 @@ def test_an_image_whose_name_was_moved_is_told_and_what_is_made_of_one_is_made_b
     ((verdict, words),) = judged("image", engine=replace(BARE, moved=frozenset({IMAGE})))
     assert (verdict, words.partition(";")[0]) == (Verdict.WARNING, "the image 1 is not the one that was delivered")
     context: Any = None  # nothing is asked
-    facts = HostFacts("h1", "SSH", SYSTEM, Clock(0, 0.1), replace(ENGINE, image_ids={IMAGE: "sha256:aa"}), "")
+    facts = HostFacts("h1", "SSH", SYSTEM, ClockOffset(0, 0.1), replace(ENGINE, image_ids={IMAGE: "sha256:aa"}), "")
     by_id = Collected(context, {"h1": facts}, {}).by_id(container(PS, memory=5))
     assert by_id == replace(container(PS), box=Box("sha256:aa", address="10.0.0.11", memory=5))
 
@@ -583,7 +587,7 @@ def test_what_is_not_checked_and_what_is_scarce_on_this_machine_is_told_in_full(
     ]
     only_containers = judged("ports", container(PS), system=replace(SYSTEM, listeners=None))
     assert only_containers[1][1] == "only checked against containers: neither `ss` nor /proc says who else listens"
-    late = clock(Clock(-60.0, 0.1))
+    late = clock(ClockOffset(-60.0, 0.1))
     assert late.fix == "set it there, for example with `timedatectl set-ntp true`"
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.ports import free_port
 from tfprov.hosts.docker import reachability_probe
-from tfprov.hosts.facts import Clock, Listener, owner_of, parse_listeners, parse_system, read_clock, read_system
+from tfprov.hosts.facts import ClockOffset, Listener, owner_of, parse_listeners, parse_system, read_clock, read_system
 
 SS = """\
 State  Recv-Q Send-Q Local Address:Port  Peer Address:PortProcess
@@ -157,15 +157,15 @@ def test_a_port_is_taken_at_an_address_or_at_all(held: str, address: str, takes:
 @pytest.mark.parametrize(
     ("printed", "expected"),
     [
-        ("1000011.000000000\n", Clock(10.0, 1.0)),
-        ("999989.500\n", Clock(-11.5, 1.0)),
-        ("1000001.%N\n", Clock(0.5, 1.5)),
-        ("1000001\n", Clock(0.5, 1.5)),
+        ("1000011.000000000\n", ClockOffset(10.0, 1.0)),
+        ("999989.500\n", ClockOffset(-11.5, 1.0)),
+        ("1000001.%N\n", ClockOffset(0.5, 1.5)),
+        ("1000001\n", ClockOffset(0.5, 1.5)),
         ("date: no such option\n", None),
     ],
     ids=["ahead", "behind", "without-parts", "whole-seconds", "unreadable"],
 )
-def test_a_clock_is_compared_with_the_middle_of_its_way(printed: str, expected: Clock | None) -> None:
+def test_a_clock_is_compared_with_the_middle_of_its_way(printed: str, expected: ClockOffset | None) -> None:
     times = iter([1000000.0, 1000002.0])
     assert read_clock(lambda _: (0, printed), lambda: next(times)) == expected
 

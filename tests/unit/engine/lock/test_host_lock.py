@@ -138,13 +138,13 @@ class Orphaned:
         self.lost.append(held)
         return Deaf(held)
 
-    def explained(self, error: HostError) -> HostError:
+    def explain(self, error: HostError) -> HostError:
         return error
 
 
 class Deaf:
     def __init__(self, held: Child) -> None:
-        self.said, self.complaint = held.said, held.complaint
+        self.first_line, self.error_text = held.first_line, held.error_text
         self.alive = held.alive
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Names of images that somebody moved: what a runtime accepts, decided without an engine."""
+"""Moved image names: which images a runtime accepts."""
 
 from typing import Any
 
 from tests.support.hostile import IMAGE, engine, recorded
-from tfprov.hosts.docker.image_contents import is_delivered, other_image, sorted_out
+from tfprov.hosts.docker.image_contents import is_delivered, split_by_delivery, wrong_image_reason
 from tfprov.hosts.survey import engine_facts
 
 OURS, OTHER = "sha256:aa", "sha256:bb"
@@ -11,8 +11,8 @@ NAME, NEW = "tfprov/lab:0123456789abcdef", "tfprov/lab:fedcba9876543210"
 MOVED = "the image 0123456789ab is not the one that was delivered"
 
 
-class Known:
-    """Delivered `NAME` with the id `OURS`, and knows nothing of other names."""
+class RecordedDeliveries:
+    """Deliveries with `NAME` as `OURS` only."""
 
     def known(self, reference: str) -> tuple[str, ...]:
         return (OURS,) if reference == NAME else ()
@@ -38,23 +38,27 @@ CONTAINERS = [
 ]
 
 
-def test_a_container_of_another_image_than_the_delivered_is_noticed() -> None:
-    wrong = {name: found for name, facts, expected in CONTAINERS if (found := other_image(Known(), facts)) != expected}
+def test_a_container_of_an_image_other_than_the_delivered_one_is_noticed() -> None:
+    wrong = {
+        name: results
+        for name, facts, expected in CONTAINERS
+        if (results := wrong_image_reason(RecordedDeliveries(), facts)) != expected
+    }
     assert not wrong
 
 
-def test_a_name_counts_as_delivered_only_for_the_image_that_was() -> None:
+def test_a_name_counts_as_delivered_only_for_the_delivered_image() -> None:
     listed: list[dict[str, Any]] = [
         {"Id": OTHER, "RepoTags": [NAME, NEW]},
         {"Id": OURS, "RepoTags": ["tfprov/lab:old"]},
         {"Id": "sha256:cc", "RepoTags": None},
     ]
-    assert sorted_out(Known(), listed) == (frozenset({NEW, "tfprov/lab:old"}), frozenset({NAME}))
-    assert [is_delivered(Known(), NAME, image) for image in (OURS, OTHER)] == [True, False]
+    assert split_by_delivery(RecordedDeliveries(), listed) == (frozenset({NEW, "tfprov/lab:old"}), frozenset({NAME}))
+    assert [is_delivered(RecordedDeliveries(), NAME, image) for image in (OURS, OTHER)] == [True, False]
 
 
-class Delivered(Known):
-    """Delivered `tfprov/lab:1` with one id."""
+class OneDelivery(RecordedDeliveries):
+    """Deliveries with `tfprov/lab:1` as one id."""
 
     def __init__(self, image_id: str) -> None:
         self.image_id = image_id
@@ -63,13 +67,13 @@ class Delivered(Known):
         return (self.image_id,) if reference == "tfprov/lab:1" else ()
 
 
-def test_for_check_a_name_that_was_moved_is_no_image_and_one_that_was_not_has_its_id() -> None:
-    found = []
+def test_check_ignores_moved_names_and_returns_the_ids_of_others() -> None:
+    results = []
     for image_id in (str(IMAGE["Id"]), OTHER):
-        there = engine(lambda _method, path: recorded(path))
-        facts = engine_facts(there, ["tfprov/lab:1"], Delivered(image_id))
-        found.append((dict(facts.images), dict(facts.image_ids), facts.moved))
-    assert found == [
+        hostile = engine(lambda _method, path: recorded(path))
+        facts = engine_facts(hostile, ["tfprov/lab:1"], OneDelivery(image_id))
+        results.append((dict(facts.images), dict(facts.image_ids), facts.moved))
+    assert results == [
         ({"tfprov/lab:1": "linux/amd64"}, {"tfprov/lab:1": IMAGE["Id"]}, frozenset()),
         ({}, {}, frozenset({"tfprov/lab:1"})),
     ]

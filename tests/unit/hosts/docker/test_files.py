@@ -1,8 +1,8 @@
-"""What a listing inside a container is worth, by how it ended."""
+"""Which listings of a container count as complete."""
 
 import pytest
 
-from tfprov.hosts.docker.files import is_whole
+from tfprov.hosts.docker.files import is_complete_listing
 
 GONE = b"find: /checkpoints/comes: No such file or directory\n"
 
@@ -20,5 +20,5 @@ GONE = b"find: /checkpoints/comes: No such file or directory\n"
         (None, b"", False),
     ],
 )
-def test_only_what_has_vanished_may_be_missing(code: int | None, wrong: bytes, whole: bool) -> None:
-    assert is_whole(code, wrong) is whole
+def test_a_listing_may_lack_only_files_removed_meanwhile(code: int | None, wrong: bytes, whole: bool) -> None:
+    assert is_complete_listing(code, wrong) is whole

@@ -1,4 +1,4 @@
-"""Engines that are broken or hostile: whatever they answer is one line that names the host, and bounded."""
+"""Broken and hostile engines: any answer leads to a one-line error naming the host, within limits of size and time."""
 
 import contextlib
 import copy
@@ -23,14 +23,14 @@ from tfprov.engine.checkpoints.staging import Staging
 from tfprov.engine.machines import _gateway
 from tfprov.errors import HostError
 from tfprov.hosts import bounds
-from tfprov.hosts.data_download import Answers, Telling
+from tfprov.hosts.data_download import FetchOutput, FetchProgress
 from tfprov.hosts.docker import files as docker_files
-from tfprov.hosts.docker.archive import sparse
+from tfprov.hosts.docker.archive import open_sparse
 from tfprov.hosts.docker.engine import Engine
-from tfprov.hosts.docker.engine_client import Patience, Timed
-from tfprov.hosts.docker.reachability_probe import Target, probe
+from tfprov.hosts.docker.engine_client import DeadlineSocket, EngineTimeouts
+from tfprov.hosts.docker.reachability_probe import Endpoint, probe
 from tfprov.hosts.docker.runtime import DockerRuntime
-from tfprov.hosts.docker.state import observed
+from tfprov.hosts.docker.state import parse_container
 from tfprov.hosts.survey import engine_facts
 from tfprov.images import engine_images
 
@@ -41,102 +41,102 @@ NASTY: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def runtime(there: Engine) -> DockerRuntime:
-    return DockerRuntime(there, "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"", fetches=True)
+def runtime(broken: Engine) -> DockerRuntime:
+    return DockerRuntime(broken, "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"", fetches=True)
 
 
 def facts() -> dict[str, Any]:
-    """Return what a sound engine says of the container."""
+    """Return a valid inspect answer of the container."""
     return dict(json.loads(json.dumps(hostile.CONTAINER)))
 
 
-def listed(there: Engine) -> object:
-    with there.errors():
-        return docker_files.listing(there, facts(), "/checkpoints", set())
+def list_checkpoints(broken: Engine) -> object:
+    with broken.errors():
+        return docker_files.list_files(broken, facts(), "/checkpoints", set())
 
 
-def inspect(there: Engine) -> object:
-    with there.errors():
-        return observed(there.api.inspect_container(ID), "h1")
+def inspect(broken: Engine) -> object:
+    with broken.errors():
+        return parse_container(broken.api.inspect_container(ID), "h1")
 
 
-def exit_code(there: Engine) -> object:
-    with there.errors():
-        return there.api.exec_inspect(ID)
+def exit_code(broken: Engine) -> object:
+    with broken.errors():
+        return broken.api.exec_inspect(ID)
 
 
-def tail(there: Engine) -> object:
-    with there.errors():
-        return docker_files.tail(there, facts(), "/checkpoints/x", 10)
+def read_tail(broken: Engine) -> object:
+    with broken.errors():
+        return docker_files.read_tail(broken, facts(), "/checkpoints/x", 10)
 
 
-ASKED: dict[str, tuple[str, Callable[[Engine], object]]] = {
-    "version": (r"/version", lambda there: there.api),
-    "info": (r"/info", lambda there: engine_facts(there, [])),
-    "versions": (r"/version|/info", lambda there: engine_facts(there, ["tfprov/lab:1"])),
-    "list": (r"/containers/json", lambda there: engine_facts(there, [])),
+REQUESTS: dict[str, tuple[str, Callable[[Engine], object]]] = {
+    "version": (r"/version", lambda broken: broken.api),
+    "info": (r"/info", lambda broken: engine_facts(broken, [])),
+    "versions": (r"/version|/info", lambda broken: engine_facts(broken, ["tfprov/lab:1"])),
+    "list": (r"/containers/json", lambda broken: engine_facts(broken, [])),
     "inspect": (r"/containers/[^/]+/json", inspect),
-    "exit": (r"/events|/containers/[^/]+/logs", lambda there: runtime(there).observe()),
+    "exit": (r"/events|/containers/[^/]+/logs", lambda broken: runtime(broken).observe()),
     "image": (
         r"/images/.*json",
-        lambda there: (engine_images.layers_held(there, ["a"]), engine_images.tagged(there, "x")),
+        lambda broken: (engine_images.layers_held(broken, ["a"]), engine_images.tagged(broken, "x")),
     ),
     "network": (r"/networks/bridge", _gateway),
-    "volumes": (r"/volumes", lambda there: runtime(there)._data().whole()),  # noqa: SLF001
-    "logs": (r"/containers/[^/]+/logs", lambda there: list(runtime(there).logs("ps/0"))),
-    "exec": (r"/exec/[^/]+/start|.*/exec", listed),
-    "execute": (r"/exec/[^/]+/start", tail),
+    "volumes": (r"/volumes", lambda broken: runtime(broken)._data().complete()),  # noqa: SLF001
+    "logs": (r"/containers/[^/]+/logs", lambda broken: list(runtime(broken).logs("ps/0"))),
+    "exec": (r"/exec/[^/]+/start|.*/exec", list_checkpoints),
+    "execute": (r"/exec/[^/]+/start", read_tail),
     "exit code": (r"/exec/.*", exit_code),
-    "stat": (r".*/archive", lambda there: docker_files.stat(there, ID, "/checkpoints/x")),
-    "changes": (r".*/changes|.*/archive", lambda there: runtime(there).outside.models("ps/0")),
+    "stat": (r".*/archive", lambda broken: docker_files.stat_file(broken, ID, "/checkpoints/x")),
+    "changes": (r".*/changes|.*/archive", lambda broken: runtime(broken).outside.models("ps/0")),
 }
-"""Which answers are spoilt, and what then asks for them."""
-TURNS = (*ASKED, *("inspect", "exit code", "volumes", "network", "stat", "execute") * 5)
-"""Those that are one question, and so cost little, come more often."""
+"""The mutated answers, and a call that requests them."""
+SCHEDULE = (*REQUESTS, *("inspect", "exit code", "volumes", "network", "stat", "execute") * 5)
+"""Calls of a single request are cheap and repeated more often."""
 
 
-def test_mutated_answers_are_errors_of_the_host_and_nothing_else() -> None:
+def test_mutated_answers_raise_only_host_errors() -> None:
     chance = random.Random(18)
-    wrong: list[str] = []
-    caught = 0
-    spoilt = ""
-    spoil: Callable[[bytes], bytes] = bytes
+    failures: list[str] = []
+    signal_mask_pattern = 0
+    pattern = ""
+    mutate: Callable[[bytes], bytes] = bytes
 
     def answer(_method: str, path: str) -> bytes:
         whole = recorded(path)
-        return spoil(whole) if re.fullmatch(rf"(/v[\d.]+)?({spoilt})", path.partition("?")[0]) else whole
+        return mutate(whole) if re.fullmatch(rf"(/v[\d.]+)?({pattern})", path.partition("?")[0]) else whole
 
-    sound = engine(answer)
-    assert sound.api, "to make a client takes as long as ten questions"
+    valid_engine = engine(answer)
+    assert valid_engine.api, "creating a client takes as long as ten requests"
     for number in range(MUTATIONS):
-        name = TURNS[number % len(TURNS)]
-        spoilt, ask = ASKED[name]
-        spoil = mutation(chance)
+        name = SCHEDULE[number % len(SCHEDULE)]
+        pattern, call = REQUESTS[name]
+        mutate = mutation(chance)
         try:
-            ask(engine(answer) if name == "version" else sound)
+            call(engine(answer) if name == "version" else valid_engine)
         except HostError as error:
-            caught += 1
+            signal_mask_pattern += 1
             if not str(error).startswith("h1: ") or "\n" in str(error) or "\x1b" in str(error):
-                wrong.append(f"{number} {name}: {error}")
+                failures.append(f"{number} {name}: {error}")
         except Exception as error:
-            wrong.append(f"{number} {name}: {type(error).__name__}: {error}")
-    assert not wrong, "\n".join(wrong[:20])
-    assert MUTATIONS / 4 < caught < MUTATIONS, "most of what is mutated is read by somebody"
+            failures.append(f"{number} {name}: {type(error).__name__}: {error}")
+    assert not failures, "\n".join(failures[:20])
+    assert MUTATIONS / 4 < signal_mask_pattern < MUTATIONS, "most mutations affect a parsed field"
 
 
 def mutation(chance: random.Random) -> Callable[[bytes], bytes]:
-    """Return what spoils an answer: its JSON, its bytes or its headers, chosen beforehand so that it can be repeated."""
+    """Return a repeatable mutation of an answer: of its JSON, its bytes or its headers."""
     kind, seed = chance.choice(("json",) * 6 + ("bytes", "bytes", "http")), chance.random()
-    spoil = {"json": _spoilt_json, "bytes": _spoilt_bytes, "http": _spoilt_http}[kind]
-    return lambda whole: spoil(whole, random.Random(seed))
+    mutate = {"json": _mutate_json, "bytes": _mutate_bytes, "http": _mutate_http}[kind]
+    return lambda whole: mutate(whole, random.Random(seed))
 
 
-def _spoilt_json(whole: bytes, chance: random.Random) -> bytes:
+def _mutate_json(whole: bytes, chance: random.Random) -> bytes:
     body = whole.partition(b"\r\n\r\n")[2]
     try:
         value = json.loads(body) if body else None
     except ValueError:
-        return _spoilt_bytes(whole, chance)
+        return _mutate_bytes(whole, chance)
     stat = json.loads(json.dumps(hostile.STAT))
     top = [value, stat]
     for _ in range(chance.choice((1, 1, 2, 5))):
@@ -155,7 +155,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _places(part)
 
 
-def _spoilt_bytes(whole: bytes, chance: random.Random) -> bytes:
+def _mutate_bytes(whole: bytes, chance: random.Random) -> bytes:
     body = bytearray(whole.partition(b"\r\n\r\n")[2])
     at = chance.randrange(len(body) + 1)
     nasty = (b"\xff\xfe", b"\0" * 9, b"[" * 3000, b'{"a":' * 3000, b"NaN", b"1e999", b"9" * 5000, b"\\ud800", b"'", b"")
@@ -163,7 +163,7 @@ def _spoilt_bytes(whole: bytes, chance: random.Random) -> bytes:
     return answered(bytes(body), stat=hostile.STAT)
 
 
-def _spoilt_http(whole: bytes, chance: random.Random) -> bytes:
+def _mutate_http(whole: bytes, chance: random.Random) -> bytes:
     head, _, body = whole.partition(b"\r\n\r\n")
     return chance.choice((
         b"", b"HTTP/1.1\r\n\r\n", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 99999 x\r\n\r\n", head, head + b"\r\n\r\n", body,
@@ -183,30 +183,34 @@ ENDLESS: dict[str, tuple[str, bytes, bytes, str]] = {
     "version in chunks": ("/version", CHUNKED, PIECE, "sent an answer longer than 16 MiB"),
     "one chunk of any length": ("/version", CHUNKED + b"7fffffffffffffff\r\n", bytes(1 << 20), "longer than 16 MiB"),
     "a list": ("/containers/json", CHUNKED, PIECE, "sent an answer longer than 16 MiB"),
-    "a header": ("/version", b"HTTP/1.1 200 ", b"x" * 4096, "broke off"),
-    "headers": ("/version", b"HTTP/1.1 200 -\r\n", b"a: b\r\n", "broke off"),
+    "a header": ("/version", b"HTTP/1.1 200 ", b"x" * 4096, "closed the connection"),
+    "headers": ("/version", b"HTTP/1.1 200 -\r\n", b"a: b\r\n", "closed the connection"),
     "an error": ("/containers/json", b"HTTP/1.1 500 -\r\n\r\n", b"words ", "words"),
 }
 
 
-def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
-    wrong = []
-    for name, (asked, head, piece, words) in ENDLESS.items():
+def test_endless_answers_are_bounded() -> None:
+    failures = []
+    for name, (request, head, piece, expected) in ENDLESS.items():
         source = Endless(head, piece)
 
-        def answer(_method: str, path: str, asked: str = asked, source: Endless = source) -> Any:
-            return source if path.partition("?")[0].endswith(asked) else recorded(path)
+        def answer(_method: str, path: str, request: str = request, source: Endless = source) -> Any:
+            return source if path.partition("?")[0].endswith(request) else recorded(path)
 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with pytest.raises(HostError, match=r"^h1: [^\n]*$") as raised:
             runtime(engine(answer)).observe()
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-        if words not in str(raised.value) or source.sent > 2 * bounds.ENGINE_ANSWER or grown > 6 * bounds.ENGINE_ANSWER:
-            wrong.append(f"{name}: {raised.value}; {source.sent} bytes read, {grown} bytes more in memory")
-    assert not wrong, "\n".join(wrong)
+        if (
+            expected not in str(raised.value)
+            or source.sent > 2 * bounds.ENGINE_ANSWER
+            or grown > 6 * bounds.ENGINE_ANSWER
+        ):
+            failures.append(f"{name}: {raised.value}; {source.sent} bytes read, {grown} bytes more in memory")
+    assert not failures, "\n".join(failures)
 
 
-def test_a_frame_of_any_length_is_cut_into_lines_that_are_short() -> None:
+def test_a_frame_of_any_announced_length_is_read_in_chunks() -> None:
     head = b"HTTP/1.1 200 -\r\n\r\n" + framed(1, b"first\n") + b"\1\0\0\0\xff\xff\xff\xff"
     source = Endless(head, b"x" * 65_536)
 
@@ -217,33 +221,33 @@ def test_a_frame_of_any_length_is_cut_into_lines_that_are_short() -> None:
 
     lines = runtime(engine(answer)).logs("ps/0")
     assert next(lines) == "first"
-    assert source.sent < 1 << 20, "what was not asked for is not read"
+    assert source.sent < 1 << 20, "unrequested data is not read"
     with (
         pytest.raises(HostError, match=r"^h1: its Docker engine sent a log longer than 64 MiB: the rest is not read; "),
-        (there := engine(answer)).errors(),
+        (broken := engine(answer)).errors(),
     ):
-        for _ in there.api.logs(ID, stream=True, follow=False):
+        for _ in broken.api.logs(ID, stream=True, follow=False):
             pass
 
 
 def hung(*pieces: bytes, pause: float = 0.0) -> Engine:
-    """Return an engine that takes every question, sends `pieces`, and is silent then; PONG answers pings."""
+    """Return an engine that accepts every request, sends `pieces` and falls silent; PONG answers pings."""
 
-    def dial() -> Timed:
+    def dial() -> DeadlineSocket:
         near, far = socket.socketpair()
 
         def serve() -> None:
             with far, contextlib.suppress(OSError):
-                asked = far.recv(65_536)
-                for piece in (PONG,) if b"/_ping" in asked and PONG in pieces else pieces:
+                request = far.recv(65_536)
+                for piece in (PONG,) if b"/_ping" in request and PONG in pieces else pieces:
                     far.sendall(piece)
                     time.sleep(pause)
                 far.recv(1)  # until the other side hangs up
 
         threading.Thread(target=serve, daemon=True).start()
-        return Timed(fileno=near.detach())
+        return DeadlineSocket(fileno=near.detach())
 
-    return Engine.through("h1", dial, Patience(act=0.4, look=0.05, ping=0.05))
+    return Engine.from_dial("h1", dial, EngineTimeouts(action=0.4, query=0.05, ping=0.05))
 
 
 PONG = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nOK"
@@ -258,29 +262,29 @@ HUNG: dict[str, tuple[tuple[bytes, ...], float]] = {
 }
 
 
-def test_an_engine_that_hangs_is_named_in_time() -> None:
-    wrong = []
+def test_a_hanging_engine_is_reported_in_time() -> None:
+    failures = []
     for name, (pieces, pause) in HUNG.items():
-        begun = time.monotonic()
+        started = time.monotonic()
         with pytest.raises(HostError) as raised:
             _ = hung(*pieces, pause=pause).api
-        took = time.monotonic() - begun
+        took = time.monotonic() - started
         if str(raised.value) != "h1: its Docker engine did not answer in time; look at its load and its disk":
-            wrong.append(f"{name}: {raised.value}")
-        if took > 2:  # 4 s of bytes are on their way
-            wrong.append(f"{name}: {took:.1f} s")
-    assert not wrong, "\n".join(wrong)
+            failures.append(f"{name}: {raised.value}")
+        if took > 2:  # the engine would send for 4 s
+            failures.append(f"{name}: {took:.1f} s")
+    assert not failures, "\n".join(failures)
 
 
-def test_an_engine_that_answers_a_ping_is_waited_for_longer() -> None:
-    with pytest.raises(HostError, match="nonsense: no JSON: `OK`"):
+def test_an_engine_that_answers_pings_gets_more_time() -> None:
+    with pytest.raises(HostError, match="malformed answer: no JSON: `OK`"):
         _ = hung(b"", PONG, pause=0.2).api
 
 
-def test_the_limits_are_those_that_are_promised() -> None:
-    patience = Patience()
-    assert patience.look + patience.ping == 20
-    assert (patience.busy, patience.act) == (60, 120)
+def test_the_default_timeouts_are_the_documented_ones() -> None:
+    timeouts = EngineTimeouts()
+    assert timeouts.query + timeouts.ping == 20
+    assert (timeouts.busy, timeouts.action) == (60, 120)
 
 
 def header(kind: bytes, size: int, name: str = "x") -> bytes:
@@ -289,10 +293,13 @@ def header(kind: bytes, size: int, name: str = "x") -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
-def extended(words: bytes) -> bytes:
-    """Return an extended header for the member behind it, which has 4 bytes."""
+def extended(expected: bytes) -> bytes:
+    """Return an extended header and its member of 4 bytes."""
     return (
-        header(tarfile.XHDTYPE, len(words)) + words.ljust(512, b"\0") + header(tarfile.REGTYPE, 4) + b"data".ljust(512)
+        header(tarfile.XHDTYPE, len(expected))
+        + expected.ljust(512, b"\0")
+        + header(tarfile.REGTYPE, 4)
+        + b"data".ljust(512)
     )
 
 
@@ -312,16 +319,16 @@ ARCHIVES: dict[str, tuple[bytes, bytes]] = {
 }
 
 
-def test_an_archive_that_is_none_is_an_error_of_the_host_and_its_headers_are_bounded() -> None:
-    wrong = []
+def test_broken_archives_raise_host_errors_and_their_headers_are_bounded() -> None:
+    failures = []
     ended = facts() | {"State": {"Running": False, "Status": "exited"}}
     for name, (head, piece) in ARCHIVES.items():
         whole = answered(b"", stat=hostile.STAT).replace(b"Content-Length: 0\r\n", b"") + head
 
-        for what, read in (
-            ("list", lambda there: docker_files.listing(there, ended, "/checkpoints", {ID})),
-            ("read", lambda there: docker_files.read(there, ended, "/checkpoints/x").read()),
-            ("tree", lambda there: [file for _, _, file in docker_files.tree(there, ID, "/checkpoints")]),
+        for operation, read in (
+            ("list", lambda broken: docker_files.list_files(broken, ended, "/checkpoints", {ID})),
+            ("read", lambda broken: docker_files.open_file(broken, ended, "/checkpoints/x").read()),
+            ("tree", lambda broken: [file for _, _, file in docker_files.open_tree(broken, ID, "/checkpoints")]),
         ):
             source = Endless(whole, piece) if piece else None
 
@@ -330,18 +337,18 @@ def test_an_archive_that_is_none_is_an_error_of_the_host_and_its_headers_are_bou
 
             try:
                 read(engine(answer))
-                wrong.append(f"{name}, {what}: no error")
+                failures.append(f"{name}, {operation}: no error")
             except HostError as error:
                 if not str(error).startswith("h1: /checkpoints"):
-                    wrong.append(f"{name}, {what}: {error}")
+                    failures.append(f"{name}, {operation}: {error}")
             except Exception as error:
-                wrong.append(f"{name}, {what}: {type(error).__name__}: {error}")
+                failures.append(f"{name}, {operation}: {type(error).__name__}: {error}")
             if source and source.sent > 4 * bounds.ARCHIVE_HEADER:
-                wrong.append(f"{name}, {what}: {source.sent} bytes read")
-    assert not wrong, "\n".join(wrong)
+                failures.append(f"{name}, {operation}: {source.sent} bytes read")
+    assert not failures, "\n".join(failures)
 
 
-def test_a_program_in_a_container_that_answers_nonsense_is_an_error_of_the_host() -> None:
+def test_malformed_output_of_a_program_in_a_container_raises_host_errors() -> None:
     printed = [b""]
 
     def answer(_method: str, path: str) -> bytes:
@@ -349,17 +356,17 @@ def test_a_program_in_a_container_that_answers_nonsense_is_an_error_of_the_host(
             return answered(framed(1, printed[0])).replace(b"Content-Length", b"X-Was")
         return recorded(path)
 
-    there, target = engine(answer), [Target("10.0.0.2", 2222)]
+    broken, target = engine(answer), [Endpoint("10.0.0.2", 2222)]
     for printed[0] in (b"", b"7", b"[]", b"[1]", b'["ok", "ok"]', b"[" * 3000, b"\xff", b'{"a": 1}', b"[NaN]"):
-        with pytest.raises(HostError, match=r"^h1: its Docker engine answered nonsense: "):
-            probe(there, ID, target)
+        with pytest.raises(HostError, match=r"^h1: its Docker engine sent a malformed answer: "):
+            probe(broken, ID, target)
     for printed[0] in (b"x 1\n", b"1\n", b"-5 3\nabc", b"9 0 0\n", b"9" * 100, b"0 3\nabc2 3\nabc", b"0 9\nab"):
-        member = sparse(there, facts(), "/checkpoints/x")
+        member = open_sparse(broken, facts(), "/checkpoints/x")
         assert member is not None
         with pytest.raises(HostError, match=r"^h1: /checkpoints/x was not sent "):
             member.read()
     notes: list[str] = []
-    answers = Answers("h1", Telling(lambda *_: None, notes.append))
+    answers = FetchOutput("h1", FetchProgress(lambda *_: None, notes.append))
     for line in (
         b"7\n",
         b"[" * 3000 + b"\n",
@@ -368,11 +375,11 @@ def test_a_program_in_a_container_that_answers_nonsense_is_an_error_of_the_host(
         b'{"done": null}\n',
         b"\xff\n",
     ):
-        answers.take(1, line)
-    answers.take(1, b'{"note": ["\\u001b[2J"]}\n')
+        answers.append(1, line)
+    answers.append(1, b'{"note": ["\\u001b[2J"]}\n')
     assert notes == ["h1: [`\\x1b[2J`]"]
     with pytest.raises(HostError, match=r"^h1: 7$"):
-        answers.take(1, b'{"wrong": 7}\n')
+        answers.append(1, b'{"wrong": 7}\n')
 
 
 OUTSIDE = ("model/../../evil", "model/../../../evil", "../evil", "model/./evil", "/evil/../../x", "..")
@@ -394,35 +401,37 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "") -> tarfile.Ta
     return info
 
 
-def test_nothing_of_an_archive_is_written_elsewhere_and_only_regular_files_are(tmp_path: Path) -> None:
-    """As `gather --path model` reads what an engine sends."""
+def test_only_regular_files_of_an_archive_are_written_and_only_below_the_directory(tmp_path: Path) -> None:
+    """Like `gather --path model`."""
 
-    def taken(archive: bytes, number: int) -> Staging:
-        there = engine(lambda _, path: answered(archive, stat=hostile.STAT) if "/archive" in path else recorded(path))
+    def gather(archive: bytes, number: int) -> Staging:
+        broken = engine(lambda _, path: answered(archive, stat=hostile.STAT) if "/archive" in path else recorded(path))
         staging = Staging(tmp_path / "home" / "out" / str(number) / ".part", lambda *_: None)
-        files = ((f"model/{name}", file, content) for name, file, content in docker_files.tree(there, ID, "/x/model"))
+        files = (
+            (f"model/{name}", file, content) for name, file, content in docker_files.open_tree(broken, ID, "/x/model")
+        )
         staging.take(files, "h1")
         return staging
 
     def written(below: Path) -> dict[str, bytes]:
         return {str(path.relative_to(below)): path.read_bytes() for path in below.rglob("*") if not path.is_dir()}
 
-    wrong = []
+    failures = []
     for number, name in enumerate(OUTSIDE):
         try:
-            taken(packed(member("model/good"), member(name)), number)
-            wrong.append(f"{name}: no error")
+            gather(packed(member("model/good"), member(name)), number)
+            failures.append(f"{name}: no error")
         except HostError as error:
             if not re.fullmatch(r"h1: a file that is called .* would not stay in the directory .*", str(error)):
-                wrong.append(f"{name}: {error}")
-    assert not wrong, "\n".join(wrong)
+                failures.append(f"{name}: {error}")
+    assert not failures, "\n".join(failures)
     assert set(written(tmp_path).values()) == {b"data"}
     assert {name.rpartition("/")[2] for name in written(tmp_path)} == {"good"}
     special = [member(f"model/{kind.decode()}", kind, "/etc/passwd") for kind in KINDS]
-    # A link to a directory, and a file that would come to lie behind it.
+    # A link to a directory, and a file below it.
     trap = [member("model/d", tarfile.SYMTYPE, str(tmp_path)), member("model/d/behind"), member("model/two\nlines")]
-    last = taken(packed(*special, *trap), len(OUTSIDE))
+    last = gather(packed(*special, *trap), len(OUTSIDE))
     assert written(last.directory) == {"model/d/behind": b"data", "model/two\nlines": b"data"}
     assert not (tmp_path / "behind").exists()
-    with pytest.raises(HostError, match="is a second name of a file"):
-        taken(packed(member("model/hard", tarfile.LNKTYPE, "/etc/passwd")), len(OUTSIDE) + 1)
+    with pytest.raises(HostError, match="is a hard link to another file"):
+        gather(packed(member("model/hard", tarfile.LNKTYPE, "/etc/passwd")), len(OUTSIDE) + 1)

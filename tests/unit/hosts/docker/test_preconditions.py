@@ -1,11 +1,11 @@
-"""What of others is in the way of a start, decided without an engine."""
+"""Conflicts of a start with foreign containers, volumes and ports."""
 
 from dataclasses import replace
 from typing import Any
 
 from tests.support.bench import container
-from tfprov.hosts.docker.preconditions import obstacles
-from tfprov.hosts.facts import Listener, Present
+from tfprov.hosts.docker.preconditions import find_conflicts
+from tfprov.hosts.facts import ContainerSummary, Listener
 from tfprov.model.state import Box
 
 NAME = "tfprov-lab-worker-0"
@@ -14,8 +14,8 @@ PORT = WORKER.task.port
 FIX = "stop it, or choose another `port`"
 
 
-def there(name: str = "theirs", **facts: Any) -> Present:
-    return Present("0123456789abcdef", name, running=facts.pop("running", True), **facts)
+def summary(name: str = "theirs", **facts: Any) -> ContainerSummary:
+    return ContainerSummary("0123456789abcdef", name, running=facts.pop("running", True), **facts)
 
 
 def volume(cluster: str | None) -> dict[str, Any]:
@@ -30,18 +30,18 @@ VOLUME = (
     f"remove it (`docker volume rm {NAME}-checkpoints`), or choose another `cluster`",
 )
 
-ROWS: list[tuple[str, list[Present], list[dict[str, Any]], list[Listener], list[tuple[str, str]]]] = [
+ROWS: list[tuple[str, list[ContainerSummary], list[dict[str, Any]], list[Listener], list[tuple[str, str]]]] = [
     ("nothing", [], [], [], []),
-    ("a foreign container of our name", [there(NAME, running=False)], [], [], [NOT_OURS]),
-    ("one of another cluster", [there(NAME, cluster="other")], [], [], [NOT_OURS]),
-    ("our own", [there(NAME, cluster="lab", task="worker/0", published=PUBLISHED)], [volume("lab")], [], []),
+    ("a foreign container of our name", [summary(NAME, running=False)], [], [], [NOT_OURS]),
+    ("a container of another cluster", [summary(NAME, cluster="other")], [], [], [NOT_OURS]),
+    ("our own", [summary(NAME, cluster="lab", task="worker/0", published=PUBLISHED)], [volume("lab")], [], []),
     ("a foreign volume", [], [volume(None)], [], [VOLUME]),
     ("a volume of another cluster", [], [volume("other")], [], [VOLUME]),
     ("a volume with a longer name", [], [{"Name": f"x{NAME}-checkpoints"}], [], []),
-    ("a container on the port", [there(published=PUBLISHED)], [], [], [BY_CONTAINER]),
-    ("one on the port everywhere", [there(published=(("0.0.0.0", PORT),))], [], [], [BY_CONTAINER]),
-    ("one on another address", [there(published=(("10.0.0.6", PORT),))], [], [], []),
-    ("one that does not run", [there(running=False, published=PUBLISHED)], [], [], []),
+    ("a container on the port", [summary(published=PUBLISHED)], [], [], [BY_CONTAINER]),
+    ("a container on the port at all addresses", [summary(published=(("0.0.0.0", PORT),))], [], [], [BY_CONTAINER]),
+    ("a container on the port at another address", [summary(published=(("10.0.0.6", PORT),))], [], [], []),
+    ("a stopped container on the port", [summary(running=False, published=PUBLISHED)], [], [], []),
     (
         "a program on the port",
         [],
@@ -51,7 +51,7 @@ ROWS: list[tuple[str, list[Present], list[dict[str, Any]], list[Listener], list[
     ),
     (
         "the engine's own proxy for our container",
-        [there(cluster="lab", published=PUBLISHED)],
+        [summary(cluster="lab", published=PUBLISHED)],
         [],
         [Listener("10.0.0.5", PORT, "docker-proxy (pid 8)")],
         [],
@@ -59,7 +59,7 @@ ROWS: list[tuple[str, list[Present], list[dict[str, Any]], list[Listener], list[
     ("a program on the loopback", [], [], [Listener("127.0.0.1", PORT, "nc (pid 7)")], []),
     (
         "all at once",
-        [there(NAME), there(published=PUBLISHED)],
+        [summary(NAME), summary(published=PUBLISHED)],
         [volume(None)],
         [],
         [NOT_OURS, VOLUME, BY_CONTAINER],
@@ -67,15 +67,15 @@ ROWS: list[tuple[str, list[Present], list[dict[str, Any]], list[Listener], list[
 ]
 
 
-def test_what_is_in_the_way_is_named_with_its_owner() -> None:
-    wrong = {}
-    for name, present, volumes, listeners, expected in ROWS:
-        if (found := list(obstacles("lab", [WORKER], present, volumes, listeners))) != expected:
-            wrong[name] = found
-    assert not wrong
+def test_conflicts_name_their_owner() -> None:
+    failures = {}
+    for name, containers, volumes, listeners, expected in ROWS:
+        if (conflicts := list(find_conflicts("lab", [WORKER], containers, volumes, listeners))) != expected:
+            failures[name] = conflicts
+    assert not failures
 
 
-def test_who_does_not_serve_needs_no_port_and_who_reads_has_the_chiefs_volume() -> None:
+def test_an_evaluator_needs_no_port_and_uses_the_chiefs_volume() -> None:
     task = replace(WORKER.task, job="evaluator", role="evaluator")
     evaluator = replace(WORKER, task=task, box=replace(WORKER.box or Box(""), files_of="worker/0"))
-    assert list(obstacles("lab", [evaluator], [there(published=PUBLISHED)], [volume(None)], [])) == [VOLUME]
+    assert list(find_conflicts("lab", [evaluator], [summary(published=PUBLISHED)], [volume(None)], [])) == [VOLUME]

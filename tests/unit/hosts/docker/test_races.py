@@ -1,4 +1,4 @@
-"""What an engine answers at an awkward moment: from one that is scripted, on a socket of its own."""
+"""Answers of an engine at an awkward moment, from a scripted engine on a socket."""
 
 import json
 import socketserver
@@ -16,26 +16,26 @@ from tfprov.errors import HostError
 from tfprov.hosts.docker import exec as docker_exec
 from tfprov.hosts.docker import files as docker_files
 from tfprov.hosts.docker import logs as docker_logs
-from tfprov.hosts.docker.api_types import seconds
+from tfprov.hosts.docker.api_types import parse_time
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.runtime import DockerRuntime
 
 Answer = tuple[int, bytes]
-Answers = Callable[[str], Answer]
-"""What the engine says to a path, without the version in front."""
+Responses = Callable[[str], Answer]
+"""The engine's answer to a path without the version."""
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Callable[[Answers], Engine]]:
-    """Make an engine of answers, each of which leaves in one piece, headers and all."""
+def engine(tmp_path: Path) -> Iterator[Callable[[Responses], Engine]]:
+    """Return the function that starts an engine of answers, each sent in one piece with its headers."""
     servers: list[tuple[socketserver.BaseServer, threading.Thread]] = []
 
-    def start(answers: Answers) -> Engine:
+    def start(respond: Responses) -> Engine:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 path = self.path.removeprefix("/v1.44")
-                code, body = (200, b'{"ApiVersion": "1.44"}') if path.endswith("/version") else answers(path)
+                code, body = (200, b'{"ApiVersion": "1.44"}') if path.endswith("/version") else respond(path)
                 head = f"HTTP/1.1 {code} -\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n"
                 self.wfile.write(head.encode() + body)
 
@@ -46,7 +46,7 @@ def engine(tmp_path: Path) -> Iterator[Callable[[Answers], Engine]]:
                 return ""
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         path = tmp_path / f"engine{len(servers)}.sock"
         server = socketserver.ThreadingUnixStreamServer(str(path), Handler)
@@ -66,68 +66,68 @@ def framed(descriptor: int, data: bytes) -> bytes:
     return struct.pack(">BxxxL", descriptor, len(data)) + data
 
 
-def inspected(status: str) -> dict[str, Any]:
+def inspect_answer(status: str) -> dict[str, Any]:
     never = "0001-01-01T00:00:00Z"
     state = {"Status": status, "Running": status == "running", "ExitCode": 0, "StartedAt": never, "FinishedAt": never}
-    whole = {"Id": "c1", "Name": "/c1", "Image": "sha256:1", "Created": never, "RestartCount": 0, "HostConfig": {}}
-    return {**whole, "State": state, "Config": {"Tty": False}}
+    container = {"Id": "c1", "Name": "/c1", "Image": "sha256:1", "Created": never, "RestartCount": 0, "HostConfig": {}}
+    return {**container, "State": state, "Config": {"Tty": False}}
 
 
-def gone(_path: str) -> Answer:
+def not_found(_path: str) -> Answer:
     return 404, b'{"message": "No such container"}'
 
 
-def test_output_that_comes_with_the_headers_is_output(engine: Callable[[Answers], Engine]) -> None:
-    def answers(path: str) -> Answer:
+def test_output_that_arrives_with_the_headers_is_read(engine: Callable[[Responses], Engine]) -> None:
+    def respond(path: str) -> Answer:
         if path.endswith("/start"):
             return 200, framed(1, b"all of it") + framed(2, b"a word") + framed(1, b"")
-        asked.append(path)
-        return 200, b'{"ExitCode": 3, "Id": "e1"}' if len(asked) == 4 else b'{"ExitCode": null, "Id": "e1"}'
+        requests.append(path)
+        return 200, b'{"ExitCode": 3, "Id": "e1"}' if len(requests) == 4 else b'{"ExitCode": null, "Id": "e1"}'
 
-    asked: list[str] = []
+    requests: list[str] = []
     printed: list[tuple[int, bytes]] = []
-    with (there := engine(answers)).errors():
-        assert docker_exec.run(there.api, "c1", ["ls"], lambda *piece: printed.append(piece)) == 3
+    with (scripted := engine(respond)).errors():
+        assert docker_exec.run(scripted.api, "c1", ["ls"], lambda *piece: printed.append(piece)) == 3
     assert printed == [(1, b"all of it"), (2, b"a word")]
 
 
-def test_a_container_between_two_lives_is_asked_again_and_one_without_programs_is_not(
-    engine: Callable[[Answers], Engine],
+def test_a_restarting_container_is_queried_again_and_one_without_programs_is_not(
+    engine: Callable[[Responses], Engine],
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
     refusal = (409, b'{"message": "Container c1 is restarting, wait until the container is running"}')
 
-    def answers(path: str) -> Answer:
-        asked.append(path)
+    def respond(path: str) -> Answer:
+        requests.append(path)
         return refusal if path.endswith("/exec") else (404, b'{"message": "Could not find the file"}')
 
-    there, mute = engine(answers), set[str]()
+    scripted, without_programs = engine(respond), set[str]()
     facts = {"Id": "c1", "State": {"Running": True}}
     with pytest.raises(HostError):
-        docker_files.listing(there, facts, "/checkpoints", mute)
-    assert not mute
+        docker_files.list_files(scripted, facts, "/checkpoints", without_programs)
+    assert not without_programs
     refusal = (400, b'{"message": "exec: \\"sh\\": executable file not found in $PATH"}')
     with pytest.raises(HostError):
-        docker_files.listing(there, facts, "/checkpoints", mute)
-    assert mute == {"c1"}
+        docker_files.list_files(scripted, facts, "/checkpoints", without_programs)
+    assert without_programs == {"c1"}
 
 
-def test_a_container_that_is_removed_after_it_was_listed_is_not_there(engine: Callable[[Answers], Engine]) -> None:
-    def answers(path: str) -> Answer:
+def test_a_container_removed_after_the_listing_is_not_observed(engine: Callable[[Responses], Engine]) -> None:
+    def respond(path: str) -> Answer:
         lists = {
             "/containers/json": b'[{"Id": "c1"}, {"Id": "c2"}]',
             "/images/json": b"[]",
             "/volumes": b'{"Volumes": []}',
         }
-        return next(((200, found) for name, found in lists.items() if path.startswith(f"{name}?")), gone(path))
+        return next(((200, lines) for name, lines in lists.items() if path.startswith(f"{name}?")), not_found(path))
 
-    runtime = DockerRuntime(engine(answers), "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"")
+    runtime = DockerRuntime(engine(respond), "lab", lambda *_: False, lambda _: (0, ""), lambda _: b"")
     assert runtime.observe().containers == ()
     assert list(runtime.logs("ps/0", follow=True)) == []
 
 
-def test_the_log_of_a_container_that_was_removed_is_at_its_end(engine: Callable[[Answers], Engine]) -> None:
-    assert list(docker_logs.lines(engine(gone).api, "c1", None, follow=True)) == []
+def test_the_log_of_a_removed_container_ends(engine: Callable[[Responses], Engine]) -> None:
+    assert list(docker_logs.read_lines(engine(not_found).api, "c1", None, follow=True)) == []
 
 
 LINES = [f"2026-01-02T03:04:0{n // 2}.{n % 2}00000000Z line {n}" for n in range(8)]
@@ -144,24 +144,26 @@ LINES = [f"2026-01-02T03:04:0{n // 2}.{n % 2}00000000Z line {n}" for n in range(
         (0, [3], range(0)),
     ],
 )
-def test_a_log_that_is_asked_for_again_and_again_has_every_line_once(
-    engine: Callable[[Answers], Engine], tail: int | None, looks: list[int], shown: range
+def test_a_polled_log_has_every_line_once(
+    engine: Callable[[Responses], Engine], tail: int | None, looks: list[int], shown: range
 ) -> None:
     turns = 0
 
-    def answers(path: str) -> Answer:
+    def respond(path: str) -> Answer:
         nonlocal turns
         if path.endswith("/json"):
             status = "running" if turns < len(looks) - 1 else "exited"
-            return 200, json.dumps(inspected(status)).encode()
-        asked, there = parse_qs(path.partition("?")[2]), LINES[: looks[turns]]
+            return 200, json.dumps(inspect_answer(status)).encode()
+        requests, scripted = parse_qs(path.partition("?")[2]), LINES[: looks[turns]]
         turns += 1
-        if "since" in asked:
-            there = [line for line in there if (seconds(line.partition(" ")[0]) or 0) >= float(asked["since"][0])]
-        elif asked["tail"] != ["all"]:
-            there = there[-int(asked["tail"][0]) :]
-        return 200, b"".join(framed(1, f"{line}\n".encode()) for line in there)
+        if "since" in requests:
+            scripted = [
+                line for line in scripted if (parse_time(line.partition(" ")[0]) or 0) >= float(requests["since"][0])
+            ]
+        elif requests["tail"] != ["all"]:
+            scripted = scripted[-int(requests["tail"][0]) :]
+        return 200, b"".join(framed(1, f"{line}\n".encode()) for line in scripted)
 
-    with (there := engine(answers)).errors():
-        found = list(docker_logs.polled(there.api, "c1", tail, threading.Lock(), every=0.001))
-    assert found == [f"line {n}" for n in shown]
+    with (scripted := engine(respond)).errors():
+        lines = list(docker_logs.poll_lines(scripted.api, "c1", tail, threading.Lock(), interval=0.001))
+    assert lines == [f"line {n}" for n in shown]

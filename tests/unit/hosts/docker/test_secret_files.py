@@ -1,4 +1,4 @@
-"""Entry points that export secrets, in a shell and in Python, run as a container runs them."""
+"""Entry points that export secrets, in a shell and in Python, run as in a container."""
 
 import io
 import json
@@ -14,8 +14,14 @@ import pytest
 
 from tests.support.hostile import CONTAINER, ID, STAT, answered, engine, recorded
 from tfprov.errors import HostError
-from tfprov.hosts.docker.archive import below
-from tfprov.hosts.docker.secret_files import contents, forget, in_python, in_shell, place
+from tfprov.hosts.docker.archive import subtree
+from tfprov.hosts.docker.secret_files import (
+    put_secrets,
+    python_entrypoint,
+    remove_secrets,
+    secret_file_contents,
+    shell_entrypoint,
+)
 
 VALUES = {"API_TOKEN": 'it\'s $(a) `b` "c"\n\\ ä \udcff\n', "EMPTY_KEY": "", "_SECRET": "-n"}
 PRINTS = "import json, os, sys; print(json.dumps([{n: os.environ[n] for n in sys.argv[1:3]}, os.environ['_SECRET']]))"
@@ -26,18 +32,18 @@ def run(entry: list[str], *argv: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize("kind", ["shell", "python"])
-def test_a_program_finds_its_secrets_to_the_byte_or_is_not_run(tmp_path: Path, kind: str) -> None:
+def test_a_program_gets_its_secrets_unchanged_or_is_not_run(tmp_path: Path, kind: str) -> None:
     directory = tmp_path / "se crets"
-    entry = in_shell(str(directory)) if kind == "shell" else in_python(sys.executable, str(directory))
-    lost = run(entry, "true")
-    assert (lost.returncode, lost.stdout) == (78, "")
-    assert f"the secrets of this task are not in {directory} any more" in lost.stderr
-    assert lost.stderr.endswith("run `tfprov up`\n")
+    entry = shell_entrypoint(str(directory)) if kind == "shell" else python_entrypoint(sys.executable, str(directory))
+    missing = run(entry, "true")
+    assert (missing.returncode, missing.stdout) == (78, "")
+    assert f"the secrets of this task are not in {directory} any more" in missing.stderr
+    assert missing.stderr.endswith("run `tfprov up`\n")
     directory.mkdir()
-    for name, data in contents(VALUES).items():
+    for name, data in secret_file_contents(VALUES).items():
         (directory / name).write_bytes(data)
-    done = run(entry, sys.executable, "-I", "-S", "-c", PRINTS, "API_TOKEN", "EMPTY_KEY")
-    assert json.loads(done.stdout) == [{"API_TOKEN": VALUES["API_TOKEN"], "EMPTY_KEY": ""}, "-n"], done.stderr
+    completed = run(entry, sys.executable, "-I", "-S", "-c", PRINTS, "API_TOKEN", "EMPTY_KEY")
+    assert json.loads(completed.stdout) == [{"API_TOKEN": VALUES["API_TOKEN"], "EMPTY_KEY": ""}, "-n"], completed.stderr
     absent = run(entry, "no-such-program")
     assert (absent.returncode, "no-such-program" in absent.stderr) == (127, True)
     assert not [value for value in VALUES.values() if len(value) > 2 and value in " ".join(entry)]
@@ -52,9 +58,9 @@ def passwd(text: str) -> bytes:
     return buffer.getvalue()
 
 
-def test_an_image_may_name_any_user_and_is_refused_in_one_line() -> None:
-    """Not only the digits of ASCII are digits to Python, and not every number is one of a user."""
-    wrong = []
+def test_invalid_users_of_an_image_are_one_line_errors() -> None:
+    """Python accepts digits beyond ASCII, and not every number is a user id."""
+    failures = []
     for user, line, known in (
         ("trainer", "trainer:x:1000:1000::/:/bin/sh", True),
         ("trainer", "trainer:x:\u00b2:1000::/:/bin/sh", False),
@@ -66,18 +72,18 @@ def test_an_image_may_name_any_user_and_is_refused_in_one_line() -> None:
         ("", "", True),
     ):
         try:
-            place(engine(sealed(user, line)), "tfprov-lab-ps-0", "tfprov/lab:1", ["sh"], {"KEY": "x"})
+            put_secrets(engine(engine_answers(user, line)), "tfprov-lab-ps-0", "tfprov/lab:1", ["sh"], {"KEY": "x"})
         except HostError as error:
-            said = str(error)
-            if known or "has no user" not in said or not said.startswith("h1: "):
-                wrong.append((user[:10], line[:30], said))
+            message = str(error)
+            if known or "has no user" not in message or not message.startswith("h1: "):
+                failures.append((user[:10], line[:30], message))
         else:
-            wrong += [] if known else [(user[:10], line[:30], "accepted")]
-    assert wrong == []
+            failures += [] if known else [(user[:10], line[:30], "accepted")]
+    assert failures == []
 
 
-def sealed(user: str, line: str) -> Callable[[str, str], bytes]:
-    """Return what an engine answers that has an image of `user`, with one `line` in its list of users."""
+def engine_answers(user: str, line: str) -> Callable[[str, str], bytes]:
+    """Return the answers of an engine with an image of `user` and one `line` in its /etc/passwd."""
 
     def answer(method: str, path: str) -> bytes:
         bare = path.partition("?")[0]
@@ -94,34 +100,34 @@ def sealed(user: str, line: str) -> Callable[[str, str], bytes]:
 
 
 @pytest.mark.parametrize("others", [1, 0])
-def test_secrets_are_removed_also_where_somebody_removed_the_image(others: int) -> None:
-    """Any other image will do, because nothing of it is started; without any, the container can be removed all the same."""
-    asked: list[str] = []
+def test_secrets_are_removed_even_if_the_image_is_gone(others: int) -> None:
+    """Any other image serves, as it is never started; without any, the container can still be removed."""
+    requests: list[str] = []
 
     def answer(method: str, path: str) -> bytes:
         bare = path.partition("?")[0]
-        asked.append(f"{method} {bare.rpartition('/')[2]}")
+        requests.append(f"{method} {bare.rpartition('/')[2]}")
         if bare.endswith("/containers/create"):
-            is_first = asked.count("POST create") == 1
-            said = {"message": "No such image: sha256:gone"} if is_first else {"Id": ID, "Warnings": []}
-            return answered(json.dumps(said).encode(), 404 if is_first else 201)
+            is_first = requests.count("POST create") == 1
+            message = {"message": "No such image: sha256:gone"} if is_first else {"Id": ID, "Warnings": []}
+            return answered(json.dumps(message).encode(), 404 if is_first else 201)
         if bare.endswith("/images/json"):
             return answered(json.dumps([{"Id": "sha256:bb", "RepoTags": None}] * others).encode())
         return recorded(path) if method == "GET" else answered(b"")
 
-    there = engine(answer)
-    with there.errors():
-        forget(there, "tfprov-lab-ps-0", "sha256:gone")
-    assert (asked.count("POST create"), asked.count("PUT archive")) == (1 + others, others)
+    hostile = engine(answer)
+    with hostile.errors():
+        remove_secrets(hostile, "tfprov-lab-ps-0", "sha256:gone")
+    assert (requests.count("POST create"), requests.count("PUT archive")) == (1 + others, others)
 
 
-def test_code_for_a_read_only_container_is_put_below_its_volume() -> None:
+def test_code_of_a_read_only_container_is_relative_to_its_volume() -> None:
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as made:
+    with tarfile.open(fileobj=archive, mode="w") as packed:
         for name, data in {"code/a.py": b"1", "code/b/c.py": b"2", "etc/passwd": b"3"}.items():
             info = tarfile.TarInfo(name)
             info.size = len(data)
-            made.addfile(info, io.BytesIO(data))
-    with tarfile.open(fileobj=io.BytesIO(below(archive.getvalue(), "/code"))) as moved:
+            packed.addfile(info, io.BytesIO(data))
+    with tarfile.open(fileobj=io.BytesIO(subtree(archive.getvalue(), "/code"))) as moved:
         contained = {info.name: getattr(moved.extractfile(info), "read", bytes)() for info in moved}
     assert contained == {"a.py": b"1", "b/c.py": b"2"}

@@ -1,4 +1,4 @@
-"""Logging in, against a server that is only played: what is offered in which order, and what is said when refused."""
+"""Authentication against a simulated server: the order of attempts, and the errors of a refusal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from tfprov.hosts.ssh.client_config import Hop
 
 
 class Server:
-    """Answers every attempt with the next of `answers`: what is asked for besides, or an error."""
+    """Answers each attempt with the next of `answers`: the remaining methods, or an error."""
 
     auth_timeout = 3.0
 
@@ -95,7 +95,7 @@ def test_only_the_preferred_methods_are_tried_and_in_their_order(
     assert attempt.tried == [label.replace("KEY", str(keys[0])) for label in tried]
 
 
-def test_a_method_that_the_server_does_not_accept_is_no_reason_to_leave_the_others_out(keys: list[Path]) -> None:
+def test_after_a_rejected_method_the_others_are_tried(keys: list[Path]) -> None:
     only = paramiko.BadAuthenticationType("", ["password"])
     attempt = login(keys[0], keys[1], password="secret")
     attempt.authenticate(Server(only, []))
@@ -105,11 +105,11 @@ def test_a_method_that_the_server_does_not_accept_is_no_reason_to_leave_the_othe
     assert interactive.tried == [str(keys[0]), "the password"]
 
 
-def test_a_password_that_is_asked_for_and_not_there_is_told() -> None:
+def test_a_missing_password_is_an_error() -> None:
     assert refusal(login(authentications=("password",)), Server()).startswith("h1: no password for trainer@10.0.0.1:22")
 
 
-def test_the_usual_keys_only_where_none_is_named(home: Path, keys: list[Path]) -> None:
+def test_default_keys_are_offered_only_if_none_is_configured(home: Path, keys: list[Path]) -> None:
     (home / ".ssh").mkdir()
     (home / ".ssh" / "id_ecdsa").write_bytes(keys[0].read_bytes())
     attempt = login()
@@ -120,7 +120,7 @@ def test_the_usual_keys_only_where_none_is_named(home: Path, keys: list[Path]) -
     assert refused.tried == [str(keys[1])]
 
 
-def test_what_was_tried_is_told_and_no_secret(keys: list[Path]) -> None:
+def test_the_error_names_the_attempts_and_no_secret(keys: list[Path]) -> None:
     no = [paramiko.AuthenticationException("no")] * 7
     message = refusal(login(*keys, password="secret"), Server(*no))
     shown = ", ".join(map(str, keys[:4]))
@@ -133,23 +133,23 @@ def test_what_was_tried_is_told_and_no_secret(keys: list[Path]) -> None:
     ("answer", "words"),
     [
         (paramiko.BadAuthenticationType("", ["password"]), "it accepts only: password"),
-        (["password"], "it asks for more than a key: password"),
+        (["password"], "it also requires: password"),
         (paramiko.AuthenticationException("Authentication timeout."), "no answer within 3 s"),
         (paramiko.SSHException("broken"), "(broken)"),
         (EOFError(), "it closed the connection"),
         (OSError("gone"), "(gone)"),
     ],
 )
-def test_other_reasons(keys: list[Path], answer: Any, words: str) -> None:
+def test_the_error_names_the_reason_of_the_refusal(keys: list[Path], answer: Any, words: str) -> None:
     assert words in refusal(login(keys[0]), Server(answer))
 
 
-def test_a_server_that_has_had_enough(keys: list[Path]) -> None:
+def test_a_connection_closed_after_too_many_attempts_is_explained(keys: list[Path]) -> None:
     server = Server(paramiko.AuthenticationException("no"), active=False)
-    assert "closed the connection after so many tries" in refusal(login(*keys), server)
+    assert "closed the connection after too many attempts" in refusal(login(*keys), server)
 
 
-def test_files_that_are_no_keys_are_named_and_passed_over(home: Path, keys: list[Path]) -> None:
+def test_unusable_key_files_are_skipped_and_named(home: Path, keys: list[Path]) -> None:
     (home / "text").write_text("hello")
     (home / "bytes").write_bytes(b"\xff\0")
     (home / "folder").mkdir()

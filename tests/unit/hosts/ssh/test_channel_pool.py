@@ -1,18 +1,18 @@
-"""Places that few share: SSH sessions of one connection."""
+"""The session slots of a connection."""
 
-from tfprov.hosts.ssh.channel_pool import Slots
+from tfprov.hosts.ssh.channel_pool import SessionSlots
 
 
-def test_places_that_become_idle_later_are_asked_for_again() -> None:
-    asked: list[int] = []
+def test_slots_that_become_idle_later_are_reclaimed() -> None:
+    reclaims: list[int] = []
 
-    def let_go() -> None:
-        asked.append(len(asked))
-        if len(asked) == 3:
-            slots.give()
+    def release_idle() -> None:
+        reclaims.append(len(reclaims))
+        if len(reclaims) == 3:
+            slots.release()
 
-    slots = Slots(1, [let_go])
-    assert slots.take(0)
-    assert slots.take(30)
-    assert len(asked) == 3
-    assert not slots.take(0)
+    slots = SessionSlots(1, [release_idle])
+    assert slots.acquire(0)
+    assert slots.acquire(30)
+    assert len(reclaims) == 3
+    assert not slots.acquire(0)

@@ -1,4 +1,4 @@
-"""~/.ssh/config and the inventory: who is connected to, as whom, through whom."""
+"""Routes from ~/.ssh/config and the inventory: address, user, keys and gateways."""
 
 import getpass
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tfprov.errors import HostError
-from tfprov.hosts.ssh.client_config import Hop, Target, route
+from tfprov.hosts.ssh.client_config import Hop, SSHTarget, route
 
 
 @pytest.fixture(autouse=True)
@@ -18,20 +18,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def hops(home: Path, text: str, address: str = "node1", **values: Any) -> tuple[Hop, ...]:
     (home / "config").write_text(text)
-    return route(Target("h1", address, ssh_config=home / "config", **values))
+    return route(SSHTarget("h1", address, ssh_config=home / "config", **values))
 
 
-def test_without_a_file_ssh_s_own_defaults_hold(home: Path) -> None:
-    (hop,) = route(Target("h1", "10.0.0.1"))
+def test_without_a_file_the_defaults_of_ssh_apply(home: Path) -> None:
+    (hop,) = route(SSHTarget("h1", "10.0.0.1"))
     assert (hop.label, hop.address, hop.port, hop.user) == ("h1", "10.0.0.1", 22, getpass.getuser())
     assert hop.known_hosts == (
         home / ".ssh/known_hosts", home / ".ssh/known_hosts2",
         Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"),
     )  # fmt: skip
-    assert route(Target("h1", "10.0.0.1", ssh_config=home / "none")) == (hop,)
+    assert route(SSHTarget("h1", "10.0.0.1", ssh_config=home / "none")) == (hop,)
 
 
-def test_the_file_fills_in_what_the_inventory_leaves_open(home: Path) -> None:
+def test_the_file_supplies_options_missing_in_the_inventory(home: Path) -> None:
     text = """
     Host node*
       HostName 10.0.0.%h
@@ -47,16 +47,21 @@ def test_the_file_fills_in_what_the_inventory_leaves_open(home: Path) -> None:
       IdentityFile ~/keys/b
     """
     (hop,) = hops(home, text)
-    assert (hop.address, hop.user, hop.port, hop.known_as) == ("10.0.0.node1", "trainer", 2222, "the-node")
+    assert (hop.address, hop.user, hop.port, hop.host_key_alias) == ("10.0.0.node1", "trainer", 2222, "the-node")
     assert hop.key_files == (home / "keys/a", home / "keys/b")
     assert hop.known_hosts == (home / "known", Path("/with blank/known"))
     assert hop.identities_only
 
 
-def test_the_inventory_wins(home: Path) -> None:
+def test_the_inventory_overrides_the_file(home: Path) -> None:
     text = "Host *\n User other\n Port 1\n IdentityFile /b\n UserKnownHostsFile /c\n"
-    own: dict[str, Any] = {"user": "me", "port": 2222, "key_files": (Path("/a"),), "known_hosts": (Path("/known"),)}
-    (hop,) = hops(home, text, **own)
+    settings: dict[str, Any] = {
+        "user": "me",
+        "port": 2222,
+        "key_files": (Path("/a"),),
+        "known_hosts": (Path("/known"),),
+    }
+    (hop,) = hops(home, text, **settings)
     assert (hop.user, hop.port, hop.known_hosts) == ("me", 2222, (Path("/known"),))
     assert hop.key_files == (Path("/a"), Path("/b"))
 
@@ -72,23 +77,23 @@ def test_gateways_come_first_and_have_their_own_stanzas(home: Path) -> None:
     Host zero 2001:*
       User gate
     """
-    found = hops(home, text, user="trainer", port=9, key_files=(Path("/key"),))
-    assert [(hop.label, hop.user, hop.endpoint) for hop in found] == [
+    route_hops = hops(home, text, user="trainer", port=9, key_files=(Path("/key"),))
+    assert [(hop.label, hop.user, hop.endpoint) for hop in route_hops] == [
         ("h1: gateway zero", "gate", "zero:22"),
         ("h1: gateway one", "me", "10.0.0.9:22"),
         ("h1: gateway 2001:db8::2", "gate", "[2001:db8::2]:2222"),
         ("h1", "trainer", "node1:9"),
     ]
-    assert [hop.key_files for hop in found] == [(), (), (), (Path("/key"),)]
+    assert [hop.key_files for hop in route_hops] == [(), (), (), (Path("/key"),)]
 
 
-def test_a_gateway_for_all_is_not_its_own_gateway(home: Path) -> None:
+def test_a_gateway_for_all_hosts_is_not_its_own_gateway(home: Path) -> None:
     text = "Host bastion\n HostName 10.0.0.9\nHost *\n ProxyJump bastion\n"
     assert [hop.address for hop in hops(home, text)] == ["10.0.0.9", "node1"]
     assert [hop.address for hop in hops(home, "Host *\n ProxyJump bastion\n", "bastion")] == ["bastion"]
 
 
-def test_the_inventory_s_way_replaces_the_file_s(home: Path) -> None:
+def test_a_proxy_jump_of_the_inventory_replaces_that_of_the_file(home: Path) -> None:
     text = "Host *\n ProxyJump bastion\n"
     assert [hop.address for hop in hops(home, text, proxy_jump="none")] == ["node1"]
     assert [hop.address for hop in hops(home, "", proxy_jump="gw")] == ["gw", "node1"]
@@ -104,7 +109,7 @@ def test_a_proxy_command_gets_the_final_values(home: Path) -> None:
     assert hops(home, "Host node1\n ProxyJump gw\nHost *\n ProxyCommand x\n")[-1].proxy_command is None
 
 
-def test_included_files_are_read_and_leave_the_stanza_alone(home: Path) -> None:
+def test_includes_are_read_and_do_not_end_the_stanza(home: Path) -> None:
     (home / "conf.d").mkdir()
     (home / "conf.d" / "a").write_text("Host other\n User wrong\nHost node1\n Port 2222\n")
     (home / "conf.d" / "b").write_text("Host node1\n IdentityFile /k\n")
@@ -112,12 +117,12 @@ def test_included_files_are_read_and_leave_the_stanza_alone(home: Path) -> None:
     assert (hop.port, hop.user, hop.key_files) == (2222, "right", (Path("/k"),))
 
 
-def test_files_that_include_each_other_end(home: Path) -> None:
+def test_circular_includes_end(home: Path) -> None:
     assert hops(home, "Include config\nUser me\n")[0].user == "me"
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "expected"),
     [
         ("User\n", "Unparsable line User"),
         ("Port many\n", "invalid literal"),
@@ -127,16 +132,16 @@ def test_files_that_include_each_other_end(home: Path) -> None:
         ('UserKnownHostsFile "open\n', "No closing quotation"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(home: Path, text: str, words: str) -> None:
+def test_an_invalid_file_is_named_in_the_error(home: Path, text: str, expected: str) -> None:
     with pytest.raises(HostError) as caught:
         hops(home, text)
     assert str(caught.value).startswith(f"h1: {home / 'config'}: ")
-    assert words in str(caught.value)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_directory_and_strange_bytes(home: Path) -> None:
+def test_a_directory_is_an_error_and_invalid_utf_8_is_not(home: Path) -> None:
     with pytest.raises(HostError, match="Is a directory"):
-        route(Target("h1", "x", ssh_config=home))
+        route(SSHTarget("h1", "x", ssh_config=home))
     (home / "config").write_bytes(b"# \xff\nUser me\n")
-    assert route(Target("h1", "x", ssh_config=home / "config"))[0].user == "me"
+    assert route(SSHTarget("h1", "x", ssh_config=home / "config"))[0].user == "me"

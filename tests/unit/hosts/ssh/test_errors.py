@@ -1,4 +1,4 @@
-"""No error of a library reaches the user: whatever is raised becomes one line that names the host."""
+"""Errors of libraries become one-line errors that name the host."""
 
 import errno
 import inspect
@@ -21,33 +21,33 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from tfprov.errors import HostError, TfprovError, Unreachable
 from tfprov.hosts.docker.engine_errors import engine_errors, explain
-from tfprov.hosts.ssh.errors import ConnectionLost, Dropped, TimedOut, connecting, talking
+from tfprov.hosts.ssh.errors import ConnectionDropped, ConnectionLost, TimedOut, channel_errors, connect_errors
 from tfprov.hosts.ssh.remote_forward import is_loopback
 
 MODULES = (ssh_exception, invoke.exceptions, docker.errors, requests.exceptions, urllib3.exceptions)
 
 
-def pass_through(error: BaseException, boundary: AbstractContextManager[None]) -> None:
+def raise_within(error: BaseException, boundary: AbstractContextManager[None]) -> None:
     with boundary:
         raise error
 
 
-def raised(error: BaseException, boundary: AbstractContextManager[None]) -> TfprovError:
-    """Return what the boundary makes of an error; a failure names the error."""
+def map_error(error: BaseException, boundary: AbstractContextManager[None]) -> TfprovError:
+    """Return the error that the boundary raises for `error`."""
     try:
-        pass_through(error, boundary)
-    except TfprovError as found:
-        message = str(found)
+        raise_within(error, boundary)
+    except TfprovError as mapped:
+        message = str(mapped)
         assert message.startswith("h1: "), repr(error)
         assert "\n" not in message, repr(error)
-        return found
-    except BaseException as found:
-        raise AssertionError(f"{error!r} came through as {found!r}") from found
+        return mapped
+    except BaseException as other:
+        raise AssertionError(f"{error!r} was raised as {other!r}") from other
     raise AssertionError(f"{error!r} was swallowed")
 
 
-def made(kind: type[Exception]) -> Exception:
-    """An instance of `kind`, whatever its constructor asks for."""
+def make_error(kind: type[Exception]) -> Exception:
+    """Return an instance of `kind`, bypassing a constructor with required arguments."""
     try:
         return kind("words\nand more")
     except (TypeError, AttributeError):
@@ -72,93 +72,103 @@ def made(kind: type[Exception]) -> Exception:
         return error
 
 
-def errors_of(module: ModuleType) -> Iterator[type[Exception]]:
+def exceptions_of(module: ModuleType) -> Iterator[type[Exception]]:
     for _, kind in inspect.getmembers(module, inspect.isclass):
         if issubclass(kind, Exception) and not issubclass(kind, Warning) and kind.__module__ == module.__name__:
             yield kind
 
 
-SSH = sorted(errors_of(ssh_exception), key=str)
-PROXIES = {urllib3.exceptions.ProxySchemeUnsupported, urllib3.exceptions.ProxySchemeUnknown}
-"""No engine is reached through a proxy for the web."""
-ENGINE = sorted((kind for module in MODULES[2:] for kind in errors_of(module) if kind not in PROXIES), key=str)
-PYTHON = [EOFError, OSError, TimeoutError, ConnectionResetError, BrokenPipeError, socket.gaierror, PermissionError]
+PARAMIKO_ERRORS = sorted(exceptions_of(ssh_exception), key=str)
+PROXY_ERRORS = {urllib3.exceptions.ProxySchemeUnsupported, urllib3.exceptions.ProxySchemeUnknown}
+"""tfprov does not connect to engines through HTTP proxies."""
+ENGINE_ERRORS = sorted(
+    (kind for module in MODULES[2:] for kind in exceptions_of(module) if kind not in PROXY_ERRORS), key=str
+)
+PYTHON_ERRORS = [
+    EOFError,
+    OSError,
+    TimeoutError,
+    ConnectionResetError,
+    BrokenPipeError,
+    socket.gaierror,
+    PermissionError,
+]
 
 
-def test_every_error_of_ssh_is_mapped() -> None:
-    assert len(SSH) > 10
-    for kind in (*SSH, *PYTHON):
-        assert isinstance(raised(made(kind), connecting("h1", "10.0.0.1:22", 1)), Unreachable), kind
-        assert isinstance(raised(made(kind), talking("h1", "`true`")), HostError), kind
+def test_every_paramiko_error_is_mapped() -> None:
+    assert len(PARAMIKO_ERRORS) > 10
+    for kind in (*PARAMIKO_ERRORS, *PYTHON_ERRORS):
+        assert isinstance(map_error(make_error(kind), connect_errors("h1", "10.0.0.1:22", 1)), Unreachable), kind
+        assert isinstance(map_error(make_error(kind), channel_errors("h1", "`true`")), HostError), kind
 
 
 def test_every_error_of_the_engine_is_mapped() -> None:
-    assert len(ENGINE) > 50
-    for kind in (*ENGINE, *PYTHON, struct.error):
-        raised(made(kind), engine_errors("h1"))
+    assert len(ENGINE_ERRORS) > 50
+    for kind in (*ENGINE_ERRORS, *PYTHON_ERRORS, struct.error):
+        map_error(make_error(kind), engine_errors("h1"))
 
 
-@pytest.mark.parametrize("boundary", [connecting("h1", "x:22", 1), talking("h1", "x"), engine_errors("h1")])
-def test_our_own_errors_pass(boundary: AbstractContextManager[None]) -> None:
+@pytest.mark.parametrize("boundary", [connect_errors("h1", "x:22", 1), channel_errors("h1", "x"), engine_errors("h1")])
+def test_errors_of_tfprov_pass_through(boundary: AbstractContextManager[None]) -> None:
     own = HostError("h2", "its own")
     with pytest.raises(HostError) as caught, boundary:
         raise own
     assert caught.value is own
 
 
-def test_a_bug_of_ours_stays_one() -> None:
-    for boundary in (talking("h1", "x"), engine_errors("h1")):
+def test_other_exceptions_pass_through() -> None:
+    for boundary in (channel_errors("h1", "x"), engine_errors("h1")):
         with pytest.raises(ZeroDivisionError), boundary:
             raise ZeroDivisionError
 
 
 def banner(cause: Exception) -> Exception:
-    """What paramiko raises when it cannot read the greeting: the reason is only in the context."""
+    """Return paramiko's error for an unreadable banner: the reason is only in its context."""
     error = paramiko.SSHException("Error reading SSH protocol banner")
     error.__context__ = cause
     return error
 
 
-WAYS: list[tuple[Exception, type, str]] = [
+CONNECT_ERRORS: list[tuple[Exception, type, str]] = [
     (OSError(errno.ECONNREFUSED, ""), Unreachable, "x:22 refused the connection"),
     (
         ssh_exception.NoValidConnectionsError({("x", 22): OSError(errno.EHOSTUNREACH, "")}),
         Unreachable,
-        "no way to x:22",
+        "no route to x:22",
     ),
-    (OSError(errno.ENETUNREACH, ""), Unreachable, "there is no way to x:22"),
+    (OSError(errno.ENETUNREACH, ""), Unreachable, "no route to x:22"),
     (OSError(errno.ETIMEDOUT, ""), Unreachable, "no answer from x:22"),
     (TimeoutError("timed out"), Unreachable, "no answer from x:22 within 3 s"),
     (socket.gaierror(-2, "Name or service not known"), Unreachable, "no address found for x;"),
-    (ConnectionResetError(errno.ECONNRESET, ""), Dropped, "closed the connection before"),
-    (EOFError(), Dropped, "closed the connection before"),
-    (banner(EOFError()), Dropped, "closed the connection before"),
-    (banner(ConnectionResetError()), Dropped, "closed the connection before"),
-    (banner(TimeoutError()), Unreachable, "did not greet within 3 s"),
+    (ConnectionResetError(errno.ECONNRESET, ""), ConnectionDropped, "closed the connection before"),
+    (EOFError(), ConnectionDropped, "closed the connection before"),
+    (banner(EOFError()), ConnectionDropped, "closed the connection before"),
+    (banner(ConnectionResetError()), ConnectionDropped, "closed the connection before"),
+    (banner(TimeoutError()), Unreachable, "sent no SSH banner within 3 s"),
     (banner(UnicodeDecodeError("utf-8", b"", 0, 1, "bad")), Unreachable, "does not speak SSH"),
-    (paramiko.SSHException("No existing session"), Unreachable, "did not greet within 3 s"),
+    (paramiko.SSHException("No existing session"), Unreachable, "sent no SSH banner within 3 s"),
     (paramiko.SSHException('Indecipherable protocol version "HTTP"'), Unreachable, "does not speak SSH"),
     (IncompatiblePeer("no acceptable ciphers"), Unreachable, "no acceptable ciphers"),
     (AssertionError(), Unreachable, "does not speak SSH as expected"),
 ]
 
 
-def test_ways_in_which_a_connection_is_not_made() -> None:
-    for error, kind, words in WAYS:
-        found = raised(error, connecting("h1", "x:22", 3))
-        assert (type(found), found.exit_code) == (kind, 4), repr(error)
-        assert words in str(found), repr(error)
+def test_failed_connections_are_explained() -> None:
+    for error, kind, text in CONNECT_ERRORS:
+        mapped = map_error(error, connect_errors("h1", "x:22", 3))
+        assert (type(mapped), mapped.exit_code) == (kind, 4), repr(error)
+        assert text in str(mapped), repr(error)
 
 
-def test_a_loss_and_a_delay_are_told_apart() -> None:
-    assert type(raised(EOFError(), talking("h1", "`ls`"))) is ConnectionLost
-    assert type(raised(TimeoutError(), talking("h1", "`ls`"))) is TimedOut
+def test_a_lost_connection_and_a_timeout_are_distinct_errors() -> None:
+    assert type(map_error(EOFError(), channel_errors("h1", "`ls`"))) is ConnectionLost
+    assert type(map_error(TimeoutError(), channel_errors("h1", "`ls`"))) is TimedOut
 
 
 NETWORK = "driver failed programming external connectivity on endpoint x (1f): "
 RUNC = "OCI runtime create failed: runc create failed: unable to start container process: "
 DAEMON = "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: "
-CASES = {
+ENGINE_MESSAGES = {
     NETWORK + "Bind for 10.0.0.1:2222 failed: port is already allocated": "port 2222 is taken",
     NETWORK + "Error starting userland proxy: listen tcp4 10.0.0.1:2222: bind: address already in use": "port 2222 is",
     NETWORK + "failed to bind host port for 10.0.0.1:2222:172.17.0.2:22/tcp: address already in use": "port 2222 is",
@@ -170,7 +180,7 @@ CASES = {
     'Conflict. The container name "/x" is already in use by container "0123456789abcdef".': (
         "a container called x is there already (0123456789ab)"
     ),
-    'could not select device driver "" with capabilities: [[gpu]]': "its engine can give no GPU",
+    'could not select device driver "" with capabilities: [[gpu]]': "its engine cannot provide GPUs",
     RUNC + 'exec: "nope": executable file not found in $PATH: unknown': "the image has no program nope",
     RUNC + 'exec: "/nope": stat /nope: no such file or directory: unknown': "the image has no program /nope",
     "bash: line 1: docker: command not found": "Docker is not installed",
@@ -184,17 +194,21 @@ CASES = {
 }
 
 
-def test_what_engines_say() -> None:
-    explained = {text: explain(text, "trainer") for text in CASES}
-    assert {text: found for text, (found, _) in explained.items() if not found.startswith(CASES[text])} == {}
-    assert [text for text, (_, fix) in explained.items() if not fix] == ["Error response from daemon: something\nelse"]
-    assert [text for text, (found, fix) in explained.items() if "{" in found + fix] == []
+def test_engine_errors_are_explained() -> None:
+    explanations = {text: explain(text, "trainer") for text in ENGINE_MESSAGES}
+    assert {
+        text: problem for text, (problem, _) in explanations.items() if not problem.startswith(ENGINE_MESSAGES[text])
+    } == {}
+    assert [text for text, (_, fix) in explanations.items() if not fix] == [
+        "Error response from daemon: something\nelse"
+    ]
+    assert [text for text, (problem, fix) in explanations.items() if "{" in problem + fix] == []
 
 
 @given(st.text())
-def test_whatever_an_engine_says_is_one_line(text: str) -> None:
-    what, fix = explain(text)
-    assert (what + fix).isprintable()
+def test_any_engine_error_becomes_one_line(text: str) -> None:
+    problem, fix = explain(text)
+    assert (problem + fix).isprintable()
 
 
 OWN = ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "localhost")

@@ -1,4 +1,4 @@
-"""What `-o IdentitiesOnly`, `PreferredAuthentications`, `HostKeyAlgorithms`, `-4` and `-6` change about a connection."""
+"""The effect of `-o IdentitiesOnly`, `PreferredAuthentications`, `HostKeyAlgorithms`, `-4` and `-6` on a connection."""
 
 import socket
 from dataclasses import replace
@@ -8,9 +8,9 @@ import pytest
 
 from tfprov.engine.connect import reach
 from tfprov.errors import Unreachable
-from tfprov.hosts.ssh.client_config import Hop, Target, route
+from tfprov.hosts.ssh.client_config import Hop, SSHTarget, route
 from tfprov.hosts.ssh.connection import dial
-from tfprov.hosts.ssh.host_keys import key_types
+from tfprov.hosts.ssh.host_keys import host_key_algorithms
 from tfprov.settings.load import load
 
 OFFERED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "rsa-sha2-512", "rsa-sha2-256")
@@ -27,22 +27,24 @@ ALGORITHMS = {
 }
 
 
-def test_host_key_algorithms_mean_what_they_mean_to_ssh() -> None:
-    found = {asked: key_types(replace(HOP, host_key_algorithms=asked), KNOWN, OFFERED) for asked in ALGORITHMS}
-    assert found == ALGORITHMS
+def test_host_key_algorithms_are_interpreted_as_by_ssh() -> None:
+    algorithms = {
+        option: host_key_algorithms(replace(HOP, host_key_algorithms=option), KNOWN, OFFERED) for option in ALGORITHMS
+    }
+    assert algorithms == ALGORITHMS
     with pytest.raises(
-        Unreachable, match=r"^h1: HostKeyAlgorithms=ssh-dss leaves none that tfprov speaks; it speaks ssh-"
+        Unreachable, match=r"^h1: HostKeyAlgorithms=ssh-dss leaves no algorithm that tfprov supports; it supports ssh-"
     ):
-        key_types(replace(HOP, host_key_algorithms="ssh-dss"), KNOWN, OFFERED)
+        host_key_algorithms(replace(HOP, host_key_algorithms="ssh-dss"), KNOWN, OFFERED)
 
 
-def test_options_are_for_the_host_and_stand_before_the_file_s(tmp_path: Path) -> None:
+def test_inventory_options_apply_to_the_host_and_override_the_file(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(
         "Host gate\n  IdentitiesOnly yes\n  AddressFamily inet6\nHost *\n"
         "  PreferredAuthentications password, publickey\n  HostKeyAlgorithms ssh-rsa\n"
     )
-    target = Target(
+    target = SSHTarget(
         "h1", "10.0.0.1", ssh_config=config, proxy_jump="gate", identities_only=True, authentications=("publickey",),
         host_key_algorithms="ssh-ed25519", address_family="inet",
     )  # fmt: skip
@@ -65,24 +67,24 @@ worker:
 """
 
 
-def test_the_arguments_of_an_inventory_reach_the_connection(tmp_path: Path) -> None:
+def test_ssh_arguments_of_an_inventory_reach_the_connection(tmp_path: Path) -> None:
     (tmp_path / "i.yml").write_text(INVENTORY)
     inventory, roles = load(tmp_path / "i.yml")
-    found = reach(inventory, roles, tmp_path / "home", accept_new=False)
-    hop = route(found.over["h1"].target)[-1]
-    found.close()
+    connections = reach(inventory, roles, tmp_path / "home", accept_new=False)
+    hop = route(connections.over["h1"].target)[-1]
+    connections.close()
     assert (hop.identities_only, hop.authentications) == (True, ("password",))
     assert (hop.host_key_algorithms, hop.address_family) == ("ssh-ed25519", "inet")
 
 
-def test_a_socket_has_an_address_of_the_family() -> None:
+def test_a_socket_uses_the_configured_address_family() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         hop = replace(HOP, port=server.getsockname()[1])
         assert dial(hop, 1.0) is None
-        made = dial(replace(hop, address_family="inet"), 1.0)
-        assert made is not None
-        with made:
-            assert made.getpeername() == server.getsockname()
+        sock = dial(replace(hop, address_family="inet"), 1.0)
+        assert sock is not None
+        with sock:
+            assert sock.getpeername() == server.getsockname()
         with pytest.raises(
             Unreachable, match=r"^h1: no IPv6 address found for 127.0.0.1; correct `ansible_host`, or allow"
         ):

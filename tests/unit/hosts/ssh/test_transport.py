@@ -1,4 +1,4 @@
-"""Nothing is sent on a channel after its end, and a number that is given again is a new channel."""
+"""Nothing is sent on a closed channel; a reused number is a new channel."""
 
 import socket
 from typing import Any
@@ -15,37 +15,37 @@ from paramiko.common import (
 )
 from paramiko.packet import Packetizer
 
-from tfprov.hosts.ssh.transport import Packets
+from tfprov.hosts.ssh.transport import SafePacketizer
 
 
 def message(kind: int, *fields: int | str) -> paramiko.Message:
-    made = paramiko.Message()
-    made.add_byte(bytes([kind]))
+    built = paramiko.Message()
+    built.add_byte(bytes([kind]))
     for field in fields:
         if isinstance(field, int):
-            made.add_int(field)
+            built.add_int(field)
         else:
-            made.add_string(field)
-    return made
+            built.add_string(field)
+    return built
 
 
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {"sent": [], "coming": []}
-    monkeypatch.setattr(Packetizer, "send_message", lambda _, data: found["sent"].append(data.asbytes()[0]))
-    monkeypatch.setattr(Packetizer, "read_message", lambda _: found["coming"].pop(0))
-    return found
+    packets: dict[str, list[Any]] = {"sent": [], "coming": []}
+    monkeypatch.setattr(Packetizer, "send_message", lambda _, data: packets["sent"].append(data.asbytes()[0]))
+    monkeypatch.setattr(Packetizer, "read_message", lambda _: packets["coming"].pop(0))
+    return packets
 
 
 @pytest.mark.parametrize(
     "opening", [(MSG_CHANNEL_OPEN_SUCCESS, 9, 5, 0, 0), (MSG_CHANNEL_OPEN, "forwarded-tcpip", 5, 0, 0)]
 )
-def test_a_closed_channel_is_silent_until_its_number_is_given_again(
+def test_nothing_is_sent_on_a_closed_channel_until_its_number_is_reused(
     wire: dict[str, list[Any]], opening: tuple[Any, ...]
 ) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        packets = Packets(ours)
+    near, far = socket.socketpair()
+    with near, far:
+        packets = SafePacketizer(near)
         for kind in (MSG_CHANNEL_DATA, MSG_CHANNEL_EOF, MSG_CHANNEL_CLOSE):
             packets.send_message(message(kind, 5))
         for kind in (MSG_CHANNEL_DATA, MSG_CHANNEL_EOF):

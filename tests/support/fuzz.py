@@ -21,7 +21,6 @@ from tfprov.inventory.host_names import RangeError, expand
 from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.inventory import ROLES
 from tfprov.model.playbook import MODULES
-from tfprov.model.secrets import KeyedHash
 from tfprov.model.sections import Checkpoints, Data, FlagNames, Image, MountSetting, RenamedFlags
 from tfprov.model.settings import Settings
 from tfprov.planning.desired import desired_containers
@@ -30,6 +29,7 @@ from tfprov.playbook.parse import read_playbook
 from tfprov.settings.connection_vars import PARSERS
 from tfprov.settings.load import load, parse_extra_vars
 from tfprov.vault.decrypt import Vault
+from tfprov.vault.redaction import KeyedHash
 from tfprov.yamltext.syntax_errors import BREAK
 
 INVENTORY = """\

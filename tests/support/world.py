@@ -16,13 +16,13 @@ from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.cluster import Task
 from tfprov.model.node import Node
 from tfprov.model.plan import Plan
-from tfprov.model.secrets import KeyedHash
 from tfprov.model.state import Container, Observed, State
 from tfprov.planning.datasets import datasets_of
 from tfprov.planning.desired import RoleImage, desired_containers
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import parse_extra_vars
 from tfprov.settings.resolve import RoleSettings, resolve
+from tfprov.vault.redaction import KeyedHash
 from tfprov.yamltext.load import parse
 
 HASHES = KeyedHash(lambda: b"the key of the tests")

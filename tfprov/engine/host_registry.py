@@ -15,9 +15,9 @@ from typing import Any
 
 from tfprov.atomic_write import private_directory, replace
 from tfprov.errors import Position, Usage
-from tfprov.model.secrets import KeyedHash
 from tfprov.paths import state_home
 from tfprov.settings.connection import Connection
+from tfprov.vault.redaction import KeyedHash
 
 _NAME = "hosts.json"
 _PLAIN = ("address", "port", "user", "local", "become", "timeout", "proxy_jump", "proxy_command", "accept_new")

@@ -8,7 +8,6 @@ from typing import Any
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.node import Node, Scalar, find, plain
-from tfprov.model.secrets import KeyedHash, is_secret_name
 from tfprov.model.state import Box, Container, Mount
 from tfprov.model.validators import parse_size
 from tfprov.planning import task_args
@@ -17,6 +16,7 @@ from tfprov.settings.resolve import RoleSettings
 from tfprov.settings.role_settings import python_path
 from tfprov.settings.task_templates import add_task_variables, render_task_settings
 from tfprov.templating.host_values import Faults
+from tfprov.vault.redaction import KeyedHash, is_secret_name
 
 _MIN_SECRET = 8
 """Minimum characters of a secret to search for in command lines: shorter ones may be ordinary words."""

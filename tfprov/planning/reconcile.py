@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfprov.model.plan import CONTROLLER, Action, ActionKind, Plan
-from tfprov.model.secrets import hashed_with_other_key
 from tfprov.model.state import DATA_PREFIX as DATA
 from tfprov.model.state import Container, Observation, Observed, State
 from tfprov.planning.order import order_actions
+from tfprov.vault.redaction import hashed_with_other_key
 
 _TaskHost = tuple[str, str]
 """A task's name and a host."""

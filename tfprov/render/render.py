@@ -10,7 +10,6 @@ from tfprov.images.code_layer import DIRECTORY
 from tfprov.model.cluster import Cluster, Task
 from tfprov.model.node import EncryptedValue, Node, Scalar
 from tfprov.model.node import Mapping as Map
-from tfprov.model.secrets import KeyedHash, is_secret_name
 from tfprov.model.sections import Image
 from tfprov.model.state import Container, Mount
 from tfprov.planning import task_args
@@ -25,6 +24,7 @@ from tfprov.render.target import WITH_GPUS, Data, Member, Rendering, RenderReque
 from tfprov.settings.role_settings import RoleSettings
 from tfprov.settings.task_templates import add_task_variables
 from tfprov.templating.host_values import is_secret, is_template
+from tfprov.vault.redaction import KeyedHash, is_secret_name
 
 
 def ask(

@@ -24,11 +24,10 @@ from tfprov.model.node import (
     plain,
     scalars,
 )
-from tfprov.model.secrets import is_ansible_password
 from tfprov.templating.errors import DEFINE, OmittedValue, UndefinedVariable
 from tfprov.templating.lazy_values import LazyList, LazyMapping
 from tfprov.vault.decrypt import DecryptionError
-from tfprov.vault.redaction import mentions_secret
+from tfprov.vault.redaction import is_ansible_password, mentions_secret
 from tfprov.yamltext.load import MAX_DEPTH
 
 _ALL = "*"

@@ -9,10 +9,10 @@ import pytest
 from tests.support.world import packed, world
 from tfprov.errors import InvalidInput
 from tfprov.hosts.docker.labels import container_config
-from tfprov.model.secrets import KeyedHash, is_secret_name
 from tfprov.model.state import Box, Container, HostState, Observation, Observed, State
 from tfprov.planning.plan_text import summary
 from tfprov.planning.reconcile import differences, incomparable_secrets
+from tfprov.vault.redaction import KeyedHash, is_secret_name
 
 FULL = """
 all:

@@ -36,7 +36,7 @@ def join(
     `config` is the server's ConfigProto.
     """
     environ = os.environ if environ is None else environ
-    wiring = _wiring(sys.argv[1:] if argv is None else argv, environ, names)
+    wiring = _read_wiring(sys.argv[1:] if argv is None else argv, environ, names)
     faulthandler.register(signal.SIGUSR1, file=2)  # not sys.stderr: in a notebook it is no file
     graph_api().disable_eager_execution()
     directory = environ.get(CHECKPOINT_DIR) or "checkpoints"
@@ -45,30 +45,30 @@ def join(
     return Task(wiring, directory, _server(wiring, config) if wiring.address else None, in_graph)
 
 
-def _wiring(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None) -> Wiring:
+def _read_wiring(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None) -> Wiring:
     try:
-        wiring = told(argv, environ, names)
-        check(wiring)
+        wiring = parse_wiring(argv, environ, names)
+        check_wiring(wiring)
     except WiringError as error:
         die(str(error), 2)
     return wiring
 
 
-def told(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None = None) -> Wiring:
+def parse_wiring(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None = None) -> Wiring:
     """Return what the flags say, else what TF_CONFIG says, else ALONE. Raises WiringError for what cannot be read."""
     named = from_names(environ.get(FLAGS_VARIABLE, "")) | dict(names or {})
     return from_flags(argv, named) or from_tf_config(environ.get("TF_CONFIG", "")) or ALONE
 
 
-def check(wiring: Wiring) -> None:
+def check_wiring(wiring: Wiring) -> None:
     """Raise WiringError for a wiring that names no cluster a program can train in."""
     if not wiring.cluster and not wiring.is_chief and wiring.job not in OUTSIDE:
         raise WiringError(
             f"{wiring.job}/{wiring.index} has no cluster: give --ps_hosts and --worker_hosts, or TF_CONFIG"
         )
-    training = sum(len(addresses) for job, addresses in wiring.cluster.items() if job != "ps")
-    if training > 1 and not wiring.cluster.get("ps"):
-        raise WiringError(f"{training} tasks train and there is no ps to share the variables: give --ps_hosts")
+    training_tasks = sum(len(addresses) for job, addresses in wiring.cluster.items() if job != "ps")
+    if training_tasks > 1 and not wiring.cluster.get("ps"):
+        raise WiringError(f"{training_tasks} tasks train and there is no ps to share the variables: give --ps_hosts")
     for address in (address for addresses in wiring.cluster.values() for address in addresses):
         if not (match := re.fullmatch(r"\S+:([0-9]{1,5})", address)) or not 0 < int(match[1]) < 65536:
             raise WiringError(f"{address!r} is not an address: write host:port")
@@ -79,7 +79,7 @@ def _serve(wiring: Wiring, config: Any) -> NoReturn:
     if config is None and wiring.job == "ps":
         # Variables live in the ps's memory; a GPU would only be taken from a worker on the same machine.
         config = graph_api().ConfigProto(device_count={"GPU": 0})
-    with Signals().watched():
+    with Signals().handled():
         server = _server(wiring, config)
         while server:
             time.sleep(3600)

@@ -1,4 +1,4 @@
-"""What of the runtime needs no TensorFlow: who a task is, its directory before the restore, and its signals."""
+"""The runtime without TensorFlow: its wiring, the repair of the checkpoint directory, and signals."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import pytest
 from tests.support.waiting import until
 from tfprov import runtime
 from tfprov.formats.checkpoint import parse_state
-from tfprov.runtime.join_cluster import check
+from tfprov.runtime.join_cluster import check_wiring
 from tfprov.runtime.resume import repair
 from tfprov.runtime.signals import Signals
 from tfprov.wiring import Wiring, WiringError, to_tf_config
@@ -70,7 +70,7 @@ def test_every_training_task_has_its_own_replica_number(
 
 
 @pytest.mark.parametrize(
-    ("wiring", "what"),
+    ("wiring", "message"),
     [
         (Wiring("worker", 1), "worker/1 has no cluster"),
         (Wiring("ps", 0), "ps/0 has no cluster"),
@@ -81,9 +81,9 @@ def test_every_training_task_has_its_own_replica_number(
         (Wiring("worker", 0, {"ps": ("h 0:1",), "worker": WORKERS}), "'h 0:1' is not an address"),
     ],
 )
-def test_a_wiring_nobody_can_train_in_is_refused(wiring: Wiring, what: str) -> None:
-    with pytest.raises(WiringError, match=what):
-        check(wiring)
+def test_an_invalid_wiring_is_refused(wiring: Wiring, message: str) -> None:
+    with pytest.raises(WiringError, match=message):
+        check_wiring(wiring)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_a_wiring_nobody_can_train_in_is_refused(wiring: Wiring, what: str) -> N
         Wiring("worker", 0, {"ps": ("[::1]:2222",), "worker": WORKERS}),
     ],
 )
-def test_a_wiring_a_task_can_work_with_is_accepted(wiring: Wiring) -> None:
-    check(wiring)
+def test_a_valid_wiring_is_accepted(wiring: Wiring) -> None:
+    check_wiring(wiring)
 
 
 @pytest.mark.parametrize(
-    ("argv", "environ", "what"),
+    ("argv", "environ", "message"),
     [
         (["--job_name=worker", "--task_index=5", "--worker_hosts=h:1"], {}, "worker/5 is not in the cluster"),
         (["--job_name=worker", "--task_index=x", "--worker_hosts=h:1"], {}, "must be a whole number"),
@@ -113,15 +113,15 @@ def test_a_wiring_a_task_can_work_with_is_accepted(wiring: Wiring) -> None:
     ],
 )
 def test_a_bad_wiring_ends_the_program_with_one_line_and_code_2(
-    argv: list[str], environ: dict[str, str], what: str, capsys: pytest.CaptureFixture[str]
+    argv: list[str], environ: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         runtime.join(argv, environ)
-    told = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     assert ended.value.code == 2
-    assert told.count("\n") == 1
-    assert told.startswith("tfprov: error: ")
-    assert what in told
+    assert stderr.count("\n") == 1
+    assert stderr.startswith("tfprov: error: ")
+    assert message in stderr
 
 
 def test_an_evaluator_cannot_open_the_training_session(capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +151,7 @@ def test_repair_names_the_newest_whole_checkpoint(tmp_path: Path) -> None:
     assert state(tmp_path) == ["model.ckpt-200"]
 
 
-def test_repair_replaces_paths_of_another_place_and_a_torn_newest(tmp_path: Path) -> None:
+def test_repair_replaces_paths_of_another_directory_and_a_torn_newest(tmp_path: Path) -> None:
     for step in (100, 200):
         save(tmp_path, f"model.ckpt-{step}")
     save(tmp_path, "model.ckpt-300", torn=True)
@@ -199,10 +199,10 @@ def test_repair_leaves_a_remote_directory_to_tensorflow() -> None:
     assert not Path("gs:").exists()
 
 
-def test_the_first_signal_is_remembered_while_work_is_orderly_and_handlers_come_back() -> None:
+def test_the_first_signal_is_stored_while_work_is_orderly_and_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     signals = Signals()
-    with signals.watched():
+    with signals.handled():
         signals.orderly = True
         os.kill(os.getpid(), signal.SIGTERM)
         until(lambda: signals.number)
@@ -211,7 +211,7 @@ def test_the_first_signal_is_remembered_while_work_is_orderly_and_handlers_come_
 
 
 @pytest.mark.parametrize(
-    ("orderly", "grace", "send", "code"),
+    ("orderly", "grace", "sent_signals", "code"),
     [
         (False, None, [signal.SIGTERM], 143),
         (False, None, [signal.SIGINT], 130),
@@ -221,14 +221,14 @@ def test_the_first_signal_is_remembered_while_work_is_orderly_and_handlers_come_
     ],
 )
 def test_a_signal_ends_a_task_that_no_python_handler_could_reach(
-    orderly: bool, grace: float | None, send: list[signal.Signals], code: int
+    orderly: bool, grace: float | None, sent_signals: list[signal.Signals], code: int
 ) -> None:
     """The main thread sits in a lock that ignores handlers, as it does in a call into TensorFlow."""
     program = f"""
 import ctypes, sys
 from tfprov.runtime.signals import Signals
 signals = Signals({grace})
-with signals.watched():
+with signals.handled():
     signals.orderly = {orderly}
     print("ready", flush=True)
     libc = ctypes.CDLL(None)
@@ -240,17 +240,17 @@ with signals.watched():
     with process:
         assert process.stdout is not None
         process.stdout.readline()
-        for number in send:
+        for number in sent_signals:
             process.send_signal(number)
             while process.poll() is None and _pending(process.pid):  # two of one kind that are pending are one
                 time.sleep(0.01)
         try:
-            _, told = process.communicate(timeout=300)
+            _, stderr = process.communicate(timeout=300)
         finally:
             process.kill()
     assert process.returncode == code
-    assert told.startswith(b"tfprov: ended by SIG")
-    assert b"Traceback" not in told
+    assert stderr.startswith(b"tfprov: ended by SIG")
+    assert b"Traceback" not in stderr
 
 
 def _pending(pid: int) -> int:
@@ -258,7 +258,7 @@ def _pending(pid: int) -> int:
     return int(re.findall(r"^ShdPnd:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[0], 16)
 
 
-def test_the_reason_for_an_end_is_told_once_and_ends_what_others_complain() -> None:
+def test_the_reason_for_an_exit_is_the_last_line_and_printed_once() -> None:
     program = """
 import os, threading, time
 from tfprov.runtime.signals import exit_now
@@ -276,13 +276,13 @@ time.sleep(60)
         assert after in (b"", b"oh no\n", b"oh no\noh no\n"), "what each of the two was writing at that moment, at most"
 
 
-def test_a_task_that_has_to_end_ends_although_nobody_reads_why() -> None:
+def test_exit_now_ends_a_task_whose_stderr_is_closed() -> None:
     for unread in ("os.close(2)", "reading, writing = os.pipe(); os.dup2(writing, 2); os.close(reading)"):
         program = f"import os; from tfprov.runtime.signals import exit_now; {unread}; exit_now('error: lost', 3)"
         assert subprocess.run([sys.executable, "-c", program], check=False, env=ROOT).returncode == 3
 
 
-def test_the_reason_for_an_end_is_told_also_when_no_file_can_be_opened() -> None:
+def test_the_reason_for_an_exit_is_printed_when_no_file_can_be_opened() -> None:
     program = """
 import resource
 from tfprov.runtime.signals import exit_now
@@ -293,7 +293,7 @@ exit_now("error: lost", 3)
     assert (done.returncode, done.stderr) == (3, b"tfprov: error: lost\n")
 
 
-def test_without_tf_datas_service_everybody_reads_for_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tf_datas_service_every_task_reads_its_own_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def make(shard: object, shards: int) -> object:
         return shard, shards
 

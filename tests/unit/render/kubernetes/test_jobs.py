@@ -24,7 +24,7 @@ from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.node import Mapping, find, secretly
 from tfprov.render.render import render
 from tfprov.render.target import find_target
-from tfprov.runtime.wait_for_job import ending, wait
+from tfprov.runtime.wait_for_job import finished_condition, wait
 from tfprov.settings.resolve import resolve
 from tfprov.wiring import from_tf_config
 from tfprov.yamltext.load import parse
@@ -502,4 +502,4 @@ def test_a_ps_ends_when_the_chiefs_job_has_and_not_before(
 
 @pytest.mark.parametrize("answer", [None, [], {}, {"status": None}, {"status": {"conditions": None}}])
 def test_an_answer_that_says_nothing_is_no_ending(answer: object) -> None:
-    assert ending(answer) is None
+    assert finished_condition(answer) is None

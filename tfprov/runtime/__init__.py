@@ -41,7 +41,6 @@ A second signal ends the task at once. SIGUSR1 writes the stack of every thread 
 
 from tfprov.runtime.eager.mirrored import multi_worker_mirrored, served
 from tfprov.runtime.eager.parameter_server import parameter_server
-from tfprov.runtime.graph.task import Task
-from tfprov.runtime.join_cluster import join
+from tfprov.runtime.graph.task import Task, join
 
 __all__ = ["Task", "join", "multi_worker_mirrored", "parameter_server", "served"]

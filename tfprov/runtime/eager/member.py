@@ -1,12 +1,7 @@
 """A task of a TF2 strategy: its peers, its wait for them, and its exit when one of them is lost."""
 
 import contextlib
-import faulthandler
-import os
-import re
-import signal
 import socket
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -16,10 +11,10 @@ from typing import Any
 
 from tfprov.runtime.eager.evaluator import evaluate_objects
 from tfprov.runtime.eager.loop import Training, TrainingOptions
-from tfprov.runtime.join_cluster import ALONE, CHECKPOINT_DIR
+from tfprov.runtime.join_cluster import ClusterTask, check_cluster, checkpoint_dir, cluster_spec, read_wiring
 from tfprov.runtime.lazy_tensorflow import tensorflow
 from tfprov.runtime.signals import Signals, die, exit_now
-from tfprov.wiring import FLAGS_VARIABLE, OUTSIDE, Wiring, WiringError, from_flags, from_names, from_tf_config
+from tfprov.wiring import OUTSIDE, Wiring, WiringError
 
 CHECK_INTERVAL = 1.0
 """Seconds between two checks: less than any task needs to restart, so that no restart is missed."""
@@ -81,11 +76,9 @@ shards."""
 
 
 @dataclass(frozen=True)
-class EagerTask(ABC):
+class EagerTask(ClusterTask, ABC):
     """One task that trains, with its tf.distribute strategy; variables are created in `strategy.scope()`."""
 
-    wiring: Wiring
-    checkpoint_dir: str
     strategy: Any
 
     def __post_init__(self) -> None:
@@ -95,26 +88,6 @@ class EagerTask(ABC):
     @cached_property
     def _watch(self) -> PeerWatch:
         return PeerWatch(self.required_peers(), self._lost)
-
-    @property
-    def name(self) -> str:
-        """Such as `worker/1`."""
-        return f"{self.wiring.job}/{self.wiring.index}"
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this task saves and reports."""
-        return self.wiring.is_chief
-
-    @property
-    def is_evaluator(self) -> bool:
-        """Whether this task evaluates the checkpoints of the training; see `evaluate`."""
-        return self.wiring.job == "evaluator"
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether it is the whole training, and nobody else would evaluate."""
-        return not self.is_evaluator and sum(map(len, self.wiring.cluster.values())) <= 1
 
     def evaluate(
         self,
@@ -217,31 +190,16 @@ def evaluator(wiring: Wiring) -> Evaluator:
     return Evaluator(wiring, checkpoint_dir(), tensorflow().distribute.get_strategy())
 
 
-def read_wiring(check: Callable[[Wiring], None]) -> Wiring:
-    """Return this task's place, from the flags or TF_CONFIG; code 2 for one that cannot be, also by `check`."""
-    environ = os.environ
-    faulthandler.register(signal.SIGUSR1, file=2)  # not sys.stderr: in a notebook it is no file
-    try:
-        flags = from_flags(sys.argv[1:], from_names(environ.get(FLAGS_VARIABLE, "")))
-        wiring = flags or from_tf_config(environ.get("TF_CONFIG", "")) or ALONE
-        _check(wiring)
+def read_eager_wiring(check: Callable[[Wiring], None]) -> Wiring:
+    """Return this task's wiring, from the flags or TF_CONFIG; end the program with code 2 if `check` refuses it."""
+
+    def check_all(wiring: Wiring) -> None:
+        if wiring.job in OUTSIDE and wiring.job != "evaluator":
+            raise WiringError(f"{wiring.job}/{wiring.index} is not part of the training: give it a program of its own")
         check(wiring)
-    except WiringError as error:
-        die(str(error), 2)
-    return wiring
+        check_cluster(wiring)
 
-
-def checkpoint_dir() -> str:
-    """Return the directory of this task's files."""
-    return os.environ.get(CHECKPOINT_DIR) or "checkpoints"
-
-
-def _check(wiring: Wiring) -> None:
-    if wiring.job in OUTSIDE and wiring.job != "evaluator":
-        raise WiringError(f"{wiring.job}/{wiring.index} is not part of the training: give it a program of its own")
-    for address in (address for addresses in wiring.cluster.values() for address in addresses):
-        if not (match := re.fullmatch(r"\S+:([0-9]{1,5})", address)) or not 0 < int(match[1]) < 65536:
-            raise WiringError(f"{address!r} is not an address: write host:port")
+    return read_wiring(check_all)
 
 
 def peers(wiring: Wiring, *jobs: str) -> dict[str, str]:
@@ -270,8 +228,6 @@ def startup_timeout(wiring: Wiring, others: Mapping[str, str], seconds: float) -
 
 def cluster_resolver(wiring: Wiring) -> Any:
     """Return the ClusterResolver of this task, for a strategy."""
-    distribute, train = tensorflow().distribute, tensorflow().train
-    cluster = train.ClusterSpec({job: list(addresses) for job, addresses in wiring.cluster.items()})
-    return distribute.cluster_resolver.SimpleClusterResolver(
-        cluster, task_type=wiring.job, task_id=wiring.index, rpc_layer="grpc"
+    return tensorflow().distribute.cluster_resolver.SimpleClusterResolver(
+        cluster_spec(wiring), task_type=wiring.job, task_id=wiring.index, rpc_layer="grpc"
     )

@@ -17,13 +17,13 @@ from tfprov.runtime.eager.member import (
     Batches,
     EagerTask,
     Evaluator,
-    checkpoint_dir,
     cluster_resolver,
     evaluator,
     peers,
-    read_wiring,
+    read_eager_wiring,
     startup_timeout,
 )
+from tfprov.runtime.join_cluster import checkpoint_dir
 from tfprov.runtime.lazy_tensorflow import tensorflow
 from tfprov.runtime.signals import Signals
 from tfprov.wiring import Wiring, WiringError
@@ -142,7 +142,7 @@ def multi_worker_mirrored(*, max_wait_secs: float = 300) -> Evaluator | Replica:
     The chief is `chief/0`, or `worker/0` where there is no chief. An evaluator waits for nobody. Without a cluster the
     program trains alone, on every GPU of the machine.
     """
-    wiring = read_wiring(_check)
+    wiring = read_eager_wiring(_check)
     if wiring.job == "evaluator":
         return evaluator(wiring)
     strategy = tensorflow().distribute.MultiWorkerMirroredStrategy
@@ -155,8 +155,6 @@ def multi_worker_mirrored(*, max_wait_secs: float = 300) -> Evaluator | Replica:
 def _check(wiring: Wiring) -> None:
     if others := sorted(set(wiring.cluster) - set(JOBS)):
         raise WiringError(f"all-reduce knows chief and worker, not {others[0]}: every task has all variables")
-    if not wiring.cluster and not wiring.is_chief and wiring.job != "evaluator":
-        raise WiringError(f"{wiring.job}/{wiring.index} has no cluster: give TF_CONFIG")
 
 
 DATA_SERVICE = "TFPROV_DATA_SERVICE"

@@ -9,23 +9,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from tfprov.runtime.eager.loop import Training, TrainingOptions
 from tfprov.runtime.eager.member import (
     Batches,
     EagerTask,
     Evaluator,
-    checkpoint_dir,
     cluster_resolver,
     evaluator,
     peers,
-    read_wiring,
+    read_eager_wiring,
     startup_timeout,
 )
 from tfprov.runtime.eager.mirrored import Replica, multi_worker_mirrored
-from tfprov.runtime.lazy_tensorflow import tensorflow
-from tfprov.runtime.signals import Signals, die
+from tfprov.runtime.join_cluster import checkpoint_dir, ps_devices, serve
+from tfprov.runtime.lazy_tensorflow import graph_api, tensorflow
+from tfprov.runtime.signals import Signals
 from tfprov.wiring import Wiring, WiringError
 
 QUEUED_SECONDS = 0.5
@@ -160,13 +160,14 @@ def parameter_server(*, min_shard_bytes: int = 256 * 1024, max_wait_secs: float 
     seconds without an answer the chief ends with code 1. An evaluator waits for nobody. Without a cluster the program
     trains alone.
     """
-    wiring = read_wiring(_check)
+    wiring = read_eager_wiring(_check)
     if wiring.job == "evaluator":
         return evaluator(wiring)
     if not peers(wiring, "ps", "worker", "chief"):
         return multi_worker_mirrored()
     if wiring.job != "chief":
-        serve(wiring)
+        config = graph_api().ConfigProto(inter_op_parallelism_threads=_threads(), **ps_devices(wiring))
+        serve(wiring, config)
     distribute = tensorflow().distribute
     partitioners, parts = distribute.experimental.partitioners, len(wiring.cluster["ps"])
     with startup_timeout(wiring, peers(wiring, "ps", "worker"), max_wait_secs):
@@ -174,24 +175,6 @@ def parameter_server(*, min_shard_bytes: int = 256 * 1024, max_wait_secs: float 
             cluster_resolver(wiring), partitioners.MinSizePartitioner(min_shard_bytes, parts)
         )
         return Chief(wiring, checkpoint_dir(), strategy, distribute.coordinator.ClusterCoordinator(strategy))
-
-
-def serve(wiring: Wiring) -> NoReturn:
-    """Serve until a signal: `Server.join` never returns and handles none."""
-    tf = tensorflow()
-    # Variables live in the ps's memory; a GPU would only be taken from a worker on the same machine.
-    devices = {"device_count": {"GPU": 0}} if wiring.job == "ps" else {}
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=_threads(), **devices)
-    cluster = tf.train.ClusterSpec({job: list(addresses) for job, addresses in wiring.cluster.items()})
-    with Signals().handled():
-        try:
-            server = tf.distribute.Server(cluster, wiring.job, wiring.index, protocol="grpc", config=config)
-        except tf.errors.OpError as error:
-            reason = next(iter(str(error).splitlines()), "unknown reason")
-            die(f"{wiring.job}/{wiring.index} cannot serve at {wiring.address}: {reason}")
-        while server:
-            time.sleep(3600)
-    raise AssertionError("a server ends by a signal")
 
 
 def _threads() -> int:
@@ -203,5 +186,3 @@ def _check(wiring: Wiring) -> None:
     jobs = set(wiring.cluster)
     if wiring.cluster and len(peers(wiring, *jobs)) and (missing := sorted({"chief", "ps", "worker"} - jobs)):
         raise WiringError(f"a parameter_server training needs a chief, workers and ps: there is no {missing[0]}")
-    if not wiring.cluster and not wiring.is_chief and wiring.job != "evaluator":
-        raise WiringError(f"{wiring.job}/{wiring.index} has no cluster: give TF_CONFIG")

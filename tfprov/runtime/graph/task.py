@@ -2,51 +2,39 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfprov.runtime.eager.evaluator import Measure, evaluate
 from tfprov.runtime.graph.session import SessionOptions, synchronous, training_session
 from tfprov.runtime.graph.session_creator import SessionContext
+from tfprov.runtime.join_cluster import (
+    ClusterTask,
+    check_cluster,
+    checkpoint_dir,
+    cluster_spec,
+    ps_devices,
+    read_wiring,
+    serve,
+    start_server,
+)
 from tfprov.runtime.lazy_tensorflow import graph_api, tensorflow
 from tfprov.runtime.placement import GreedyPlacement, ps_strategy_for
 from tfprov.runtime.signals import WORKER_GRACE, Signals, die
-from tfprov.wiring import OUTSIDE, Wiring
+from tfprov.wiring import OUTSIDE, Wiring, WiringError
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(ClusterTask):
     """One task of the training, with its server running. `server` is None for a task that is alone or outside.
 
     `in_graph`: this is the only client, and the workers serve its towers.
     """
 
-    wiring: Wiring
-    checkpoint_dir: str
     server: Any = None
     in_graph: bool = False
     _greedy: list[GreedyPlacement] = field(default_factory=list, repr=False, compare=False)
-
-    @property
-    def name(self) -> str:
-        """Such as `worker/1`."""
-        return f"{self.wiring.job}/{self.wiring.index}"
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this task initialises, saves and reports."""
-        return self.wiring.is_chief
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether it is the whole training: no ps, no other worker, no evaluator."""
-        return not self.is_evaluator and sum(map(len, self.wiring.cluster.values())) <= 1
-
-    @property
-    def is_evaluator(self) -> bool:
-        """Whether it evaluates the checkpoints of the training; see `evaluate`."""
-        return self.wiring.job == "evaluator"
 
     @property
     def replicas(self) -> int:
@@ -192,9 +180,35 @@ class Task:
         return f"/job:{self.wiring.job}/task:{self.wiring.index}"
 
 
-def cluster_spec(wiring: Wiring) -> Any:
-    """Return TensorFlow's ClusterSpec of the cluster."""
-    return graph_api().train.ClusterSpec({job: list(addresses) for job, addresses in wiring.cluster.items()})
+def join(
+    argv: Iterable[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    names: Mapping[str, str] | None = None,
+    in_graph: bool = False,
+    config: Any = None,
+) -> Task:
+    """Start this task's server and return the task; a ps serves here until a signal ends it.
+
+    The four flags are read from `argv` (default: sys.argv), under the names in TFPROV_FLAGS of `environ` or, before it,
+    in `names`, else TF_CONFIG from `environ`. With `in_graph` the chief is the only client, and the workers serve here as
+    well. Eager execution is switched off: ps and workers share the graph API. An invalid wiring ends the program with
+    code 2, a server that cannot start with code 1. `config` is the server's ConfigProto.
+    """
+    wiring = read_wiring(check_wiring, argv, environ, names)
+    graph_api().disable_eager_execution()
+    if wiring.job == "ps" or (in_graph and wiring.job == "worker" and not wiring.is_chief):
+        serve(wiring, graph_api().ConfigProto(**ps_devices(wiring)) if config is None else config)
+    server = start_server(wiring, config) if wiring.address else None
+    return Task(wiring, checkpoint_dir(environ), server, in_graph)
+
+
+def check_wiring(wiring: Wiring) -> None:
+    """Raise WiringError for a cluster that a TF1 style program cannot train in."""
+    check_cluster(wiring, "--ps_hosts and --worker_hosts, or TF_CONFIG")
+    training_tasks = sum(len(addresses) for job, addresses in wiring.cluster.items() if job != "ps")
+    if training_tasks > 1 and not wiring.cluster.get("ps"):
+        raise WiringError(f"{training_tasks} tasks train and there is no ps to share the variables: give --ps_hosts")
 
 
 SHARD_MODES = ("auto", "file", "index")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ruamel.yaml import YAML
 
-from tests.support.door import tell
+from tests.support.command_output import run_command
 from tests.support.examples import MATRIX
 from tests.support.paths import CASES
 from tfprov.yamltext.syntax_errors import BREAK
@@ -88,13 +88,13 @@ def check_edit(before: bytes, there: list[str], back: list[str], capsys: pytest.
     """Do an edit and its inverse in a copy of the file."""
     file = Path("inventory.yml")
     file.write_bytes(before)
-    told = tell(capsys, "inventory", there[0], "-i", str(file), *there[1:])
+    told = run_command(capsys, "inventory", there[0], "-i", str(file), *there[1:])
     assert (told.code, told.lines) == (0, ())
     after = file.read_bytes()
     assert after != before
     assert_only_what_was_meant(before, after, there, alias="by alias" in told.out)
     assert re.search(r"\(inventory\.yml:\d+", told.out)
-    told = tell(capsys, "inventory", back[0], "-i", str(file), *back[1:])
+    told = run_command(capsys, "inventory", back[0], "-i", str(file), *back[1:])
     assert (told.code, told.lines) == (0, ())
     assert file.read_bytes() == before
 

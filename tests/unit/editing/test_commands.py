@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import Told, tell
+from tests.support.command_output import CommandResult, run_command
 from tests.support.paths import CASES
 from tfprov.atomic_write import rewrite
 from tfprov.settings.load import load
@@ -40,7 +40,7 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def edit(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    told = tell(capsys, "inventory", *argv)
+    told = run_command(capsys, "inventory", *argv)
     assert (told.code, told.lines) == (0, ())
     return told.out
 
@@ -90,7 +90,7 @@ def test_a_diff_shows_no_password(inventory: Path, capsys: pytest.CaptureFixture
     "argv", [["set", "ansible_password", "012345"], ["add-host", "n", "-g", "ps", "--var", "my_token=012345"]]
 )
 def test_what_is_wrong_with_a_password_does_not_show_it(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "inventory", *argv)
+    told = run_command(capsys, "inventory", *argv)
     assert told.code == 2
     assert "quote it" in told.lines[0]
     assert "012345" not in told.lines[0]
@@ -150,7 +150,7 @@ def test_host_vars_are_told_and_never_moved(inventory: Path, capsys: pytest.Capt
     Path("host_vars/node2.yml").write_text("a: 1\n")
     said = "error: host_vars/node2.yml holds variables of node2, which node9 would not have; "
     said += "first `mv host_vars/node2.yml host_vars/node9.yml`"
-    assert tell(capsys, "inventory", "move-host", "node2", "node9") == Told(2, (said,))
+    assert run_command(capsys, "inventory", "move-host", "node2", "node9") == CommandResult(2, (said,))
     assert inventory.read_text() == GOOD
     edit(capsys, "add-host", "node3", "-g", "worker")
     assert edit(capsys, "remove-host", "node2").splitlines()[1:] == [
@@ -167,10 +167,10 @@ def test_a_directory_of_inventories(capsys: pytest.CaptureFixture[str]) -> None:
     assert "(lab/2-more.yml:3)" in edit(capsys, "set", "--group", "worker", "tfprov.port", "2400", "-i", "lab")
     assert "(lab/1-hosts.yml:11)" in edit(capsys, "add-host", "node3", "-g", "worker", "-i", "lab")
     assert "(lab/1-hosts.yml:3)" in edit(capsys, "set", "tfprov.pids", "100", "-i", "lab")
-    told = tell(capsys, "inventory", "remove-host", "old1", "-i", "lab")
+    told = run_command(capsys, "inventory", "remove-host", "old1", "-i", "lab")
     assert told.code == 2
     assert told.lines[0].startswith("lab/3-old.ini:2")
-    told = tell(capsys, "inventory", "set", "--group", "spare", "a", "1", "-i", "lab")
+    told = run_command(capsys, "inventory", "set", "--group", "spare", "a", "1", "-i", "lab")
     said = "error: group `spare` is in no YAML file, and tfprov edits no others; "
     assert told.lines == (said + "write group_vars/spare.yml beside lab/3-old.ini",)
     assert Path("lab/3-old.ini").read_text() == "[spare]\nold1\n"
@@ -178,7 +178,7 @@ def test_a_directory_of_inventories(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_inventory_that_is_only_read(capsys: pytest.CaptureFixture[str]) -> None:
     Path("hosts.ini").write_text("[worker]\nnode1\n")
-    assert tell(capsys, "inventory", "add-host", "n", "-g", "worker", "-i", "hosts.ini").lines == (
+    assert run_command(capsys, "inventory", "add-host", "n", "-g", "worker", "-i", "hosts.ini").lines == (
         "error: hosts.ini is no YAML file, and tfprov edits no others; edit it by hand",
     )
 
@@ -187,14 +187,14 @@ def test_a_host_that_another_source_names_too(inventory: Path, capsys: pytest.Ca
     Path("more.ini").write_text("[spare]\nnode2\n")
     edit(capsys, "add-host", "node3", "-g", "worker")
     before = inventory.read_text()
-    told = tell(capsys, "inventory", "remove-host", "node2", "-i", "inventory.yml", "-i", "more.ini")
+    told = run_command(capsys, "inventory", "remove-host", "node2", "-i", "inventory.yml", "-i", "more.ini")
     assert told.code == 2
     assert told.lines[0].startswith("more.ini:2")
     assert inventory.read_text() == before
 
 
 def test_settings_of_the_command_line_count_for_the_check(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell(capsys, "inventory", "unset", "tfprov.cluster").code == 2
+    assert run_command(capsys, "inventory", "unset", "tfprov.cluster").code == 2
     edit(capsys, "unset", "tfprov.cluster", "-e", "tfprov.cluster=other")
 
 
@@ -215,7 +215,7 @@ def test_mode_and_links_stay(inventory: Path, capsys: pytest.CaptureFixture[str]
 def test_a_file_with_two_names_is_left_alone(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.link(inventory, "other.yml")
     said = "error: inventory.yml is left as it is: it has 2 names (hard links), and only one would have the change; "
-    assert tell(capsys, "inventory", "add-host", "node3", "-g", "worker").lines == (
+    assert run_command(capsys, "inventory", "add-host", "node3", "-g", "worker").lines == (
         said + "edit a file of your own in its place",
     )
     assert inventory.read_text() == GOOD

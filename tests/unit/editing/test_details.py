@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import Told, tell
+from tests.support.command_output import CommandResult, run_command
 from tfprov.editing.document import read_source
 from tfprov.editing.host_edits import groups
 from tfprov.editing.operations import NOT_MADE, caused, written_lines
@@ -101,7 +101,7 @@ EDITS = {
 def test_what_is_written_where(before: str, argv: list[str], after: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("i.yml")
     path.write_text(before)
-    told = tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:])
+    told = run_command(capsys, "inventory", argv[0], "-i", str(path), *argv[1:])
     assert (told.code, told.lines) == (0, ())
     assert path.read_text() == after
 
@@ -110,7 +110,7 @@ def test_a_role_goes_behind_the_others_in_a_file_without_all(capsys: pytest.Capt
     Path("group_vars").mkdir()
     Path("group_vars/all.yml").write_text('tfprov: {cluster: lab, image: {name: "x:1"}, command: [a]}\n')
     Path("i.yml").write_text("worker: {hosts: {h2: }}\n")
-    assert tell(capsys, "inventory", "add-host", "-i", "i.yml", "h1", "-g", "ps").lines == ()
+    assert run_command(capsys, "inventory", "add-host", "-i", "i.yml", "h1", "-g", "ps").lines == ()
     assert Path("i.yml").read_text() == "worker: {hosts: {h2: }}\nps:\n  hosts:\n    h1:\n"
 
 
@@ -118,7 +118,7 @@ def test_a_role_goes_behind_the_others_in_a_file_without_all(capsys: pytest.Capt
 def test_a_host_that_moves_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = BASE + f"    worker:\n      hosts:\n        {quote}h2{quote}:\n"
     Path("i.yml").write_text(before)
-    assert tell(capsys, "inventory", "move-host", "-i", "i.yml", "h2", "h3").code == 0
+    assert run_command(capsys, "inventory", "move-host", "-i", "i.yml", "h2", "h3").code == 0
     assert Path("i.yml").read_text() == before.replace("h2", "h3")
 
 
@@ -190,7 +190,7 @@ REFUSED = {
 def test_what_is_refused_and_why(before: str, argv: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path("i.yml")
     path.write_text(before)
-    assert tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:]) == Told(2, (line,), "")
+    assert run_command(capsys, "inventory", argv[0], "-i", str(path), *argv[1:]) == CommandResult(2, (line,), "")
     assert path.read_text() == before
 
 

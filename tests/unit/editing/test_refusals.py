@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import Told, tell
+from tests.support.command_output import CommandResult, run_command
 from tests.support.paths import CASES
 
 GOOD = """\
@@ -66,8 +66,8 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("line", "said"), REFUSED, ids=[line for line, _ in REFUSED])
 def test_an_edit_that_is_refused(line: str, said: str, inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "inventory", *shlex.split(line))
-    assert told == Told(2, (said,))
+    told = run_command(capsys, "inventory", *shlex.split(line))
+    assert told == CommandResult(2, (said,))
     assert inventory.read_text() == GOOD
     assert [path.name for path in Path().iterdir()] == ["inventory.yml"]
 
@@ -84,7 +84,7 @@ WRONG_THEN = [
 def test_an_edit_that_would_not_validate(
     line: str, number: int, said: str, inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = tell(capsys, "inventory", *shlex.split(line))
+    told = run_command(capsys, "inventory", *shlex.split(line))
     assert told.code == 2
     assert told.lines[0].startswith(f"inventory.yml:{number}:")
     assert said in told.lines[0]
@@ -95,21 +95,21 @@ def test_an_edit_that_would_not_validate(
 def test_an_inventory_that_is_wrong_can_be_mended(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = GOOD.replace("port: 2222", "port: 222222").replace("flags: {a: 1}", "flogs: {a: 1}")
     inventory.write_text(wrong)
-    told = tell(capsys, "inventory", "set", "tfprov.port", "2222")
+    told = run_command(capsys, "inventory", "set", "tfprov.port", "2222")
     assert (told.code, told.lines) == (0, ())
     assert told.out.splitlines() == [
         "set tfprov.port of group all (inventory.yml:9)",
         "note: the inventory still has 1 problem; `tfprov plan` tells it",
     ]
-    assert tell(capsys, "inventory", "set", "tfprov.prt", "1").code == 2
-    assert tell(capsys, "inventory", "unset", "--group", "ps", "tfprov.flogs").code == 0
-    assert tell(capsys, "inventory", "set", "--group", "ps", "tfprov.flags", "{a: 1}").code == 0
-    assert "note" not in tell(capsys, "inventory", "add-host", "more", "-g", "worker").out
+    assert run_command(capsys, "inventory", "set", "tfprov.prt", "1").code == 2
+    assert run_command(capsys, "inventory", "unset", "--group", "ps", "tfprov.flogs").code == 0
+    assert run_command(capsys, "inventory", "set", "--group", "ps", "tfprov.flags", "{a: 1}").code == 0
+    assert "note" not in run_command(capsys, "inventory", "add-host", "more", "-g", "worker").out
 
 
 def test_a_file_that_is_no_yaml(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory.write_text("all: [\n")
-    told = tell(capsys, "inventory", "set", "tfprov.port", "1")
+    told = run_command(capsys, "inventory", "set", "tfprov.port", "1")
     assert told.code == 2
     assert told.lines[0].startswith("inventory.yml:1:")
     assert inventory.read_text() == "all: [\n"
@@ -117,4 +117,4 @@ def test_a_file_that_is_no_yaml(inventory: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     line = "gone.yml: error: no such file; check the path given with -i"
-    assert tell(capsys, "inventory", "set", "a", "1", "-i", "gone.yml") == Told(2, (line,))
+    assert run_command(capsys, "inventory", "set", "a", "1", "-i", "gone.yml") == CommandResult(2, (line,))

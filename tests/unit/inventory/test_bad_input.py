@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
-from tests.support.door import Told, tell
+from tests.support.command_output import CommandResult, run_command
 from tfprov.inventory.yaml_source import SETTINGS
 from tfprov.model.settings import Settings
 from tfprov.planning.tasks import place
@@ -37,11 +37,11 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> Told:
+def told(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> CommandResult:
     """Return what is said about an inventory with `content`, without the name of the file."""
     Path("i.yml").write_bytes(content.encode() if isinstance(content, str) else content)
-    told = tell(capsys, "plan", "-i", "i.yml")
-    return Told(told.code, tuple(line.removeprefix("i.yml") for line in told.lines), told.out)
+    told = run_command(capsys, "plan", "-i", "i.yml")
+    return CommandResult(told.code, tuple(line.removeprefix("i.yml") for line in told.lines), told.out)
 
 
 @pytest.mark.parametrize("case", INVENTORIES, ids=lambda path: path.stem)
@@ -49,7 +49,7 @@ def test_a_bad_inventory_is_told_in_full(
     case: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(case.parent)
-    assert tell(capsys, "plan", "-i", case.name) == Told(2, tuple(expected(case)))
+    assert run_command(capsys, "plan", "-i", case.name) == CommandResult(2, tuple(expected(case)))
 
 
 @pytest.mark.parametrize("case", PLAYBOOKS, ids=lambda path: path.stem)
@@ -57,7 +57,7 @@ def test_a_bad_playbook_is_told_in_full(
     case: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(case.parent)
-    assert tell(capsys, "play", f"./{case.name}") == Told(2, tuple(expected(case)))
+    assert run_command(capsys, "play", f"./{case.name}") == CommandResult(2, tuple(expected(case)))
 
 
 def test_every_case_says_something_and_what_to_do_about_it() -> None:
@@ -114,7 +114,7 @@ BYTES: Mapping[str, tuple[bytes | str, str]] = {
 @pytest.mark.parametrize(("content", "line"), BYTES.values(), ids=BYTES)
 @pytest.mark.usefixtures("there")
 def test_bytes_that_are_no_inventory(content: bytes | str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(content, capsys) == Told(2, (line,))
+    assert told(content, capsys) == CommandResult(2, (line,))
 
 
 DIAMOND = "aM: {children: {bN: , cN: }}\nbN: {children: {aN: }}\ncN: {children: {aN: }}"
@@ -196,16 +196,16 @@ def test_a_link_that_leads_out_of_the_code(link: str, there: Path, capsys: pytes
 def test_a_fault_in_yaml_is_told_where_it_is_with_what_to_do(
     text: str, line: str, there: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert told(text, capsys) == Told(2, (line,))
+    assert told(text, capsys) == CommandResult(2, (line,))
 
 
 def test_an_import_that_is_no_path_is_told(there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (there / "book.yml").write_text('- import_playbook: "a\\0b"\n')
     line = "book.yml:1:3: error: `a\\x00b` is not a path; correct it"
-    assert tell(capsys, "play", "./book.yml") == Told(2, (line,))
+    assert run_command(capsys, "play", "./book.yml") == CommandResult(2, (line,))
     (there / "loop.yml").symlink_to("loop.yml")
     (there / "book.yml").write_text("- import_playbook: loop.yml\n")
-    assert tell(capsys, "play", "./book.yml").code == 2
+    assert run_command(capsys, "play", "./book.yml").code == 2
 
 
 def test_what_the_reader_of_groups_takes_for_a_setting_is_one() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.world import world
+from tests.support.memory_cluster import make_context
 from tfprov.errors import InvalidInput
 from tfprov.model.node import plain
 from tfprov.settings.load import extra_vars
@@ -62,7 +62,7 @@ def test_a_file_without_its_mark_is_told_how_to_write_it(name: str) -> None:
 
 
 def flags(*options: str) -> dict[str, Any]:
-    found: dict[str, Any] = world(INVENTORY, options).wanted[0].spec["flags"]
+    found: dict[str, Any] = make_context(INVENTORY, options).wanted[0].spec["flags"]
     return found
 
 

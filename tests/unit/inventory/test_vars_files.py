@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import write_files
-from tests.support.vaults import encrypted, value
+from tests.support.command_output import write_files
+from tests.support.vaults import encrypt, value
 from tfprov.errors import InvalidInput
 from tfprov.inventory.vars_files import base_of
 from tfprov.model.inventory import Inventory
@@ -198,7 +198,7 @@ def test_what_the_group_of_another_role_has_in_a_file_is_left_out() -> None:
 
 
 def test_an_encrypted_file_and_an_encrypted_value() -> None:
-    whole, one = encrypted("a: 1\nansible_password: sesame\n", "b-secret")
+    whole, one = encrypt("a: 1\nansible_password: sesame\n", "b-secret")
     write_files(
         {
             "i.yml": INVENTORY,

@@ -6,7 +6,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.support.world import packed, world
+from tests.support.memory_cluster import make_context, packed
 from tfprov.errors import InvalidInput
 from tfprov.hosts.docker.labels import creation
 from tfprov.model.secrets import KeyedHash, names_secret
@@ -31,7 +31,7 @@ tensorboard: {hosts: {h2: {ansible_host: 10.0.0.2}}}
 
 
 def container(task: str, inventory: str = FULL, *extra: str) -> Container:
-    found = world(inventory, extra).container(task)
+    found = make_context(inventory, extra).container(task)
     assert found is not None
     return found
 
@@ -103,7 +103,7 @@ def test_what_can_change_without_a_restart_is_no_part_of_it() -> None:
 
 
 def test_a_cluster_is_told_in_one_line() -> None:
-    assert summary(world(FULL).cluster) == "linear: 1 ps, 2 workers, 1 tensorboard on 3 hosts"
+    assert summary(make_context(FULL).cluster) == "linear: 1 ps, 2 workers, 1 tensorboard on 3 hosts"
 
 
 PLACED = """
@@ -237,7 +237,7 @@ def test_a_secret_on_a_command_line_or_in_a_label_is_refused_where_it_stands() -
         if setting.startswith("command"):
             text = text.replace("command: [python, train.py]", "pids: 100")
         with pytest.raises(InvalidInput) as caught:
-            world(text)
+            make_context(text)
         [problem] = caught.value.problems
         if (problem.at.line, problem.at.column) != (11, column) or not problem.what.startswith(what):
             wrong[setting] = str(problem)

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from tests.support.clusters import Left
-from tests.support.leftovers import build
+from tests.support.inventory_strategies import HostState
+from tests.support.leftover_tasks import build
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
 from tfprov.model.state import Observation, not_delivered
@@ -42,7 +42,7 @@ def test_an_image_that_is_not_the_delivered_one_is_brought_before_anything_start
 
 
 def test_a_container_of_another_image_is_started_again() -> None:
-    context, _ = build(INVENTORY, Left(INVENTORY, ("running", "running"), ()))
+    context, _ = build(INVENTORY, HostState(INVENTORY, ("running", "running"), ()))
     seen = observe(context)
     assert planned(context, seen) == ["nothing to do"]
     state = seen.hosts["h2"]

@@ -7,7 +7,7 @@ import docker
 import pytest
 
 from tests.support.inventories import inventory, roles
-from tests.support.world import packed, world
+from tests.support.memory_cluster import make_context, packed
 from tfprov.engine.machines import published
 from tfprov.hosts.docker.labels import creation
 from tfprov.hosts.process.spec import order
@@ -39,7 +39,7 @@ def text(own: str = "port: 6006", more: str = "restart: never", host: str = "max
 
 
 def board(own: str = "port: 6006", more: str = "restart: never", host: str = "max_restarts: 3") -> Container:
-    found = world(text(own, more, host)).container("tensorboard/0")
+    found = make_context(text(own, more, host)).container("tensorboard/0")
     assert found is not None
     return found
 
@@ -77,7 +77,7 @@ def test_a_command_of_its_own_finds_the_code() -> None:
 
 def test_an_edit_of_the_program_is_no_reason_to_restart_it() -> None:
     for more in ("restart: never", IN_DOCKER):
-        before, after = (world(text(more=more), extra).wanted for extra in ((), ("tfprov.code=./edited",)))
+        before, after = (make_context(text(more=more), extra).wanted for extra in ((), ("tfprov.code=./edited",)))
         changed = {one.task.name for one, other in zip(before, after, strict=True) if one.spec != other.spec}
         assert changed == {"ps/0", "worker/0", "evaluator/0"}
 
@@ -98,7 +98,7 @@ def test_what_it_does_not_take_is_not_shown_as_its_settings() -> None:
 
 def test_flags_of_the_data_service_are_each_its_own_as_well() -> None:
     served = text() + "dispatcher: {hosts: {h1: }, vars: {tfprov: {flags: {v: 1}}}}\ndata_worker: {hosts: {h1: }}\n"
-    found = {one.task.name: one.argv for one in world(served).wanted}
+    found = {one.task.name: one.argv for one in make_context(served).wanted}
     assert found["dispatcher/0"][-1] == "--v=1"
     assert not any("train_steps" in word for name in ("dispatcher/0", "data_worker/0") for word in found[name])
 
@@ -146,7 +146,7 @@ def mounted(container: Container, box: Box) -> dict[str, Any]:
 
 
 def test_it_cannot_write_to_the_chiefs_files_and_an_evaluator_can() -> None:
-    found = {one.task.name: one for one in world(text(more=IN_DOCKER)).wanted}
+    found = {one.task.name: one for one in make_context(text(more=IN_DOCKER)).wanted}
     for name, read_only in (("tensorboard/0", True), ("evaluator/0", False), ("worker/0", False)):
         one = replace(found[name], checkpoint_dir="/checkpoints")
         assert one.box is not None
@@ -157,7 +157,7 @@ def test_it_cannot_write_to_the_chiefs_files_and_an_evaluator_can() -> None:
 
 def test_another_chief_has_other_files() -> None:
     before, _ = boxed()
-    after = world(text(more=IN_DOCKER) + "chief: {hosts: {h2: }}\n", ("tfprov.wiring=tf_config",))
+    after = make_context(text(more=IN_DOCKER) + "chief: {hosts: {h2: }}\n", ("tfprov.wiring=tf_config",))
     changed = after.container("tensorboard/0")
     assert changed is not None
     assert "reads: worker/0 -> chief/0" in differences(before.spec, changed.spec)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import container
+from tests.support.runtime_bench import container
 from tests.support.waiting import until
 from tests.support.webserver import BIG, Listener, WebServer, serving
 from tfprov.errors import HostError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.door import Told, tell
-from tests.support.vaults import encrypted, value
+from tests.support.command_output import CommandResult, run_command
+from tests.support.vaults import encrypt, value
 from tfprov.model.node import plain
 from tfprov.settings.load import load_inventory
 from tfprov.settings.resolve import resolve
@@ -32,17 +32,17 @@ all:
         node4: {data_root: /fast, ansible_password: hunter22, tfprov: {flags: 5}}
       vars: {tfprov: {tasks_per_host: 2, flags: {train_steps: 500}}}
 """
-Ask = Callable[..., Told]
+Ask = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[Any]) -> Ask:
     monkeypatch.chdir(tmp_path)
     Path("inventory.yml").write_text(INVENTORY)
-    return lambda *words: tell(capsys, "inventory", "explain", *words)
+    return lambda *words: run_command(capsys, "inventory", "explain", *words)
 
 
-def lines(told: Told) -> list[str]:
+def lines(told: CommandResult) -> list[str]:
     assert told.code == 0, told.lines
     return [" ".join(line.split()) for line in told.out.splitlines()]
 
@@ -118,11 +118,11 @@ def test_as_data(ask: Ask) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
 def test_what_is_not_there_is_told_with_what_was_meant(ask: Ask, words: list[str], said: str) -> None:
-    assert ask(*words) == Told(2, (f"error: {said}",))
+    assert ask(*words) == CommandResult(2, (f"error: {said}",))
 
 
 def test_an_encrypted_value_is_told_of_without_a_password(ask: Ask) -> None:
-    [text] = encrypted("very-secret-token")
+    [text] = encrypt("very-secret-token")
     more = f"    token: {value(text, 6)}    again: 'x{{{{ token }}}}'\n"
     Path("inventory.yml").write_text(INVENTORY.replace("    data_root: /data\n", more, 1))
     told = lines(ask("node2"))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.vaults import encrypted, value
-from tests.support.world import up, world
+from tests.support.memory_cluster import make_context, run_up
+from tests.support.vaults import encrypt, value
 from tfprov.errors import HostError, InvalidInput, Position, Problem, hide
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.inventory import Inventory
@@ -51,7 +51,7 @@ def refused(vault: Vault, text: str) -> str:
 
 
 def test_a_value_is_opened_when_it_is_asked_for(vault: Vault) -> None:
-    [text] = encrypted(SECRET)
+    [text] = encrypt(SECRET)
     node = parse(f"token: {value(text, 2)}", "vars.yml", vault=vault)
     assert visible(node) == {"token": {"__ansible_vault": text}}
     assert SECRET not in repr(node)
@@ -59,7 +59,7 @@ def test_a_value_is_opened_when_it_is_asked_for(vault: Vault) -> None:
 
 
 def test_what_was_encrypted_is_text_and_no_template(vault: Vault) -> None:
-    texts = encrypted("{{ other }}", "5", "true", "")
+    texts = encrypt("{{ other }}", "5", "true", "")
     assert [vault.open(text, Position("v")) for text in texts] == ["{{ other }}", "5", "true", ""]
     inventory = cluster(
         f"env: {{}}\n    api: {value(texts[0], 6)}    other: {{x: 1}}\n    tfprov2: '{{{{ api }}}}'", vault
@@ -68,13 +68,13 @@ def test_what_was_encrypted_is_text_and_no_template(vault: Vault) -> None:
 
 
 def test_a_whole_file_keeps_its_lines(vault: Vault, tmp_path: Path) -> None:
-    [text] = encrypted("token: correct-horse-battery\ncount: 5\nall: {vars: {x: [1, {{}: 2}]}}\n")
+    [text] = encrypt("token: correct-horse-battery\ncount: 5\nall: {vars: {x: [1, {{}: 2}]}}\n")
     (tmp_path / "broken.yml").write_text(text)
     with pytest.raises(InvalidInput) as caught:
         read(tmp_path / "broken.yml", vault=vault)
     what = "error: not what it must be once it is decrypted; see `ansible-vault edit`; lines count as they do there"
     assert str(caught.value) == f"{tmp_path}/broken.yml:3:21: {what}"
-    [text] = encrypted("token: correct-horse-battery\ncount: 5\n")
+    [text] = encrypt("token: correct-horse-battery\ncount: 5\n")
     (tmp_path / "vars.yml").write_text(text)
     node = read(tmp_path / "vars.yml", vault=vault)
     assert plain(node) == {"token": SECRET, "count": 5}
@@ -86,7 +86,7 @@ def test_a_whole_file_keeps_its_lines(vault: Vault, tmp_path: Path) -> None:
 def test_values_of_a_thousand_hosts_are_opened_with_a_password_that_is_read_once(tmp_path: Path) -> None:
     reads = tmp_path / "reads"
     path = program(tmp_path / "password", f"print('{PASSWORD}', file=open({str(reads)!r}, 'a')); print('{PASSWORD}')")
-    texts = encrypted(*(f"secret {number}" for number in range(40)))
+    texts = encrypt(*(f"secret {number}" for number in range(40)))
     vault = of(path)
     for _ in range(25):
         assert [vault.open(text, Position("v")) for text in texts] == [f"secret {number}" for number in range(40)]
@@ -99,7 +99,7 @@ def test_whatever_ansible_encrypts_is_decrypted_to_the_same_bytes() -> None:
     for text, label, password in zip(
         texts, ["", "prod", "a b"] * 3, ["x", "p\u00e4ss w\u00f6rt", "y" * 100] * 3, strict=False
     ):
-        (ciphertext,) = encrypted(text, password=password, label=label)
+        (ciphertext,) = encrypt(text, password=password, label=label)
         others = [("default", b"wrong"), (label or "default", password.encode())]
         for variant in (ciphertext, ciphertext.replace("\n", "\r\n"), ciphertext.strip() + "\n\n"):
             assert decrypt(variant, others) == text.encode("latin-1")
@@ -112,7 +112,7 @@ def test_whatever_ansible_encrypts_is_decrypted_to_the_same_bytes() -> None:
 
 
 def test_what_nobody_needs_is_not_opened() -> None:
-    [text] = encrypted(SECRET)
+    [text] = encrypt(SECRET)
     inventory = cluster(f"env: {{A: b}}\n    unused: {value(text, 6)}", Vault())
     assert [role.values.env for role in resolve(inventory)] == [{"A": "b"}] * 2
 
@@ -127,13 +127,13 @@ def program(path: Path, text: str) -> Path:
 
 
 def test_a_password_comes_from_a_program_with_its_line_end(tmp_path: Path) -> None:
-    [text] = encrypted(SECRET)
+    [text] = encrypt(SECRET)
     made = of(program(tmp_path / "ask", f"print({PASSWORD!r})"))
     assert made.open(text, Position("v")) == SECRET
 
 
 def test_a_client_is_asked_for_the_vault_id(tmp_path: Path) -> None:
-    [text] = encrypted(SECRET, label="prod", password="of prod")
+    [text] = encrypt(SECRET, label="prod", password="of prod")
     client = program(tmp_path / "keys-client.py", "import sys; print('of', sys.argv[sys.argv.index('--vault-id') + 1])")
     made = of(ids=[f"prod@{client}"])
     assert made.open(text, Position("v")) == SECRET
@@ -144,7 +144,7 @@ def test_the_password_with_the_values_own_vault_id_comes_first(tmp_path: Path) -
         (tmp_path / name).write_text(f"of {name}")
     made = of(ids=[f"dev@{tmp_path}/dev", f"prod@{tmp_path}/prod"])
     for label, password in (("dev", "of dev"), ("prod", "of prod"), ("", "of prod"), ("dev", "of prod")):
-        [text] = encrypted(SECRET, label=label, password=password)
+        [text] = encrypt(SECRET, label=label, password=password)
         assert made.open(text, Position("v")) == SECRET
         assert vault_id(text) == label
 
@@ -158,7 +158,7 @@ def test_a_password_is_asked_for_once_and_only_when_it_is_needed() -> None:
 
     made = Vault(Passwords(prompt=True, ids=["extra@prompt"], ask=ask))
     assert asked == []
-    for text in encrypted("one", "two"):
+    for text in encrypt("one", "two"):
         made.open(text, Position("v"))
     assert asked == ["Vault password (extra)", "Vault password"]
 
@@ -172,13 +172,13 @@ def test_ansibles_own_variables_count(tmp_path: Path, variables: dict[str, str])
     (tmp_path / "password").write_text(PASSWORD)
     environ = {name: said.replace("FILE", str(tmp_path / "password")) for name, said in variables.items()}
     made = of(environ=environ)
-    assert made.open(encrypted(SECRET)[0], Position("v")) == SECRET
+    assert made.open(encrypt(SECRET)[0], Position("v")) == SECRET
 
 
 def test_a_password_file_may_be_encrypted_with_a_password_before_it(tmp_path: Path) -> None:
     (tmp_path / "first").write_text(PASSWORD)
-    (tmp_path / "second").write_text(encrypted("another one\n")[0])
-    [text] = encrypted(SECRET, password="another one")
+    (tmp_path / "second").write_text(encrypt("another one\n")[0])
+    [text] = encrypt(SECRET, password="another one")
     made = of(tmp_path / "first", tmp_path / "second")
     assert made.open(text, Position("v")) == SECRET
     told = "--vault-password-file: error: `{}` is encrypted itself, and no password before it opens it"
@@ -190,7 +190,7 @@ def test_a_password_may_come_through_a_pipe() -> None:
     os.write(writer, PASSWORD.encode())
     os.close(writer)
     made = of(f"/dev/fd/{reader}")
-    assert made.open(encrypted(SECRET)[0], Position("v")) == SECRET
+    assert made.open(encrypt(SECRET)[0], Position("v")) == SECRET
     os.close(reader)
 
 
@@ -198,7 +198,7 @@ def test_a_password_may_come_through_a_pipe() -> None:
 
 
 def test_an_absent_password_is_one_error_for_all_values() -> None:
-    one, two = encrypted("one", "two")
+    one, two = encrypt("one", "two")
     text = f"A: {value(one, 12)}        B: {value(two, 12)}"
     inventory = cluster(f"env:\n        {text}", Vault())
     with pytest.raises(InvalidInput) as caught:
@@ -234,24 +234,24 @@ def test_a_password_that_cannot_be_had_is_told_by_its_option(
     program(tmp_path / "silent", "")
     monkeypatch.chdir(tmp_path)
     file, said = WRONG[name]
-    message = refused(of(file), encrypted(SECRET)[0])
+    message = refused(of(file), encrypt(SECRET)[0])
     assert message == f"--vault-password-file: error: {said}"
 
 
 def test_a_prompt_needs_a_terminal() -> None:
     said = "--ask-vault-pass: error: there is no terminal to ask in; use --vault-password-file"
-    assert refused(of(prompt=True), encrypted(SECRET)[0]) == said
+    assert refused(of(prompt=True), encrypt(SECRET)[0]) == said
 
 
 def test_a_wrong_password_is_told_with_the_vault_id(vault: Vault) -> None:
     said = "no given password decrypts this value{}; check the password, and that the value is whole"
-    assert refused(vault, encrypted(SECRET, password="other")[0]) == HEAD + said.format("")
-    labelled = encrypted(SECRET, password="other", label="prod")[0]
+    assert refused(vault, encrypt(SECRET, password="other")[0]) == HEAD + said.format("")
+    labelled = encrypt(SECRET, password="other", label="prod")[0]
     assert refused(vault, labelled) == HEAD + said.format(", whose vault id is `prod`")
 
 
 def test_a_broken_text_is_not_taken_for_a_wrong_password(vault: Vault) -> None:
-    [text] = encrypted(SECRET)
+    [text] = encrypt(SECRET)
     lines = text.splitlines()
     said = f"{HEAD}not what ansible-vault writes: cut off, or changed since; copy it again, or encrypt it anew"
     broken = [
@@ -267,7 +267,7 @@ def test_a_broken_text_is_not_taken_for_a_wrong_password(vault: Vault) -> None:
 
 def test_what_is_not_text_is_refused(vault: Vault) -> None:
     said = "not UTF-8 text once it is decrypted; encrypt text, and put other files into `mounts`"
-    assert refused(vault, encrypted("\xff\xfe")[0]) == HEAD + said
+    assert refused(vault, encrypt("\xff\xfe")[0]) == HEAD + said
 
 
 PRINTS = "put there what `ansible-vault encrypt_string` prints"
@@ -334,8 +334,8 @@ env:
 
 
 def test_the_environment_gets_it_and_no_spec_repeats_it(vault: Vault) -> None:
-    [text] = encrypted(SECRET)
-    context = world(parse(CLUSTER.replace("SETTINGS", with_env(text)), "inventory.yml", vault=vault))
+    [text] = encrypt(SECRET)
+    context = make_context(parse(CLUSTER.replace("SETTINGS", with_env(text)), "inventory.yml", vault=vault))
     container = context.wanted[1]
     assert container.env["DIRECT"] == container.env["WHOLE"] == container.env["TWICE"] == SECRET
     assert (container.env["PART"], container.env["LATE"]) == (f"x{SECRET}y", f"0{SECRET}")
@@ -343,16 +343,16 @@ def test_the_environment_gets_it_and_no_spec_repeats_it(vault: Vault) -> None:
     assert spec["KNOWN"] == "1"
     assert all(re.fullmatch("hmac-sha256:[0-9a-f]{16}:[0-9a-f]{64}", spec[name]) for name in ENV)
     assert len({spec["DIRECT"], spec["WHOLE"]}) == 2, "equal values of two variables do not look equal"
-    found, _ = up(context)
+    found, _ = run_up(context)
     assert SECRET not in json.dumps([found.to_dict(), *(dict(one.spec) for one in context.wanted)])
 
 
 def test_another_secret_is_another_spec_and_the_plan_names_the_variable_only(vault: Vault) -> None:
-    one, other = encrypted(SECRET, "another-secret")
+    one, other = encrypt(SECRET, "another-secret")
     runtimes: dict[str, Any] = {}
     for text, causes in ((one, {"not there"}), (one, set()), (other, {f"env.{name}" for name in ENV})):
         document = parse(CLUSTER.replace("SETTINGS", with_env(text)), "inventory.yml", vault=vault)
-        found, _ = up(world(document, runtimes=runtimes))
+        found, _ = run_up(make_context(document, runtimes=runtimes))
         assert {cause for action in found.actions if action.kind == "start" for cause in action.causes} == causes
         assert SECRET not in repr(found)
         assert "another-secret" not in repr(found)
@@ -386,7 +386,7 @@ FAILS = "a template that uses a secret fails; correct the expression; the reason
 def test_a_secret_that_cannot_be_kept_is_refused_and_never_repeated(
     vault: Vault, settings: str, said: list[str]
 ) -> None:
-    api, lines = encrypted(SECRET, f"{SECRET}\n{SECRET}\n")
+    api, lines = encrypt(SECRET, f"{SECRET}\n{SECRET}\n")
     more = f"\n    again: '{{{{ api }}}}'\n    other: fine\n    api: {value(api, 6)}    lines: {value(lines, 6)}"
     found = problems(settings + more, vault)
     assert found == said
@@ -394,17 +394,17 @@ def test_a_secret_that_cannot_be_kept_is_refused_and_never_repeated(
 
 
 def test_a_late_flag_of_a_secret_is_refused_when_its_task_is_known(vault: Vault) -> None:
-    [api] = encrypted(SECRET)
+    [api] = encrypt(SECRET)
     text = CLUSTER.replace(
         "SETTINGS", f"flags: {{token: '{{{{ task.index }}}}{{{{ api }}}}'}}\n    api: {value(api, 6)}"
     )
     with pytest.raises(InvalidInput, match=r"`flags\.token` is secret"):
-        world(parse(text, "inventory.yml", vault=vault))
+        make_context(parse(text, "inventory.yml", vault=vault))
 
 
 @pytest.mark.parametrize("name", ["flags", "command"])
 def test_an_encrypted_word_of_the_command_line_is_refused(vault: Vault, name: str) -> None:
-    [api] = encrypted(SECRET)
+    [api] = encrypt(SECRET)
     settings = f"flags: {{}}\n      {name}:\n        " + (
         f"token: {value(api, 10)}" if name == "flags" else f"- python\n        - {value(api, 10)}"
     )
@@ -416,14 +416,14 @@ def test_an_encrypted_word_of_the_command_line_is_refused(vault: Vault, name: st
 
 
 def test_several_lines_in_an_encrypted_variable_are_told_without_them(vault: Vault) -> None:
-    [text] = encrypted(f"{SECRET}\nsecond")
+    [text] = encrypt(f"{SECRET}\nsecond")
     assert problems(f"env:\n        A: {value(text, 10)}", vault) == [
         "`env.A` is secret, and not one line of text; encrypt one line of text"
     ]
 
 
 def test_passwords_and_users_may_be_encrypted_and_an_address_too_where_tasks_have_another(vault: Vault) -> None:
-    password, user, host, port = encrypted(SECRET, "train-user", "10.77.0.9", "so-secret-a-port")
+    password, user, host, port = encrypt(SECRET, "train-user", "10.77.0.9", "so-secret-a-port")
     variables = f"    ansible_password: {value(password, 6)}    ansible_user: {value(user, 6)}"
     variables += f"    ansible_host: {value(host, 6)}"
     inventory = cluster(f"address: 10.0.0.1\n      image: {{name: x}}\n{variables}", vault)
@@ -459,7 +459,7 @@ def test_the_sources_of_passwords_are_named_by_their_options_and_in_the_order_of
 
 
 def test_a_problem_is_about_something_closed_by_its_option_or_by_what_it_says(vault: Vault) -> None:
-    [text] = encrypted(SECRET, password="other")
+    [text] = encrypt(SECRET, password="other")
     for closed in (text, text.splitlines()[0]):
         with pytest.raises(InvalidInput) as raised:
             vault.open(closed, Position("v.yml", 1, 1))

@@ -64,7 +64,7 @@ mutants: $(VENV)/ready-dev
 
 # What editors and readers get is made from the code, and committed; a test says when a copy is stale.
 schemas: $(VENV)/ready-dev
-	$(BIN)/python -m tests.support.committed
+	$(BIN)/python -m tests.support.generated_files
 
 # The hashes of what constraints.txt names, from the index that pip is configured for; a test says when they are stale.
 lock: $(VENV)/ready-dev

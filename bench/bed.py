@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support import engine, testhosts
 from tests.support.images import Images
-from tests.support.remote import Cluster
+from tests.support.lab_cluster import LabCluster
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 
@@ -53,9 +53,9 @@ class Bed:
         """Return what `docker save` writes of an image of the controller's engine."""
         return self.images.archive(image)
 
-    def cluster(self, directory: Path, roles: Mapping[str, Sequence[Host]], settings: Mapping[str, Any]) -> Cluster:
+    def cluster(self, directory: Path, roles: Mapping[str, Sequence[Host]], settings: Mapping[str, Any]) -> LabCluster:
         """Return a cluster of its own directory, whose inventory has `settings` under `tfprov:`."""
-        made = Cluster(self.lab, directory)
+        made = LabCluster(self.lab, directory)
         made.env = {**self.env, **{name: made.env[name] for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME")}}
         made.write(roles, settings)
         return made

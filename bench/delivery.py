@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tests.support.lab_cluster import training
 from tests.support.paths import PROGRAMS
-from tests.support.remote import training
 from tests.support.testhost import Host
 from tests.support.testhosts import each
 from tfprov.images.oci_layout import Layout

@@ -16,9 +16,9 @@ from tests.support.budget import IMAGES_BUILT
 from tests.support.command_line import python
 from tests.support.engine import Engine
 from tests.support.images import Images
-from tests.support.local import Local, local
+from tests.support.local_cluster import LocalCluster, open_local_cluster
 from tests.support.paths import PROGRAMS, ROOT
-from tests.support.programs import Hosts
+from tests.support.programs import ProgramHosts
 from tests.support.testhosts import Lab
 from tfprov.errors import Locked
 from tfprov.images.oci_layout import Layout
@@ -77,15 +77,15 @@ def page() -> Iterator["Page"]:
 
 
 @pytest.fixture
-def local_cluster(tmp_path: Path) -> Iterator[Local]:
+def local_cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """A cluster on this machine, of which nothing is left running."""
-    yield from local(tmp_path)
+    yield from open_local_cluster(tmp_path)
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
+def hosts(tmp_path: Path) -> Iterator[ProgramHosts]:
     """Starts training programs, and ends every one of them."""
-    hosts = Hosts(tmp_path)
+    hosts = ProgramHosts(tmp_path)
     try:
         yield hosts
     finally:

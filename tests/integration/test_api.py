@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.local import Local, local
+from tests.support.local_cluster import LocalCluster, open_local_cluster
 from tests.support.paths import ROOT
 from tests.support.warm import interpreter
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Local]:
-    yield from local(tmp_path)
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    yield from open_local_cluster(tmp_path)
 
 
 @pytest.mark.tensorflow
-def test_a_notebook_trains_gathers_and_takes_down(cluster: Local) -> None:
+def test_a_notebook_trains_gathers_and_takes_down(cluster: LocalCluster) -> None:
     cluster("init", ".", "--name", "notebook", "-y")
     cells = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "notebook.md").read_text(), re.DOTALL)
     script = cluster.directory / "notebook.py"

@@ -12,12 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.boards import BOARD, assert_only_reads, at, board_address, close_board, losses, page_text
-from tests.support.local import Local
+from tests.support.lab_cluster import LabCluster, open_lab_cluster, standin
+from tests.support.local_cluster import LocalCluster
 from tests.support.paths import ROOT
-from tests.support.remote import Cluster, cluster, standin
 from tests.support.ssh_targets import target
 from tests.support.sshd import sshd
+from tests.support.tensorboard import (
+    BOARD,
+    assert_only_reads,
+    board_address,
+    close_board,
+    page_text,
+    page_url,
+    read_losses,
+)
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
@@ -82,12 +90,12 @@ def shares(numbers: list[float]) -> list[float]:
 
 
 @pytest.mark.tensorflow
-def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: Local, page: "Page") -> None:
+def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: LocalCluster, page: "Page") -> None:
     local_cluster.write(TRAINED_HERE)
     assert f"{BOARD} serves on 127.0.0.1:" in local_cluster("up")
     process = local_cluster.start("tensorboard")
     url = board_address(process)
-    until(lambda: len(losses(url)) >= POINTS, "it has read the events")
+    until(lambda: len(read_losses(url)) >= POINTS, "it has read the events")
     page.goto(f"{url}?tagFilter=loss#timeseries")
     try:
         drawn = settled(page)
@@ -97,7 +105,7 @@ def test_a_browser_draws_the_loss_of_a_training_that_gets_better(local_cluster: 
     assert len(drawn) >= POINTS
     assert lefts == sorted(set(lefts))
     assert tops[-1] > tops[0]  # the loss went down
-    assert shares(tops) == pytest.approx(shares(losses(url)[: len(drawn)]), abs=0.01)
+    assert shares(tops) == pytest.approx(shares(read_losses(url)[: len(drawn)]), abs=0.01)
     close_board(process)
 
 
@@ -136,11 +144,11 @@ STANDS_IN = {"command": ["httpd", "-f", "-p", str(PORT), "-h", "/checkpoints"], 
 
 
 @pytest.fixture
-def remote_cluster(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
-    yield from cluster(lab, tmp_path)
+def remote_cluster(lab: Lab, tmp_path: Path) -> Iterator[LabCluster]:
+    yield from open_lab_cluster(lab, tmp_path)
 
 
-def written(remote_cluster: Cluster, settings: Mapping[str, Any], board: Mapping[str, Any]) -> Host:
+def written(remote_cluster: LabCluster, settings: Mapping[str, Any], board: Mapping[str, Any]) -> Host:
     """Write the inventory: a ps, and on another host, which is returned, the chief with a tensorboard."""
     one, two, *_ = remote_cluster.lab.hosts
     roles = {"ps": [one], "worker": [two], "tensorboard": [two]}
@@ -149,7 +157,7 @@ def written(remote_cluster: Cluster, settings: Mapping[str, Any], board: Mapping
 
 
 @pytest.fixture
-def board_host(remote_cluster: Cluster, tiny_archive: Path) -> Host:
+def board_host(remote_cluster: LabCluster, tiny_archive: Path) -> Host:
     """The host of a tensorboard that is none, beside a training that is none."""
     board_host = written(remote_cluster, standin(tiny_archive), STANDS_IN)
     assert f"{BOARD} serves on 127.0.0.1:{PORT}" in remote_cluster("up")
@@ -157,14 +165,14 @@ def board_host(remote_cluster: Cluster, tiny_archive: Path) -> Host:
 
 
 def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(
-    remote_cluster: Cluster, board_host: Host
+    remote_cluster: LabCluster, board_host: Host
 ) -> None:
     assert_only_reads(board_host)
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((board_host.address, PORT), LONG).close()
     process = remote_cluster.start("tensorboard")
     url = board_address(process)
-    text = until(lambda: page_text(at(url, "checkpoint")), "the chief's file is shown")
+    text = until(lambda: page_text(page_url(url, "checkpoint")), "the chief's file is shown")
     assert text.startswith('model_checkpoint_path: "/checkpoints/model.ckpt-')
     assert page_text(f"{url.partition('?')[0]}checkpoint") is None, "nobody else of this machine sees it"
     close_board(process)
@@ -172,7 +180,7 @@ def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(
     assert "nothing to do" in remote_cluster("up")
 
 
-def test_what_is_in_the_way_of_another_host_is_one_line(remote_cluster: Cluster, board_host: Host) -> None:
+def test_what_is_in_the_way_of_another_host_is_one_line(remote_cluster: LabCluster, board_host: Host) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = remote_cluster("tensorboard", "--port", str(port), code=1)

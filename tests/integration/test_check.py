@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.support.images import Images
-from tests.support.remote import Cluster, cluster, standin
+from tests.support.lab_cluster import LabCluster, open_lab_cluster, standin
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
@@ -29,26 +29,26 @@ PORT = 2222
 
 
 @pytest.fixture
-def remote_cluster(lab: Lab, tmp_path: Path, cache: Path) -> Iterator[Cluster]:
-    for made in cluster(lab, tmp_path):
+def remote_cluster(lab: Lab, tmp_path: Path, cache: Path) -> Iterator[LabCluster]:
+    for made in open_lab_cluster(lab, tmp_path):
         made.env["XDG_CACHE_HOME"] = str(cache)
         yield made
 
 
 @pytest.fixture
-def three(remote_cluster: Cluster, python_archive: Path) -> Cluster:
+def three(remote_cluster: LabCluster, python_archive: Path) -> LabCluster:
     """A ps and two workers on three hosts, of an image with Python."""
     return written(remote_cluster, python_archive)
 
 
-def written(remote_cluster: Cluster, archive: Path, **settings: Any) -> Cluster:
+def written(remote_cluster: LabCluster, archive: Path, **settings: Any) -> LabCluster:
     one, two, three, _ = remote_cluster.lab.hosts
     whole = {"image": {"archive": str(archive)}, "command": ["python3", "-c", SERVER], "stop_grace": 0, **settings}
     remote_cluster.write({"ps": [one], "worker": [two, three]}, whole)
     return remote_cluster
 
 
-def check(remote_cluster: Cluster, *arguments: str, code: int = 0) -> dict[str, Any]:
+def check(remote_cluster: LabCluster, *arguments: str, code: int = 0) -> dict[str, Any]:
     """Return what `check --json` says; what is told on the standard error comes before it."""
     printed = remote_cluster("check", "--json", *arguments, code=code)
     found: dict[str, Any] = json.loads(printed[printed.index("{\n") :])
@@ -82,13 +82,13 @@ def images_on(lab: Lab) -> list[set[str]]:
     return [{str(image.id) for image in host.client.images.list(all=True)} for host in lab.hosts]
 
 
-def delivered(three: Cluster) -> Cluster:
+def delivered(three: LabCluster) -> LabCluster:
     """Return the cluster with its image on all hosts; that a check then has nothing to say is the first test below."""
     three("image", "deliver")
     return three
 
 
-def test_hosts_that_are_as_they_should_be(three: Cluster) -> None:
+def test_hosts_that_are_as_they_should_be(three: LabCluster) -> None:
     found = check(three, "--deliver")
     assert bad(found) == []
     assert set(found["hosts"]) == {"node1", "node2", "node3"}
@@ -106,7 +106,7 @@ def test_hosts_that_are_as_they_should_be(three: Cluster) -> None:
     assert again.endswith("3 hosts looked at, 9 of 9 addresses reached: nothing is in the way\n")
 
 
-def test_an_image_that_is_not_there_is_no_fault_and_leaves_addresses_untried(three: Cluster) -> None:
+def test_an_image_that_is_not_there_is_no_fault_and_leaves_addresses_untried(three: LabCluster) -> None:
     for host in three.lab.hosts:
         host.forget_images()
     printed = three("check")
@@ -122,7 +122,7 @@ def test_an_image_that_is_not_there_is_no_fault_and_leaves_addresses_untried(thr
 
 
 def test_a_command_that_the_image_does_not_have_is_found_and_nothing_of_it_is_started(
-    remote_cluster: Cluster, python_archive: Path
+    remote_cluster: LabCluster, python_archive: Path
 ) -> None:
     written(remote_cluster, python_archive, command=["pyhton3", "-c", SERVER])
     printed = remote_cluster("up", code=2)
@@ -145,7 +145,7 @@ def test_a_command_that_the_image_does_not_have_is_found_and_nothing_of_it_is_st
     assert all(ids == [] for ids in remote_cluster.containers().values())
 
 
-def test_a_firewall_between_two_hosts_is_found(three: Cluster) -> None:
+def test_a_firewall_between_two_hosts_is_found(three: LabCluster) -> None:
     delivered(three)
     one, two, *_ = three.lab.hosts
     one.disturbed = True
@@ -162,7 +162,7 @@ def test_a_firewall_between_two_hosts_is_found(three: Cluster) -> None:
     assert all(ids == [] for ids in three.containers().values())
 
 
-def test_a_host_that_cannot_be_reached_has_one_line_and_the_others_are_looked_at(three: Cluster) -> None:
+def test_a_host_that_cannot_be_reached_has_one_line_and_the_others_are_looked_at(three: LabCluster) -> None:
     delivered(three)
     three.lab.hosts[1].service("sshd", "stop")
     found = check(three, code=4)
@@ -177,7 +177,7 @@ def test_a_host_that_cannot_be_reached_has_one_line_and_the_others_are_looked_at
     assert tried["node1", "worker/0"] == "-"
 
 
-def test_everything_that_is_wrong_with_a_host_is_told_at_once(three: Cluster) -> None:
+def test_everything_that_is_wrong_with_a_host_is_told_at_once(three: LabCluster) -> None:
     delivered(three)
     host = three.lab.hosts[2]
     host.hide_docker()
@@ -196,7 +196,7 @@ def test_everything_that_is_wrong_with_a_host_is_told_at_once(three: Cluster) ->
     assert {host for host, *_ in bad(found)} == {"node3"}
 
 
-def test_who_has_a_port_is_named(three: Cluster, images: Images) -> None:
+def test_who_has_a_port_is_named(three: LabCluster, images: Images) -> None:
     delivered(three)
     one, two, *_ = three.lab.hosts
     three.lab.load(images.tiny(), [two])
@@ -213,7 +213,7 @@ def test_who_has_a_port_is_named(three: Cluster, images: Images) -> None:
     assert [made.name for made in two.client.containers.list()] == ["theirs"]
 
 
-def test_containers_with_our_names_or_our_labels(three: Cluster, images: Images) -> None:
+def test_containers_with_our_names_or_our_labels(three: LabCluster, images: Images) -> None:
     delivered(three)
     one, two, *_ = three.lab.hosts
     three.lab.load(images.tiny(), [one, two])
@@ -228,7 +228,7 @@ def test_containers_with_our_names_or_our_labels(three: Cluster, images: Images)
     assert [len(ids) for ids in three.containers().values()] == [1, 1, 0, 0]
 
 
-def test_tasks_that_run_answer_for_themselves(three: Cluster) -> None:
+def test_tasks_that_run_answer_for_themselves(three: LabCluster) -> None:
     three("up")
     before = three.containers()
     found = check(three)
@@ -238,7 +238,7 @@ def test_tasks_that_run_answer_for_themselves(three: Cluster) -> None:
     assert three.containers() == before
 
 
-def test_a_wrong_address_is_found(three: Cluster) -> None:
+def test_a_wrong_address_is_found(three: LabCluster) -> None:
     delivered(three)
     one, two, *_ = three.lab.hosts
     # node2 listens where it should, and the others are sent to node1.
@@ -252,7 +252,7 @@ def test_a_wrong_address_is_found(three: Cluster) -> None:
     }
 
 
-def test_an_image_without_python_lets_the_host_try(remote_cluster: Cluster, tiny_archive: Path) -> None:
+def test_an_image_without_python_lets_the_host_try(remote_cluster: LabCluster, tiny_archive: Path) -> None:
     one, two, three, _ = remote_cluster.lab.hosts
     settings = {**standin(tiny_archive), "command": ["sh", "task.sh"]}
     remote_cluster.write({"ps": [one], "worker": [two, three]}, settings)
@@ -267,7 +267,7 @@ def test_an_image_without_python_lets_the_host_try(remote_cluster: Cluster, tiny
     assert [len(ids) for ids in remote_cluster.containers().values()] == [1, 1, 1, 0]
 
 
-def test_another_run_that_holds_the_cluster_is_not_disturbed(three: Cluster) -> None:
+def test_another_run_that_holds_the_cluster_is_not_disturbed(three: LabCluster) -> None:
     check(three, "--deliver")
     with (three.directory / "state" / "tfprov" / "clusters" / "lab" / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -282,7 +282,7 @@ def test_another_run_that_holds_the_cluster_is_not_disturbed(three: Cluster) -> 
         assert set(outcomes(check(three)).values()) == {"ok"}, "tasks that run answer for themselves"
 
 
-def test_only_some_hosts(three: Cluster) -> None:
+def test_only_some_hosts(three: LabCluster) -> None:
     delivered(three)
     three.lab.hosts[2].service("sshd", "stop")
     found = check(three, "-l", "node1,node2")
@@ -291,7 +291,7 @@ def test_only_some_hosts(three: Cluster) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
-def test_nothing_is_left_of_a_check_that_was_cut_off(three: Cluster, number: signal.Signals) -> None:
+def test_nothing_is_left_of_a_check_that_was_cut_off(three: LabCluster, number: signal.Signals) -> None:
     delivered(three)
     one, two, *_ = three.lab.hosts
     two.drop_from(one, PORT)
@@ -308,7 +308,7 @@ def test_nothing_is_left_of_a_check_that_was_cut_off(three: Cluster, number: sig
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 
-def answering(three: Cluster, answer: str, *arguments: str) -> tuple[int, str]:
+def answering(three: LabCluster, answer: str, *arguments: str) -> tuple[int, str]:
     """Run `check` at a terminal on which `answer` is typed, and return its exit code and what it printed."""
     ours, theirs = pty.openpty()
     os.write(ours, answer.encode())
@@ -333,7 +333,7 @@ def forget(lab: Lab, host: Host) -> str:
     return host.run("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key").split()[1]
 
 
-def test_an_unknown_key_is_trusted_after_a_yes(three: Cluster) -> None:
+def test_an_unknown_key_is_trusted_after_a_yes(three: LabCluster) -> None:
     delivered(three)
     one, known = three.lab.hosts[0], three.lab.bed.known_hosts
     shown = forget(three.lab, one)
@@ -346,7 +346,7 @@ def test_an_unknown_key_is_trusted_after_a_yes(three: Cluster) -> None:
     assert bad(check(three)) == []
 
 
-def test_an_unknown_key_is_not_trusted_after_a_no(three: Cluster) -> None:
+def test_an_unknown_key_is_not_trusted_after_a_no(three: LabCluster) -> None:
     delivered(three)
     one, known = three.lab.hosts[0], three.lab.bed.known_hosts
     shown = forget(three.lab, one)
@@ -360,7 +360,7 @@ def test_an_unknown_key_is_not_trusted_after_a_no(three: Cluster) -> None:
     assert known.read_text() == before
 
 
-def test_nobody_is_asked_where_nobody_can_answer(three: Cluster) -> None:
+def test_nobody_is_asked_where_nobody_can_answer(three: LabCluster) -> None:
     shown = forget(three.lab, three.lab.hosts[0])
     before = three.lab.bed.known_hosts.read_text()
     printed = three("check", "--trust", code=2)
@@ -369,7 +369,7 @@ def test_nobody_is_asked_where_nobody_can_answer(three: Cluster) -> None:
     assert three.lab.bed.known_hosts.read_text() == before
 
 
-def test_a_key_that_has_changed_is_never_asked_about(three: Cluster) -> None:
+def test_a_key_that_has_changed_is_never_asked_about(three: LabCluster) -> None:
     three.lab.hosts[0].change_key()
     before = three.lab.bed.known_hosts.read_text()
     code, printed = answering(three, "y\ny\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.remote import Cluster, cluster, standin
+from tests.support.lab_cluster import LabCluster, open_lab_cluster, standin
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
@@ -178,14 +178,14 @@ def test_a_user_outside_of_the_engines_group_neither_holds_the_lock_nor_has_root
 
 
 @pytest.fixture
-def three(lab: Lab, tiny_archive: Path, tmp_path: Path) -> Iterator[Cluster]:
+def three(lab: Lab, tiny_archive: Path, tmp_path: Path) -> Iterator[LabCluster]:
     """A ps and two workers on three hosts, training for a long time."""
-    for made in cluster(lab, tmp_path):
+    for made in open_lab_cluster(lab, tmp_path):
         write(made, tiny_archive)
         yield made
 
 
-def write(made: Cluster, tiny_archive: Path, **settings: Any) -> None:
+def write(made: LabCluster, tiny_archive: Path, **settings: Any) -> None:
     one, two, other, _ = made.lab.hosts
     made.write({"ps": [one], "worker": [two, other]}, {**standin(tiny_archive), **settings})
 
@@ -194,9 +194,9 @@ def errors(printed: str) -> list[str]:
     return [line for line in printed.splitlines() if line.startswith("error: ")]
 
 
-def test_two_controllers_of_a_cluster_exclude_each_other(three: Cluster, tiny_archive: Path, tmp_path: Path) -> None:
+def test_two_controllers_of_a_cluster_exclude_each_other(three: LabCluster, tiny_archive: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    other = Cluster(three.lab, tmp_path / "other")
+    other = LabCluster(three.lab, tmp_path / "other")
     write(other, tiny_archive)
     write(three, tiny_archive, start_timeout=600, command=["sleep", "1000"], flags={}, wiring="tf_config")
     process = three.start("up")
@@ -213,7 +213,7 @@ def test_two_controllers_of_a_cluster_exclude_each_other(three: Cluster, tiny_ar
     assert not any(three.containers().values())
 
 
-def test_one_lost_host_is_one_line_and_nothing_is_started_anywhere(three: Cluster) -> None:
+def test_one_lost_host_is_one_line_and_nothing_is_started_anywhere(three: LabCluster) -> None:
     three.lab.hosts[2].service("sshd", "stop")
     printed = three("up", code=4)
     assert len(errors(printed)) == 1
@@ -223,7 +223,7 @@ def test_one_lost_host_is_one_line_and_nothing_is_started_anywhere(three: Cluste
     assert [line.split(":")[1] for line in errors(three("up", code=4))] == [" node2", " node3"]
 
 
-def test_a_lost_host_keeps_nobody_from_looking_or_taking_down(three: Cluster) -> None:
+def test_a_lost_host_keeps_nobody_from_looking_or_taking_down(three: LabCluster) -> None:
     three("up")
     host = three.lab.hosts[2]
     host.service("sshd", "stop")
@@ -245,7 +245,7 @@ def test_a_lost_host_keeps_nobody_from_looking_or_taking_down(three: Cluster) ->
     assert not any(three.containers().values())
 
 
-def test_without_the_first_host_the_lock_is_held_on_the_next(three: Cluster) -> None:
+def test_without_the_first_host_the_lock_is_held_on_the_next(three: LabCluster) -> None:
     three("up")
     three.lab.hosts[0].service("sshd", "stop")
     assert errors(three("up", code=4))
@@ -254,7 +254,7 @@ def test_without_the_first_host_the_lock_is_held_on_the_next(three: Cluster) -> 
     assert [len(ids) for ids in three.containers().values()] == [1, 0, 0, 0]
 
 
-def test_a_worker_that_cannot_reach_its_ps_is_named_and_nothing_is_left(three: Cluster, tiny_archive: Path) -> None:
+def test_a_worker_that_cannot_reach_its_ps_is_named_and_nothing_is_left(three: LabCluster, tiny_archive: Path) -> None:
     one, _, other, _ = three.lab.hosts
     write(
         three,
@@ -272,7 +272,7 @@ def test_a_worker_that_cannot_reach_its_ps_is_named_and_nothing_is_left(three: C
     assert not any(three.containers().values())
 
 
-def test_a_training_is_followed_past_a_host_that_is_lost(three: Cluster, tiny_archive: Path) -> None:
+def test_a_training_is_followed_past_a_host_that_is_lost(three: LabCluster, tiny_archive: Path) -> None:
     write(three, tiny_archive, flags={"train_steps": 300, "step_seconds": 0.1})
     process = three.start("run")
     assert process.stdout is not None

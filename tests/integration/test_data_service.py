@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.strategies import QUALITY
-from tests.support.local import Local
+from tests.support.local_cluster import LocalCluster
 from tests.support.paths import PROGRAMS
 from tests.support.waiting import until
 
@@ -51,7 +51,7 @@ print(f"end: {{twice}} twice, {{missing}} missing", flush=True)
 """
 
 
-def test_a_dispatcher_that_is_killed_goes_on_where_it_was(local_cluster: Local) -> None:
+def test_a_dispatcher_that_is_killed_goes_on_where_it_was(local_cluster: LocalCluster) -> None:
     code = local_cluster.directory / "code"
     code.mkdir()
     (code / "reader.py").write_text(READER)
@@ -73,7 +73,7 @@ def test_a_dispatcher_that_is_killed_goes_on_where_it_was(local_cluster: Local) 
     assert local_cluster.processes() == []
 
 
-def test_the_shipped_inventory_trains_on_what_the_data_workers_make(local_cluster: Local, digits: Path) -> None:
+def test_the_shipped_inventory_trains_on_what_the_data_workers_make(local_cluster: LocalCluster, digits: Path) -> None:
     settings = yaml.safe_load((PROGRAMS.parents[2] / "inventories" / "data-service.yml").read_text())
     settings["all"]["vars"]["tfprov"] |= {
         "code": str(PROGRAMS), "data": {"path": str(digits)}, "port": local_cluster.port,

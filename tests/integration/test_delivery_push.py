@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.delivery import OURS, Watched, brought, clean, machine, names, random_image
+from tests.support.delivery import OURS, PushRecorder, clean, machine, names, push_image, random_image
 from tests.support.delivery_images import code
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
@@ -98,7 +98,7 @@ def test_an_image_comes_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, 
     for host in hosts:
         host.forget_images()
     with ThreadPoolExecutor(2) as pool:
-        pushed = list(pool.map(partial(brought, layout=layout, image=image, tag="1"), machines))
+        pushed = list(pool.map(partial(push_image, layout=layout, image=image, tag="1"), machines))
     for host, found in zip(hosts, pushed, strict=True):
         assert (found.way, found.reason) == ("pull", "")
         assert image.size <= found.sent <= image.size + DOCUMENTS
@@ -115,25 +115,25 @@ def test_an_image_comes_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, 
 
 def test_what_is_there_is_only_named(node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image) -> None:
     image = compose(layout, tiny, program(), "there")
-    brought(node_machine, layout, image, "1")
-    assert brought(node_machine, layout, image, "1") == Pushed(0, "there")
+    push_image(node_machine, layout, image, "1")
+    assert push_image(node_machine, layout, image, "1") == Pushed(0, "there")
     node.client.images.get(f"{OURS}:1").tag(OURS, "other")
     node.client.images.remove(f"{OURS}:1")
-    assert brought(node_machine, layout, image, "2") == Pushed(0, "there")
+    assert push_image(node_machine, layout, image, "2") == Pushed(0, "there")
     assert tags(node) == {f"{OURS}:other", f"{OURS}:2"}
 
 
 def test_an_edit_of_the_code_sends_its_layer_and_nothing_else(
     node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
 ) -> None:
-    brought(node_machine, layout, compose(layout, tiny, program(), "before"), "1")
+    push_image(node_machine, layout, compose(layout, tiny, program(), "before"), "1")
     edited = compose(layout, tiny, program(), "after")
-    watched = Watched()
-    pushed = brought(node_machine, layout, edited, "1", watched)
+    watched = PushRecorder()
+    pushed = push_image(node_machine, layout, edited, "1", watched)
     layer = edited.layers[-1].size
     assert pushed.way == "pull"
     assert layer < pushed.sent <= 1.1 * layer + DOCUMENTS
-    assert watched.told[0][1] < 1.1 * layer + DOCUMENTS, "that is what was announced, too"
+    assert watched.reports[0][1] < 1.1 * layer + DOCUMENTS, "that is what was announced, too"
     assert present(node_machine.engine, OURS) == {"1": edited.id}
 
 
@@ -144,7 +144,7 @@ def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(
     base = random_image(layout, 2_000_000)
     load(node, layout, base, "foreign/base:1")
     image = compose(layout, base, program(), "top")
-    pushed = brought(node_machine, layout, image, "1")
+    pushed = push_image(node_machine, layout, image, "1")
     assert pushed.way == "load"
     assert pushed.reason == "it has the lower layers from elsewhere, so that the others went as one archive"
     assert pushed.sent < 2 * sum(layer.size for layer in image.layers[-2:]) + 2 * DOCUMENTS < image.size
@@ -160,7 +160,7 @@ def test_an_engine_that_is_brought_two_images_at_once_upon_layers_from_elsewhere
     load(node, layout, base, "foreign/base:1")
     images = [compose(layout, base, program(), str(number)) for number in range(4)]
     with ThreadPoolExecutor() as pool:
-        pushed = list(pool.map(lambda image: brought(node_machine, layout, image, image.id[7:19]), images))
+        pushed = list(pool.map(lambda image: push_image(node_machine, layout, image, image.id[7:19]), images))
     assert {one.way for one in pushed} == {"load"}
     assert set(present(node_machine.engine, OURS).values()) == {image.id for image in images}
 
@@ -170,14 +170,14 @@ def test_a_host_that_forwards_no_ports_gets_it_as_an_archive(node: Host, layout:
     node.wait()
     strict = machine(node)
     first = compose(layout, tiny, program(), "first")
-    pushed = brought(strict, layout, first, "1")
+    pushed = push_image(strict, layout, first, "1")
     assert (pushed.way, pushed.reason) == (
         "load",
         "its sshd forwards no ports, so the image went as one archive, which is slower",
     )
     assert node.client.images.get(f"{OURS}:1").id == first.id
     edited = compose(layout, tiny, program(), "edited")
-    pushed = brought(strict, layout, edited, "2")
+    pushed = push_image(strict, layout, edited, "2")
     assert pushed.sent <= 1.1 * edited.layers[-1].size + DOCUMENTS, "only what is missing"
     assert names(node) == {f"{OURS}:1", f"{OURS}:2"}
     strict.close()
@@ -190,8 +190,8 @@ def test_a_connection_that_is_lost_is_made_anew_and_costs_one_stage(node: Host, 
         node.wait()
     image = random_image(layout, *[STAGE + 10_000] * 3, 1000)
     made = machine(node)
-    watched = Watched(int(2.2 * STAGE), lambda: node.run("sh", "-c", CUT))
-    pushed = brought(made, layout, image, "1", watched)
+    watched = PushRecorder(int(2.2 * STAGE), lambda: node.run("sh", "-c", CUT))
+    pushed = push_image(made, layout, image, "1", watched)
     assert pushed.way == ("pull" if forwards else "load")
     assert watched.notes == ["connection lost; retry 1/3"]
     assert node.client.images.get(f"{OURS}:1").id == image.id
@@ -209,35 +209,35 @@ def test_a_host_that_stays_away_is_given_up_without_a_half_image(node: Host, lay
         node.run("sh", "-c", 'kill -9 "$(cat /run/sshd.pid)"')  # the listener first: nobody comes back between the two
         node.service("sshd", "stop")
 
-    watched = Watched(1_000_000, end)
+    watched = PushRecorder(1_000_000, end)
     with pytest.raises(Unreachable, match=rf"^node1: {node.address}:22 refused the connection"):
-        brought(made, layout, image, "1", watched)
+        push_image(made, layout, image, "1", watched)
     assert watched.notes == [f"connection lost; retry {number}/3" for number in (1, 2, 3)]
     assert names(node) == set()
     node.service("sshd", "start")
     node.wait()
-    assert brought(made, layout, image, "1").way == "pull"
+    assert push_image(made, layout, image, "1").way == "pull"
     assert node.client.images.get(f"{OURS}:1").id == image.id
     made.close()
 
 
 def test_a_host_that_never_answered_is_not_asked_again(node: Host, layout: Layout) -> None:
     node.service("sshd", "stop")
-    watched = Watched()
+    watched = PushRecorder()
     with pytest.raises(Unreachable, match="refused the connection"):
-        brought(machine(node), layout, random_image(layout, 1000), "1", watched)
+        push_image(machine(node), layout, random_image(layout, 1000), "1", watched)
     assert watched.notes == []
 
 
 def test_too_small_a_disk_is_told_before_anything_is_sent(lab: Lab, layout: Layout) -> None:
     host = lab.add(disk="24m")
-    made, watched = machine(host), Watched()
+    made, watched = machine(host), PushRecorder()
     with pytest.raises(HostError) as caught:
-        brought(made, layout, random_image(layout, 20_000_000), "1", watched)
+        push_image(made, layout, random_image(layout, 20_000_000), "1", watched)
     assert str(caught.value).startswith("node5: no room for the image: it needs 46.")
     assert " MiB is free in /var/lib/docker; free some there" in str(caught.value)
-    assert (watched.told, names(host)) == ([], set())
-    assert brought(made, layout, random_image(layout, 2_000_000), "1").way == "pull"
+    assert (watched.reports, names(host)) == ([], set())
+    assert push_image(made, layout, random_image(layout, 2_000_000), "1").way == "pull"
     made.close()
 
 
@@ -246,9 +246,9 @@ def test_where_the_room_is_not_known_the_engine_says_that_there_is_none(lab: Lab
     host.run("sh", "-c", "mv $(which df) /tmp")
     made = machine(host)
     with pytest.raises(HostError, match=r"^node5: no space left on its disk: .*; free some"):
-        brought(made, layout, random_image(layout, 40_000_000), "1")
+        push_image(made, layout, random_image(layout, 40_000_000), "1")
     assert names(host) == set()
-    assert brought(made, layout, random_image(layout, 1_000_000), "1").way == "pull"
+    assert push_image(made, layout, random_image(layout, 1_000_000), "1").way == "pull"
     made.close()
 
 
@@ -256,10 +256,10 @@ def test_an_image_for_other_machines_is_refused_before_anything_is_sent(
     node: Host, node_machine: SSHMachine, layout: Layout
 ) -> None:
     other = random_image(layout, 1000, architecture="s390x")
-    watched = Watched()
+    watched = PushRecorder()
     with pytest.raises(HostError, match=r"^node1: its engine runs linux/\w+, and the image is for linux/s390x; make"):
-        brought(node_machine, layout, other, "1", watched)
-    assert (watched.told, names(node)) == ([], set())
+        push_image(node_machine, layout, other, "1", watched)
+    assert (watched.reports, names(node)) == ([], set())
 
 
 def test_foreign_images_and_names_stay_as_they_are(
@@ -269,7 +269,7 @@ def test_foreign_images_and_names_stay_as_they_are(
     for name in foreign:
         load(node, layout, tiny, name)
     for number in range(4):
-        brought(node_machine, layout, compose(layout, tiny, program(1000), "x"), str(number))
+        push_image(node_machine, layout, compose(layout, tiny, program(1000), "x"), str(number))
     assert present(node_machine.engine, OURS).keys() == {"0", "1", "2", "3"}
     node.client.containers.create(f"{OURS}:0", ["true"])
     node.client.containers.create("foreign/app:1", ["true"])
@@ -289,8 +289,8 @@ def test_what_counts_is_when_an_image_was_last_delivered(
 ) -> None:
     made = [compose(layout, tiny, program(1000), "x") for _ in range(3)]
     for number, image in enumerate(made):
-        brought(node_machine, layout, image, str(number))
-    brought(node_machine, layout, made[0], "0")
+        push_image(node_machine, layout, image, str(number))
+    push_image(node_machine, layout, made[0], "0")
     forget(node_machine.engine, OURS, keep=1)
     assert present(node_machine.engine, OURS) == {"0": made[0].id}
 
@@ -299,10 +299,10 @@ def test_a_tag_that_means_another_image_is_moved(
     node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
 ) -> None:
     other = random_image(layout, 1000)
-    brought(node_machine, layout, other, "old")
+    push_image(node_machine, layout, other, "old")
     node.client.images.get(f"{OURS}:old").tag(OURS, "1")
     image = compose(layout, tiny, program(1000), "x")
-    brought(node_machine, layout, image, "1")
+    push_image(node_machine, layout, image, "1")
     assert present(node_machine.engine, OURS) == {"old": other.id, "1": image.id}
 
 
@@ -316,7 +316,7 @@ def test_names_that_a_killed_run_left_are_removed_by_the_next(
         pulled = node_machine.engine.api.pull(name, image.manifest.digest, stream=True, decode=True, auth_config=login)
         heeded(node_machine.engine, pulled)
     assert f"{name}@{image.manifest.digest}" in names(node)
-    assert brought(node_machine, layout, image, "1") == Pushed(0, "there")
+    assert push_image(node_machine, layout, image, "1") == Pushed(0, "there")
     assert names(node) == {f"{OURS}:1"}
 
 
@@ -324,7 +324,7 @@ def test_an_engine_that_does_not_reach_our_loopback_gets_it_as_an_archive(node: 
     """As a rootless one, or one in a virtual machine: here it is in another network."""
     here = LocalMachine("here", node.outside / "docker.sock")
     image = random_image(layout, 500_000, 1000)
-    pushed = brought(here, layout, image, "1")
+    pushed = push_image(here, layout, image, "1")
     assert (pushed.way, pushed.reason) == (
         "load",
         "its engine does not reach the host's loopback, so the image went as one archive, which is slower",
@@ -387,7 +387,7 @@ class Other:
 
 def test_an_engine_that_wants_all_layers_gets_all(node: Host, node_machine: SSHMachine, layout: Layout) -> None:
     image = random_image(layout, 500_000, 1000, 2000)
-    pushed = brought(Other(node_machine, Claiming(node_machine.engine, image.diff_ids[:2])), layout, image, "1")
+    pushed = push_image(Other(node_machine, Claiming(node_machine.engine, image.diff_ids[:2])), layout, image, "1")
     assert pushed.way == "load"
     assert image.size < pushed.sent < 1.5 * image.size
     assert node.client.images.get(f"{OURS}:1").id == image.id

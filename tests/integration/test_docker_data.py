@@ -13,9 +13,9 @@ from typing import Any
 import docker
 import pytest
 
-from tests.support.bench import container
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
+from tests.support.runtime_bench import container
 from tests.support.waiting import LONG, until
 from tests.support.webserver import BIG, Listener, WebServer, serving
 from tfprov.errors import HostError

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import container
-from tests.support.contract import LAWS, LAWS_OF_FILES, the_end_of_a_file_can_be_read_alone
 from tests.support.docker_bench import DockerBench
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
+from tests.support.runtime_bench import container
+from tests.support.runtime_contract import LAWS, LAWS_OF_FILES, the_end_of_a_file_can_be_read_alone
 from tests.support.waiting import until
 from tfprov.engine.host_registry import Delivered
 from tfprov.errors import HostError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.remote import Cluster, cluster, standin
+from tests.support.lab_cluster import LabCluster, open_lab_cluster, standin
 from tests.support.testhosts import Lab
 from tests.support.waiting import until
 
@@ -16,15 +16,15 @@ IMPATIENT: dict[str, Any] = {"ansible_timeout": 5}
 
 
 @pytest.fixture
-def two(lab: Lab, tiny_archive: Path, tmp_path: Path) -> Iterator[Cluster]:
+def two(lab: Lab, tiny_archive: Path, tmp_path: Path) -> Iterator[LabCluster]:
     """A ps and the chief on two hosts, training for a long time."""
-    for made in cluster(lab, tmp_path):
+    for made in open_lab_cluster(lab, tmp_path):
         one, other, *_ = lab.hosts
         made.write({"ps": [one], "worker": [other]}, standin(tiny_archive), **IMPATIENT)
         yield made
 
 
-def test_hosts_that_allow_one_session_on_a_connection_train_as_others_do(two: Cluster, tiny_archive: Path) -> None:
+def test_hosts_that_allow_one_session_on_a_connection_train_as_others_do(two: LabCluster, tiny_archive: Path) -> None:
     one, other, *_ = two.lab.hosts
     for host in (one, other):
         host.sshd_option("MaxSessions 1")
@@ -34,15 +34,15 @@ def test_hosts_that_allow_one_session_on_a_connection_train_as_others_do(two: Cl
     assert not any(two.containers().values())
 
 
-def ids(made: Cluster) -> int:
+def ids(made: LabCluster) -> int:
     return sum(map(len, made.containers().values()))
 
 
-def states(made: Cluster) -> dict[str, str]:
+def states(made: LabCluster) -> dict[str, str]:
     return {task: facts["state"] for task, facts in made.tasks().items()}
 
 
-def test_an_engine_that_is_killed_and_comes_back_during_a_training_is_told_and_made_good(two: Cluster) -> None:
+def test_an_engine_that_is_killed_and_comes_back_during_a_training_is_told_and_made_good(two: LabCluster) -> None:
     host = two.lab.hosts[1]
     two("up")
     host.service("engine", "kill")
@@ -59,7 +59,7 @@ def test_an_engine_that_is_killed_and_comes_back_during_a_training_is_told_and_m
     assert not any(two.containers().values())
 
 
-def test_a_host_that_comes_back_at_another_address_is_told_and_made_good(two: Cluster, tiny_archive: Path) -> None:
+def test_a_host_that_comes_back_at_another_address_is_told_and_made_good(two: LabCluster, tiny_archive: Path) -> None:
     one, other, *_ = two.lab.hosts
     two("up")
     until(lambda: "saved" in two("logs", "worker/0"), "the chief has saved")
@@ -83,7 +83,7 @@ def test_a_host_that_comes_back_at_another_address_is_told_and_made_good(two: Cl
 
 
 def test_without_a_ps_host_that_is_lost_for_good_plan_says_who_restarts_and_from_which_step(
-    two: Cluster, tiny_archive: Path
+    two: LabCluster, tiny_archive: Path
 ) -> None:
     one, other, third, _ = two.lab.hosts
     two("up")
@@ -101,7 +101,7 @@ def test_without_a_ps_host_that_is_lost_for_good_plan_says_who_restarts_and_from
     assert [len(host.client.containers.list(all=True)) for host in (other, third)] == [1, 1]
 
 
-def test_a_slow_host_is_waited_for(two: Cluster, tiny_archive: Path) -> None:
+def test_a_slow_host_is_waited_for(two: LabCluster, tiny_archive: Path) -> None:
     one, other, third, _ = two.lab.hosts
     two.write({"ps": [one], "worker": [other, third]}, standin(tiny_archive))
     third.forget_images()
@@ -114,11 +114,11 @@ def test_a_slow_host_is_waited_for(two: Cluster, tiny_archive: Path) -> None:
 
 @pytest.mark.parametrize("pairs", [2, pytest.param(30, marks=pytest.mark.matrix)])
 def test_racing_controllers_leave_one_cluster_or_none(
-    two: Cluster, tiny_archive: Path, tmp_path: Path, pairs: int
+    two: LabCluster, tiny_archive: Path, tmp_path: Path, pairs: int
 ) -> None:
     one, other, *_ = two.lab.hosts
     (tmp_path / "other").mkdir()
-    second = Cluster(two.lab, tmp_path / "other")
+    second = LabCluster(two.lab, tmp_path / "other")
     second.write({"ps": [one], "worker": [other]}, standin(tiny_archive))
     try:
         for number in range(pairs):
@@ -137,7 +137,7 @@ def test_racing_controllers_leave_one_cluster_or_none(
 
 
 @pytest.mark.parametrize("times", [4, pytest.param(200, marks=pytest.mark.matrix)])
-def test_nothing_is_left_on_a_host_that_is_asked_again_and_again(two: Cluster, times: int) -> None:
+def test_nothing_is_left_on_a_host_that_is_asked_again_and_again(two: LabCluster, times: int) -> None:
     host = two.lab.hosts[1]
     two("up")
     for _ in range(times):

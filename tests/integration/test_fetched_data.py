@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.local import Local
-from tests.support.remote import Cluster, cluster
+from tests.support.lab_cluster import LabCluster, open_lab_cluster
+from tests.support.local_cluster import LocalCluster
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
 from tests.support.webserver import BIG, WebServer, serving
@@ -39,7 +39,7 @@ def written(web: WebServer, names: Mapping[str, str]) -> str:
 
 
 @pytest.fixture
-def local_cluster(local_cluster: Local) -> Local:
+def local_cluster(local_cluster: LocalCluster) -> LocalCluster:
     """With a program that reads what was fetched."""
     (local_cluster.directory / "program").mkdir()
     (local_cluster.directory / "program" / "reader.py").write_text(READER)
@@ -53,7 +53,7 @@ def web() -> Iterator[WebServer]:
         yield server
 
 
-def write(local_cluster: Local, data: str) -> None:
+def write(local_cluster: LocalCluster, data: str) -> None:
     local_cluster.write(f"""
         all:
           vars:
@@ -72,13 +72,13 @@ def write(local_cluster: Local, data: str) -> None:
         """)
 
 
-def says(local_cluster: Local | Cluster, task: str, what: str) -> None:
+def says(local_cluster: LocalCluster | LabCluster, task: str, what: str) -> None:
     """Wait until the last line of a task's log has `what` in it: the task has started, and may not have printed yet."""
     until(lambda: what in "".join(local_cluster("logs", task).rstrip().splitlines()[-1:]), f"{task} says {what}")
 
 
 def test_data_is_fetched_once_read_by_all_and_fetched_anew_only_when_it_is_other_data(
-    local_cluster: Local, web: WebServer
+    local_cluster: LocalCluster, web: WebServer
 ) -> None:
     write(local_cluster, written(web, {"/train": "train", "/test": "test"}))
     assert re.search(r"fetch +data [0-9a-f]{12} +to localhost +\(not there\)", local_cluster("plan"))
@@ -105,7 +105,7 @@ def test_data_is_fetched_once_read_by_all_and_fetched_anew_only_when_it_is_other
     assert not list(local_cluster.directory.glob("state/**/data"))
 
 
-def test_what_cannot_be_fetched_keeps_what_runs(local_cluster: Local, web: WebServer) -> None:
+def test_what_cannot_be_fetched_keeps_what_runs(local_cluster: LocalCluster, web: WebServer) -> None:
     write(local_cluster, written(web, {"/train": "train"}))
     local_cluster("up")
     before = local_cluster.pids()
@@ -115,7 +115,7 @@ def test_what_cannot_be_fetched_keeps_what_runs(local_cluster: Local, web: WebSe
     assert local_cluster.pids() == before
 
 
-def test_a_fetch_goes_on_where_the_controller_was_killed(local_cluster: Local, web: WebServer) -> None:
+def test_a_fetch_goes_on_where_the_controller_was_killed(local_cluster: LocalCluster, web: WebServer) -> None:
     write(local_cluster, written(web, {"/train": "train"}))
     web.held = {"/train"}
     first = local_cluster.start("up")
@@ -128,7 +128,7 @@ def test_a_fetch_goes_on_where_the_controller_was_killed(local_cluster: Local, w
     says(local_cluster, "worker/0", str(len(BIG)))
 
 
-def test_ctrl_c_ends_a_fetch_at_once(local_cluster: Local, web: WebServer) -> None:
+def test_ctrl_c_ends_a_fetch_at_once(local_cluster: LocalCluster, web: WebServer) -> None:
     write(local_cluster, written(web, {"/train": "train"}))
     web.held = {"/train"}
     first = local_cluster.start("up")
@@ -143,18 +143,18 @@ def test_ctrl_c_ends_a_fetch_at_once(local_cluster: Local, web: WebServer) -> No
 
 
 @pytest.fixture
-def remote_cluster(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
-    yield from cluster(lab, tmp_path)
+def remote_cluster(lab: Lab, tmp_path: Path) -> Iterator[LabCluster]:
+    yield from open_lab_cluster(lab, tmp_path)
 
 
-def volumes(remote_cluster: Cluster) -> list[int]:
+def volumes(remote_cluster: LabCluster) -> list[int]:
     """Return how many volumes with data there are on each host, seals included."""
     labels = {"label": "tfprov.data"}
     return [len(host.client.volumes.list(filters=labels)) for host in remote_cluster.lab.hosts[:2]]
 
 
 def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_taken_for_whole(
-    remote_cluster: Cluster, python_archive: Path
+    remote_cluster: LabCluster, python_archive: Path
 ) -> None:
     one, two, *_ = remote_cluster.lab.hosts
     for host in (one, two):

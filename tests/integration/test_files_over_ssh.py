@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import container
 from tests.support.docker_bench import DockerBench, docker_command
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.images import Images
+from tests.support.runtime_bench import container
 from tests.support.ssh_targets import target
 from tests.support.sshd import Sshd, program, sshd
 from tfprov.errors import HostError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.local import Local
+from tests.support.local_cluster import LocalCluster
 from tests.support.paths import CASES
 
 pytestmark = pytest.mark.tensorflow
@@ -106,7 +106,7 @@ ALWAYS = ("hard_coded", "rendezvous", "single_dash")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.matrix) for name in PROGRAMS]
 )
-def test_a_program_runs_as_it_is(local_cluster: Local, name: str) -> None:
+def test_a_program_runs_as_it_is(local_cluster: LocalCluster, name: str) -> None:
     program = PROGRAMS[name]
     code = local_cluster.directory / "program"
     code.mkdir()

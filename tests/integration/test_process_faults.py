@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import ProcessBench, code, container
 from tests.support.ports import free_port
+from tests.support.runtime_bench import ProcessBench, code, container
 from tests.support.waiting import until
 from tfprov.errors import HostError
 from tfprov.hosts.process.proc import identity

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from tests.support.images import Images
+from tests.support.lab_cluster import LabCluster, open_lab_cluster, standin
 from tests.support.paths import STANDIN
-from tests.support.remote import Cluster, cluster, standin
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG, until
@@ -23,29 +23,29 @@ from tfprov.hosts.docker import exec as docker_exec
 
 
 @pytest.fixture
-def remote_cluster(lab: Lab, tmp_path: Path) -> Iterator[Cluster]:
-    yield from cluster(lab, tmp_path)
+def remote_cluster(lab: Lab, tmp_path: Path) -> Iterator[LabCluster]:
+    yield from open_lab_cluster(lab, tmp_path)
 
 
 @pytest.fixture
-def three(remote_cluster: Cluster, tiny_archive: Path) -> Cluster:
+def three(remote_cluster: LabCluster, tiny_archive: Path) -> LabCluster:
     """A ps and two workers on three hosts, training for a long time."""
     one, two, three, _ = remote_cluster.lab.hosts
     remote_cluster.write({"ps": [one], "worker": [two, three]}, standin(tiny_archive))
     return remote_cluster
 
 
-def running(three: Cluster) -> list[str]:
+def running(three: LabCluster) -> list[str]:
     """Return the names of all containers that run, on all hosts whose engine answers."""
     hosts = [host for host in three.lab.hosts if host.engine_answers()]
     return [str(made.name) for host in hosts for made in host.client.containers.list()]
 
 
-def up(three: Cluster) -> str:
+def up(three: LabCluster) -> str:
     return three("up")
 
 
-def test_a_run_trains_brings_the_checkpoint_back_and_leaves_nothing(three: Cluster, tiny_archive: Path) -> None:
+def test_a_run_trains_brings_the_checkpoint_back_and_leaves_nothing(three: LabCluster, tiny_archive: Path) -> None:
     one, two, *rest = three.lab.hosts
     three.write({"ps": [one], "worker": [two, rest[0]]}, standin(tiny_archive, train_steps=8))
     foreign = [host.client.containers.create("foreign:1", "true", name="foreign") for host in _with_foreign(three.lab)]
@@ -68,7 +68,7 @@ def _with_foreign(lab: Lab) -> Iterator[Host]:
         yield host
 
 
-def test_a_cluster_that_runs_is_left_alone_and_can_be_asked(three: Cluster, tiny_archive: Path) -> None:
+def test_a_cluster_that_runs_is_left_alone_and_can_be_asked(three: LabCluster, tiny_archive: Path) -> None:
     one, two, other, _ = three.lab.hosts
     three.write({"ps": [one], "worker": [two, other]}, {**standin(tiny_archive), "env": {"TOKEN": "s3cret"}})
     printed = up(three)
@@ -86,7 +86,7 @@ def test_a_cluster_that_runs_is_left_alone_and_can_be_asked(three: Cluster, tiny
     assert "up: ps/0" in three("logs", "ps/0")
 
 
-def test_a_killed_container_is_named_and_only_it_returns(three: Cluster) -> None:
+def test_a_killed_container_is_named_and_only_it_returns(three: LabCluster) -> None:
     up(three)
     before = three.containers()
     killed = three.lab.hosts[2]
@@ -100,7 +100,9 @@ def test_a_killed_container_is_named_and_only_it_returns(three: Cluster) -> None
     assert len(after[killed.name]) == 1
 
 
-def test_after_an_edit_of_the_code_only_its_layer_travels(three: Cluster, tiny_archive: Path, tmp_path: Path) -> None:
+def test_after_an_edit_of_the_code_only_its_layer_travels(
+    three: LabCluster, tiny_archive: Path, tmp_path: Path
+) -> None:
     code = tmp_path / "code"
     shutil.copytree(STANDIN, code)
     one, two, other, _ = three.lab.hosts
@@ -122,7 +124,7 @@ def _sent(printed: str) -> list[float]:
     return [float(size) * units[unit] for size, unit in re.findall(r"\(([\d.]+) (\w+) sent\)", printed)]
 
 
-def test_two_at_once_the_second_is_told_who_is_first(three: Cluster) -> None:
+def test_two_at_once_the_second_is_told_who_is_first(three: LabCluster) -> None:
     three.write(
         {"ps": [three.lab.hosts[0]], "worker": [three.lab.hosts[1]]},
         {**_settings(three), "command": ["sh", "-c", "sleep 600"], "start_timeout": 600},
@@ -136,7 +138,7 @@ def test_two_at_once_the_second_is_told_who_is_first(three: Cluster) -> None:
     first.wait(LONG)
 
 
-def _settings(made: Cluster) -> dict[str, object]:
+def _settings(made: LabCluster) -> dict[str, object]:
     found: dict[str, object] = yaml.safe_load(made.inventory.read_text())["all"]["vars"]["tfprov"]
     return found
 
@@ -156,7 +158,7 @@ def kill_at(process: AnyProcess, what: str, happened: Callable[[], object] | str
     process.wait()
 
 
-def test_whenever_the_controller_is_killed_the_next_run_converges(three: Cluster) -> None:
+def test_whenever_the_controller_is_killed_the_next_run_converges(three: LabCluster) -> None:
     """Every run begins with what the one before has left, but for what it is to be killed at."""
     one, two, other, _ = three.lab.hosts
     cache, lock = three.directory / "cache", three.directory / "state/tfprov/clusters/lab/lock"
@@ -195,7 +197,7 @@ def test_whenever_the_controller_is_killed_the_next_run_converges(three: Cluster
     assert "nothing to do" in three("up")
 
 
-def test_a_gather_that_is_killed_is_made_good_by_the_next(three: Cluster) -> None:
+def test_a_gather_that_is_killed_is_made_good_by_the_next(three: LabCluster) -> None:
     up(three)
     until(lambda: "saved" in three("logs", "worker/0"), "a checkpoint")
     gathered, lock = three.directory / "checkpoints" / "lab", three.directory / "state/tfprov/clusters/lab/lock"
@@ -228,7 +230,7 @@ def _more(files: Callable[[], set[tuple[Path, int]]], before: set[tuple[Path, in
     return bool(files() - before)
 
 
-def test_a_host_that_left_the_inventory_is_still_taken_down(three: Cluster, tiny_archive: Path) -> None:
+def test_a_host_that_left_the_inventory_is_still_taken_down(three: LabCluster, tiny_archive: Path) -> None:
     up(three)
     one, two, *_ = three.lab.hosts
     three.write({"ps": [one], "worker": [two]}, standin(tiny_archive))
@@ -238,7 +240,7 @@ def test_a_host_that_left_the_inventory_is_still_taken_down(three: Cluster, tiny
     assert json.loads((three.directory / "state/tfprov/clusters/lab/hosts.json").read_text()) == {}
 
 
-def test_a_training_goes_on_on_other_hosts(three: Cluster, tiny_archive: Path) -> None:
+def test_a_training_goes_on_on_other_hosts(three: LabCluster, tiny_archive: Path) -> None:
     up(three)
     until(lambda: "step 12" in three("logs", "worker/0"), "some steps")
     three("down")
@@ -255,7 +257,7 @@ def test_a_training_goes_on_on_other_hosts(three: Cluster, tiny_archive: Path) -
 
 
 @pytest.mark.parametrize("fault", ["unknown", "changed", "auth", "sshd", "docker", "port"])
-def test_one_host_at_fault_is_named_in_one_line_and_nothing_is_left_half_started(three: Cluster, fault: str) -> None:
+def test_one_host_at_fault_is_named_in_one_line_and_nothing_is_left_half_started(three: LabCluster, fault: str) -> None:
     bad = three.lab.hosts[2]
     before = three.containers()
     code, said = _break(three, fault)
@@ -266,7 +268,7 @@ def test_one_host_at_fault_is_named_in_one_line_and_nothing_is_left_half_started
     assert not any(before.values())
 
 
-def _break(three: Cluster, fault: str) -> tuple[int, str]:
+def _break(three: LabCluster, fault: str) -> tuple[int, str]:
     """Do it to the third host; return the exit code of `up` and what is said of the host."""
     bad = three.lab.hosts[2]
     known = three.lab.bed.known_hosts
@@ -291,7 +293,7 @@ def _break(three: Cluster, fault: str) -> tuple[int, str]:
     return 1, r"port 2222 for worker/1 is taken by another program; stop it"
 
 
-def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(three: Cluster, tiny_archive: Path) -> None:
+def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(three: LabCluster, tiny_archive: Path) -> None:
     small = three.lab.add(disk="3m")
     one, two, *_ = three.lab.hosts
     three.write({"ps": [one], "worker": [two, small]}, standin(tiny_archive))
@@ -300,7 +302,7 @@ def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(three: Cluster
     assert not any(three.containers().values())
 
 
-def test_a_host_that_forbids_forwarding_is_served_and_told_why_it_is_slower(three: Cluster) -> None:
+def test_a_host_that_forbids_forwarding_is_served_and_told_why_it_is_slower(three: LabCluster) -> None:
     slow = three.lab.hosts[2]
     slow.forget_images()
     slow.sshd_option("AllowTcpForwarding no")
@@ -309,7 +311,7 @@ def test_a_host_that_forbids_forwarding_is_served_and_told_why_it_is_slower(thre
     assert [len(ids) for ids in three.containers().values()] == [1, 1, 1, 0]
 
 
-def test_a_worker_that_ends_at_once_takes_the_start_back(three: Cluster, tiny_archive: Path) -> None:
+def test_a_worker_that_ends_at_once_takes_the_start_back(three: LabCluster, tiny_archive: Path) -> None:
     one, two, other, _ = three.lab.hosts
     three.write(
         {"ps": [one], "worker": [two, other]},
@@ -325,7 +327,7 @@ def test_a_worker_that_ends_at_once_takes_the_start_back(three: Cluster, tiny_ar
     three("down", "--discard")
 
 
-def test_with_sudo_the_user_needs_no_docker_group(three: Cluster, tiny_archive: Path) -> None:
+def test_with_sudo_the_user_needs_no_docker_group(three: LabCluster, tiny_archive: Path) -> None:
     one, two, *_ = three.lab.hosts
     three.write({"ps": [one], "worker": [two]}, standin(tiny_archive), user="admin", ansible_become=True)
     up(three)
@@ -335,7 +337,7 @@ def test_with_sudo_the_user_needs_no_docker_group(three: Cluster, tiny_archive: 
     assert "add the user to the group `docker`" in printed
 
 
-def test_a_reboot_of_a_host_is_seen_and_made_good(three: Cluster) -> None:
+def test_a_reboot_of_a_host_is_seen_and_made_good(three: LabCluster) -> None:
     up(three)
     three.lab.hosts[2].restart()
     assert three.tasks()["worker/1"]["state"] == "failed"
@@ -343,7 +345,7 @@ def test_a_reboot_of_a_host_is_seen_and_made_good(three: Cluster) -> None:
     assert {task["state"] for task in three.tasks().values()} == {"running"}
 
 
-def test_what_others_have_of_our_names_is_not_touched_and_an_image_that_was_moved_not_run(three: Cluster) -> None:
+def test_what_others_have_of_our_names_is_not_touched_and_an_image_that_was_moved_not_run(three: LabCluster) -> None:
     up(three)
     three("down")
     two = three.lab.hosts[1]
@@ -364,7 +366,7 @@ def test_what_others_have_of_our_names_is_not_touched_and_an_image_that_was_move
     assert three("plan").rstrip().endswith("nothing to do")
 
 
-def test_an_image_of_a_registry_gets_the_code_beside_it(three: Cluster, tiny_archive: Path, images: Images) -> None:
+def test_an_image_of_a_registry_gets_the_code_beside_it(three: LabCluster, tiny_archive: Path, images: Images) -> None:
     one, two, *_ = three.lab.hosts
     three.lab.load(images.tiny(), [one, two])  # as if pulled from a registry before
     three.write({"ps": [one], "worker": [two]}, {**standin(tiny_archive), "image": {"name": images.tiny()}})
@@ -376,7 +378,7 @@ def test_an_image_of_a_registry_gets_the_code_beside_it(three: Cluster, tiny_arc
 
 
 def test_an_image_is_built_on_a_host_where_the_inventory_says_so(
-    three: Cluster, tiny_archive: Path, images: Images, tmp_path: Path
+    three: LabCluster, tiny_archive: Path, images: Images, tmp_path: Path
 ) -> None:
     one, two, _, builder = three.lab.hosts
     three.lab.load(images.tiny(), [builder])
@@ -393,7 +395,7 @@ def test_an_image_is_built_on_a_host_where_the_inventory_says_so(
     assert "made here" in three("exec", "worker/0", "--", "cat", "/made")
 
 
-def test_docker_on_this_machine_needs_neither_ssh_nor_an_address(three: Cluster, tiny_archive: Path) -> None:
+def test_docker_on_this_machine_needs_neither_ssh_nor_an_address(three: LabCluster, tiny_archive: Path) -> None:
     settings = {**standin(tiny_archive, train_steps=6), "cluster": "here", "checkpoints": {"to": str(three.directory)}}
     tasks = {"worker": {"hosts": {"localhost": None}, "vars": {"tfprov": {"tasks_per_host": 2}}}}
     children = {"ps": {"hosts": {"localhost": None}}, **tasks}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.images import Images
-from tests.support.remote import Cluster, cluster, training
+from tests.support.lab_cluster import LabCluster, open_lab_cluster, training
 from tests.support.testhosts import Lab
 from tests.support.waiting import LONG
 
@@ -28,8 +28,8 @@ print(json.dumps({name: reader.get_tensor(name).tolist() for name in reader.get_
 
 
 @pytest.fixture
-def remote_cluster(lab: Lab, images: Images, tmp_path: Path, train_cache: Path) -> Iterator[Cluster]:
-    for made in cluster(lab, tmp_path):
+def remote_cluster(lab: Lab, images: Images, tmp_path: Path, train_cache: Path) -> Iterator[LabCluster]:
+    for made in open_lab_cluster(lab, tmp_path):
         made.env["XDG_CACHE_HOME"] = str(train_cache)
         yield made
 
@@ -43,7 +43,7 @@ def restored(directory: Path) -> dict[str, float]:
     return found
 
 
-def test_the_textbooks_shards_are_fetched_from_one_ps(remote_cluster: Cluster, images: Images) -> None:
+def test_the_textbooks_shards_are_fetched_from_one_ps(remote_cluster: LabCluster, images: Images) -> None:
     one, two, three, _ = remote_cluster.lab.hosts
     settings = training(remote_cluster.directory, images.train_arguments(), "textbook.py")
     settings["flags"] |= {"checkpoint_dir": "{{ checkpoint_dir }}"}
@@ -55,7 +55,7 @@ def test_the_textbooks_shards_are_fetched_from_one_ps(remote_cluster: Cluster, i
 
 
 def test_the_textbooks_saver_with_two_ps_is_explained_and_nothing_broken_is_called_whole(
-    remote_cluster: Cluster, images: Images
+    remote_cluster: LabCluster, images: Images
 ) -> None:
     one, two, three, four = remote_cluster.lab.hosts
     settings = training(remote_cluster.directory, images.train_arguments(), "textbook.py")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import PROGRAMS
-from tests.support.programs import Hosts, Process, addresses, python, verify, whole
+from tests.support.programs import ProgramHosts, ProgramProcess, addresses, python, verify, whole
 from tfprov.formats.checkpoint import parse_state
 from tfprov.wiring import Wiring, to_tf_config
 
@@ -115,13 +115,13 @@ def counter(tmp_path: Path) -> Path:
     return path
 
 
-def learned(process: Process) -> tuple[int, float, float, float]:
+def learned(process: ProgramProcess) -> tuple[int, float, float, float]:
     match = DONE.fullmatch(process.out.splitlines()[-1])
     assert match, process.out
     return int(match[1]), float(match[2]), float(match[3]), float(match[4])
 
 
-def has_stepped(process: Process) -> bool:
+def has_stepped(process: ProgramProcess) -> bool:
     return len(process.times("step")) > 2
 
 
@@ -134,7 +134,7 @@ for path in sys.argv[1:]:
 """
 
 
-def test_two_workers_learn_and_everything_lies_with_the_chief(hosts: Hosts) -> None:
+def test_two_workers_learn_and_everything_lies_with_the_chief(hosts: ProgramHosts) -> None:
     cluster = addresses(ps=1, worker=2)
     ps, chief, worker = (
         hosts.task(PROGRAMS / "linear.py", Wiring(job, index, cluster))
@@ -167,7 +167,7 @@ def test_two_workers_learn_and_everything_lies_with_the_chief(hosts: Hosts) -> N
     assert re.search(r"^loss \d{3,4} (simple_value|tensor)$", told, re.MULTILINE)
 
 
-def test_a_worker_that_was_there_first_joins_soon_after_the_chief(hosts: Hosts, counter: Path) -> None:
+def test_a_worker_that_was_there_first_joins_soon_after_the_chief(hosts: ProgramHosts, counter: Path) -> None:
     cluster = addresses(ps=2, worker=2)
     for index in range(2):
         hosts.task(counter, Wiring("ps", index, cluster))
@@ -182,7 +182,7 @@ def test_a_worker_that_was_there_first_joins_soon_after_the_chief(hosts: Hosts, 
     worker.until(has_stepped)
 
 
-def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts: Hosts, counter: Path) -> None:
+def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts: ProgramHosts, counter: Path) -> None:
     cluster = addresses(ps=1, worker=2)
     ps = hosts.task(counter, Wiring("ps", 0, cluster))
     arguments = ("--train_steps=100000", "--pause=0.02")
@@ -219,7 +219,7 @@ def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts
     again.ends(130)
 
 
-def test_alone_it_learns_and_goes_on_from_the_newest_whole_checkpoint(hosts: Hosts, counter: Path) -> None:
+def test_alone_it_learns_and_goes_on_from_the_newest_whole_checkpoint(hosts: ProgramHosts, counter: Path) -> None:
     first = hosts.start(counter, "--train_steps=30", "--save_every_steps=10")
     first.ends()
     saved = first.folder / "saved"
@@ -240,7 +240,7 @@ def test_alone_it_learns_and_goes_on_from_the_newest_whole_checkpoint(hosts: Hos
     assert third.times("step") == []
 
 
-def test_linear_learns_on_a_single_machine(hosts: Hosts) -> None:
+def test_linear_learns_on_a_single_machine(hosts: ProgramHosts) -> None:
     alone = hosts.start(PROGRAMS / "linear.py", fresh=True)
     alone.ends()
     step, _, w, b = learned(alone)
@@ -248,7 +248,7 @@ def test_linear_learns_on_a_single_machine(hosts: Hosts) -> None:
     assert (round(w, 1), abs(round(b, 1))) == (2.0, 0.0)
 
 
-def test_tf_config_with_a_chief_job(hosts: Hosts) -> None:
+def test_tf_config_with_a_chief_job(hosts: ProgramHosts) -> None:
     cluster = addresses(ps=1, chief=1, worker=1)
     _, chief, worker = (
         hosts.start(PROGRAMS / "linear.py", name=job, environ={"TF_CONFIG": to_tf_config(Wiring(job, 0, cluster))})
@@ -261,7 +261,7 @@ def test_tf_config_with_a_chief_job(hosts: Hosts) -> None:
     assert "done:" not in worker.out
 
 
-def test_the_textbook_program_runs_unchanged(hosts: Hosts) -> None:
+def test_the_textbook_program_runs_unchanged(hosts: ProgramHosts) -> None:
     cluster = addresses(ps=1, worker=1)
     program, wiring = PROGRAMS / "textbook.py", [Wiring(job, 0, cluster) for job in ("ps", "worker")]
     for each in wiring:
@@ -275,7 +275,9 @@ def test_the_textbook_program_runs_unchanged(hosts: Hosts) -> None:
     assert max(whole(ps.folder / "checkpoints")) == 500
 
 
-def test_training_ends_well_after_a_ps_was_killed_and_came_back(hosts: Hosts, counter: Path, tmp_path: Path) -> None:
+def test_training_ends_well_after_a_ps_was_killed_and_came_back(
+    hosts: ProgramHosts, counter: Path, tmp_path: Path
+) -> None:
     cluster = addresses(ps=1, worker=2)
     ps = hosts.task(counter, Wiring("ps", 0, cluster))
     on = tmp_path / "on"
@@ -297,7 +299,7 @@ def test_training_ends_well_after_a_ps_was_killed_and_came_back(hosts: Hosts, co
 
 @pytest.mark.parametrize("where", ["step", "queue"])
 def test_a_step_that_is_cancelled_because_a_ps_was_lost_is_recovered_from(
-    hosts: Hosts, tmp_path: Path, where: str
+    hosts: ProgramHosts, tmp_path: Path, where: str
 ) -> None:
     program = tmp_path / "cancelled.py"
     program.write_text(CANCELLED)
@@ -309,7 +311,7 @@ def test_a_step_that_is_cancelled_because_a_ps_was_lost_is_recovered_from(
 
 @pytest.mark.parametrize("where", ["step", "queue"])
 def test_a_step_that_is_cancelled_for_a_reason_of_its_own_ends_the_training(
-    hosts: Hosts, tmp_path: Path, where: str
+    hosts: ProgramHosts, tmp_path: Path, where: str
 ) -> None:
     program = tmp_path / "cancelled.py"
     program.write_text(CANCELLED)
@@ -319,7 +321,9 @@ def test_a_step_that_is_cancelled_for_a_reason_of_its_own_ends_the_training(
     assert "goes on from" not in alone.err
 
 
-def test_a_worker_in_its_last_step_ends_well_when_the_ps_has_left_with_the_chief(hosts: Hosts, counter: Path) -> None:
+def test_a_worker_in_its_last_step_ends_well_when_the_ps_has_left_with_the_chief(
+    hosts: ProgramHosts, counter: Path
+) -> None:
     cluster = addresses(ps=1, worker=2)
     ps = hosts.task(counter, Wiring("ps", 0, cluster))
     arguments = ("--train_steps=24", "--pause=0.5")
@@ -332,7 +336,7 @@ def test_a_worker_in_its_last_step_ends_well_when_the_ps_has_left_with_the_chief
     assert worker.wait(240) == 0, "it does not wait for a ps for `max_wait_secs`, which are 300"
 
 
-def test_synchronous_training_ends_for_all(hosts: Hosts, tmp_path: Path) -> None:
+def test_synchronous_training_ends_for_all(hosts: ProgramHosts, tmp_path: Path) -> None:
     """Without help the last to begin a step waits for ever for the gradients of one that has left."""
     program = tmp_path / "synchronous.py"
     program.write_text(SYNCHRONOUS)
@@ -344,7 +348,7 @@ def test_synchronous_training_ends_for_all(hosts: Hosts, tmp_path: Path) -> None
     assert max(whole(chief.folder / "saved")) >= 100
 
 
-def test_a_worker_without_a_ps_ends_in_one_line(hosts: Hosts, counter: Path) -> None:
+def test_a_worker_without_a_ps_ends_in_one_line(hosts: ProgramHosts, counter: Path) -> None:
     cluster = addresses(ps=1, worker=2)
     worker = hosts.task(counter, Wiring("worker", 1, cluster), "--max_wait_secs=1")
     chief = hosts.task(counter, Wiring("worker", 0, cluster))
@@ -358,7 +362,7 @@ def test_a_worker_without_a_ps_ends_in_one_line(hosts: Hosts, counter: Path) -> 
     assert chief.err.endswith("tfprov: ended by SIGTERM\n")
 
 
-def test_a_port_that_is_taken_ends_the_task_in_one_line(hosts: Hosts, counter: Path) -> None:
+def test_a_port_that_is_taken_ends_the_task_in_one_line(hosts: ProgramHosts, counter: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-from tests.support.local import Local
+from tests.support.local_cluster import LocalCluster
 from tests.support.programs import read_back
 from tests.support.waiting import until
 
@@ -36,7 +36,7 @@ ORIGIN = "its index and 1 shard came from ps/0 (the program's saver writes each 
 TORN = "worker/0: the saver left its shards on ps/0 and ps/1 and could not merge them across hosts; save with"
 
 
-def test_shards_that_lie_with_the_ps_are_gathered_restore_and_are_gone_on_from(local_cluster: Local) -> None:
+def test_shards_that_lie_with_the_ps_are_gathered_restore_and_are_gone_on_from(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     output = local_cluster("run")
     assert f"model.ckpt-300: {ORIGIN}" in output
@@ -60,7 +60,7 @@ def test_shards_that_lie_with_the_ps_are_gathered_restore_and_are_gone_on_from(l
     assert [path.name for path in target.parent.iterdir()] == ["textbook"]
 
 
-def test_a_chief_that_is_killed_gets_its_checkpoint_from_where_it_was_gathered_to(local_cluster: Local) -> None:
+def test_a_chief_that_is_killed_gets_its_checkpoint_from_where_it_was_gathered_to(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("train_steps: 300", "train_steps: 1000000"))
     local_cluster("up")
     until(lambda: (p := local_cluster.progress()) and p["step"] > 100, "100 steps")
@@ -74,7 +74,7 @@ def test_a_chief_that_is_killed_gets_its_checkpoint_from_where_it_was_gathered_t
     local_cluster("down")
 
 
-def test_the_shards_of_two_ps_that_cannot_be_merged_are_explained(local_cluster: Local) -> None:
+def test_the_shards_of_two_ps_that_cannot_be_merged_are_explained(local_cluster: LocalCluster) -> None:
     two = INVENTORY.replace(
         "ps: {hosts: {localhost: }", "ps: {hosts: {localhost: }, vars: {tfprov: {tasks_per_host: 2}}"
     )

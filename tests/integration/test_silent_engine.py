@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import hostile
-from tests.support.local import Local
+from tests.support.local_cluster import LocalCluster
 from tests.support.waiting import LONG, until
 
 INVENTORY = """
@@ -56,7 +56,7 @@ def engine(tmp_path: Path) -> Iterator[tuple[Path, list[str]]]:
 def test_a_verb_that_only_looks_ends_at_the_first_signal(tmp_path: Path, engine: tuple[Path, list[str]]) -> None:
     path, asked = engine
     wrong = []
-    with contextlib.closing(Local(tmp_path)) as cluster:
+    with contextlib.closing(LocalCluster(tmp_path)) as cluster:
         cluster.env["DOCKER_HOST"] = f"unix://{path}"
         cluster.write(INVENTORY)
         for verb, number in LOOKS.items():

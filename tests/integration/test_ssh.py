@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ssh_targets import failing, target
+from tests.support.ssh_targets import error_of, target
 from tests.support.sshd import Sshd, program, sshd
 from tests.support.waiting import LONG, until
 from tfprov.errors import TfprovError, Unreachable
@@ -61,8 +61,8 @@ def test_a_program_whose_name_begins_with_a_dash_is_a_program(ssh: SSH) -> None:
 
 
 def test_a_null_byte_and_no_program_at_all_are_refused(ssh: SSH) -> None:
-    assert "null byte" in failing(lambda: ssh.run(["printf", "a\0b"]))
-    assert "empty" in failing(lambda: ssh.run([]))
+    assert "null byte" in error_of(lambda: ssh.run(["printf", "a\0b"]))
+    assert "empty" in error_of(lambda: ssh.run([]))
 
 
 def test_output_may_be_any_bytes(ssh: SSH) -> None:
@@ -99,7 +99,7 @@ def test_exit_codes_and_signals(ssh: SSH) -> None:
 
 
 def test_a_command_has_a_time_limit_and_the_connection_survives_it(ssh: SSH, server: Sshd) -> None:
-    message = failing(lambda: ssh.run(["sleep", "2345"], timeout=0.3), TimedOut)
+    message = error_of(lambda: ssh.run(["sleep", "2345"], timeout=0.3), TimedOut)
     assert message == "h1: `sleep 2345` did not end within 0.3 s, and may still be running"
     running: list[int] = until(lambda: server.programs(b"sleep 2345"), "it runs still")
     assert ssh.run(["echo", "on"]).text == "on\n"
@@ -116,7 +116,7 @@ def test_sudo_that_asks_for_a_password_is_explained(own: Sshd) -> None:
     own.options = (f"SetEnv PATH={own.directory}:/usr/bin:/bin",)
     own.start()
     with SSH(target(own)) as ssh:
-        message = failing(lambda: ssh.run(["id"], sudo=True))
+        message = error_of(lambda: ssh.run(["id"], sudo=True))
         assert message.startswith("h1: sudo: a password is required; allow ")
         sudo.write_text('#!/bin/sh\n[ "$1 $2" = "-n --" ] && shift 2 && exec "$@" root\n')
         assert ssh.run(["echo", "a  b"], sudo=True).text == "a  b root\n"
@@ -133,7 +133,7 @@ def test_many_threads_share_one_connection_and_eight_sessions(own: Sshd) -> None
     assert len(own.children()) == 1
     ssh.close()
     ssh.close()
-    assert failing(lambda: ssh.run(["true"])) == "h1: the connection was closed"
+    assert error_of(lambda: ssh.run(["true"])) == "h1: the connection was closed"
     until(lambda: not own.children(), "the connection is gone")
 
 
@@ -165,7 +165,7 @@ def test_a_host_with_few_sessions_that_lets_nobody_in_a_second_time(tmp_path: Pa
         first, second = ssh.stream(["cat"]), ssh.stream(["cat"])
         (small.directory / "authorized_keys").write_text("")
         patient, ssh.target = ssh.target, replace(ssh.target, command_timeout=0.4)
-        message = failing(lambda: ssh.run(["true"]))
+        message = error_of(lambda: ssh.run(["true"]))
         ssh.target = patient
         assert message == "h1: no free SSH session within 0.4 s; raise MaxSessions in its sshd_config to 10 or more"
         first.close()
@@ -188,13 +188,13 @@ def test_a_stream_carries_both_directions(ssh: SSH) -> None:
             assert file.read() == b"rest"
         assert stream.wait(LONG) == 0
         assert not stream.is_open
-    assert failing(lambda: stream.sendall(b"more")).startswith("h1: the host closed the channel: `cat`")
+    assert error_of(lambda: stream.sendall(b"more")).startswith("h1: the host closed the channel: `cat`")
 
 
 def test_a_stream_has_its_own_time_limit(ssh: SSH) -> None:
     with ssh.stream(["cat"]) as stream:
         stream.settimeout(0.1)
-        assert failing(lambda: stream.recv(1), TimedOut) == "h1: no answer in time: `cat`"
+        assert error_of(lambda: stream.recv(1), TimedOut) == "h1: no answer in time: `cat`"
 
 
 def _is_over(hold: HeldCommand) -> bool:
@@ -322,7 +322,7 @@ def test_an_sshd_that_forwards_nothing_is_told_apart(tmp_path: Path) -> None:
     with sshd(tmp_path, "AllowTcpForwarding no") as strict, SSH(target(strict)) as ssh:
         forwards = (ssh.remote_forward(echoing(b"")), ssh.local_forward("127.0.0.1", 22, gate=TokenGate()))
         for forward in forwards:
-            assert "AllowTcpForwarding" in failing(forward.__enter__, ForwardingForbidden)
+            assert "AllowTcpForwarding" in error_of(forward.__enter__, ForwardingForbidden)
         assert ssh.run(["true"]).code == 0
 
 
@@ -334,7 +334,7 @@ def test_a_command_that_is_cut_off_has_an_unknown_outcome_and_the_next_one_conne
         running = pool.submit(ssh.run, ["sleep", "600"])
         until(lambda: own.programs(b"sleep 600"), "the command runs")
         own.cut()
-        message = failing(running.result, ConnectionLost)
+        message = error_of(running.result, ConnectionLost)
         assert message == "h1: connection lost, outcome unknown: `sleep 600`; look at the host, and run this again"
         assert ssh.run(["echo", "again"]).text == "again\n"
 
@@ -349,7 +349,7 @@ def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
         lambda: stream.recv(1), lambda: stream.sendall(b"x"), lambda: stream.wait(1), lambda: hold.wait(1),
     ]  # fmt: skip
     for call in on_it:
-        assert failing(call, ConnectionLost).startswith("h1: connection lost, outcome unknown: `")
+        assert error_of(call, ConnectionLost).startswith("h1: connection lost, outcome unknown: `")
     assert (stream.is_open, hold.alive) == (False, False)
     own.stop()
     calls: list[Callable[[], object]] = [
@@ -357,7 +357,7 @@ def test_after_a_cut_every_method_fails_in_our_own_words(own: Sshd) -> None:
         ssh.remote_forward(echoing(b"")).__enter__, ssh.local_forward("127.0.0.1", 22, gate=TokenGate()).__enter__,
     ]  # fmt: skip
     for call in calls:
-        assert f"127.0.0.1:{own.port} refused the connection; start sshd there" in failing(call, Unreachable)
+        assert f"127.0.0.1:{own.port} refused the connection; start sshd there" in error_of(call, Unreachable)
     for closable in (stream, hold, ssh):
         closable.close()
 
@@ -370,7 +370,7 @@ def test_a_frozen_host_is_noticed(own: Sshd) -> None:
         stream = ssh.stream(["cat"])
         own.cut(signal.SIGSTOP)
         stream.settimeout(LONG)
-        failing(lambda: stream.recv(1), ConnectionLost)
+        error_of(lambda: stream.recv(1), ConnectionLost)
         stream.close()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ssh_targets import failing, target
+from tests.support.ssh_targets import error_of, target
 from tests.support.sshd import Sshd, fingerprint, make_key, program, sshd
 from tests.support.waiting import LONG, until
 from tfprov.errors import Unreachable
@@ -307,7 +307,7 @@ def test_something_else_that_listens(server: Sshd, garbage: bytes) -> None:
 def test_a_connection_that_is_dropped_at_once_is_tried_again(server: Sshd) -> None:
     with answering(lambda connection: connection.close()) as (port, taken):
         with _unopened(target(server, port=port, retry_pauses=(0.01, 0.01))) as host:
-            message = failing(host.open, ConnectionDropped)
+            message = error_of(host.open, ConnectionDropped)
         assert len(taken) == 3
     assert message.startswith(f"h1: 127.0.0.1:{port} closed the connection before it was made; ")
     assert "MaxStartups" in message
@@ -336,7 +336,7 @@ def test_everything_may_come_from_the_configuration(server: Sshd, tmp_path: Path
     )
     at = SSHTarget("h1", "node1", ssh_config=configuration)
     with _unopened(at) as host:
-        assert "nobody-of-that-name@127.0.0.1" in failing(host.open, Unreachable)
+        assert "nobody-of-that-name@127.0.0.1" in error_of(host.open, Unreachable)
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
     with SSH(SSHTarget("h1", "node1", user=user, ssh_config=configuration)) as host:
         assert host.run(["id", "-un"]).text.strip() == user
@@ -376,7 +376,7 @@ def test_a_host_behind_a_gateway_that_cannot_be_reached(server: Sshd, tmp_path: 
             proxy_jump=f"gw:{gateway.port}",
         )  # fmt: skip
         with _unopened(at) as host:
-            assert "127.0.0.1:1" in failing(host.open, Unreachable)
+            assert "127.0.0.1:1" in error_of(host.open, Unreachable)
 
 
 RELAY = """
@@ -398,4 +398,4 @@ def test_a_proxy_command_takes_the_place_of_the_network(server: Sshd, tmp_path: 
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     assert not [child for child in children if b"relay" in Path(f"/proc/{child}/cmdline").read_bytes()]
     with _unopened(target(server, proxy_command="exit 1", retry_pauses=(0.01,))) as host:
-        assert "(through `exit 1`) closed the connection" in failing(host.open, ConnectionDropped)
+        assert "(through `exit 1`) closed the connection" in error_of(host.open, ConnectionDropped)

@@ -27,7 +27,7 @@ import pytest
 from tests.support.docker_bench import docker_command
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.ports import free_port
-from tests.support.ssh_targets import failing, target
+from tests.support.ssh_targets import error_of, target
 from tests.support.sshd import Sshd, program, sshd
 from tests.support.waiting import until
 from tfprov.errors import HostError
@@ -139,7 +139,7 @@ def says(engine: Engine, call: Callable[[docker.APIClient], object]) -> str:
         with engine.errors():
             call(engine.api)
 
-    return failing(called)
+    return error_of(called)
 
 
 def test_the_engines_own_version_of_the_api_is_spoken(engine: Engine) -> None:
@@ -296,7 +296,7 @@ def test_a_connection_that_goes_in_the_middle_of_an_archive(
                         if number == 20:
                             own.cut()
 
-            failing(cut, ConnectionLost)
+            error_of(cut, ConnectionLost)
             with remote_engine.errors():
                 assert remote_engine.api.inspect_container(started.id)["State"]["Running"]
         remote_engine.close()
@@ -334,7 +334,7 @@ def test_a_port_that_is_taken(engine: Engine, image: str) -> None:
     how: dict[str, Any] = {"ports": [2222], "published": {2222: ("127.0.0.1", port)}}
     with Started(engine, image, ["sleep", "3600"], **how):
         second = Started(engine, image, ["sleep", "3600"], **how)
-        message = failing(second.__enter__)
+        message = error_of(second.__enter__)
         second.__exit__()
     assert message == f"h1: port {port} is taken; stop what listens there, or choose another `port`"
 
@@ -361,7 +361,7 @@ def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, im
     assert find_programs(engine, elsewhere, labels, ["sh"]).present == {"sh": False}
     found = try_import(engine, asked, labels, "sh")
     assert "import" in found.trouble or "syntax" in found.trouble.lower(), found
-    assert "has no program python" in failing(lambda: try_import(engine, asked, labels, "python"))
+    assert "has no program python" in error_of(lambda: try_import(engine, asked, labels, "python"))
     with engine.errors():
         assert engine.api.containers(all=True, filters={"label": f"look={IMAGE}"}) == []
 

@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from tests.strategies import ALWAYS, CASES, KINDS, QUALITY, README, Case, replaced
-from tests.support.boards import assert_only_reads, board_address, close_board, losses, page_text
 from tests.support.images import Images
-from tests.support.local import Local
+from tests.support.lab_cluster import LabCluster, open_lab_cluster, training
+from tests.support.local_cluster import LocalCluster
 from tests.support.paths import PROGRAMS, ROOT
-from tests.support.remote import Cluster, cluster, training
+from tests.support.tensorboard import assert_only_reads, board_address, close_board, page_text, read_losses
 from tests.support.testhosts import Lab
 from tests.support.waiting import until
 
@@ -44,7 +44,7 @@ class Trained:
     """A cluster of a case, however it runs."""
 
     case: Case
-    run: Local | Cluster
+    run: LocalCluster | LabCluster
     settings: dict[str, Any]
     kill: Callable[[str], None]
     progress: Callable[[], str]
@@ -155,7 +155,7 @@ def check(trained: Trained) -> None:
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_as_processes(local_cluster: Local, digits: Path, case: Case) -> None:
+def test_as_processes(local_cluster: LocalCluster, digits: Path, case: Case) -> None:
     settings = shipped(case)
     own = settings["all"]["vars"]["tfprov"]
     own |= {"port": local_cluster.port, "data": {"path": str(digits)}, "start_timeout": LONG}
@@ -177,10 +177,10 @@ def test_as_processes(local_cluster: Local, digits: Path, case: Case) -> None:
 
 
 @pytest.fixture
-def remote_cluster(lab: Lab, images: Images, tmp_path: Path, train_cache: Path, digits: Path) -> Iterator[Cluster]:
+def remote_cluster(lab: Lab, images: Images, tmp_path: Path, train_cache: Path, digits: Path) -> Iterator[LabCluster]:
     for host in lab.hosts:
         host.put("/srv/digits", {path.name: path.read_bytes() for path in digits.iterdir()})
-    for made in cluster(lab, tmp_path):
+    for made in open_lab_cluster(lab, tmp_path):
         made.env["XDG_CACHE_HOME"] = str(train_cache)
         yield made
 
@@ -190,7 +190,7 @@ def remote_cluster(lab: Lab, images: Images, tmp_path: Path, train_cache: Path, 
     "case",
     [pytest.param(case, id=case.name, marks=() if case.name in ALWAYS else pytest.mark.matrix) for case in CASES],
 )
-def test_on_separate_hosts(remote_cluster: Cluster, images: Images, case: Case) -> None:
+def test_on_separate_hosts(remote_cluster: LabCluster, images: Images, case: Case) -> None:
     trained = on_hosts(remote_cluster, images, case)
     if case.name == SHOWN:
         show_and_continue(trained, remote_cluster)
@@ -199,7 +199,7 @@ def test_on_separate_hosts(remote_cluster: Cluster, images: Images, case: Case) 
     assert not any(remote_cluster.containers().values())
 
 
-def show_and_continue(trained: Trained, run: Cluster) -> None:
+def show_and_continue(trained: Trained, run: LabCluster) -> None:
     """A TensorBoard beside the chief shows the loss, and new containers train to the end from what was gathered."""
     chief = run.lab.hosts[0]
     trained.settings["all"]["children"]["tensorboard"] = {"hosts": {chief.name: chief.variables()}}
@@ -209,7 +209,7 @@ def show_and_continue(trained: Trained, run: Cluster) -> None:
         process = run.start("tensorboard")
         url = board_address(process)
         assert "<title>TensorBoard</title>" in (page_text(url) or "")
-        until(lambda: losses(url), "the TensorBoard has read the events")
+        until(lambda: read_losses(url), "the TensorBoard has read the events")
         close_board(process)
 
     trained.survives(loss_is_shown)
@@ -234,7 +234,7 @@ def newest(directory: Path) -> dict[str, Any]:
     return entry
 
 
-def on_hosts(remote_cluster: Cluster, images: Images, case: Case) -> Trained:
+def on_hosts(remote_cluster: LabCluster, images: Images, case: Case) -> Trained:
     """Return the cluster of a case on two hosts, the chief's and its ps's, or on three where the chief is no worker."""
     one, two, _, four = remote_cluster.lab.hosts
     settings = shipped(case)

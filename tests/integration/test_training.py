@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.support.local import Local
+from tests.support.local_cluster import LocalCluster
 from tests.support.programs import read_back
 from tests.support.waiting import until
 
@@ -30,7 +30,7 @@ all:
 """
 
 
-def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(local_cluster: Local) -> None:
+def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     output = local_cluster("run", fresh=True)
     assert re.search(r"worker/0 \| done: step=1\d{3} loss=0\.0\d+ W=(1\.9|2\.0)\d+ b=-?0\.0\d+", output), output
@@ -47,7 +47,7 @@ def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(l
     assert manifest["checkpoints"][-1]["tensors"] == 3
 
 
-def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(local_cluster: Local) -> None:
+def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("1500", "1000000, pause: 0.003"))
     local_cluster("up")
     progress = until(
@@ -71,7 +71,7 @@ def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(loc
     assert step <= read_back(local_cluster.directory / "checkpoints" / "linear")["global_step"] < step + 200
 
 
-def test_a_killed_chief_goes_on_where_its_ps_is(local_cluster: Local) -> None:
+def test_a_killed_chief_goes_on_where_its_ps_is(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("1500", "1000000, pause: 0.003"))
     local_cluster("up")
     until(lambda: (p := local_cluster.progress()) and p["step"] > 500, "500 steps")
@@ -93,7 +93,7 @@ def test_a_killed_chief_goes_on_where_its_ps_is(local_cluster: Local) -> None:
     assert gathered["checkpoints"][-1]["step"] > step
 
 
-def test_the_textbook_program_is_run_unchanged_by_tfprov(local_cluster: Local) -> None:
+def test_the_textbook_program_is_run_unchanged_by_tfprov(local_cluster: LocalCluster) -> None:
     textbook = INVENTORY.replace("linear.py", "textbook.py").replace("cluster: linear", "cluster: textbook")
     flags = 'flags: {train_steps: 300, checkpoint_dir: "{{ checkpoint_dir }}"}'
     local_cluster.write(re.sub(r"flags: \{.*\}", flags, textbook, count=1))
@@ -103,14 +103,14 @@ def test_the_textbook_program_is_run_unchanged_by_tfprov(local_cluster: Local) -
     assert values["global_step"] >= 300
 
 
-def test_tf_config_is_enough_for_a_program_that_is_given_no_flags(local_cluster: Local) -> None:
+def test_tf_config_is_enough_for_a_program_that_is_given_no_flags(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("port:", "wiring: tf_config\n      port:").replace("1500", "400"))
     output = local_cluster("run", timeout=300)
     assert "done: step=4" in output
     assert read_back(local_cluster.directory / "checkpoints" / "linear")["global_step"] >= 400
 
 
-def test_a_second_training_keeps_the_first_ones_checkpoints(local_cluster: Local) -> None:
+def test_a_second_training_keeps_the_first_ones_checkpoints(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("1500", "400"))
     local_cluster("run", timeout=300)
     first = (local_cluster.directory / "checkpoints/linear/manifest.json").read_bytes()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import PROGRAMS
-from tests.support.programs import Hosts, Process, addresses, python, verify, whole
+from tests.support.programs import ProgramHosts, ProgramProcess, addresses, python, verify, whole
 from tfprov.formats.checkpoint import parse_state
 from tfprov.wiring import Wiring, to_flags, to_names, to_tf_config
 
@@ -33,13 +33,13 @@ LONG = 420.0
 class Training:
     """The tasks of one training; `again` is what a supervisor does."""
 
-    hosts: Hosts
+    hosts: ProgramHosts
     program: str
     arguments: tuple[str, ...]
     cluster: dict[str, tuple[str, ...]]
     environ: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-    tasks: dict[str, Process] = field(default_factory=dict)
+    tasks: dict[str, ProgramProcess] = field(default_factory=dict)
 
     @property
     def chief(self) -> str:
@@ -60,7 +60,7 @@ class Training:
         self.again("evaluator/0")
         return self
 
-    def again(self, name: str) -> Process:
+    def again(self, name: str) -> ProgramProcess:
         job, _, index = name.partition("/")
         wiring = Wiring(job, int(index), self.cluster)
         environ = dict(self.environ)
@@ -74,7 +74,7 @@ class Training:
         self.tasks[name] = self.hosts.start(program, *flags, *self.arguments, name=place, environ=environ)
         return self.tasks[name]
 
-    def kill(self, name: str) -> Process:
+    def kill(self, name: str) -> ProgramProcess:
         """End it as nothing else does, wait as a supervisor would, and start it again."""
         killed = self.tasks[name]
         killed.popen.kill()
@@ -105,7 +105,7 @@ Trained = Callable[..., Training]
 
 
 @pytest.fixture
-def training(hosts: Hosts, digits: Path) -> Trained:
+def training(hosts: ProgramHosts, digits: Path) -> Trained:
     def start(
         program: str, *arguments: str, steps: int = 1500, workers: int = 2, ps: int = 1, first: str | None = None
     ) -> Training:
@@ -137,7 +137,7 @@ def summaries(folder: Path) -> set[str]:
     return set(python(SUMMARIES, *map(str, folder.glob("events.out.*"))).splitlines())
 
 
-def test_asynchronous_training_tells_all_about_itself(training: Trained, hosts: Hosts) -> None:
+def test_asynchronous_training_tells_all_about_itself(training: Trained, hosts: ProgramHosts) -> None:
     found = training("digits.py", "--placement=greedy", "--save_every_steps=150", steps=600, ps=2, first="worker/1")
     assert quality(found.end()) >= LEARNED
     saved = found.saved
@@ -175,13 +175,13 @@ def test_every_worker_does_every_synchronous_step(training: Trained) -> None:
     assert found.told("worker/0")["steps"] + found.told("worker/1")["steps"] >= 2 * 300 - 2 * 5
 
 
-def test_the_same_program_alone_trains_and_evaluates(hosts: Hosts, digits: Path) -> None:
+def test_the_same_program_alone_trains_and_evaluates(hosts: ProgramHosts, digits: Path) -> None:
     alone = hosts.start(PROGRAMS / "digits.py", f"--data_dir={digits}", "--train_steps=1000", "--sync")
     alone.ends()
     assert quality(alone.out.splitlines()[-1]) >= QUALITY
 
 
-def test_one_client_trains_on_all_workers_and_survives_the_loss_of_one(training: Trained, hosts: Hosts) -> None:
+def test_one_client_trains_on_all_workers_and_survives_the_loss_of_one(training: Trained, hosts: ProgramHosts) -> None:
     found = training("digits_in_graph.py", "--save_every_steps=100", steps=500, ps=2)
     found.reach(200)
     found.kill("worker/1")
@@ -198,7 +198,7 @@ def test_one_client_trains_on_all_workers_and_survives_the_loss_of_one(training:
     worker.ends(143)
 
 
-def test_mnist_with_flags_of_its_own_and_the_reference_ones(hosts: Hosts, digits: Path) -> None:
+def test_mnist_with_flags_of_its_own_and_the_reference_ones(hosts: ProgramHosts, digits: Path) -> None:
     names = {"ps_hosts": "ps", "worker_hosts": "workers", "job_name": "job", "task_index": "number"}
     arguments = (
         f"--data_dir={digits}",
@@ -246,7 +246,7 @@ with task.session(train_steps=steps, hooks=hooks) as session:
 """The gradient of w is the step it was computed in: after N steps w is -(0 + 1 + … + N-1), unless a stale one counted."""
 
 
-def stale(hosts: Hosts, tmp_path: Path, steps: int, backups: int) -> tuple[Process, Process]:
+def stale(hosts: ProgramHosts, tmp_path: Path, steps: int, backups: int) -> tuple[ProgramProcess, ProgramProcess]:
     program = tmp_path / "stale.py"
     program.write_text(STALE)
     cluster = addresses(ps=1, worker=2)
@@ -256,7 +256,7 @@ def stale(hosts: Hosts, tmp_path: Path, steps: int, backups: int) -> tuple[Proce
 
 
 @pytest.mark.parametrize("backups", [0, 1])
-def test_no_stale_gradient_counts(hosts: Hosts, tmp_path: Path, backups: int) -> None:
+def test_no_stale_gradient_counts(hosts: ProgramHosts, tmp_path: Path, backups: int) -> None:
     chief, worker = stale(hosts, tmp_path, 100, backups)
     chief.ends()
     worker.ends()
@@ -265,7 +265,7 @@ def test_no_stale_gradient_counts(hosts: Hosts, tmp_path: Path, backups: int) ->
     assert total == -sum(range(int(steps)))
 
 
-def test_a_backup_worker_may_die_for_good(hosts: Hosts, tmp_path: Path) -> None:
+def test_a_backup_worker_may_die_for_good(hosts: ProgramHosts, tmp_path: Path) -> None:
     chief, worker = stale(hosts, tmp_path, 1000, 1)
     progress = worker.folder / "saved" / "progress.json"
     worker.until(lambda _: progress.is_file() and json.loads(progress.read_text())["steps"] > 1)

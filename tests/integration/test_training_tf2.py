@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import PROGRAMS
-from tests.support.programs import Hosts, Process, addresses, verify, whole
+from tests.support.programs import ProgramHosts, ProgramProcess, addresses, verify, whole
 from tfprov.runtime.eager.member import greets
 from tfprov.wiring import Wiring, to_tf_config
 
@@ -57,11 +57,11 @@ with task.training({"weights": weights, "ready": ready}, train_steps=flags.train
 class Training:
     """A program on every task of a cluster."""
 
-    hosts: Hosts
+    hosts: ProgramHosts
     program: Path
     arguments: tuple[str, ...]
     cluster: dict[str, tuple[str, ...]]
-    running: dict[str, Process] = field(default_factory=dict)
+    running: dict[str, ProgramProcess] = field(default_factory=dict)
 
     def start(self, *others: str) -> None:
         for name in [*(f"{job}{index}" for job in self.cluster for index in range(len(self.cluster[job]))), *others]:
@@ -72,7 +72,7 @@ class Training:
             self.running[name] = self.hosts.start(self.program, *self.arguments, name=name, environ=environ)
 
     @property
-    def chief(self) -> Process:
+    def chief(self) -> ProgramProcess:
         return self.running["chief0" if "chief" in self.cluster else "worker0"]
 
     def saved(self, name: str = "") -> Path:
@@ -94,7 +94,7 @@ Trained = Callable[..., Training]
 
 
 @pytest.fixture
-def training_of(hosts: Hosts, digits: Path) -> Trained:
+def training_of(hosts: ProgramHosts, digits: Path) -> Trained:
     def start(strategy: str, *arguments: str) -> Training:
         arguments = (f"--data_dir={digits}", *arguments)
         training = Training(hosts, PROGRAMS / f"digits_{strategy}.py", arguments, addresses(**JOBS[strategy]))
@@ -135,7 +135,7 @@ def test_what_is_trained_and_everything_about_it_lies_with_the_chief(training_of
 
 
 @pytest.mark.parametrize("strategy", JOBS)
-def test_machines_of_one_core_are_enough(hosts: Hosts, digits: Path, strategy: str) -> None:
+def test_machines_of_one_core_are_enough(hosts: ProgramHosts, digits: Path, strategy: str) -> None:
     arguments = (f"--data_dir={digits}", "--train_steps=40")
     training = Training(hosts, PROGRAMS / f"digits_{strategy}.py", arguments, addresses(**JOBS[strategy]))
     cores = os.sched_getaffinity(0)
@@ -149,7 +149,7 @@ def test_machines_of_one_core_are_enough(hosts: Hosts, digits: Path, strategy: s
 
 
 @pytest.fixture
-def counter(hosts: Hosts, tmp_path: Path) -> Callable[..., Training]:
+def counter(hosts: ProgramHosts, tmp_path: Path) -> Callable[..., Training]:
     program = tmp_path / "counter.py"
     program.write_text(COUNTER)
 
@@ -161,7 +161,7 @@ def counter(hosts: Hosts, tmp_path: Path) -> Callable[..., Training]:
     return start
 
 
-def has_stepped(process: Process) -> bool:
+def has_stepped(process: ProgramProcess) -> bool:
     return len(process.times("step")) > 5
 
 
@@ -232,7 +232,7 @@ def test_what_a_step_raises_ends_the_chief(counter: Callable[..., Training]) -> 
 
 
 @pytest.mark.parametrize("strategy", ["parameter_server", "multi_worker_mirrored"])
-def test_the_same_program_trains_alone(hosts: Hosts, tmp_path: Path, strategy: str) -> None:
+def test_the_same_program_trains_alone(hosts: ProgramHosts, tmp_path: Path, strategy: str) -> None:
     program = tmp_path / "counter.py"
     program.write_text(COUNTER)
     arguments = ["--parameter_server"] if strategy == "parameter_server" else []

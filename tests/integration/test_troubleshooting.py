@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.engine import Engine
-from tests.support.local import Local, local
+from tests.support.local_cluster import LocalCluster, open_local_cluster
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -84,7 +84,7 @@ def shown(page: str) -> dict[str, str]:
     return {title: block[1] for title, body in found if (block := re.search(r"```text\n(.*?)```", body, re.DOTALL))}
 
 
-def printed(cluster: Local, mistake: Mistake) -> str:
+def printed(cluster: LocalCluster, mistake: Mistake) -> str:
     """Return what `tfprov run` prints of the mistake from `error:` on."""
     (cluster.directory / "program").mkdir()
     (cluster.directory / "program" / "train.py").write_text(mistake.program)
@@ -105,7 +105,7 @@ def verdict(directory: Path, title: str, mistake: Mistake, block: str) -> str | 
     """Return how the page differs from what is printed."""
     directory.mkdir()
     with ExitStack() as stack:
-        cluster = stack.enter_context(contextmanager(local)(directory))
+        cluster = stack.enter_context(contextmanager(open_local_cluster)(directory))
         if mistake.takes_port:
             stack.enter_context(socket.create_server(("127.0.0.1", cluster.port)))
         text = printed(cluster, mistake)
@@ -128,7 +128,7 @@ def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_an_image_without_python_is_shown_as_it_is_printed(
-    local_cluster: Local, tiny_archive: Path, private_engine: Engine
+    local_cluster: LocalCluster, tiny_archive: Path, private_engine: Engine
 ) -> None:
     local_cluster.env["DOCKER_HOST"] = private_engine.url
     text = printed(local_cluster, Mistake(settings=f"image: {{archive: {tiny_archive}}}", code=2))

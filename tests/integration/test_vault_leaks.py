@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import python
-from tests.support.local import Local, local
-from tests.support.vaults import encrypted, value
+from tests.support.local_cluster import LocalCluster, open_local_cluster
+from tests.support.vaults import encrypt, value
 
 PASSWORD = "open sesame"
 INLINE, OF_FILE, OF_EXTRA, UNUSED = "inline-plaintext-1", "file-plaintext-2", "extra-plaintext-3", "unused-plaintext-4"
@@ -17,7 +17,7 @@ SLEEPER = "import time; time.sleep(600)"
 
 
 def inventory(env: str) -> str:
-    api, unused = encrypted(INLINE, UNUSED)
+    api, unused = encrypt(INLINE, UNUSED)
     return f"""\
 all:
   vars:
@@ -42,12 +42,12 @@ all:
 class Sealed:
     """Runs verbs on a cluster with secrets, and keeps all they print."""
 
-    def __init__(self, cluster: Local) -> None:
+    def __init__(self, cluster: LocalCluster) -> None:
         self.local, self.printed = cluster, [""]
         directory = cluster.directory
         (directory / "group_vars").mkdir()
-        (directory / "group_vars" / "all.yml").write_text(encrypted(f"of_file: {OF_FILE}\n")[0])
-        (directory / "extra.yml").write_text(encrypted(f"of_extra: {OF_EXTRA}\n")[0])
+        (directory / "group_vars" / "all.yml").write_text(encrypt(f"of_file: {OF_FILE}\n")[0])
+        (directory / "extra.yml").write_text(encrypt(f"of_extra: {OF_EXTRA}\n")[0])
         (directory / "password").write_text(PASSWORD)
         self.write('WHOLE: "{{ api }}"')
 
@@ -85,7 +85,7 @@ class Sealed:
 
 @pytest.fixture
 def sealed(tmp_path: Path) -> Iterator[Sealed]:
-    for cluster in local(tmp_path):
+    for cluster in open_local_cluster(tmp_path):
         sealed = Sealed(cluster)
         yield sealed
         cluster.inventory.write_text(cluster.inventory.read_text().split("      env:\n")[0] + _WITHOUT)

@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-from tests.support.local import SLEEPER, Local, rest_of
+from tests.support.local_cluster import SLEEPER, LocalCluster, read_to_end
 from tests.support.waiting import LONG, until
 
 INVENTORY = f"""
@@ -39,7 +39,7 @@ def started(output: str) -> list[str]:
     return sorted(re.findall(r"^ok +start (\S+)", output, re.MULTILINE))
 
 
-def test_a_second_up_changes_no_pid(local_cluster: Local) -> None:
+def test_a_second_up_changes_no_pid(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     assert started(local_cluster("up", fresh=True)) == ["ps/0", "worker/0", "worker/1"]
     before = local_cluster.pids()
@@ -48,7 +48,7 @@ def test_a_second_up_changes_no_pid(local_cluster: Local) -> None:
     assert len(before) == 3
 
 
-def test_a_killed_worker_is_named_and_only_it_is_started_again(local_cluster: Local) -> None:
+def test_a_killed_worker_is_named_and_only_it_is_started_again(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     local_cluster("up")
     before = local_cluster.pids()
@@ -62,7 +62,7 @@ def test_a_killed_worker_is_named_and_only_it_is_started_again(local_cluster: Lo
     assert {task for task in before if before[task] != after[task]} == {"worker/1"}
 
 
-def test_an_edited_flag_restarts_what_it_is_for_and_is_named(local_cluster: Local) -> None:
+def test_an_edited_flag_restarts_what_it_is_for_and_is_named(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     local_cluster("up")
     before = local_cluster.pids()
@@ -76,7 +76,7 @@ def test_an_edited_flag_restarts_what_it_is_for_and_is_named(local_cluster: Loca
     assert local_cluster("up").endswith("nothing to do\n")
 
 
-def test_edited_code_is_delivered_and_restarts_what_runs_it(local_cluster: Local) -> None:
+def test_edited_code_is_delivered_and_restarts_what_runs_it(local_cluster: LocalCluster) -> None:
     code = local_cluster.directory / "code"
     code.mkdir()
     (code / "train.py").write_text(SLEEPER)
@@ -92,7 +92,7 @@ def test_edited_code_is_delivered_and_restarts_what_runs_it(local_cluster: Local
 
 
 @pytest.mark.parametrize("when", ["before it serves", "later"])
-def test_run_ends_with_the_chiefs_exit_code_and_its_last_lines(local_cluster: Local, when: str) -> None:
+def test_run_ends_with_the_chiefs_exit_code_and_its_last_lines(local_cluster: LocalCluster, when: str) -> None:
     dying = f"import sys, time; print('dying'); time.sleep({0 if when == 'before it serves' else 2}); sys.exit(3)"
     local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{dying}"]'))
     output = local_cluster("run", code=1, fresh=True)  # 3 would say that another run holds the cluster
@@ -100,7 +100,7 @@ def test_run_ends_with_the_chiefs_exit_code_and_its_last_lines(local_cluster: Lo
     assert local_cluster.processes() == []
 
 
-def test_a_ps_is_stopped_when_the_chief_is_done(local_cluster: Local) -> None:
+def test_a_ps_is_stopped_when_the_chief_is_done(local_cluster: LocalCluster) -> None:
     done = "import time; time.sleep(1); print('trained')"
     local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'checkpoints: none, command: [python, -c, "{done}"]'))
     output = local_cluster("run")
@@ -115,7 +115,7 @@ def test_a_ps_is_stopped_when_the_chief_is_done(local_cluster: Local) -> None:
     assert lines == ["worker/0 | trained"]
 
 
-def test_a_model_that_was_saved_elsewhere_is_kept_until_it_is_brought(local_cluster: Local) -> None:
+def test_a_model_that_was_saved_elsewhere_is_kept_until_it_is_brought(local_cluster: LocalCluster) -> None:
     saving = "import pathlib; pathlib.Path('my.keras').write_text('weights')"
     local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{saving}"]'))
     assert "bring it with `tfprov gather --path my.keras`" in local_cluster("run", code=1)
@@ -126,7 +126,7 @@ def test_a_model_that_was_saved_elsewhere_is_kept_until_it_is_brought(local_clus
     assert local_cluster("down") == "nothing to do: verbs is not there\n"
 
 
-def test_a_finished_worker_is_finished_and_not_drift(local_cluster: Local) -> None:
+def test_a_finished_worker_is_finished_and_not_drift(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("tasks_per_host: 2", 'command: [python, -c, "pass"]'))
     local_cluster("up")
     until(lambda: local_cluster.tasks()["worker/0"]["state"] == "finished", "the worker is done")
@@ -136,7 +136,7 @@ def test_a_finished_worker_is_finished_and_not_drift(local_cluster: Local) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_nothing_running(local_cluster: Local, number: signal.Signals) -> None:
+def test_an_interrupted_run_leaves_nothing_running(local_cluster: LocalCluster, number: signal.Signals) -> None:
     local_cluster.write(INVENTORY)
     process = local_cluster.start("run", fresh=True)
     until(lambda: len(local_cluster.pids()) == 3, "the tasks run", of=process)
@@ -148,7 +148,7 @@ def test_an_interrupted_run_leaves_nothing_running(local_cluster: Local, number:
     assert local_cluster.processes() == []
 
 
-def in_terminal(local_cluster: Local, *words: str) -> tuple["subprocess.Popen[bytes]", int]:
+def in_terminal(local_cluster: LocalCluster, *words: str) -> tuple["subprocess.Popen[bytes]", int]:
     """Start a verb in a terminal of its own, and return it with the other end of the terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -162,7 +162,7 @@ def in_terminal(local_cluster: Local, *words: str) -> tuple["subprocess.Popen[by
     return process, master
 
 
-def answer_to_ctrl_c(local_cluster: Local, *words: str) -> float:
+def answer_to_ctrl_c(local_cluster: LocalCluster, *words: str) -> float:
     """Press Ctrl-C in the terminal of a verb that follows the training, and return the seconds to its answer."""
     process, master = in_terminal(local_cluster, *words)
     limit = threading.Timer(LONG, process.kill)
@@ -190,14 +190,14 @@ def answer_to_ctrl_c(local_cluster: Local, *words: str) -> float:
         os.close(master)
 
 
-def test_the_first_ctrl_c_is_answered_within_a_fifth_of_a_second(local_cluster: Local) -> None:
+def test_the_first_ctrl_c_is_answered_within_a_fifth_of_a_second(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     # What else runs on this machine may hold it up; that it waits for something shows every time.
     assert any(answer_to_ctrl_c(local_cluster, "run") < 0.2 for _ in range(5))
     assert local_cluster.processes() == []
 
 
-def test_a_terminal_that_is_closed_leaves_the_training_running(local_cluster: Local) -> None:
+def test_a_terminal_that_is_closed_leaves_the_training_running(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     process, master = in_terminal(local_cluster, "run")
     until(lambda: len(local_cluster.pids()) == 3 and lock_is_free(local_cluster), "run follows the training")
@@ -210,7 +210,7 @@ def test_a_terminal_that_is_closed_leaves_the_training_running(local_cluster: Lo
     assert local_cluster.processes() == []
 
 
-def test_a_hang_up_says_how_to_come_back(local_cluster: Local) -> None:
+def test_a_hang_up_says_how_to_come_back(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     process = local_cluster.start("run", fresh=True)
     until(lambda: len(local_cluster.pids()) == 3 and lock_is_free(local_cluster), "run follows", of=process)
@@ -223,7 +223,7 @@ def test_a_hang_up_says_how_to_come_back(local_cluster: Local) -> None:
     assert len(local_cluster.pids()) == 3
 
 
-def test_the_second_ctrl_c_leaves_at_once(local_cluster: Local) -> None:
+def test_the_second_ctrl_c_leaves_at_once(local_cluster: LocalCluster) -> None:
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf'); time.sleep(600)"
     local_cluster.write(
         INVENTORY.replace(SLEEPER, stubborn).replace("restart: never", "restart: never\n      stop_grace: 120")
@@ -238,7 +238,7 @@ def test_the_second_ctrl_c_leaves_at_once(local_cluster: Local) -> None:
     down.send_signal(signal.SIGINT)
     assert any("(Ctrl-C again to leave at once)" in line for line in down.stdout)
     down.send_signal(signal.SIGINT)
-    rest = rest_of(down)
+    rest = read_to_end(down)
     assert down.returncode == 130
     what = "left at once: ps/0, worker/0, worker/1 may still run"
     assert f"{what}; `tfprov status` shows them, `tfprov down` gathers and ends them\n" in rest
@@ -246,7 +246,7 @@ def test_the_second_ctrl_c_leaves_at_once(local_cluster: Local) -> None:
         os.kill(int(pid), signal.SIGKILL)
 
 
-def test_after_kill_9_down_finds_everything(local_cluster: Local) -> None:
+def test_after_kill_9_down_finds_everything(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     process = local_cluster.start("run", fresh=True)
     until(lambda: len(local_cluster.pids()) == 3, "the tasks run", of=process)
@@ -266,7 +266,9 @@ MANY = (
 """Writes more than is gathered at a time, and then a file that takes seconds to read."""
 
 
-def test_a_down_that_is_killed_while_it_gathers_left_nothing_running_and_the_next_goes_on(local_cluster: Local) -> None:
+def test_a_down_that_is_killed_while_it_gathers_left_nothing_running_and_the_next_goes_on(
+    local_cluster: LocalCluster,
+) -> None:
     local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{MANY}"]'))
     local_cluster("up")
     until(lambda: local_cluster("logs", "worker/0") == "worker/0 | up\n", "it has written")
@@ -276,7 +278,7 @@ def test_a_down_that_is_killed_while_it_gathers_left_nothing_running_and_the_nex
         lambda: (gathered / "many-0999").exists() and "many-0999" in (gathered / "manifest.json").read_text(), of=down
     )
     down.kill()
-    assert "gathered into" not in rest_of(down)
+    assert "gathered into" not in read_to_end(down)
     assert local_cluster.processes() == []
     output = local_cluster("down")
     assert "gathered into" in output
@@ -286,7 +288,7 @@ def test_a_down_that_is_killed_while_it_gathers_left_nothing_running_and_the_nex
     assert local_cluster("down") == "nothing to do: verbs is not there\n"
 
 
-def test_the_second_of_two_ups_says_who_holds_the_cluster(local_cluster: Local) -> None:
+def test_the_second_of_two_ups_says_who_holds_the_cluster(local_cluster: LocalCluster) -> None:
     slow = INVENTORY.replace("ready: start", "start_timeout: 600")
     local_cluster.write(slow)
     process = local_cluster.start("up")
@@ -299,7 +301,7 @@ def test_the_second_of_two_ups_says_who_holds_the_cluster(local_cluster: Local) 
     local_cluster("down")
 
 
-def lock_is_free(local_cluster: Local) -> bool:
+def lock_is_free(local_cluster: LocalCluster) -> bool:
     with (local_cluster.directory / "state/tfprov/clusters/verbs/lock").open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -308,7 +310,7 @@ def lock_is_free(local_cluster: Local) -> bool:
     return True
 
 
-def test_down_works_while_run_follows_in_another_terminal(local_cluster: Local) -> None:
+def test_down_works_while_run_follows_in_another_terminal(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     process = local_cluster.start("run")
     until(lambda: len(local_cluster.pids()) == 3, "the tasks run", of=process)
@@ -320,7 +322,7 @@ def test_down_works_while_run_follows_in_another_terminal(local_cluster: Local) 
     assert "Traceback" not in output
 
 
-def test_a_port_that_is_taken_is_told_with_its_owner(local_cluster: Local) -> None:
+def test_a_port_that_is_taken_is_told_with_its_owner(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     with socket.socket() as owner:
         owner.bind(("127.0.0.1", local_cluster.port + 1))
@@ -334,7 +336,7 @@ def test_a_port_that_is_taken_is_told_with_its_owner(local_cluster: Local) -> No
     assert started(local_cluster("up")) == ["ps/0", "worker/0", "worker/1"]
 
 
-def test_a_command_that_cannot_be_started_is_refused_before_anything_is_built(local_cluster: Local) -> None:
+def test_a_command_that_cannot_be_started_is_refused_before_anything_is_built(local_cluster: LocalCluster) -> None:
     source = local_cluster.directory / "src"
     source.mkdir()
     (source / "train.py").write_text("print(1)\n")
@@ -348,7 +350,7 @@ def test_a_command_that_cannot_be_started_is_refused_before_anything_is_built(lo
     assert not (local_cluster.directory / "state").exists()
 
 
-def test_partial_keeps_what_did_start(local_cluster: Local) -> None:
+def test_partial_keeps_what_did_start(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     with socket.socket() as owner:
         owner.bind(("127.0.0.1", local_cluster.port + 1))
@@ -357,7 +359,7 @@ def test_partial_keeps_what_did_start(local_cluster: Local) -> None:
     assert started(local_cluster("up")) == ["worker/0"]
 
 
-def test_a_task_that_left_the_inventory_is_stopped(local_cluster: Local) -> None:
+def test_a_task_that_left_the_inventory_is_stopped(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     local_cluster("up")
     local_cluster.write(INVENTORY.replace("tasks_per_host: 2", "tasks_per_host: 1"))
@@ -367,7 +369,7 @@ def test_a_task_that_left_the_inventory_is_stopped(local_cluster: Local) -> None
     assert set(local_cluster.tasks()) == {"ps/0", "worker/0"}
 
 
-def test_a_host_that_left_the_inventory_is_cleaned_up(local_cluster: Local) -> None:
+def test_a_host_that_left_the_inventory_is_cleaned_up(local_cluster: LocalCluster) -> None:
     two = INVENTORY.replace(
         "worker: {hosts: {localhost: }", "worker: {hosts: {localhost: , other: {ansible_connection: local}}"
     )
@@ -379,7 +381,7 @@ def test_a_host_that_left_the_inventory_is_cleaned_up(local_cluster: Local) -> N
     assert local_cluster.processes() == []
 
 
-def test_logs_have_their_task_in_front(local_cluster: Local) -> None:
+def test_logs_have_their_task_in_front(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     local_cluster("up")
     until(lambda: local_cluster("logs").count("| up") == 3, "every task has printed")
@@ -391,10 +393,10 @@ def test_logs_have_their_task_in_front(local_cluster: Local) -> None:
     assert follower.stdout is not None
     assert follower.stdout.readline().startswith("worker/0 | up ['--job_name=worker', '--task_index=0'")
     local_cluster("down")
-    assert rest_of(follower) == ""
+    assert read_to_end(follower) == ""
 
 
-def test_exec_runs_beside_the_task_with_its_environment_and_exit_code(local_cluster: Local) -> None:
+def test_exec_runs_beside_the_task_with_its_environment_and_exit_code(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     local_cluster("up")
     assert local_cluster("exec", "worker/1", "--", "printenv", "TFPROV_TASK") == "worker/1\n"
@@ -403,7 +405,7 @@ def test_exec_runs_beside_the_task_with_its_environment_and_exit_code(local_clus
     assert "no such command" in local_cluster("exec", "worker/1", "--", "no-such-command", code=1)
 
 
-def test_a_playbook_of_the_users_own_is_played(local_cluster: Local) -> None:
+def test_a_playbook_of_the_users_own_is_played(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     book = local_cluster.directory / "mine.yml"
     book.write_text(
@@ -418,7 +420,7 @@ def test_a_playbook_of_the_users_own_is_played(local_cluster: Local) -> None:
     assert local_cluster("play", "--show", "up").startswith("# What `tfprov up` does.")
 
 
-def test_a_failing_task_is_started_again_up_to_its_limit(local_cluster: Local) -> None:
+def test_a_failing_task_is_started_again_up_to_its_limit(local_cluster: LocalCluster) -> None:
     failing = "import os, sys, time; print('trying', os.getpid()); time.sleep(2); sys.exit(5)"
     policy = f'command: [python, -c, "{failing}"], restart: on-failure, max_restarts: 2'
     local_cluster.write(INVENTORY.replace("tasks_per_host: 2", policy))

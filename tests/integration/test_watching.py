@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.local import Local, rest_of
+from tests.support.local_cluster import LocalCluster, read_to_end
 from tests.support.waiting import LONG, until
 from tests.support.warm import AnyProcess
 
@@ -74,7 +74,7 @@ all:
 """
 
 
-def up(local_cluster: Local, text: str = INVENTORY) -> None:
+def up(local_cluster: LocalCluster, text: str = INVENTORY) -> None:
     code = local_cluster.directory / "code"
     code.mkdir()
     (code / "training.py").write_text(TRAINING)
@@ -82,7 +82,7 @@ def up(local_cluster: Local, text: str = INVENTORY) -> None:
     local_cluster("up")
 
 
-def say(local_cluster: Local, task: str, word: str) -> Path:
+def say(local_cluster: LocalCluster, task: str, word: str) -> Path:
     """Have a task do something: `stand`, `fails`, `done`."""
     name = task.replace("/", "-")
     path = (
@@ -92,12 +92,12 @@ def say(local_cluster: Local, task: str, word: str) -> Path:
     return path
 
 
-def status(local_cluster: Local) -> dict[str, Any]:
+def status(local_cluster: LocalCluster) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(local_cluster("status", "--json"))
     return found
 
 
-def compared(local_cluster: Local) -> dict[str, Any]:
+def compared(local_cluster: LocalCluster) -> dict[str, Any]:
     """Wait until the speeds of all three are known, and the first steps no longer count for much; return the status."""
 
     def look() -> dict[str, Any] | None:
@@ -120,14 +120,14 @@ def read_until(process: AnyProcess, what: str) -> str:
     pytest.fail("".join(lines))
 
 
-def kill(local_cluster: Local, task: str) -> None:
+def kill(local_cluster: LocalCluster, task: str) -> None:
     os.kill(int(local_cluster.pids()[task]), signal.SIGKILL)
 
 
 # --- status ----------------------------------------------------------------------------------------------------------
 
 
-def test_status_shows_every_tasks_own_speed_and_the_slowest(local_cluster: Local) -> None:
+def test_status_shows_every_tasks_own_speed_and_the_slowest(local_cluster: LocalCluster) -> None:
     up(local_cluster)
     found = compared(local_cluster)
     assert 0 < found["slowest"]["rate"] < found["slowest"]["median"]
@@ -146,7 +146,7 @@ def test_status_shows_every_tasks_own_speed_and_the_slowest(local_cluster: Local
     assert "went back" not in output
 
 
-def test_status_says_which_ps_holds_which_variable(local_cluster: Local) -> None:
+def test_status_says_which_ps_holds_which_variable(local_cluster: LocalCluster) -> None:
     up(local_cluster)
     placed = "worker/0 has not written placement.json"
     until(lambda: placed not in local_cluster.run("status", "--placement").stdout, "the chief has written it")
@@ -157,7 +157,7 @@ def test_status_says_which_ps_holds_which_variable(local_cluster: Local) -> None
     assert said["tasks"] == {"ps/0": {"variables": 1, "bytes": 24}}
 
 
-def test_a_chief_that_was_started_again_says_which_steps_were_lost(local_cluster: Local) -> None:
+def test_a_chief_that_was_started_again_says_which_steps_were_lost(local_cluster: LocalCluster) -> None:
     up(local_cluster)
     until(lambda: status(local_cluster)["progress"], "it trains")
     follower = local_cluster.start("wait")
@@ -177,7 +177,7 @@ def test_a_chief_that_was_started_again_says_which_steps_were_lost(local_cluster
 # --- restarts and crash loops ----------------------------------------------------------------------------------------
 
 
-def test_a_restart_is_told_once_and_the_run_goes_on_to_its_end(local_cluster: Local) -> None:
+def test_a_restart_is_told_once_and_the_run_goes_on_to_its_end(local_cluster: LocalCluster) -> None:
     (local_cluster.directory / "code").mkdir()
     (local_cluster.directory / "code" / "training.py").write_text(TRAINING)
     local_cluster.write(INVENTORY)
@@ -192,7 +192,7 @@ def test_a_restart_is_told_once_and_the_run_goes_on_to_its_end(local_cluster: Lo
     )
     until(lambda: local_cluster("logs", "worker/1").count("up worker/1") == 2, "it is back")
     say(local_cluster, "worker/0", "done")
-    output += rest_of(run)
+    output += read_to_end(run)
     assert run.returncode == 0, output
     for task in ("worker/1", "ps/0"):
         assert output.count(f"{task} ended with exit code 137 and was started again (1 of 1)\n") == 1, output
@@ -200,7 +200,7 @@ def test_a_restart_is_told_once_and_the_run_goes_on_to_its_end(local_cluster: Lo
     assert local_cluster.processes() == []
 
 
-def test_a_task_over_its_limit_is_shown_with_its_last_twenty_lines(local_cluster: Local) -> None:
+def test_a_task_over_its_limit_is_shown_with_its_last_twenty_lines(local_cluster: LocalCluster) -> None:
     up(local_cluster)
     follower = local_cluster.start("wait")
     say(local_cluster, "worker/2", "fails")
@@ -213,7 +213,7 @@ def test_a_task_over_its_limit_is_shown_with_its_last_twenty_lines(local_cluster
     assert local_cluster.tasks()["worker/0"]["state"] == "running"
     told = read_until(follower, "the training goes on without worker/2\n")
     say(local_cluster, "worker/0", "fails")
-    told += rest_of(follower)
+    told += read_to_end(follower)
     assert follower.returncode == 5, told
     assert "worker/2: exited with code 5 after 1 restart\n  worker/2 | reason 10\n" in told
     assert "error: worker/0: exited with code 5 after 1 restart\n  worker/0 | reason 10\n" in told
@@ -222,7 +222,7 @@ def test_a_task_over_its_limit_is_shown_with_its_last_twenty_lines(local_cluster
 # --- stragglers ------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_stands_still_is_named_and_its_stacks_are_in_its_log(local_cluster: Local) -> None:
+def test_a_worker_that_stands_still_is_named_and_its_stacks_are_in_its_log(local_cluster: LocalCluster) -> None:
     up(local_cluster)
     compared(local_cluster)
     follower = local_cluster.start("wait")
@@ -246,7 +246,7 @@ BOARD = 'command: [python, -m, http.server, "BOARD_PORT", --bind, 127.0.0.1]'
 """A stand-in that answers."""
 
 
-def with_board(local_cluster: Local, settings: str = BOARD) -> str:
+def with_board(local_cluster: LocalCluster, settings: str = BOARD) -> str:
     """Return the inventory with a tensorboard; those of a host would count for all its roles."""
     port = str(local_cluster.port + 4)
     said = f"{{tfprov: {{port: {port}, {settings.replace('BOARD_PORT', port)}}}}}"
@@ -262,7 +262,9 @@ def address(process: AnyProcess) -> tuple[str, str]:
     return line, found[0]
 
 
-def test_the_way_to_the_tensorboard_is_shown_once_it_answers_and_stays_until_ctrl_c(local_cluster: Local) -> None:
+def test_the_way_to_the_tensorboard_is_shown_once_it_answers_and_stays_until_ctrl_c(
+    local_cluster: LocalCluster,
+) -> None:
     up(local_cluster, with_board(local_cluster))
     process = local_cluster.start("tensorboard")
     line, url = address(process)
@@ -271,12 +273,12 @@ def test_the_way_to_the_tensorboard_is_shown_once_it_answers_and_stays_until_ctr
         assert answer.status == http.client.OK
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    rest = rest_of(process)
+    rest = read_to_end(process)
     assert (process.returncode, rest) == (0, "")
     assert local_cluster.tasks()["tensorboard/0"]["state"] == "running"
 
 
-def test_what_is_wrong_with_a_tensorboard_is_one_line(local_cluster: Local) -> None:
+def test_what_is_wrong_with_a_tensorboard_is_one_line(local_cluster: LocalCluster) -> None:
     up(local_cluster)
     output = local_cluster("tensorboard", code=2)
     assert output.startswith("error: cluster watching has no tensorboard; add the group `tensorboard`")
@@ -287,11 +289,11 @@ def test_what_is_wrong_with_a_tensorboard_is_one_line(local_cluster: Local) -> N
     assert f"is on this machine and serves at http://127.0.0.1:{local_cluster.port + 4}/" in other
 
 
-def test_a_tensorboard_that_ends_meanwhile_ends_the_way_to_it(local_cluster: Local) -> None:
+def test_a_tensorboard_that_ends_meanwhile_ends_the_way_to_it(local_cluster: LocalCluster) -> None:
     up(local_cluster, with_board(local_cluster))
     process = local_cluster.start("tensorboard")
     address(process)
     local_cluster("down")
-    rest = rest_of(process)
+    rest = read_to_end(process)
     assert process.returncode == 1
     assert "error: tensorboard/0: " in rest

@@ -1,1 +1,1 @@
-"""What tests of several folders share: warm interpreters, clusters, engines, hosts."""
+"""Helpers that tests of several directories share: warm interpreters, clusters, engines, hosts."""

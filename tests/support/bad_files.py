@@ -1,4 +1,4 @@
-"""The files in tests/cases that cannot be used, and the lines that each must bring."""
+"""The invalid files in tests/cases, and the error lines each of them must cause."""
 
 from pathlib import Path
 
@@ -11,6 +11,6 @@ PLAYBOOKS = sorted((CASES / "bad_playbooks").glob("*.yml"))
 
 
 def expected(path: Path) -> list[str]:
-    """Return the lines that a case begins with."""
+    """Return the error lines in the comments of a case."""
     lines = path.read_text().splitlines()
     return [line.removeprefix("# ") for line in lines if line.startswith("# ") and ": error: " in line]

@@ -1,4 +1,4 @@
-"""A real browser without a screen, which draws a page as a user's does; tests read in the DOM what it has drawn."""
+"""A headless browser: tests read in the DOM what it has drawn."""
 
 import shutil
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from playwright.sync_api import Page, sync_playwright
 
 COMMANDS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-"""What `.ci/browser.sh` looks for, and installs the first of."""
+"""Commands `.ci/browser.sh` looks for; it installs the first."""
 
 
 def command() -> str | None:
-    """Return the browser of this machine; None where it has none."""
+    """Return the path of this machine's browser, or None."""
     return next(filter(None, map(shutil.which, COMMANDS)), None)
 
 

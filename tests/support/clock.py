@@ -1,4 +1,4 @@
-"""Time that passes when it is slept through, and background work that is done at once: no limit is ever real."""
+"""A manual clock, whose time passes in `sleep` only, and an executor that runs work at once."""
 
 import threading
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from tfprov.engine.concurrency import Clock
 
 
 class ManualClock(Clock):
-    """Stands still but for `sleep`; `at` is what happens meanwhile."""
+    """Time passes in `sleep` only; `at` schedules calls."""
 
     def __init__(self) -> None:
         self.time = 0.0
         self._due: list[tuple[float, Callable[[], object]]] = []
 
     def at(self, when: float, happens: Callable[[], object]) -> None:
-        """Have something happen as soon as it is `when`."""
+        """Call `happens` once the time is `when`."""
         self._due.append((when, happens))
 
     def now(self) -> float:
@@ -37,11 +37,11 @@ class ManualClock(Clock):
         return event.is_set()
 
     def pool(self, workers: int) -> Executor:
-        return AtOnce()
+        return ImmediateExecutor()
 
 
-class AtOnce(Executor):
-    """Has done what it is asked for when it returns."""
+class ImmediateExecutor(Executor):
+    """Runs a function in `submit`."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         future: Future[Any] = Future()

@@ -1,4 +1,4 @@
-"""Deliveries to test hosts: images that nobody has, and what a push reports."""
+"""Push images to test hosts, and record the progress of a push."""
 
 import json
 import os
@@ -18,7 +18,7 @@ OURS = "tfprov/push-test"
 
 
 def machine(host: Host) -> SSHMachine:
-    """Return a test host as delivery sees it."""
+    """Return a test host as the Remote of a push."""
     bed = host.bed
     target = SSHTarget(host.name, host.address, host.port, host.user, (bed.key,), known_hosts=(bed.known_hosts,))
     return SSHMachine(SSH(target))
@@ -31,31 +31,31 @@ def clean(host: Host) -> None:
                 host.client.images.remove(name, force=True)
 
 
-class Watched:
-    """What a push tells while it goes on."""
+class PushRecorder:
+    """Records the progress and notes of a push; calls `then` once `at` bytes are sent."""
 
     def __init__(self, at: int | None = None, then: Callable[[], object] = lambda: None) -> None:
-        self.told: list[tuple[int, int]] = []
+        self.reports: list[tuple[int, int]] = []
         self.notes: list[str] = []
         self._at, self._then = at, then
 
     def progress(self, sent: int, total: int) -> None:
         assert 0 < sent <= total
-        assert not self.told or sent > self.told[-1][0]
-        self.told.append((sent, total))
+        assert not self.reports or sent > self.reports[-1][0]
+        self.reports.append((sent, total))
         if self._at is not None and sent >= self._at:
             self._at = None
             self._then()
 
     @property
     def sent(self) -> int:
-        return self.told[-1][0] if self.told else 0
+        return self.reports[-1][0] if self.reports else 0
 
 
-def brought(to: Machine, layout: Layout, image: Image, tag: str, watched: Watched | None = None) -> Pushed:
-    seen = watched or Watched()
-    pushed = push(to, layout, image, f"{OURS}:{tag}", seen.progress, seen.notes.append, (0, 0, 1))
-    assert pushed.sent == seen.sent
+def push_image(to: Machine, layout: Layout, image: Image, tag: str, recorder: PushRecorder | None = None) -> Pushed:
+    recorder = recorder or PushRecorder()
+    pushed = push(to, layout, image, f"{OURS}:{tag}", recorder.progress, recorder.notes.append, (0, 0, 1))
+    assert pushed.sent == recorder.sent
     return pushed
 
 
@@ -72,4 +72,6 @@ def random_image(layout: Layout, *sizes: int, **changes: Any) -> Image:
 def names(host: Host) -> set[str]:
     """Return all names that images have on a host, also those by digest, and `<none>` for an image without a name."""
     listed = host.client.api.images(all=True)
-    return {name for it in listed for name in [*(it["RepoTags"] or ()), *(it["RepoDigests"] or ())] or ["<none>"]}
+    return {
+        name for image in listed for name in [*(image["RepoTags"] or ()), *(image["RepoDigests"] or ())] or ["<none>"]
+    }

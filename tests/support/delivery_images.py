@@ -1,4 +1,4 @@
-"""Images made by hand, as the tools that save them write them."""
+"""Build image archives and layouts in the formats of docker save and OCI."""
 
 import gzip
 import io
@@ -61,7 +61,7 @@ def config(layers: Sequence[bytes], **settings: Any) -> bytes:
     )
 
 
-def saved(*images: tuple[str | None, Sequence[bytes]], **settings: Any) -> dict[str, Entry]:
+def save_entries(*images: tuple[str | None, Sequence[bytes]], **settings: Any) -> dict[str, Entry]:
     """Return the files `docker save` of engine 20.10 writes; a layer that is there already is a link."""
     files: dict[str, Entry] = {}
     written: dict[bytes, str] = {}
@@ -123,7 +123,7 @@ def entry(blob: Descriptor) -> dict[str, Any]:
     return {"mediaType": blob.media_type, "digest": blob.digest, "size": blob.size}
 
 
-def oci(layers: Sequence[bytes] = LAYERS, *, compressed: bool = False) -> bytes:
+def oci_archive(layers: Sequence[bytes] = LAYERS, *, compressed: bool = False) -> bytes:
     """Return an OCI archive of one image."""
     archive = OciArchive()
     stored = [gzip.compress(layer, mtime=0) for layer in layers]
@@ -131,9 +131,9 @@ def oci(layers: Sequence[bytes] = LAYERS, *, compressed: bool = False) -> bytes:
     return archive.tar()
 
 
-def loaded(layout: Layout, name: str = "base", layers: Sequence[bytes] = LAYERS, **settings: Any) -> Image:
+def load_image(layout: Layout, name: str = "base", layers: Sequence[bytes] = LAYERS, **settings: Any) -> Image:
     """Bring an image into the layout."""
-    return load(layout, io.BytesIO(tar(saved((f"{name}:1", layers), **settings))), name)
+    return load(layout, io.BytesIO(tar(save_entries((f"{name}:1", layers), **settings))), name)
 
 
 def code(**files: bytes) -> Code:

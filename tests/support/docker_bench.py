@@ -1,4 +1,4 @@
-"""The contract's bench on a real engine."""
+"""The runtime bench on a real Docker engine."""
 
 import io
 import socket
@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.bench import Bench, container
 from tests.support.engine import Engine as PrivateEngine
 from tests.support.ports import free_port
+from tests.support.runtime_bench import Bench, container
 from tests.support.waiting import until
 from tfprov.hosts.base import NO_FILES, OnProgress, ignore_progress, peer_is_listening
 from tfprov.hosts.docker.engine import Engine
@@ -58,8 +58,8 @@ class DockerBench(Bench):
         return placed
 
     def run_to_end(self, code: int, lines: Sequence[str] = (), **changes: Any) -> None:
-        said = "; ".join(f"echo '{line}'" for line in lines) or "true"
-        self.start(container(argv=["sh", "-c", f"{said}; exit {code}"], **changes))
+        echo_commands = "; ".join(f"echo '{line}'" for line in lines) or "true"
+        self.start(container(argv=["sh", "-c", f"{echo_commands}; exit {code}"], **changes))
         self.becomes(State.EXITED)
 
     def save(self, task: str, name: str, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""How many examples a law is tried with: a third of them each time, all of them in `make matrix`."""
+"""The number of Hypothesis examples per property: a third normally, all in `make matrix`."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Input that nobody would write, for every door of the reader: what comes back is good, or told in one line each.
+"""Fuzz every input format: each input is accepted, or refused with one line per error.
 
 A test tries each attempt for a second or two; `python -m bench.fuzz` tries them for as long as one likes.
 """
@@ -132,17 +132,17 @@ def check(error: InvalidInput, paths: Iterable[Path]) -> None:
     sizes = {str(path): size_of(path.read_bytes().decode("utf-8", errors="replace")) for path in paths}
     assert error.problems
     for problem in error.problems:
-        said = str(problem)
-        assert said.isprintable(), said
-        assert len(said) < 1000, said
-        assert problem.what, said
-        assert problem.fix, said
+        message = str(problem)
+        assert message.isprintable(), message
+        assert len(message) < 1000, message
+        assert problem.what, message
+        assert problem.fix, message
         if problem.at.file.startswith(("-e", "-i")):
             continue
-        assert problem.at.file in sizes, said
+        assert problem.at.file in sizes, message
         count, width = sizes[problem.at.file]
-        assert 0 <= problem.at.line <= count, said
-        assert problem.at.column <= width + 1, said
+        assert 0 <= problem.at.line <= count, message
+        assert problem.at.column <= width + 1, message
 
 
 def try_sources(
@@ -299,12 +299,12 @@ def options(given: list[str], directory: Path) -> None:
 
 
 def variables(given: list[str], directory: Path) -> None:
-    said = ""
+    message = ""
     try:
         parse_extra_vars([option for option in given if not option.startswith("@")])
     except InvalidInput as error:
-        said = str(error)
-    assert all(line.startswith("-e") and line.isprintable() for line in said.split("\n") if said)
+        message = str(error)
+    assert all(line.startswith("-e") and line.isprintable() for line in message.split("\n") if message)
 
 
 def pattern_and_range(pattern: str, directory: Path) -> None:

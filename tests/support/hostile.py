@@ -1,4 +1,4 @@
-"""Engines that answer whatever a test wants, without a socket: what tfprov reads is what http.client would read."""
+"""Docker engines with scripted answers, without a socket: tfprov reads them through http.client."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""The images of the tests, made from Debian's packages: no registry is asked for anything.
+"""The images of the tests, built from Debian packages without a registry.
 
 Each is named `tfprov-test/NAME:KEY`, where the key is a hash of all it is made from, so one that exists is right. Made
 once, they stay in the engine's store; those of earlier keys are removed.
@@ -20,8 +20,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.engine import Engine
+from tests.support.network_settings import ca_bundle, pip_conf, proxies
 from tests.support.paths import ROOT, STANDIN
-from tests.support.trust import ca_bundle, pip_conf, proxies
 
 REPOSITORY = "tfprov-test"
 File = tuple[bytes, int]

@@ -1,4 +1,4 @@
-"""A table of what is installed with tfprov: name, version and licence. `python -m tests.support.licences [EXTRA]...`."""
+"""A table of the installed dependencies: name, version and licence. `python -m tests.support.licences [EXTRA]...`."""
 
 import sys
 from collections.abc import Callable, Sequence

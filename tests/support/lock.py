@@ -1,4 +1,4 @@
-"""The lock files in `locks/`: the versions of constraints.txt with the hashes of their files; `make lock` makes them anew.
+"""The lock files in `locks/`: the versions of constraints.txt with the hashes of their files; `make lock` rewrites them.
 
 constraints.txt is what people edit. From it, from pyproject.toml and from what the packages say they need, the lock files
 follow: which packages each set is made of, on which platforms, and the hashes of the wheels that fit there. pip installs
@@ -54,7 +54,7 @@ class Locked:
     hashes: tuple[str, ...] = ()
 
 
-class Unlockable(Exception):
+class LockError(Exception):
     """A set of packages that cannot be locked: which one, and what to change."""
 
 
@@ -111,9 +111,9 @@ def closure(wanted: Iterable[str], requires: Requires, versions: Mapping[str, st
 
 def _refuse(requirement: Requirement, name: str, versions: Mapping[str, str]) -> None:
     if name not in versions:
-        raise Unlockable(f"constraints.txt has no version of {name}, which is needed; add a line {name}==VERSION")
+        raise LockError(f"constraints.txt has no version of {name}, which is needed; add a line {name}==VERSION")
     if not requirement.specifier.contains(versions[name], prereleases=True):
-        raise Unlockable(f"constraints.txt: {name}=={versions[name]} is not in `{requirement}`; take another version")
+        raise LockError(f"constraints.txt: {name}=={versions[name]} is not in `{requirement}`; take another version")
 
 
 def lock(

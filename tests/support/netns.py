@@ -121,7 +121,7 @@ def iptables(*arguments: str) -> str:
 
 
 def run(*argv: str) -> str:
-    """Run a command, return what it printed; RuntimeError with what it said when it fails."""
+    """Run a command and return its output; raise RuntimeError with its stderr when it fails."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{shlex.join(argv)}: {done.stderr.strip() or f'exit code {done.returncode}'}")

@@ -1,4 +1,4 @@
-"""Ansible's own answers, from a process of its own: a line of JSON is a question, and so is each answer.
+"""Answer questions with ansible-core, in a process of its own: each question and answer is a line of JSON.
 
     {"ask": "ranges", "texts": ["node[1:3]"]}    →    {"answer": [["node1", "node2", "node3"]]}
 

@@ -1,4 +1,4 @@
-"""Makes the lock files anew: asks the package index that pip is configured for. `python -m tests.support.package_index`.
+"""Rewrite the lock files from the package index that pip is configured for. `python -m tests.support.package_index`.
 
 No index is named here: it is the one that `pip install` would ask, with pip's certificates. It must speak the JSON form
 of the simple API.
@@ -20,9 +20,9 @@ from typing import Any
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from tests.support.lock import FOLDER, TWINS, Locked, Unlockable, fits, lock, pins, platforms, roots, write
+from tests.support.lock import FOLDER, TWINS, Locked, LockError, fits, lock, pins, platforms, roots, write
+from tests.support.network_settings import pip_settings
 from tests.support.paths import ROOT
-from tests.support.trust import pip_settings
 from tfprov import atomic_write
 
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -49,7 +49,7 @@ class Index:
         request = urllib.request.Request(f"{self.url}/{name}/", headers=self.headers)
         with urllib.request.urlopen(request, context=self.trusted, timeout=60) as answer:
             if answer.headers.get_content_type() != JSON:
-                raise Unlockable(
+                raise LockError(
                     f"the index answers for {name} with {answer.headers.get_content_type()}, not with {JSON}"
                 )
             project: dict[str, Any] = json.load(answer)
@@ -61,14 +61,12 @@ def release_hashes(project: dict[str, Any], line: Locked) -> tuple[str, ...]:
     wheels = [file for file in project["files"] if fits(file["filename"])]
     chosen = [file for file in wheels if str(parse_wheel_filename(file["filename"])[1]) == line.version]
     if yanked := [file["filename"] for file in chosen if file.get("yanked")]:
-        raise Unlockable(f"{yanked[0]} was withdrawn by its authors; take another version in constraints.txt")
+        raise LockError(f"{yanked[0]} was withdrawn by its authors; take another version in constraints.txt")
     names = [file["filename"] for file in chosen]
     for system, machine in platforms(line.marker):
         tags = "macosx" if system == "darwin" else "linux"
         if not any(re.search(rf"-any\.whl$|{tags}[\w.]*_({machine}|universal2)\b", name) for name in names):
-            raise Unlockable(
-                f"{line.name}=={line.version} has no wheel for {system} on {machine}; take another version"
-            )
+            raise LockError(f"{line.name}=={line.version} has no wheel for {system} on {machine}; take another version")
     return tuple(file["hashes"]["sha256"] for file in chosen)
 
 
@@ -95,7 +93,7 @@ def _run(command: Sequence[str]) -> str:
     env = {**os.environ, "COLUMNS": "400"}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
     if done.returncode:
-        raise Unlockable(f"pip {command[len(PIP)]} failed:\n{done.stderr}")
+        raise LockError(f"pip {command[len(PIP)]} failed:\n{done.stderr}")
     return done.stdout
 
 
@@ -114,5 +112,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except Unlockable as error:
+    except LockError as error:
         sys.exit(f"error: {error}")

@@ -1,4 +1,4 @@
-"""Ports on the loopback for what the tests start, and start again."""
+"""Allocate loopback ports for tasks that tests start and restart."""
 
 import atexit
 import socket
@@ -12,7 +12,7 @@ SIZE = 2_000
 
 
 @dataclass
-class Range:
+class PortRange:
     """`size` ports from `low` on, which belong to this process as long as it lives.
 
     Its first port is the lock: bound and never listened at, so that the kernel keeps every other process out and lets
@@ -37,7 +37,7 @@ class Range:
         raise RuntimeError(f"no {count} free ports in a row from {self.low} on")
 
 
-def lock_range(lowest: int = LOWEST, highest: int = HIGHEST, size: int = SIZE) -> Range:
+def lock_range(lowest: int = LOWEST, highest: int = HIGHEST, size: int = SIZE) -> PortRange:
     """Lock the first range that no other process has, be it another worker of this session or another session."""
     for low in range(lowest, highest - size + 1, size):
         lock = socket.socket()
@@ -46,7 +46,7 @@ def lock_range(lowest: int = LOWEST, highest: int = HIGHEST, size: int = SIZE) -
         except OSError:
             lock.close()
         else:
-            return Range(low, size, lock)
+            return PortRange(low, size, lock)
     raise RuntimeError(f"other test sessions have all ports from {lowest} to {highest}")
 
 
@@ -60,7 +60,7 @@ def _is_free(port: int) -> bool:
 
 
 @cache
-def _ours() -> Range:
+def _ours() -> PortRange:
     ours = lock_range()
     atexit.register(ours.lock.close)
     return ours

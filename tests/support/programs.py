@@ -1,4 +1,4 @@
-"""Training programs without tfprov: a process for each task, in a directory of its own as on a host of its own."""
+"""Run training programs without tfprov: a process and a directory per task."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from tfprov.wiring import Wiring, to_flags
 
 
 @dataclass
-class Process:
+class ProgramProcess:
     """One task."""
 
     popen: AnyProcess
@@ -52,7 +52,7 @@ class Process:
         ended = self.wait(seconds)
         assert ended == code, f"{self.name} ended with {ended}:\n{self.out[-500:]}\n{self.err[-4000:]}"
 
-    def until(self, seen: Callable[["Process"], object], seconds: float = LONG) -> None:
+    def until(self, seen: Callable[["ProgramProcess"], object], seconds: float = LONG) -> None:
         """Wait for `seen`; fail when the task ends before."""
         deadline = time.monotonic() + seconds
         while not seen(self):
@@ -66,11 +66,11 @@ class Process:
 
 
 @dataclass
-class Hosts:
+class ProgramHosts:
     """Starts programs and ends every one of them, whatever the test did."""
 
     base: Path
-    started: list[Process] = field(default_factory=list)
+    started: list[ProgramProcess] = field(default_factory=list)
 
     def start(
         self,
@@ -79,7 +79,7 @@ class Hosts:
         name: str = "alone",
         environ: Mapping[str, str] | None = None,
         fresh: bool = False,
-    ) -> Process:
+    ) -> ProgramProcess:
         """Start a program in a directory of its own; `fresh` with an interpreter that imports TensorFlow itself."""
         folder = self.base / name
         folder.mkdir(exist_ok=True)
@@ -96,10 +96,10 @@ class Hosts:
                 )
             else:
                 popen = interpreter().popen(command, cwd=folder, env=environment, stdout=out, stderr=err)
-        self.started.append(Process(popen, folder, unique))
+        self.started.append(ProgramProcess(popen, folder, unique))
         return self.started[-1]
 
-    def task(self, program: Path, wiring: Wiring, *arguments: str, fresh: bool = False) -> Process:
+    def task(self, program: Path, wiring: Wiring, *arguments: str, fresh: bool = False) -> ProgramProcess:
         """Start a program as one task of a cluster, with its flags."""
         name = f"{wiring.job}{wiring.index}"
         return self.start(program, *to_flags(wiring), *arguments, name=name, fresh=fresh)

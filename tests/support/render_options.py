@@ -1,4 +1,4 @@
-"""A text with the options of what is rendered filled in, as `render --set` does it."""
+"""Fill in the options of a rendered text, as `render --set` does."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Stands in for Slurm: `srun` and `scontrol`, which start real tasks on this machine. Addresses of 127.0.0.0/8 are nodes.
+"""A stand-in for Slurm: `srun` and `scontrol` start real tasks on this machine. Addresses of 127.0.0.0/8 are nodes.
 
 As a program it is one of the two; what it knows of the allocation is in the environment, as with the real one.
 """
@@ -70,7 +70,7 @@ def _srun(argv: Sequence[str]) -> int:
     given = sys.stdin.buffer.read()
     tasks = []
     for rank in range(count):
-        told = {
+        slurm_env = {
             "SLURM_PROCID": str(rank),
             "SLURM_STEP_NODELIST": os.environ["SLURM_JOB_NODELIST"],
             "SLURM_STEP_TASKS_PER_NODE": os.environ["SLURM_TASKS_PER_NODE"],
@@ -78,7 +78,7 @@ def _srun(argv: Sequence[str]) -> int:
         pipe = subprocess.PIPE
         tasks.append(
             subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **told}, start_new_session=True
+                command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **slurm_env}, start_new_session=True
             )
         )
 

@@ -1,4 +1,4 @@
-"""What tests of SSH connections share: how to reach a test's sshd, and what a failure has to look like."""
+"""Helpers of SSH tests: the target of a test's sshd, and the error of a failed call."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def target(server: Sshd, **values: Any) -> SSHTarget:
     return SSHTarget(**usual | values)
 
 
-def failing(function: Callable[[], object], kind: type[HostError] = HostError) -> str:
+def error_of(function: Callable[[], object], kind: type[HostError] = HostError) -> str:
     """The message with which `function` fails: exactly of that kind, on one line, with the host's name in front."""
     with pytest.raises(HostError) as caught:
         function()

@@ -1,4 +1,4 @@
-"""A private sshd on the loopback: its own host keys, authorized keys and configuration, run by whoever runs the tests."""
+"""A private sshd on the loopback: its own host keys, authorized keys and configuration, run by the user of the tests."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A terminal for tests: a pseudo-terminal of the kernel, and the screen that a user would see."""
+"""A pseudo-terminal, and the screen that a user would see."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""A host for tests: a container with sshd and a Docker engine of its own, and every fault a test may need."""
+"""A test host: a container with sshd and a Docker engine, and fault injection."""
 
 import contextlib
 import hashlib
@@ -364,7 +364,7 @@ class Host:
         until(lambda: self._exec("nc", "-z", "-w", "1", self.address, str(port))[0] == 0, f"{self.name}: port {port}")
 
     def drop(self, port: int = 22) -> None:
-        """Lose every packet to `port`, also of open connections; nobody is told."""
+        """Lose every packet to `port`, also of open connections, without a reset."""
         self.disturbed = True
         self.run("iptables", "-w", "-I", "INPUT", "-p", "tcp", "--dport", str(port), "-j", "DROP")
 

@@ -1,4 +1,4 @@
-"""The lab: four hosts on a network of their own, made once, and as new for every test."""
+"""The lab: four test hosts on a network of their own, created once and reset for every test."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Texts that ansible-vault encrypted: made by ansible-core itself, in a process of its own."""
+"""Encrypt texts with ansible-vault, in a process of its own."""
 
 import atexit
 import json
@@ -38,7 +38,7 @@ def _encrypted(text: str, password: str, label: str) -> str:
     return found
 
 
-def encrypted(*texts: str, password: str = "open sesame", label: str = "") -> list[str]:
+def encrypt(*texts: str, password: str = "open sesame", label: str = "") -> list[str]:
     """Return `texts` (each character a byte) encrypted with `password`."""
     return [_encrypted(text, password, label) for text in texts]
 

@@ -1,4 +1,4 @@
-"""Waiting for what is to happen, with one limit that nothing reaches on a machine however busy."""
+"""Wait for a condition, with one time limit that no busy machine reaches."""
 
 import time
 from collections.abc import Callable

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.support.paths import ROOT
-from tests.support.warm_client import Connection
+from tests.support.warm_client import ProgramConnection
 
 INTERPRETER = """#!{real} -IS
 import sys
@@ -36,7 +36,7 @@ ROOM = 64 * 1024
 class Process:
     """A program that runs in a fork: as much of subprocess.Popen as tests use."""
 
-    def __init__(self, connection: Connection, stdout: IO[str] | None) -> None:
+    def __init__(self, connection: ProgramConnection, stdout: IO[str] | None) -> None:
         assert connection.pid is not None
         self.pid, self.stdout = connection.pid, stdout
         self.returncode: int | None = None
@@ -143,7 +143,7 @@ class Interpreter:
         error = os.dup(out if stderr == subprocess.STDOUT else _number(stderr))
         nothing = os.open(os.devnull, os.O_RDONLY)
         try:
-            connection = Connection(self._address, argv, env, str(cwd), [nothing, out, error], session=session)
+            connection = ProgramConnection(self._address, argv, env, str(cwd), [nothing, out, error], session=session)
         finally:
             for descriptor in (nothing, out, error):
                 os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The warm server's clients: a request for a program, and the executable that stands for it. Standard library only."""
+"""Clients of the warm server: a request for a program, and its stand-in executable. Standard library only."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-class Connection:
+class ProgramConnection:
     """One program at the server behind `address`; `pid` is None where only a true interpreter will do."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Connection:
 
 def stand_in(address: str, interpreter: str, argv: Sequence[str]) -> int:
     """Run `interpreter argv…` in this process's place, and end as it does."""
-    connection = Connection(address, argv, os.environ, os.getcwd(), [0, 1, 2], bound=True)  # noqa: PTH109  no pathlib: it starts slowly
+    connection = ProgramConnection(address, argv, os.environ, os.getcwd(), [0, 1, 2], bound=True)  # noqa: PTH109  no pathlib: it starts slowly
     if connection.pid is None:
         os.execv(interpreter, [interpreter, *argv])
     code = connection.code()

@@ -1,4 +1,4 @@
-"""The process behind `tests.support.warm`: imports TensorFlow once, and forks itself for every program it is asked to run.
+"""The process behind `tests.support.warm`: imports TensorFlow once, and forks itself for every program.
 
     python -m tests.support.warm_server SOCKET INTERPRETER PADDING READY
 

@@ -1,4 +1,4 @@
-"""A web server on this machine that a test scripts: what it serves, and how it fails at that."""
+"""A scripted web server on this machine, with failures."""
 
 import hashlib
 import socket
@@ -16,7 +16,7 @@ SEND_BUFFER = 1 << 17
 
 
 class WebServer:
-    """Serves `files` by path. `requests` are those that came, as a path and what `Range` said.
+    """Serves `files` by path. `requests` are the received ones, as path and `Range` header.
 
     Of the first `cuts` answers only so many bytes are sent as `cuts` says, and then the connection is closed. `answers`
     are other answers than 200, by path; `redirects` are where a path sends its visitors. With `whole`, ranges are not

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.asking import Ansible
+from tests.support.ansible_oracle import Ansible
 from tests.support.examples import MATRIX, examples
 
 # The same examples on every machine, and no verdict on how fast it is. `make matrix` tries three times as many.

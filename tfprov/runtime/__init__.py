@@ -1,4 +1,4 @@
-"""What a training program asks for its place in the cluster; runs inside the task's container.
+"""The API with which a training program joins its cluster; runs inside the task's container.
 
     from tfprov import runtime
 
@@ -9,9 +9,9 @@
         while not session.should_stop():
             session.run(train)
 
-What else a task offers: `records` (its part of the data), `synchronous` (steps that all make together), `evaluate` (what an
-evaluator does), `device(placement="greedy")`; with `join(in_graph=True)` one client builds `device(tower=0)` and so on.
-A program of TF2 says its strategy instead, and keeps to eager execution:
+A task also has `records` (its shard of the data), `synchronous` (steps that all replicas take together), `evaluate` (for an
+evaluator) and `device(placement="greedy")`; with `join(in_graph=True)` one client builds `device(tower=0)` and so on.
+A TF2 program chooses its strategy instead, and stays in eager execution:
 
     task = runtime.parameter_server()                  # ps and workers serve here; the chief goes on
     task = runtime.multi_worker_mirrored()             # every task goes on
@@ -22,26 +22,25 @@ A program of TF2 says its strategy instead, and keeps to eager execution:
         while not training.should_stop():
             training.run(learn, batches)               # learn(*batch) changes the variables and returns the loss
 
-`task.batches(served(make))` reads through tf.data's service, where the cluster has one.
+`task.batches(served(make))` reads through tf.data's service if the cluster has one.
 
-The same program without flags and without TF_CONFIG trains alone, on one machine. Nothing here imports TensorFlow
-before `join`, and nothing of tfprov but the wiring and the names of a checkpoint's files.
+The same program without flags and without TF_CONFIG trains alone, on one machine. TensorFlow is imported by
+`join`, not before; of tfprov only `wiring`, `formats` and `atomic_write` are imported.
 
-How a task ends, as its exit code:
+Exit codes of a task:
 
       0   training reached `train_steps`, or its data ended
       1   no session for `max_wait_secs`, or a ps was lost before the last checkpoint; one line on stderr. Under
           `parameter_server` also when a ps is lost, under `multi_worker_mirrored` when any task is
-      2   flags or a TF_CONFIG that cannot be a wiring; one line on stderr
-    130   Ctrl-C before the end; the chief has saved the step it was at
-    143   SIGTERM before the end, and always for a ps; the chief has saved the step it was at
+      2   invalid flags or TF_CONFIG; one line on stderr
+    130   Ctrl-C before the end; the chief has saved its last step
+    143   SIGTERM before the end, and always for a ps; the chief has saved its last step
 
 A second signal ends the task at once. SIGUSR1 writes the stack of every thread to stderr.
 """
 
 from tfprov.runtime.eager.mirrored import multi_worker_mirrored, served
 from tfprov.runtime.eager.parameter_server import parameter_server
-from tfprov.runtime.graph.task import Task
-from tfprov.runtime.join_cluster import join
+from tfprov.runtime.graph.task import Task, join
 
 __all__ = ["Task", "join", "multi_worker_mirrored", "parameter_server", "served"]

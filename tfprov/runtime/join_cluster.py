@@ -1,4 +1,4 @@
-"""How a program joins its cluster: what it is told about itself, its server, and the tasks that only serve."""
+"""Join a task to its cluster: read its wiring, and run its server."""
 
 import faulthandler
 import os
@@ -6,90 +6,110 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from tfprov.runtime.graph.task import Task, cluster_spec
 from tfprov.runtime.lazy_tensorflow import graph_api
 from tfprov.runtime.signals import Signals, die
 from tfprov.wiring import FLAGS_VARIABLE, OUTSIDE, Wiring, WiringError, from_flags, from_names, from_tf_config
 
 CHECKPOINT_DIR = "TFPROV_CHECKPOINT_DIR"
 ALONE = Wiring("worker", 0)
-"""A program without flags and without TF_CONFIG: the chief of nobody."""
+"""The wiring of a program without flags and without TF_CONFIG: a chief without a cluster."""
 
 
-def join(
+@dataclass(frozen=True)
+class ClusterTask:
+    """One task of the cluster: what tasks of TF1 and TF2 programs have in common."""
+
+    wiring: Wiring
+    checkpoint_dir: str
+
+    @property
+    def name(self) -> str:
+        """Such as `worker/1`."""
+        return f"{self.wiring.job}/{self.wiring.index}"
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this task initialises, saves and reports."""
+        return self.wiring.is_chief
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is the whole training: no ps, no other worker, no evaluator."""
+        return not self.is_evaluator and sum(map(len, self.wiring.cluster.values())) <= 1
+
+    @property
+    def is_evaluator(self) -> bool:
+        """Whether it evaluates the checkpoints of the training; see `evaluate`."""
+        return self.wiring.job == "evaluator"
+
+
+def read_wiring(
+    check: Callable[[Wiring], None],
     argv: Iterable[str] | None = None,
     environ: Mapping[str, str] | None = None,
-    *,
     names: Mapping[str, str] | None = None,
-    in_graph: bool = False,
-    config: Any = None,
-) -> Task:
-    """Start this task's server and return the task; a ps serves here until a signal ends it.
+) -> Wiring:
+    """Return the wiring of this task; end the program with code 2 if it is invalid, also by `check`.
 
-    The four flags are read from `argv` (default: sys.argv), under the names that TFPROV_FLAGS in `environ` or, before
-    it, `names` gives them, else TF_CONFIG from `environ`. A program with one client, the chief, for all workers says
-    `in_graph`: then the workers serve here as well. Eager execution is switched off: the graph API is what ps and
-    workers share. A wiring that cannot be ends the program with code 2, a server that cannot start with code 1.
-    `config` is the server's ConfigProto.
+    SIGUSR1 prints the stacks of all threads from here on.
     """
-    environ = os.environ if environ is None else environ
-    wiring = _wiring(sys.argv[1:] if argv is None else argv, environ, names)
     faulthandler.register(signal.SIGUSR1, file=2)  # not sys.stderr: in a notebook it is no file
-    graph_api().disable_eager_execution()
-    directory = environ.get(CHECKPOINT_DIR) or "checkpoints"
-    if wiring.job == "ps" or (in_graph and wiring.job == "worker" and not wiring.is_chief):
-        _serve(wiring, config)
-    return Task(wiring, directory, _server(wiring, config) if wiring.address else None, in_graph)
-
-
-def _wiring(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None) -> Wiring:
     try:
-        wiring = told(argv, environ, names)
+        wiring = parse_wiring(sys.argv[1:] if argv is None else argv, os.environ if environ is None else environ, names)
         check(wiring)
     except WiringError as error:
         die(str(error), 2)
     return wiring
 
 
-def told(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None = None) -> Wiring:
-    """Return what the flags say, else what TF_CONFIG says, else ALONE. Raises WiringError for what cannot be read."""
-    named = from_names(environ.get(FLAGS_VARIABLE, "")) | dict(names or {})
-    return from_flags(argv, named) or from_tf_config(environ.get("TF_CONFIG", "")) or ALONE
+def parse_wiring(argv: Iterable[str], environ: Mapping[str, str], names: Mapping[str, str] | None = None) -> Wiring:
+    """Return the wiring in the flags, else in TF_CONFIG, else ALONE. Raises WiringError for one that cannot be parsed."""
+    flag_names = from_names(environ.get(FLAGS_VARIABLE, "")) | dict(names or {})
+    return from_flags(argv, flag_names) or from_tf_config(environ.get("TF_CONFIG", "")) or ALONE
 
 
-def check(wiring: Wiring) -> None:
-    """Raise WiringError for a wiring that names no cluster a program can train in."""
+def check_cluster(wiring: Wiring, source: str = "TF_CONFIG") -> None:
+    """Raise WiringError for an invalid address, and for a worker or ps without a cluster; `source` is where it is read."""
     if not wiring.cluster and not wiring.is_chief and wiring.job not in OUTSIDE:
-        raise WiringError(
-            f"{wiring.job}/{wiring.index} has no cluster: give --ps_hosts and --worker_hosts, or TF_CONFIG"
-        )
-    training = sum(len(addresses) for job, addresses in wiring.cluster.items() if job != "ps")
-    if training > 1 and not wiring.cluster.get("ps"):
-        raise WiringError(f"{training} tasks train and there is no ps to share the variables: give --ps_hosts")
+        raise WiringError(f"{wiring.job}/{wiring.index} has no cluster: give {source}")
     for address in (address for addresses in wiring.cluster.values() for address in addresses):
         if not (match := re.fullmatch(r"\S+:([0-9]{1,5})", address)) or not 0 < int(match[1]) < 65536:
             raise WiringError(f"{address!r} is not an address: write host:port")
 
 
-def _serve(wiring: Wiring, config: Any) -> NoReturn:
-    """`Server.join` never returns and hears no signal; the server works without it for as long as it is referenced."""
-    if config is None and wiring.job == "ps":
-        # Variables live in the ps's memory; a GPU would only be taken from a worker on the same machine.
-        config = graph_api().ConfigProto(device_count={"GPU": 0})
-    with Signals().watched():
-        server = _server(wiring, config)
-        while server:
-            time.sleep(3600)
-    raise AssertionError("a ps ends by a signal")
+def checkpoint_dir(environ: Mapping[str, str] | None = None) -> str:
+    """Return the directory of this task's files."""
+    return (os.environ if environ is None else environ).get(CHECKPOINT_DIR) or "checkpoints"
 
 
-def _server(wiring: Wiring, config: Any) -> Any:
+def cluster_spec(wiring: Wiring) -> Any:
+    """Return TensorFlow's ClusterSpec of the cluster."""
+    return graph_api().train.ClusterSpec({job: list(addresses) for job, addresses in wiring.cluster.items()})
+
+
+def start_server(wiring: Wiring, config: Any = None) -> Any:
+    """Start the server of this task with the ConfigProto `config`; end the program with code 1 if it cannot start."""
     v1 = graph_api()
     try:
         return v1.train.Server(cluster_spec(wiring), wiring.job, wiring.index, protocol="grpc", config=config)
     except v1.errors.OpError as error:
         reason = next(iter(str(error).splitlines()), "unknown reason")
         die(f"{wiring.job}/{wiring.index} cannot serve at {wiring.address}: {reason}")
+
+
+def serve(wiring: Wiring, config: Any) -> NoReturn:
+    """Serve until a signal. `Server.join` handles none; the server runs without it for as long as it is referenced."""
+    with Signals().handled():
+        server = start_server(wiring, config)
+        while server:
+            time.sleep(3600)
+    raise AssertionError("a server ends by a signal")
+
+
+def ps_devices(wiring: Wiring) -> dict[str, Any]:
+    """Return the ConfigProto fields of a ps: its variables are in memory; a GPU would only be taken from a worker."""
+    return {"device_count": {"GPU": 0}} if wiring.job == "ps" else {}

@@ -1,4 +1,4 @@
-"""TensorFlow, imported when it is first used: the import takes seconds, and a wrong flag should be told before it."""
+"""Import TensorFlow on first use: the import takes seconds, and a wrong flag must be reported before it."""
 
 from typing import Any
 

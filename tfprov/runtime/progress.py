@@ -1,7 +1,7 @@
-"""What a task that trains says of itself: `progress.json`, for `tfprov status` and `tfprov watch`, and lines in its log.
+"""Report a task's progress: `progress.json`, for `tfprov status` and `tfprov watch`, and lines in its log.
 
-A thread writes the file: of a task whose step hangs, `at` goes on, `steps` does not, and `rate` falls to 0.
-Nothing here needs TensorFlow: any training loop can report.
+A thread writes the file: while a step hangs, `at` goes on, `steps` does not, and `rate` falls to 0. Needs no
+TensorFlow: any training loop can report.
 """
 
 import json
@@ -14,17 +14,17 @@ from pathlib import Path
 from tfprov.atomic_write import replace
 
 FILE = "progress.json"
-EVERY = 2.0
+WRITE_INTERVAL = 2.0
 """Seconds between two writes."""
 
 _SAMPLES = 6
-"""Rates are over this many writes, about ten seconds: one slow step is not yet a slow task."""
+"""Writes that a rate spans, about ten seconds: one slow step is not a slow task."""
 
 
 def say(line: str) -> None:
-    """Print `line` and its end in one write, so that nothing TensorFlow's threads print meanwhile gets into it.
+    """Print `line` and its newline in one write, so that output of TensorFlow's threads does not split it.
 
-    print() makes two of them where output is not buffered, as tfprov has it in a task.
+    print() makes two writes where output is not buffered, as in tasks of tfprov.
     """
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -33,8 +33,8 @@ def say(line: str) -> None:
 class Reporter:
     """Writes `progress.json` in a task's checkpoint directory, every EVERY seconds and when it is closed.
 
-    `task` is such as `worker/1`; `examples` is how many of them this task's step takes, None where nobody said. It never
-    ends a training: a directory that cannot be written is told once, on stderr. A remote directory (`gs://…`) is left out.
+    `task` is a name such as `worker/1`; `examples` is the examples per step of this task, None if unknown. Never raises: a
+    directory that cannot be written is reported once, on stderr. Nothing is written to a remote one (`gs://…`).
     """
 
     def __init__(self, directory: str, task: str, examples: int | None = None) -> None:
@@ -44,32 +44,32 @@ class Reporter:
         self.resumed: int | None = None
         self.lost: int | None = None
         self._samples: deque[tuple[float, int]] = deque(maxlen=_SAMPLES)
-        self._closed, self._writing, self._silent = threading.Event(), threading.Lock(), False
+        self._closed, self._writing, self._disabled = threading.Event(), threading.Lock(), False
         self._thread = threading.Thread(target=self._write_often, name="tfprov-progress", daemon=True)
 
     def begin(self, step: int, restored: int | None = None) -> None:
-        """Say that training begins at the global `step`; again after every lost ps.
+        """Report that training begins at the global `step`; also after every lost ps.
 
-        `restored` is the step of the model that the chief found; None for a new one, and for every other task.
+        `restored` is the step of the model that the chief restored; None for a new one, and for every other task.
         """
-        again, reached = self._thread.is_alive(), self.step
-        if restored is not None and not again:
-            reached = self._step_on_disk() or 0
-        self.resumed = step if again and restored is None else restored
-        self.lost = reached if self.resumed is not None and reached > self.resumed else None
+        is_restart, reached_step = self._thread.is_alive(), self.step
+        if restored is not None and not is_restart:
+            reached_step = self._read_previous_step() or 0
+        self.resumed = step if is_restart and restored is None else restored
+        self.lost = reached_step if self.resumed is not None and reached_step > self.resumed else None
         self.step = step
         with self._writing:
             self._samples.clear()
         self.write()
-        if not again:
+        if not is_restart:
             self._thread.start()
 
     def stepped(self, step: int) -> None:
-        """Say that this task has done one more step, and that all together are at the global `step`."""
+        """Count a step of this task, which brought the training to the global `step`."""
         self.steps, self.step = self.steps + 1, step
 
     def close(self) -> None:
-        """Write a last time and end the thread; nothing happens where training never began."""
+        """Write a last time and end the thread; does nothing if training never began."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -78,11 +78,11 @@ class Reporter:
     def write(self) -> None:
         """Write the file now."""
         with self._writing:
-            text = json.dumps(self._told()) + "\n"
-            if self.path and not self._silent:
+            text = json.dumps(self._record()) + "\n"
+            if self.path and not self._disabled:
                 self._replace(self.path, text)
 
-    def _told(self) -> dict[str, str | float | None]:
+    def _record(self) -> dict[str, str | float | None]:
         rate = self._rate()
         return {
             "task": self.task,
@@ -96,7 +96,7 @@ class Reporter:
         }
 
     def _rate(self) -> float | None:
-        """Return the steps per second of late; None when training has just begun: no speed is not a speed of 0."""
+        """Return the recent steps per second; None when training has just begun, which is not a rate of 0."""
         now, steps = time.monotonic(), self.steps
         since, before = self._samples[0] if self._samples else (now, steps)
         self._samples.append((now, steps))
@@ -107,11 +107,11 @@ class Reporter:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, text.encode())
         except OSError as error:
-            self._silent = True
+            self._disabled = True
             sys.stderr.write(f"tfprov: {self.task}: no progress is told: {path}: {error.strerror or error}\n")
 
-    def _step_on_disk(self) -> int | None:
-        """Return the step that the task before this one had reached, by the file it left."""
+    def _read_previous_step(self) -> int | None:
+        """Return the step in the file of the previous run of this task."""
         try:
             step = json.loads(self.path.read_text("utf-8"))["step"] if self.path else None
         except (OSError, ValueError, KeyError, TypeError):
@@ -119,5 +119,5 @@ class Reporter:
         return step if isinstance(step, int) else None
 
     def _write_often(self) -> None:
-        while not self._closed.wait(EVERY):
+        while not self._closed.wait(WRITE_INTERVAL):
             self.write()

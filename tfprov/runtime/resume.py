@@ -1,8 +1,8 @@
-"""Make a checkpoint directory say the truth before TensorFlow reads it.
+"""Repair a checkpoint directory before TensorFlow restores from it.
 
-TensorFlow restores whatever the file `checkpoint` names: nothing when it is absent or holds the absolute paths of
-another place, and a torn checkpoint with an error when a shard was lost. So the chief writes this file anew, from what
-is there, before every session it creates, also the one that follows a lost ps.
+TensorFlow restores the checkpoint that the file `checkpoint` names: none when it is absent or holds absolute paths of
+another directory, and an error when a shard is missing. So the chief rewrites this file from the files present before
+every session it creates, also after a lost ps.
 """
 
 import os
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tfprov.formats.checkpoint import STATE, checkpoint_state, checkpoints, last_component, newest_whole, parse_state
 
-_LEFT_FILE = re.compile(r".+\.tempstate[0-9]+|checkpoint\.tmp[0-9a-f]+")
-_LEFT_FOLDER = re.compile(r".+-[0-9]+_temp(?:_[0-9a-f]+)?")
+_LEFTOVER_FILE = re.compile(r".+\.tempstate[0-9]+|checkpoint\.tmp[0-9a-f]+")
+_LEFTOVER_FOLDER = re.compile(r".+-[0-9]+_temp(?:_[0-9a-f]+)?")
 
 
 def repair(directory: str) -> str | None:
@@ -31,14 +31,14 @@ def repair(directory: str) -> str | None:
     names = [entry.name for entry in folder.iterdir()]
     newest = newest_whole(names)
     if newest:
-        _replace(folder / STATE, checkpoint_state(newest, _managed(folder, names)))
+        _replace(folder / STATE, checkpoint_state(newest, _listed_checkpoints(folder, names)))
     else:
         (folder / STATE).unlink(missing_ok=True)
     return newest
 
 
-def _managed(folder: Path, names: Iterable[str]) -> list[str]:
-    """Only the whole checkpoints that TensorFlow itself listed: it deletes the oldest of those it is told of."""
+def _listed_checkpoints(folder: Path, names: Iterable[str]) -> list[str]:
+    """Return the whole checkpoints that TensorFlow listed: it deletes the oldest of the listed ones."""
     whole = {checkpoint.prefix for checkpoint in checkpoints(names) if checkpoint.whole}
     try:
         text = (folder / STATE).read_text("utf-8", "surrogateescape")
@@ -50,14 +50,14 @@ def _managed(folder: Path, names: Iterable[str]) -> list[str]:
 
 def _remove_leftovers(folder: Path) -> None:
     for entry in list(folder.iterdir()):
-        if entry.is_dir() and not entry.is_symlink() and _LEFT_FOLDER.fullmatch(entry.name):
+        if entry.is_dir() and not entry.is_symlink() and _LEFTOVER_FOLDER.fullmatch(entry.name):
             shutil.rmtree(entry)
-        elif entry.is_file() and _LEFT_FILE.fullmatch(entry.name):
+        elif entry.is_file() and _LEFTOVER_FILE.fullmatch(entry.name):
             entry.unlink(missing_ok=True)
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write beside and rename, so that a reader sees the old text or the new, also after a power cut."""
+    """Replace the file atomically, also across a power cut."""
     beside = path.with_name(f"{path.name}.tmp{os.getpid():x}")
     with beside.open("w", encoding="ascii") as file:
         file.write(text)

@@ -1,8 +1,8 @@
-"""How a task leaves: the one-line error, and what SIGTERM and Ctrl-C do while it serves or trains.
+"""End a task: the one-line error, and SIGTERM and Ctrl-C while it serves or trains.
 
-Python runs signal handlers between two bytecodes of the main thread, and that thread may sit for minutes in a call into
-TensorFlow: a session that waits for a lost ps never comes back to see the handler. The C part of a handler runs at once
-and writes the signal's number into the wakeup pipe, so a thread that reads this pipe always hears of it.
+Python runs signal handlers between two bytecodes of the main thread, and that thread may be for minutes in a call into
+TensorFlow: a session that waits for a lost ps never returns to run the handler. The C part of a handler runs at once
+and writes the signal's number into the wakeup pipe, which a thread reads here.
 """
 
 import contextlib
@@ -17,44 +17,43 @@ from typing import NoReturn
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 WORKER_GRACE = 5.0
-"""Seconds a worker has to end its step after the first signal: it holds nothing that would be lost."""
+"""Seconds a worker has to end its step after the first signal: it has nothing to save."""
 _ending = threading.Lock()
-"""Taken by the thread that ends the process, and never given back: one reason is told."""
+"""Held by the thread that ends the process, and never released: one reason is printed."""
 
 
-def leave(what: str, code: int) -> NoReturn:
+def leave(message: str, code: int) -> NoReturn:
     """End the program with one line on stderr, after its `finally` blocks."""
-    sys.stderr.write(f"tfprov: {what}\n")
+    sys.stderr.write(f"tfprov: {message}\n")
     raise SystemExit(code)
 
 
-def die(what: str, code: int = 1) -> NoReturn:
-    """Leave, and call it an error."""
-    leave(f"error: {what}", code)
+def die(message: str, code: int = 1) -> NoReturn:
+    """Leave with an error."""
+    leave(f"error: {message}", code)
 
 
-def exit_now(what: str, code: int) -> NoReturn:
+def exit_now(message: str, code: int) -> NoReturn:
     """End the process from any thread, whatever the main thread is doing; no `finally` of the program runs.
 
-    Its line is the last on stderr, but for what other threads are writing at that moment: they may be complaining about
-    the same loss.
+    Its line is the last on stderr, except for writes of other threads at that moment, often about the same loss.
     """
     _ending.acquire()
     stderr = 2
-    with contextlib.suppress(OSError):  # out of descriptors: others may write after it then
+    with contextlib.suppress(OSError):  # out of descriptors: others may write after it
         stderr = os.dup(2)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    with contextlib.suppress(OSError):  # nobody may be reading any more, and it has to end all the same
-        os.write(stderr, f"tfprov: {what}\n".encode())
+    with contextlib.suppress(OSError):  # stderr may be closed, and the process has to end anyway
+        os.write(stderr, f"tfprov: {message}\n".encode())
     os._exit(code)
 
 
 class Signals:
-    """The first signal asks, the second ends.
+    """Handles SIGTERM and SIGINT: the first requests a stop, the second ends the task.
 
-    While `orderly` is false there is nothing to save, and the first signal ends the task at once too. While it is true,
-    the first one is only remembered in `number`, for the training loop to end its step and save. `grace` is how long
-    that may take, in seconds; None is for ever, because only the launcher knows how long a save may last.
+    While `orderly` is false there is nothing to save, and the first signal ends the task at once. While it is true, the
+    first one is only stored in `number`, for the training loop to end its step and save. `grace` limits that, in seconds;
+    None does not, because only the launcher knows how long a save may last.
     """
 
     def __init__(self, grace: float | None = None) -> None:
@@ -62,7 +61,7 @@ class Signals:
 
     @property
     def code(self) -> int:
-        """The exit code shells use for a process ended by this signal."""
+        """The shell's exit code of a process that this signal ended."""
         return 128 + self.number
 
     @property
@@ -71,20 +70,20 @@ class Signals:
         return signal.Signals(self.number).name
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        """Take SIGTERM and SIGINT over for the block, and give them back after it.
+    def handled(self) -> Iterator[None]:
+        """Handle SIGTERM and SIGINT in the block, and restore their handlers after it.
 
-        Outside the main thread Python cannot, and the signals keep the meaning they have.
+        Outside the main thread Python cannot set handlers, and nothing changes.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         reading, writing = os.pipe()
-        os.set_blocking(writing, False)  # set_wakeup_fd insists
-        watcher = threading.Thread(target=self._watch, args=(reading,), name="tfprov-signals", daemon=True)
+        os.set_blocking(writing, False)  # set_wakeup_fd requires it
+        watcher = threading.Thread(target=self._read_wakeup_pipe, args=(reading,), name="tfprov-signals", daemon=True)
         watcher.start()
         try:
-            with self._installed(writing):
+            with self._install_handlers(writing):
                 yield
         finally:
             os.write(writing, b"\0")  # no signal has the number 0: it ends the thread
@@ -93,9 +92,9 @@ class Signals:
             os.close(writing)
 
     @contextlib.contextmanager
-    def _installed(self, pipe: int) -> Iterator[None]:
+    def _install_handlers(self, pipe: int) -> Iterator[None]:
         before = signal.set_wakeup_fd(pipe, warn_on_full_buffer=False)
-        # A handler must exist, or the process dies before the pipe is written; it has nothing to do.
+        # A handler must exist, or the process dies before the pipe is written; it does nothing.
         handlers = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
         try:
             yield
@@ -104,12 +103,12 @@ class Signals:
                 signal.signal(number, handler)
             signal.set_wakeup_fd(before)
 
-    def _watch(self, pipe: int) -> None:
+    def _read_wakeup_pipe(self, pipe: int) -> None:
         while number := os.read(pipe, 1)[0]:
             if number in SIGNALS:
-                self._received(number, pipe)
+                self._handle_signal(number, pipe)
 
-    def _received(self, number: int, pipe: int) -> None:
+    def _handle_signal(self, number: int, pipe: int) -> None:
         first, self.number = not self.number, number
         if not first or not self.orderly:
             exit_now(f"ended by {self.name}", self.code)

@@ -1,8 +1,8 @@
-"""Ends when the training does: a rendered ps runs beside this, and its pod ends with it.
+"""Wait for the end of a training, beside a rendered ps, so that its pod ends with the training.
 
-A TensorFlow server never ends by itself, and Kubernetes cannot say "this Job as long as that one". So the server is a
+A TensorFlow server never ends by itself, and Kubernetes cannot tie the life of one Job to another. So the server is a
 sidecar, and the Job's own container asks the API server whether the chief is done. Standard library only, in one file:
-it is put into a ConfigMap, and any image with Python runs it.
+it is put into a ConfigMap and runs in any image with Python.
 
     python until.py /apis/batch/v1/namespaces/{namespace}/jobs/linear-worker-0
 """
@@ -18,28 +18,28 @@ from pathlib import Path
 
 API = "https://kubernetes.default.svc"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where Kubernetes puts the token, the namespace, and the certificate of the API server."""
-OVER = ("Complete", "Completed", "Succeeded", "Failed")
-"""Conditions of a Job, a JobSet, a TFJob or a TrainJob after which nothing trains any more."""
+"""Directory with the service account's token and namespace, and the API server's CA certificate."""
+FINISHED_CONDITIONS = ("Complete", "Completed", "Succeeded", "Failed")
+"""Conditions of a Job, a JobSet, a TFJob or a TrainJob that mean the end of the training."""
 POLL = 10.0
-"""Seconds between two looks; up to half as many more, so that a hundred ps do not all ask at once."""
+"""Seconds between two requests; up to half as many more, so that a hundred ps do not all ask at once."""
 PATIENCE = 120.0
-"""Seconds after which an object that is not there is taken for deleted, and not for one that is yet to come."""
-_JITTER = random.Random()  # noqa: S311  nothing is kept secret with it
-"""Apart from the generator that a program may have seeded for itself."""
+"""Seconds after which a missing object counts as deleted, not as yet to be created."""
+_JITTER = random.Random()  # noqa: S311  not for cryptography
+"""Separate from the global generator, which a program may seed."""
 
 
-def ending(answer: object) -> str | None:
-    """Return the condition with which the object in `answer` has ended, or None while it has not."""
+def finished_condition(answer: object) -> str | None:
+    """Return the condition that ended the object in `answer`, or None while it runs."""
     status = answer.get("status") if isinstance(answer, dict) else None
     for condition in (status or {}).get("conditions") or ():
-        if condition.get("type") in OVER and condition.get("status") == "True":
+        if condition.get("type") in FINISHED_CONDITIONS and condition.get("status") == "True":
             return str(condition["type"])
     return None
 
 
-def ask(url: str, account: Path) -> object:
-    """Return the object at `url`; the token is read anew, because Kubernetes replaces it."""
+def get_object(url: str, account: Path) -> object:
+    """Return the object at `url`; the token is read each time, because Kubernetes rotates it."""
     token = (account / "token").read_text().strip()
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310  see API
     trust = ssl.create_default_context(cafile=str(account / "ca.crt")) if url.startswith("https:") else None
@@ -48,28 +48,28 @@ def ask(url: str, account: Path) -> object:
 
 
 def wait(path: str, api: str = API, account: Path = ACCOUNT, poll: float = POLL, patience: float = PATIENCE) -> str:
-    """Return how the object at `path` ended, once it has: a condition, or `deleted`.
+    """Wait until the object at `path` ends and return its condition, or `deleted`.
 
     An API server that does not answer is asked again: a ps that ends too early ends the training of all.
     """
     url = api + path.replace("{namespace}", (account / "namespace").read_text().strip())
     missing_since, printed = None, ""
     while True:
-        trouble = ""
+        problem = ""
         try:
-            if how := ending(ask(url, account)):
-                return how
+            if result := finished_condition(get_object(url, account)):
+                return result
             missing_since = None
         except urllib.error.HTTPError as error:
-            trouble = f"{error.code} {error.reason}"
+            problem = f"{error.code} {error.reason}"
             missing_since = (missing_since or time.monotonic()) if error.code == 404 else None
         except (OSError, ValueError) as error:
-            trouble, missing_since = str(error), None
+            problem, missing_since = str(error), None
         if missing_since is not None and time.monotonic() - missing_since >= patience:
             return "deleted"
-        if trouble and trouble != printed:
-            print(f"tfprov: asking for {url}: {trouble}", file=sys.stderr, flush=True)
-        printed = trouble
+        if problem and problem != printed:
+            print(f"tfprov: asking for {url}: {problem}", file=sys.stderr, flush=True)
+        printed = problem
         time.sleep(poll * _JITTER.uniform(1.0, 1.5))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import SMALLEST, Told, tell
+from tests.support.command_output import SMALLEST, CommandResult, run_command
 from tests.support.paths import CASES
 from tfprov.engine.assemble import assemble
 from tfprov.engine.checkpoints.gather import gather
@@ -55,7 +55,7 @@ def test_a_bad_command_line_is_told_in_one_line(
     line: str, said: str, there: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = everything(there)
-    assert tell(capsys, *shlex.split(line)) == Told(2, (said,))
+    assert run_command(capsys, *shlex.split(line)) == CommandResult(2, (said,))
     assert everything(there) == before
 
 
@@ -71,7 +71,7 @@ UNTYPABLE: Sequence[tuple[tuple[str, ...], str]] = [
 
 @pytest.mark.parametrize(("argv", "said"), UNTYPABLE, ids=range(len(UNTYPABLE)))
 def test_what_could_not_be_shown_as_it_is(argv: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell(capsys, *argv) == Told(2, (said,))
+    assert run_command(capsys, *argv) == CommandResult(2, (said,))
 
 
 CLICK = [
@@ -85,7 +85,7 @@ CLICK = [
 @pytest.mark.parametrize("line", CLICK)
 def test_what_click_refuses_is_one_line_too(line: str, there: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = everything(there)
-    told = tell(capsys, *line.split())
+    told = run_command(capsys, *line.split())
     assert (told.code, len(told.lines), told.out) == (2, 1, "")
     assert told.lines[0].startswith("error: ")
     assert "; " in told.lines[0]
@@ -97,17 +97,17 @@ def test_there_are_bad_commands() -> None:
 
 
 def test_without_a_verb_nothing_happens(capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys)
+    told = run_command(capsys)
     assert told.code == 2
     assert told.lines[0].startswith("error: ")
 
 
 def test_nothing_to_take_down_is_fine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell(capsys, "down") == Told(0, out="nothing to do: linear is not there\n")
+    assert run_command(capsys, "down") == CommandResult(0, out="nothing to do: linear is not there\n")
 
 
 def test_all_bad_options_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell(capsys, "plan", "-e", "a", "-e", "@nosuch.yml", "-i", "gone.yml").lines == (
+    assert run_command(capsys, "plan", "-e", "a", "-e", "@nosuch.yml", "-i", "gone.yml").lines == (
         f"-e: error: `a` is not a variable; {VARIABLE}",
         "gone.yml: error: no such file; check the path given with -i",
         "nosuch.yml: error: no such file; check the path given with -e @",
@@ -119,13 +119,13 @@ def test_an_inventory_that_the_environment_names(
 ) -> None:
     monkeypatch.setenv("TFPROV_INVENTORY", "gone.yml")
     line = "gone.yml: error: no such file; check the path given with -i"
-    assert tell(capsys, "plan") == Told(2, (line,))
+    assert run_command(capsys, "plan") == CommandResult(2, (line,))
 
 
 def test_a_directory_without_an_inventory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir("folder")
     line = "inventory.yml: error: no such file; write one with `tfprov init`, or give its path with -i"
-    assert tell(capsys, "plan") == Told(2, (line,))
+    assert run_command(capsys, "plan") == CommandResult(2, (line,))
 
 
 def test_a_file_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +134,7 @@ def test_a_file_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, capsys: py
 
     monkeypatch.setattr(Path, "open", refuse)  # root, which tests often run as, may read everything
     line = "inventory.yml: error: permission denied; give a readable file"
-    assert tell(capsys, "plan") == Told(2, (line,))
+    assert run_command(capsys, "plan") == CommandResult(2, (line,))
 
 
 def test_a_gather_never_mixes_clusters(there: Path) -> None:

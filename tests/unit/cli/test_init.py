@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import Told, tell
+from tests.support.command_output import CommandResult, run_command
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 from tfprov.planning.tasks import assign_tasks
@@ -22,7 +22,7 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_this_machine_and_the_example(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell(capsys, "init", "demo") == Told(
+    assert run_command(capsys, "init", "demo") == CommandResult(
         0, out="wrote demo/inventory.yml\nwrote demo/program/linear.py\nnext: cd demo && tfprov run\n"
     )
     _, roles = load(Path("demo/inventory.yml"))
@@ -32,7 +32,9 @@ def test_this_machine_and_the_example(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_machines_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "init", "--hosts", "trainer@node1, trainer@node2:2200 me@10.0.0.3", "--name", "no", "--schema")
+    told = run_command(
+        capsys, "init", "--hosts", "trainer@node1, trainer@node2:2200 me@10.0.0.3", "--name", "no", "--schema"
+    )
     assert told.code == 0
     assert told.out.splitlines()[-1] == "next: tfprov check"
     inventory, roles = load(Path("inventory.yml"))
@@ -50,13 +52,13 @@ def test_machines_over_ssh(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_one_machine_over_ssh_runs_both(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell(capsys, "init", "--hosts", "box").code == 0
+    assert run_command(capsys, "init", "--hosts", "box").code == 0
     inventory, _ = load(Path("inventory.yml"))
     assert (inventory.members("ps"), inventory.members("worker")) == (("box",), ("box",))
 
 
 def test_a_program_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(
+    told = run_command(
         capsys, "init", "--command", "python 'my train.py' --rate=0.1 '{{ index }}'", "--code", "src", "--name", "own"
     )
     assert told.out.splitlines() == ["wrote inventory.yml", "put your program into src", "next: tfprov run"]
@@ -66,7 +68,7 @@ def test_a_program_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_command_that_cannot_be_one_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "init", "--command", "python {{")
+    told = run_command(capsys, "init", "--command", "python {{")
     assert told.code == 2
     assert told.lines[0].startswith("inventory.yml:")
     assert not [path for path in Path().rglob("*") if path.is_file()]
@@ -88,7 +90,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("argv", "said"), WRONG, ids=[" ".join(argv) for argv, _ in WRONG])
 def test_what_cannot_be_written(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell(capsys, "init", *argv) == Told(2, (said,))
+    assert run_command(capsys, "init", *argv) == CommandResult(2, (said,))
     assert not list(Path().iterdir())
 
 
@@ -96,14 +98,14 @@ def test_what_cannot_be_written(argv: list[str], said: str, capsys: pytest.Captu
 def test_what_is_there_is_never_touched(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(name).parent.mkdir(exist_ok=True)
     Path(name).write_text("mine")
-    assert tell(capsys, "init") == Told(2, (f"error: {name} exists already; choose another directory",))
+    assert run_command(capsys, "init") == CommandResult(2, (f"error: {name} exists already; choose another directory",))
     assert Path(name).read_text() == "mine"
     assert [path.name for path in Path().rglob("*") if path.is_file()] == [Path(name).name]
 
 
 def test_a_link_to_nowhere_is_not_written_through(capsys: pytest.CaptureFixture[str]) -> None:
     Path("inventory.yml").symlink_to("elsewhere.yml")
-    assert tell(capsys, "init").code == 2
+    assert run_command(capsys, "init").code == 2
     assert not Path("elsewhere.yml").exists()
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ruamel.yaml import YAML
 
-from tests.support.door import tell
+from tests.support.command_output import run_command
 from tests.support.examples import MATRIX
 from tests.support.paths import CASES
 from tfprov.yamltext.syntax_errors import BREAK
@@ -88,13 +88,13 @@ def check_edit(before: bytes, edit: list[str], inverse: list[str], capsys: pytes
     """Apply an edit and its inverse to a copy of the file."""
     file = Path("inventory.yml")
     file.write_bytes(before)
-    result = tell(capsys, "inventory", edit[0], "-i", str(file), *edit[1:])
+    result = run_command(capsys, "inventory", edit[0], "-i", str(file), *edit[1:])
     assert (result.code, result.lines) == (0, ())
     after = file.read_bytes()
     assert after != before
     assert_only_the_edit_changed(before, after, edit, alias="by alias" in result.out)
     assert re.search(r"\(inventory\.yml:\d+", result.out)
-    result = tell(capsys, "inventory", inverse[0], "-i", str(file), *inverse[1:])
+    result = run_command(capsys, "inventory", inverse[0], "-i", str(file), *inverse[1:])
     assert (result.code, result.lines) == (0, ())
     assert file.read_bytes() == before
 

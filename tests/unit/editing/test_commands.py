@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import Told, tell
+from tests.support.command_output import CommandResult, run_command
 from tests.support.paths import CASES
 from tfprov.atomic_write import rewrite
 from tfprov.settings.load import load
@@ -40,7 +40,7 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def edit(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    result = tell(capsys, "inventory", *argv)
+    result = run_command(capsys, "inventory", *argv)
     assert (result.code, result.lines) == (0, ())
     return result.out
 
@@ -90,7 +90,7 @@ def test_a_diff_shows_no_password(inventory: Path, capsys: pytest.CaptureFixture
     "argv", [["set", "ansible_password", "012345"], ["add-host", "n", "-g", "ps", "--var", "my_token=012345"]]
 )
 def test_the_error_for_a_password_does_not_show_it(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    result = tell(capsys, "inventory", *argv)
+    result = run_command(capsys, "inventory", *argv)
     assert result.code == 2
     assert "quote it" in result.lines[0]
     assert "012345" not in result.lines[0]
@@ -150,7 +150,7 @@ def test_host_vars_files_are_reported_and_never_moved(inventory: Path, capsys: p
     Path("host_vars/node2.yml").write_text("a: 1\n")
     message = "error: host_vars/node2.yml holds variables of node2, which node9 would not have; "
     message += "first `mv host_vars/node2.yml host_vars/node9.yml`"
-    assert tell(capsys, "inventory", "move-host", "node2", "node9") == Told(2, (message,))
+    assert run_command(capsys, "inventory", "move-host", "node2", "node9") == CommandResult(2, (message,))
     assert inventory.read_text() == GOOD
     edit(capsys, "add-host", "node3", "-g", "worker")
     assert edit(capsys, "remove-host", "node2").splitlines()[1:] == [
@@ -167,10 +167,10 @@ def test_a_directory_of_inventories_is_edited(capsys: pytest.CaptureFixture[str]
     assert "(lab/2-more.yml:3)" in edit(capsys, "set", "--group", "worker", "tfprov.port", "2400", "-i", "lab")
     assert "(lab/1-hosts.yml:11)" in edit(capsys, "add-host", "node3", "-g", "worker", "-i", "lab")
     assert "(lab/1-hosts.yml:3)" in edit(capsys, "set", "tfprov.pids", "100", "-i", "lab")
-    result = tell(capsys, "inventory", "remove-host", "old1", "-i", "lab")
+    result = run_command(capsys, "inventory", "remove-host", "old1", "-i", "lab")
     assert result.code == 2
     assert result.lines[0].startswith("lab/3-old.ini:2")
-    result = tell(capsys, "inventory", "set", "--group", "spare", "a", "1", "-i", "lab")
+    result = run_command(capsys, "inventory", "set", "--group", "spare", "a", "1", "-i", "lab")
     message = "error: group `spare` is in no YAML file, and tfprov edits no others; "
     assert result.lines == (message + "write group_vars/spare.yml beside lab/3-old.ini",)
     assert Path("lab/3-old.ini").read_text() == "[spare]\nold1\n"
@@ -194,7 +194,7 @@ def test_vars_files_are_edited_for_groups_of_the_inventory_only(capsys: pytest.C
     assert edit(capsys, "set", "--group", "spare", "a", "2", *sources).splitlines()[0] == (
         "set a of group_vars/spare (group_vars/spare.yml:1)"
     )
-    answer = tell(capsys, "inventory", "set", "--group", "gone", "a", "2")
+    answer = run_command(capsys, "inventory", "set", "--group", "gone", "a", "2")
     assert answer.lines == ("error: no group `gone` in the inventory; see `tfprov inventory graph`",)
     assert Path("group_vars/gone.yml").read_text() == "a: 1\n"
 
@@ -207,7 +207,7 @@ def test_a_source_may_be_named_by_any_path(inventory: Path, capsys: pytest.Captu
 
 def test_an_ini_inventory_is_not_edited(capsys: pytest.CaptureFixture[str]) -> None:
     Path("hosts.ini").write_text("[worker]\nnode1\n")
-    assert tell(capsys, "inventory", "add-host", "n", "-g", "worker", "-i", "hosts.ini").lines == (
+    assert run_command(capsys, "inventory", "add-host", "n", "-g", "worker", "-i", "hosts.ini").lines == (
         "error: hosts.ini is no YAML file, and tfprov edits no others; edit it by hand",
     )
 
@@ -216,14 +216,14 @@ def test_a_host_of_two_sources_is_not_removed_from_one(inventory: Path, capsys: 
     Path("more.ini").write_text("[spare]\nnode2\n")
     edit(capsys, "add-host", "node3", "-g", "worker")
     before = inventory.read_text()
-    result = tell(capsys, "inventory", "remove-host", "node2", "-i", "inventory.yml", "-i", "more.ini")
+    result = run_command(capsys, "inventory", "remove-host", "node2", "-i", "inventory.yml", "-i", "more.ini")
     assert result.code == 2
     assert result.lines[0].startswith("more.ini:2")
     assert inventory.read_text() == before
 
 
 def test_extra_vars_count_for_the_check(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tell(capsys, "inventory", "unset", "tfprov.cluster").code == 2
+    assert run_command(capsys, "inventory", "unset", "tfprov.cluster").code == 2
     edit(capsys, "unset", "tfprov.cluster", "-e", "tfprov.cluster=other")
 
 
@@ -244,7 +244,7 @@ def test_file_mode_and_symlinks_are_kept(inventory: Path, capsys: pytest.Capture
 def test_a_file_with_two_hard_links_is_not_edited(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.link(inventory, "other.yml")
     message = "error: inventory.yml is left as it is: it has 2 names (hard links), and only one would have the change; "
-    assert tell(capsys, "inventory", "add-host", "node3", "-g", "worker").lines == (
+    assert run_command(capsys, "inventory", "add-host", "node3", "-g", "worker").lines == (
         message + "edit a file of your own in its place",
     )
     assert inventory.read_text() == GOOD

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import Told, tell
+from tests.support.command_output import CommandResult, run_command
 from tfprov.editing.document import parse_file
 from tfprov.editing.host_edits import find_groups
 from tfprov.editing.operations import NOT_MADE, new_problems, written_lines
@@ -103,7 +103,7 @@ def test_sparse_and_unusual_files_are_edited(
 ) -> None:
     path = Path("i.yml")
     path.write_text(before)
-    result = tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:])
+    result = run_command(capsys, "inventory", argv[0], "-i", str(path), *argv[1:])
     assert (result.code, result.lines) == (0, ())
     assert path.read_text() == after
 
@@ -112,7 +112,7 @@ def test_a_new_role_follows_the_others_in_a_file_without_all(capsys: pytest.Capt
     Path("group_vars").mkdir()
     Path("group_vars/all.yml").write_text('tfprov: {cluster: lab, image: {name: "x:1"}, command: [a]}\n')
     Path("i.yml").write_text("worker: {hosts: {h2: }}\n")
-    assert tell(capsys, "inventory", "add-host", "-i", "i.yml", "h1", "-g", "ps").lines == ()
+    assert run_command(capsys, "inventory", "add-host", "-i", "i.yml", "h1", "-g", "ps").lines == ()
     assert Path("i.yml").read_text() == "worker: {hosts: {h2: }}\nps:\n  hosts:\n    h1:\n"
 
 
@@ -120,7 +120,7 @@ def test_a_new_role_follows_the_others_in_a_file_without_all(capsys: pytest.Capt
 def test_a_renamed_host_keeps_its_quotes(quote: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = BASE + f"    worker:\n      hosts:\n        {quote}h2{quote}:\n"
     Path("i.yml").write_text(before)
-    assert tell(capsys, "inventory", "move-host", "-i", "i.yml", "h2", "h3").code == 0
+    assert run_command(capsys, "inventory", "move-host", "-i", "i.yml", "h2", "h3").code == 0
     assert Path("i.yml").read_text() == before.replace("h2", "h3")
 
 
@@ -194,7 +194,7 @@ def test_a_refused_edit_names_the_reason(
 ) -> None:
     path = Path("i.yml")
     path.write_text(before)
-    assert tell(capsys, "inventory", argv[0], "-i", str(path), *argv[1:]) == Told(2, (line,), "")
+    assert run_command(capsys, "inventory", argv[0], "-i", str(path), *argv[1:]) == CommandResult(2, (line,), "")
     assert path.read_text() == before
 
 

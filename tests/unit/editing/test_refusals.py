@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import Told, tell
+from tests.support.command_output import CommandResult, run_command
 from tests.support.paths import CASES
 
 GOOD = """\
@@ -66,8 +66,8 @@ def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("line", "message"), REFUSED, ids=[line for line, _ in REFUSED])
 def test_an_edit_that_is_refused(line: str, message: str, inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = tell(capsys, "inventory", *shlex.split(line))
-    assert result == Told(2, (message,))
+    result = run_command(capsys, "inventory", *shlex.split(line))
+    assert result == CommandResult(2, (message,))
     assert inventory.read_text() == GOOD
     assert [path.name for path in Path().iterdir()] == ["inventory.yml"]
 
@@ -84,7 +84,7 @@ INVALID_AFTER = [
 def test_an_edit_that_makes_the_inventory_invalid_is_refused(
     line: str, number: int, message: str, inventory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result = tell(capsys, "inventory", *shlex.split(line))
+    result = run_command(capsys, "inventory", *shlex.split(line))
     assert result.code == 2
     assert result.lines[0].startswith(f"inventory.yml:{number}:")
     assert message in result.lines[0]
@@ -95,21 +95,21 @@ def test_an_edit_that_makes_the_inventory_invalid_is_refused(
 def test_an_invalid_inventory_can_be_fixed_by_edits(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     invalid = GOOD.replace("port: 2222", "port: 222222").replace("flags: {a: 1}", "flogs: {a: 1}")
     inventory.write_text(invalid)
-    result = tell(capsys, "inventory", "set", "tfprov.port", "2222")
+    result = run_command(capsys, "inventory", "set", "tfprov.port", "2222")
     assert (result.code, result.lines) == (0, ())
     assert result.out.splitlines() == [
         "set tfprov.port of group all (inventory.yml:9)",
         "note: the inventory still has 1 problem; `tfprov plan` shows it",
     ]
-    assert tell(capsys, "inventory", "set", "tfprov.prt", "1").code == 2
-    assert tell(capsys, "inventory", "unset", "--group", "ps", "tfprov.flogs").code == 0
-    assert tell(capsys, "inventory", "set", "--group", "ps", "tfprov.flags", "{a: 1}").code == 0
-    assert "note" not in tell(capsys, "inventory", "add-host", "more", "-g", "worker").out
+    assert run_command(capsys, "inventory", "set", "tfprov.prt", "1").code == 2
+    assert run_command(capsys, "inventory", "unset", "--group", "ps", "tfprov.flogs").code == 0
+    assert run_command(capsys, "inventory", "set", "--group", "ps", "tfprov.flags", "{a: 1}").code == 0
+    assert "note" not in run_command(capsys, "inventory", "add-host", "more", "-g", "worker").out
 
 
 def test_a_file_that_is_not_yaml_is_not_edited(inventory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     inventory.write_text("all: [\n")
-    result = tell(capsys, "inventory", "set", "tfprov.port", "1")
+    result = run_command(capsys, "inventory", "set", "tfprov.port", "1")
     assert result.code == 2
     assert result.lines[0].startswith("inventory.yml:1:")
     assert inventory.read_text() == "all: [\n"
@@ -117,4 +117,4 @@ def test_a_file_that_is_not_yaml_is_not_edited(inventory: Path, capsys: pytest.C
 
 def test_a_missing_file_is_not_edited(capsys: pytest.CaptureFixture[str]) -> None:
     line = "gone.yml: error: no such file; check the path given with -i"
-    assert tell(capsys, "inventory", "set", "a", "1", "-i", "gone.yml") == Told(2, (line,))
+    assert run_command(capsys, "inventory", "set", "a", "1", "-i", "gone.yml") == CommandResult(2, (line,))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import cycle
 
 from tests.support.clock import ManualClock
-from tests.support.followed import AGAIN, MemoryLab, followed
+from tests.support.memory_lab import AGAIN, MemoryLab, follow_with_steps
 from tests.support.paths import ROOT
 
 YEAR = 365 * 86_400.0
@@ -33,7 +33,7 @@ def test_a_training_is_followed_to_its_end_while_the_clock_jumps() -> None:
         def end(lab: MemoryLab = lab) -> None:
             lab.hosts["h2"].exits("worker/0", 0)
 
-        followed(replace(lab.context, clock=clock), fall, end)
+        follow_with_steps(replace(lab.context, clock=clock), fall, end)
         told.append(lab.report.notes)
     assert told[0] == told[1]
     assert "worker/1 ended with exit code 137 and was started again (1 of 2)" in told[0]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tests.support.reporters import RecordingReporter
-from tests.support.world import Runtimes, up, world
 from tfprov.engine.connect import reach
 from tfprov.engine.context import Context
 from tfprov.engine.host_registry import Record
@@ -54,7 +54,7 @@ class MemoryLab:
         self.context = self.read(INVENTORY, directory)
 
     def read(self, text: str, directory: Path) -> Context:
-        made = world(text, (), self.hosts)
+        made = make_context(text, (), self.hosts)
         left = frozenset(self.hosts) - {task.host for task in made.cluster.tasks}
         return replace(made, home=directory, target=directory / "lab", report=self.report, left=left)
 
@@ -122,7 +122,7 @@ def test_all_actions_that_fail_are_told_in_the_order_of_the_plan(memory_lab: Mem
     for host in ("h2", "h1", "h3"):
         digest = next(iter(memory_lab.context.artifacts))
         memory_lab.hosts[host].refuses[f"deliver {digest}"] = "no room"
-    _, outcome = up(memory_lab.context)
+    _, outcome = run_up(memory_lab.context)
     with pytest.raises(Several) as caught:
         outcome.check()
     assert str(caught.value) == "h1: no room\nh2: no room\nh3: no room"
@@ -437,7 +437,7 @@ def test_ssh_reads_the_users_configuration_unless_the_inventory_names_another(
 def test_only_what_is_named_is_stopped_and_only_on_hosts_that_may_be_changed(
     memory_lab: MemoryLab, tasks: str, hosts: list[str] | None, stopped: list[str]
 ) -> None:
-    up(memory_lab.context)
+    run_up(memory_lab.context)
     context = memory_lab.context if hosts is None else memory_lab.context.limited(hosts)
     RUN["stop"](context, Stop(tasks=tasks), False)
     assert [call.removeprefix("stop ") for call in memory_lab.calls() if call.startswith("stop")] == stopped

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tests.support.reporters import RecordingReporter
-from tests.support.split import INVENTORY, Split
-from tests.support.world import Runtimes, up, world
+from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.assemble import Options as HostOptions
 from tfprov.engine.assemble import assemble
 from tfprov.engine.checkpoints import manifest as manifests
@@ -50,14 +50,14 @@ class ProgressReporter(RecordingReporter):
 
 
 @pytest.fixture
-def split(tmp_path: Path) -> Split:
-    made = Split(tmp_path)
+def split(tmp_path: Path) -> SplitTraining:
+    made = SplitTraining(tmp_path)
     made.report = ProgressReporter()
     made.context = replace(made.context, report=made.report, home=tmp_path)
     return made
 
 
-def played(split: Split, text: str, **options: Any) -> list[str]:
+def played(split: SplitTraining, text: str, **options: Any) -> list[str]:
     book = split.target.parent / "book.yml"
     book.write_text(text)
     play(split.context, read_playbook(book), PlayOptions(**options))
@@ -100,7 +100,7 @@ def test_how_a_container_ended(changes: dict[str, Any], ending: str, finished: b
     assert (found.ending, found.finished) == (ending, finished)
 
 
-def test_every_state_of_a_task_has_its_row(split: Split) -> None:
+def test_every_state_of_a_task_has_its_row(split: SplitTraining) -> None:
     states: dict[str, dict[str, Any]] = {
         "ps/0": {"state": State.RUNNING, "started_at": 10.0, "id": "7", "restarts": 1},
         "ps/1": {"state": State.RUNNING, "restarting": True, "last_exit": 3, "restarts": 2},
@@ -124,7 +124,7 @@ def test_every_state_of_a_task_has_its_row(split: Split) -> None:
     assert (rows["ps/0"].state, rows["ps/0"].address) == ("unreachable", "p0:2222")
 
 
-def test_the_container_of_a_task_is_looked_for_on_all_hosts(split: Split) -> None:
+def test_the_container_of_a_task_is_looked_for_on_all_hosts(split: SplitTraining) -> None:
     seen = observe(split.runs().context)
     found = seen.find("ps/1")
     assert found is not None
@@ -136,7 +136,7 @@ def test_the_container_of_a_task_is_looked_for_on_all_hosts(split: Split) -> Non
 # --- steps ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_check_says_what_each_step_would_do(split: Split) -> None:
+def test_a_check_says_what_each_step_would_do(split: SplitTraining) -> None:
     steps = ["start: ", "wait: {for: serving}", "wait: {for: done}", "gather: ", "stop: ", "command: echo a b"]
     notes = played(split, f"- {{hosts: all, tasks: [{', '.join(steps)}]}}", check=True)
     assert [note for note in notes if not note.startswith("start: would start")] == [
@@ -157,7 +157,7 @@ def test_a_check_says_what_each_step_would_do(split: Split) -> None:
     assert all(host.calls == [] for host in split.hosts.values())
 
 
-def test_what_a_command_prints_is_told_with_its_host_and_a_failure_ends_it(split: Split) -> None:
+def test_what_a_command_prints_is_told_with_its_host_and_a_failure_ends_it(split: SplitTraining) -> None:
     def answer(argv: Sequence[str]) -> tuple[int, str]:
         return (3, "one\ntwo\n") if argv[0] == "fail" else (0, "three")
 
@@ -171,7 +171,7 @@ def test_what_a_command_prints_is_told_with_its_host_and_a_failure_ends_it(split
     assert split.report.lines == [("p1", "three"), ("p0", "one"), ("p0", "two")]
 
 
-def test_a_gather_without_a_chief_says_so_and_a_discard_gathers_nothing(split: Split) -> None:
+def test_a_gather_without_a_chief_says_so_and_a_discard_gathers_nothing(split: SplitTraining) -> None:
     RUN["gather"](split.context, None, False)
     assert split.report.notes == ["nothing to gather: worker/0 is not there"]
     found = gather(split.context, lambda _: {})
@@ -182,12 +182,12 @@ def test_a_gather_without_a_chief_says_so_and_a_discard_gathers_nothing(split: S
     assert not split.target.exists()
 
 
-def test_a_task_that_is_not_there_is_not_waited_for(split: Split) -> None:
+def test_a_task_that_is_not_there_is_not_waited_for(split: SplitTraining) -> None:
     with pytest.raises(TaskFailed, match=r"^ps/0: is not there on p0; start it with `tfprov up`"):
         wait_serving(split.context, 5.0)
 
 
-def test_a_training_that_is_not_done_in_time_is_told(split: Split) -> None:
+def test_a_training_that_is_not_done_in_time_is_told(split: SplitTraining) -> None:
     with pytest.raises(TaskFailed, match=r"^worker/0: is not done after 0\.01 s$"):
         follow(split.runs().context, 0.01)
 
@@ -195,7 +195,7 @@ def test_a_training_that_is_not_done_in_time_is_told(split: Split) -> None:
 # --- checkpoints ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_run_before_is_set_aside_under_a_number_of_its_own(split: Split) -> None:
+def test_every_run_before_is_set_aside_under_a_number_of_its_own(split: SplitTraining) -> None:
     for number in range(4):
         split.runs(f"run-{number}").saves_whole(400 + number)
         split.gather()
@@ -206,7 +206,7 @@ def test_every_run_before_is_set_aside_under_a_number_of_its_own(split: Split) -
     assert runs["split"] == "run-3"
 
 
-def test_a_manifest_that_cannot_be_read_saves_nothing(split: Split) -> None:
+def test_a_manifest_that_cannot_be_read_saves_nothing(split: SplitTraining) -> None:
     split.runs().saves_whole(400)
     split.gather()
     chief = split.context.chief(observe(split.context))
@@ -221,14 +221,14 @@ def test_a_manifest_that_cannot_be_read_saves_nothing(split: Split) -> None:
     assert found.prefix == "model.ckpt-400"
 
 
-def restarted(split: Split, **changes: Any) -> tuple[Context, Observation]:
+def restarted(split: SplitTraining, **changes: Any) -> tuple[Context, Observation]:
     """Return the context of a cluster whose command was changed, and what is seen of the one before."""
     text = INVENTORY.replace("textbook.py", "other.py")
-    context = replace(world(text, (), split.hosts), target=split.target, report=split.report, **changes)
+    context = replace(make_context(text, (), split.hosts), target=split.target, report=split.report, **changes)
     return context, observe(context)
 
 
-def test_the_forecast_of_a_chief_that_is_stopped_and_saves_once_more(split: Split) -> None:
+def test_the_forecast_of_a_chief_that_is_stopped_and_saves_once_more(split: SplitTraining) -> None:
     split.runs().saves_whole(400)
     context, seen = restarted(split)
     assert forecast(context, plan(context, seen), seen) == (
@@ -239,7 +239,7 @@ def test_the_forecast_of_a_chief_that_is_stopped_and_saves_once_more(split: Spli
     assert forecast(context, ps.only(lambda action: action.kind == ActionKind.STOP), seen) is None
 
 
-def test_a_gathered_checkpoint_that_cannot_be_read_is_in_the_way_of_a_resume_only(split: Split) -> None:
+def test_a_gathered_checkpoint_that_cannot_be_read_is_in_the_way_of_a_resume_only(split: SplitTraining) -> None:
     split.runs().saves_whole(400)
     split.gather()
     (split.target / "manifest.json").write_text("[")
@@ -252,7 +252,7 @@ def test_a_gathered_checkpoint_that_cannot_be_read_is_in_the_way_of_a_resume_onl
         forecast(context, plan(context, seen), seen)
 
 
-def test_there_is_no_progress_without_a_chief_or_its_host(split: Split) -> None:
+def test_there_is_no_progress_without_a_chief_or_its_host(split: SplitTraining) -> None:
     seen = observe(split.context)
     assert read_progress(split.context, seen) is None
     seen = observe(split.runs().context)
@@ -263,7 +263,7 @@ def test_there_is_no_progress_without_a_chief_or_its_host(split: Split) -> None:
     assert read_progress(split.context, seen) is None
 
 
-def test_only_the_end_of_a_file_is_fetched(split: Split) -> None:
+def test_only_the_end_of_a_file_is_fetched(split: SplitTraining) -> None:
     split.runs()
     split.hosts["w0"].saves("worker/0", "log", bytes(range(200)))
     with tail_of(split.hosts["w0"], "worker/0", "log", 200) as file:
@@ -324,7 +324,7 @@ def test_computed_values_are_nodes_at_one_place_and_secrets_stay_hidden() -> Non
     assert "x" not in str(hidden)
 
 
-def test_a_lost_host_is_named_where_a_task_may_be(split: Split) -> None:
+def test_a_lost_host_is_named_where_a_task_may_be(split: SplitTraining) -> None:
     split.runs()
     split.hosts["w0"].trouble = Unreachable("w0", "no answer")
     seen = observe(split.context, tolerant=True)
@@ -337,16 +337,16 @@ def test_a_lost_host_is_named_where_a_task_may_be(split: Split) -> None:
     assert (runtime.host, found.task) == ("p1", "ps/1")
 
 
-def test_hosts_in_memory_start_what_is_planned(split: Split) -> None:
+def test_hosts_in_memory_start_what_is_planned(split: SplitTraining) -> None:
     hosts: Runtimes = split.hosts
-    _, outcome = up(split.context)
+    _, outcome = run_up(split.context)
     outcome.check()
     assert {name: host.calls for name, host in hosts.items()} == {
         "p0": ["start ps/0"], "p1": ["start ps/1"], "w0": ["start worker/0"], "w1": ["start worker/1"],
     }  # fmt: skip
 
 
-def test_the_forecast_of_a_dead_chief_counts_on_the_ps_that_run_on_untouched(split: Split) -> None:
+def test_the_forecast_of_a_dead_chief_counts_on_the_ps_that_run_on_untouched(split: SplitTraining) -> None:
     split.runs().saves_whole(400)
     split.hosts["w0"].exits("worker/0", 1)
     goes_on = "the training goes on from step 400"
@@ -372,7 +372,7 @@ class Closed(MemoryRuntime):
 
 def test_nothing_is_removed_whose_checkpoints_cannot_be_looked_at(tmp_path: Path) -> None:
     hosts: Runtimes = {"w0": Closed("w0")}
-    split = Split(tmp_path, hosts=hosts).runs()
+    split = SplitTraining(tmp_path, hosts=hosts).runs()
     with pytest.raises(HostError, match="w0: its disk does not answer"):
         RUN["stop"](split.context, Stop(remove=True), False)
     assert all(host.calls == [] for host in hosts.values())
@@ -381,7 +381,7 @@ def test_nothing_is_removed_whose_checkpoints_cannot_be_looked_at(tmp_path: Path
 
 
 @pytest.mark.parametrize("saver", ["chief/0", "worker/0"])
-def test_the_run_of_the_ps_is_not_that_of_another_who_saves_in_it(split: Split, saver: str) -> None:
+def test_the_run_of_the_ps_is_not_that_of_another_who_saves_in_it(split: SplitTraining, saver: str) -> None:
     split.runs("run-1")
     for number in range(2):
         split.hosts[f"w{number}"].exits(f"worker/{number}", 1)
@@ -393,7 +393,7 @@ def test_the_run_of_the_ps_is_not_that_of_another_who_saves_in_it(split: Split, 
     assert known_run(split.context, observe(split.context)) == "run-1"
 
 
-def test_what_lies_with_a_ps_is_to_be_gathered_before_a_resume(split: Split) -> None:
+def test_what_lies_with_a_ps_is_to_be_gathered_before_a_resume(split: SplitTraining) -> None:
     split.runs(state=State.EXITED).saves(800)
     context = replace(split.context, resume=True)
     with pytest.raises(GatherError) as raised:
@@ -402,10 +402,10 @@ def test_what_lies_with_a_ps_is_to_be_gathered_before_a_resume(split: Split) -> 
     assert str(raised.value) == said
 
 
-def test_the_forecast_of_a_chief_that_is_new_on_its_host(split: Split) -> None:
+def test_the_forecast_of_a_chief_that_is_new_on_its_host(split: SplitTraining) -> None:
     split.runs()
     moved = INVENTORY.replace("w0: , w1: ", "w9: , w1: ")
-    context = replace(world(moved, (), split.hosts), target=split.target, report=split.report)
+    context = replace(make_context(moved, (), split.hosts), target=split.target, report=split.report)
     seen = observe(context)
     assert forecast(context, plan(context, seen), seen) is None, "nothing was trained that could be lost"
     split.saves_whole(400)
@@ -417,7 +417,7 @@ def test_the_forecast_of_a_chief_that_is_new_on_its_host(split: Split) -> None:
     assert forecast(resumes, plan(resumes, seen), seen) == "the training goes on from step 400 (gathered)"
 
 
-def test_what_was_not_gathered_is_kept_and_told_with_both_ways_out(split: Split) -> None:
+def test_what_was_not_gathered_is_kept_and_told_with_both_ways_out(split: SplitTraining) -> None:
     split.runs(state=State.EXITED).saves_whole(400)
     with pytest.raises(GatherError) as raised:
         RUN["stop"](split.context, Stop(remove=True), False)
@@ -430,7 +430,7 @@ def test_what_was_not_gathered_is_kept_and_told_with_both_ways_out(split: Split)
     assert list(observe(split.context).containers()) == []
 
 
-def test_a_task_that_moves_is_told_where_it_should_be_and_else_where_it_is(split: Split) -> None:
+def test_a_task_that_moves_is_told_where_it_should_be_and_else_where_it_is(split: SplitTraining) -> None:
     split.runs()
     assert split.context.container("worker/9") is None
     wanted = split.context.container("worker/1")
@@ -445,7 +445,7 @@ def test_a_task_that_moves_is_told_where_it_should_be_and_else_where_it_is(split
     }  # fmt: skip
 
 
-def test_a_chief_whose_checkpoint_lies_with_a_ps_is_told_both_ways_out(split: Split) -> None:
+def test_a_chief_whose_checkpoint_lies_with_a_ps_is_told_both_ways_out(split: SplitTraining) -> None:
     split.runs(state=State.EXITED).saves(400)
     context = split.context
     chief = context.chief(observe(context))

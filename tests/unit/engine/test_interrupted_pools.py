@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from tests.support.memory_cluster import Runtimes, make_context
 from tests.support.waiting import LONG
-from tests.support.world import Runtimes, world
 from tfprov.engine.concurrency import pool
 from tfprov.engine.observe import observe
 from tfprov.hosts.memory import MemoryRuntime
@@ -36,7 +36,7 @@ class Silent(MemoryRuntime):
 def test_ctrl_c_is_raised_before_a_silent_host_answers() -> None:
     answers = threading.Event()
     hosts: Runtimes = {"h2": Silent("h2", answers)}
-    context = world(INVENTORY, (), hosts)
+    context = make_context(INVENTORY, (), hosts)
     try:
         with pytest.raises(KeyboardInterrupt):
             observe(context)

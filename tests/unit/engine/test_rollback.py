@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.support.clusters import Left, situations
 from tests.support.examples import examples
-from tests.support.leftovers import build
+from tests.support.inventory_strategies import HostState, situations
+from tests.support.leftover_tasks import build
+from tests.support.memory_cluster import Runtimes, make_context
 from tests.support.reporters import RecordingReporter
-from tests.support.world import Runtimes, world
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan, taken
@@ -45,7 +45,7 @@ class MemoryLab:
         self.context = self.read(INVENTORY)
 
     def read(self, text: str) -> Context:
-        made = world(text, (), self.hosts)
+        made = make_context(text, (), self.hosts)
         return replace(made, home=self.directory, target=self.directory / "lab", report=self.report)
 
     def up(self, context: Context | None = None, **options: object) -> None:
@@ -257,7 +257,7 @@ _NAMES = st.lists(st.sampled_from([*WHOLE, "model.ckpt-7.data-00001-of-00002", "
 @examples(80)
 @given(situations(), st.data())
 def test_whatever_fails_nothing_new_runs_and_no_checkpoint_is_lost(
-    situation: tuple[str, Left], data: st.DataObject
+    situation: tuple[str, HostState], data: st.DataObject
 ) -> None:
     context, hosts = build(*situation)
     for host in hosts.values():
@@ -303,7 +303,7 @@ def pieces(hosts: Runtimes, container: Observed) -> Sequence[str]:
 @examples(50)
 @given(situations(), st.data())
 def test_whatever_cannot_be_taken_back_is_not_removed_while_it_runs(
-    situation: tuple[str, Left], data: st.DataObject
+    situation: tuple[str, HostState], data: st.DataObject
 ) -> None:
     context, hosts = build(*situation)
     before = observe(context)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import MemoryBench, ProcessBench, code, container
-from tests.support.contract import LAWS, LAWS_OF_FILES, the_end_of_a_file_can_be_read_alone
+from tests.support.runtime_bench import MemoryBench, ProcessBench, code, container
+from tests.support.runtime_contract import LAWS, LAWS_OF_FILES, the_end_of_a_file_can_be_read_alone
 from tests.support.waiting import until
 from tfprov.errors import HostError
 from tfprov.model.state import State

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import MemoryBench, ProcessBench, container
+from tests.support.runtime_bench import MemoryBench, ProcessBench, container
 from tests.support.waiting import until
 from tfprov.hosts.crash import FailedRun, exception_at, is_hopeless, last_words
 from tfprov.model.state import State

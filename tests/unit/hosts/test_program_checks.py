@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tests.support.bench import ProcessBench, container
+from tests.support.runtime_bench import ProcessBench, container
 from tfprov.hosts.docker.engine_errors import explain
 from tfprov.hosts.program_checks import start_error, suggest_correction
 from tfprov.model.state import State

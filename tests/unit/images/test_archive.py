@@ -22,9 +22,9 @@ from tests.support.delivery_images import (
     contents,
     entry,
     link,
-    loaded,
-    oci,
-    saved,
+    load_image,
+    oci_archive,
+    save_entries,
     tar,
 )
 from tfprov.errors import DeliveryError
@@ -43,8 +43,8 @@ from tfprov.images.oci_spec import (
     encode,
 )
 
-ONE = saved(("app:1", LAYERS))
-TWO = saved(("app:1", LAYERS), ("docker.io/library/other", LAYERS[:2]))
+ONE = save_entries(("app:1", LAYERS))
+TWO = save_entries(("app:1", LAYERS), ("docker.io/library/other", LAYERS[:2]))
 ZSTD = b"\x28\xb5\x2f\xfd" + b"not looked into"
 
 
@@ -82,7 +82,7 @@ def test_a_layer_that_two_images_share_is_a_link_in_the_archive(layout: Layout) 
 
 def test_an_image_with_the_same_layer_twice_has_it_twice(layout: Layout) -> None:
     layers = (LAYERS[0], LAYERS[1], LAYERS[0])
-    image = read(layout, tar(saved(("app:1", layers))))
+    image = read(layout, tar(save_entries(("app:1", layers))))
     assert stored(layout, image) == list(layers)
     assert image.size < sum(map(len, layers)) + 2000, "a host is sent it once"
 
@@ -97,7 +97,7 @@ def test_an_oci_archive_keeps_its_manifest_and_so_its_digest(layout: Layout) -> 
 
 
 def test_compressed_layers_stay_as_they_are_and_are_checked_inside(layout: Layout) -> None:
-    image = read(layout, oci(compressed=True))
+    image = read(layout, oci_archive(compressed=True))
     assert [layer.media_type for layer in image.layers] == [f"{OCI_LAYER}+gzip"] * 3
     assert list(map(gzip.decompress, stored(layout, image))) == list(LAYERS)
     assert list(image.diff_ids) == list(map(digest_of, LAYERS))
@@ -177,7 +177,7 @@ def test_a_choice_that_is_not_clear_lists_what_there_is(layout: Layout) -> None:
     with pytest.raises(DeliveryError, match=r"a\.tar: no image app:2; it has: app:1; other:latest"):
         read(layout, tar(TWO), wanted="app:2")
     with pytest.raises(DeliveryError, match=r"a.tar: no image app:2; it has: sha256:[0-9a-f]{64}"):
-        read(layout, tar(saved((None, LAYERS))), wanted="app:2")
+        read(layout, tar(save_entries((None, LAYERS))), wanted="app:2")
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
@@ -251,7 +251,7 @@ REFUSED: Sequence[tuple[str, bytes, str]] = (
 
 @pytest.mark.parametrize(("data", "match"), [it[1:] for it in REFUSED], ids=[it[0] for it in REFUSED])
 def test_a_bad_archive_is_one_clear_error_and_leaves_nothing(layout: Layout, data: bytes, match: str) -> None:
-    loaded(layout)
+    load_image(layout)
     assert_refused(layout, data, match)
 
 
@@ -265,8 +265,8 @@ def test_a_root_file_system_is_given_up_before_it_fills_the_disk(
 
 
 def test_layers_and_their_ids_must_be_as_many(layout: Layout) -> None:
-    files = saved(("app:1", LAYERS))
-    documents = saved(("app:1", LAYERS[:2]))
+    files = save_entries(("app:1", LAYERS))
+    documents = save_entries(("app:1", LAYERS[:2]))
     path = next(it for it in documents if len(it) == 69)
     manifest = files["manifest.json"]
     assert isinstance(manifest, bytes)
@@ -311,7 +311,7 @@ def test_an_index_that_is_wrong_about_a_size_is_refused(layout: Layout) -> None:
     assert_refused(layout, archive.tar(), "is damaged: its manifest is wrong about sizes")
 
 
-ARCHIVES = (tar(ONE), oci(), oci(compressed=True), gzip.compress(tar(ONE), mtime=0))
+ARCHIVES = (tar(ONE), oci_archive(), oci_archive(compressed=True), gzip.compress(tar(ONE), mtime=0))
 
 
 def _accepted(layout: Layout, data: bytes) -> Image | None:
@@ -369,7 +369,7 @@ def test_many_zeros_in_few_bytes_are_hashed_in_little_memory() -> None:
 
 def test_memory_does_not_grow_with_the_archive(layout: Layout) -> None:
     layer = bytes(16_000_000)
-    stream = io.BytesIO(tar(saved(("app:1", [layer]))))
+    stream = io.BytesIO(tar(save_entries(("app:1", [layer]))))
     tracemalloc.start()
     load(layout, stream, "base")
     peak = tracemalloc.get_traced_memory()[1]

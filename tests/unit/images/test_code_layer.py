@@ -26,7 +26,7 @@ from tests.support.delivery_images import (
     entry,
     layer_files,
     link,
-    loaded,
+    load_image,
     settings,
     tar,
 )
@@ -71,13 +71,13 @@ def packed(directory: Path) -> Code:
 
 def test_the_same_image_on_every_machine_and_of_every_release(layout: Layout) -> None:
     # Figures of this project's own: a change here makes every user's tasks restart on the next `up`.
-    image = append(layout, loaded(layout), PROGRAM, "top")
+    image = append(layout, load_image(layout), PROGRAM, "top")
     assert image.id == "sha256:2c458f72c3f125980dba0cabaca388b6ce6dc2278a655c98190f4e6b4c9d2dc2"
     assert image.layers[-1].digest == "sha256:0aef031f11e6bf1f20989cb8f4527169cd7a248bc4b4a825e80bd65a1c30f5e9"
 
 
 def test_the_code_lies_in_its_directory_owned_by_root_without_a_time(layout: Layout) -> None:
-    files = layer_files(layout, append(layout, loaded(layout), PROGRAM, "top"))
+    files = layer_files(layout, append(layout, load_image(layout), PROGRAM, "top"))
     assert list(files) == ["code", "code/lib", "code/lib/model", "code/main"]
     assert {(it.uid, it.gid, it.uname, it.gname, it.mtime) for it in files.values()} == {(0, 0, "", "", 0)}
     assert [stat.filemode(it.mode) for it in files.values()] == ["?rwxr-xr-x", "?rwxr-xr-x", "?rw-r--r--", "?rw-r--r--"]
@@ -90,13 +90,13 @@ def test_modes_and_links_are_as_packed(layout: Layout, tmp_path: Path) -> None:
     (program / "bin" / "run").chmod(0o700)
     (program / "main.py").write_text("1")
     (program / "start").symlink_to("bin/run")
-    files = layer_files(layout, append(layout, loaded(layout), packed(program), "top"))
+    files = layer_files(layout, append(layout, load_image(layout), packed(program), "top"))
     assert (files["code/bin/run"].mode, files["code/main.py"].mode) == (0o755, 0o644)
     assert (files["code/start"].issym(), files["code/start"].linkname) == (True, "bin/run")
 
 
 def test_the_image_starts_in_the_code_and_says_which_it_is(layout: Layout) -> None:
-    base = loaded(layout, Labels={"mine": "kept"}, User="1000", WorkingDir="/somewhere")
+    base = load_image(layout, Labels={"mine": "kept"}, User="1000", WorkingDir="/somewhere")
     image = append(layout, base, PROGRAM, "top")
     found = settings(layout, image)
     assert found["config"]["WorkingDir"] == "/code"
@@ -111,7 +111,7 @@ def test_the_image_starts_in_the_code_and_says_which_it_is(layout: Layout) -> No
 
 
 def test_new_code_takes_the_place_of_the_old(layout: Layout) -> None:
-    base = loaded(layout)
+    base = load_image(layout)
     first = append(layout, base, PROGRAM, "top")
     other = code(main=b"print(2)")
     second = append(layout, first, other, "top")
@@ -121,12 +121,12 @@ def test_new_code_takes_the_place_of_the_old(layout: Layout) -> None:
 
 def test_code_on_an_image_built_upon_one_with_code_goes_on_top(layout: Layout) -> None:
     """Somebody's `FROM` of our image inherits the label, and its own layers are not ours to drop."""
-    base = loaded(layout, Labels={LABEL: PROGRAM.digest})
+    base = load_image(layout, Labels={LABEL: PROGRAM.digest})
     assert len(append(layout, base, PROGRAM, "top").layers) == len(LAYERS) + 1
 
 
 def test_only_the_new_layer_and_two_documents_are_new(layout: Layout) -> None:
-    first = append(layout, loaded(layout), PROGRAM, "top")
+    first = append(layout, load_image(layout), PROGRAM, "top")
     before = contents(layout).keys()
     second = append(layout, first, code(main=b"print(2)"), "top")
     new = {f"sha256:{name}" for name in contents(layout).keys() - before}
@@ -134,11 +134,11 @@ def test_only_the_new_layer_and_two_documents_are_new(layout: Layout) -> None:
 
 
 def test_no_code_at_all_is_an_empty_directory(layout: Layout) -> None:
-    assert list(layer_files(layout, append(layout, loaded(layout), code(), "top"))) == ["code"]
+    assert list(layer_files(layout, append(layout, load_image(layout), code(), "top"))) == ["code"]
 
 
 def test_another_directory(layout: Layout) -> None:
-    image = append(layout, loaded(layout), code(main=b"1"), "top", "/app")
+    image = append(layout, load_image(layout), code(main=b"1"), "top", "/app")
     assert list(layer_files(layout, image)) == ["app", "app/main"]
     assert settings(layout, image)["config"]["WorkingDir"] == "/app"
 
@@ -146,12 +146,12 @@ def test_another_directory(layout: Layout) -> None:
 @pytest.mark.parametrize("directory", ["code", "/", "/opt/app", "/..", "/a\n", ""])
 def test_a_directory_that_would_change_those_of_the_image_is_refused(layout: Layout, directory: str) -> None:
     with pytest.raises(DeliveryError, match=r"code cannot be put at .*; give a directory such as /code"):
-        append(layout, loaded(layout), PROGRAM, "top", directory)
+        append(layout, load_image(layout), PROGRAM, "top", directory)
 
 
 @pytest.mark.parametrize("name", [".wh.main.py", "lib/.wh..wh..opq"])
 def test_a_file_that_would_remove_another_is_refused(layout: Layout, name: str) -> None:
-    base = loaded(layout)
+    base = load_image(layout)
     before = contents(layout)
     with pytest.raises(DeliveryError, match=r"programs: .*: in an image such a name removes a file; rename it"):
         append(layout, base, Code("programs", "sha256:1", tar({name: b""})), "top")
@@ -161,13 +161,13 @@ def test_a_file_that_would_remove_another_is_refused(layout: Layout, name: str) 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../main.py", "a/../../b"])
 def test_code_stays_in_its_directory(layout: Layout, name: str) -> None:
     with pytest.raises(DeliveryError, match="cannot be put into an image"):
-        append(layout, loaded(layout), Code("programs", "sha256:1", tar({name: b""})), "top")
+        append(layout, load_image(layout), Code("programs", "sha256:1", tar({name: b""})), "top")
 
 
 def test_hard_links_and_devices_are_refused(layout: Layout) -> None:
     archive = tar({"a": link("b", tarfile.LNKTYPE)})
     with pytest.raises(DeliveryError, match="programs: a cannot be put into an image"):
-        append(layout, loaded(layout), Code("programs", "sha256:1", archive), "top")
+        append(layout, load_image(layout), Code("programs", "sha256:1", archive), "top")
 
 
 @pytest.mark.parametrize("suffix", ["+gzip", "+zstd"])
@@ -212,7 +212,7 @@ def test_every_file_arrives_byte_for_byte_and_twice_gives_the_same(
     images = []
     for name in ("one", "two"):
         layout = Layout(directory / name)
-        images.append(append(layout, loaded(layout), program, "top"))
+        images.append(append(layout, load_image(layout), program, "top"))
     assert images[0] == images[1]
     with layout.blobs.open(images[0].layers[-1]) as file, tarfile.open(fileobj=file) as layer:
         arrived = {it.name.removeprefix("code/"): layer.extractfile(it) for it in layer if it.isreg()}
@@ -220,7 +220,7 @@ def test_every_file_arrives_byte_for_byte_and_twice_gives_the_same(
 
 
 def test_a_second_append_of_the_same_changes_nothing(layout: Layout) -> None:
-    base = loaded(layout)
+    base = load_image(layout)
     image = append(layout, base, PROGRAM, "top")
     before = {path: path.stat().st_ino for path in layout.blobs.directory.iterdir()}
     assert append(layout, base, PROGRAM, "top") == image
@@ -262,7 +262,7 @@ def names_of(archive: bytes) -> list[str]:
 
 
 def test_the_runtime_is_imported_where_nothing_else_is_installed(layout: Layout, tmp_path: Path) -> None:
-    image = append_runtime(layout, loaded(layout), "top")
+    image = append_runtime(layout, load_image(layout), "top")
     with layout.blobs.open(image.layers[-1]) as file, tarfile.open(fileobj=file) as layer:
         for member in layer:  # not with a filter, which older Pythons do not have
             path = tmp_path / "root" / member.name
@@ -313,12 +313,12 @@ def test_the_runtime_is_the_same_from_every_installation(tmp_path: Path) -> None
             command, cwd=root, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True
         )
         told.add(done.stdout)
-    image = append_runtime(layout := Layout(tmp_path / "here"), loaded(layout), "top")
+    image = append_runtime(layout := Layout(tmp_path / "here"), load_image(layout), "top")
     assert told == {f"{runtime_digest()} {image.id}\n"}
 
 
 def test_the_runtime_lies_in_a_directory_of_its_own_that_python_looks_into(layout: Layout) -> None:
-    image = append_runtime(layout, loaded(layout), "top")
+    image = append_runtime(layout, load_image(layout), "top")
     files = layer_files(layout, image)
     assert {name.partition("/")[0] for name in files} == {"tfprov"}
     assert {(it.uid, it.gid, it.uname, it.gname, it.mtime) for it in files.values()} == {(0, 0, "", "", 0)}
@@ -334,7 +334,7 @@ def test_the_runtime_lies_in_a_directory_of_its_own_that_python_looks_into(layou
     [("/lib", "/tfprov:/lib"), ("", "/tfprov"), (":/a:", "/tfprov:/a"), ("/a:/tfprov:/b", "/tfprov:/a:/b")],
 )
 def test_a_path_that_the_image_has_is_kept(layout: Layout, stated: str, becomes: str) -> None:
-    base = loaded(layout, Env=["A=1", f"PYTHONPATH={stated}", "B=2"])
+    base = load_image(layout, Env=["A=1", f"PYTHONPATH={stated}", "B=2"])
     image = append_runtime(layout, base, "top")
     assert settings(layout, image)["config"]["Env"] == ["A=1", "B=2", f"PYTHONPATH={becomes}"]
     assert append_runtime(layout, image, "again") == image
@@ -356,7 +356,7 @@ def older_runtime(layout: Layout, base: Image, kept: Code | None) -> Image:
 
 @pytest.mark.parametrize("kept", [None, PROGRAM], ids=["alone", "under code"])
 def test_a_new_runtime_takes_the_place_of_the_old_and_leaves_the_code(layout: Layout, kept: Code | None) -> None:
-    base = loaded(layout)
+    base = load_image(layout)
     renewed = append_runtime(layout, older_runtime(layout, base, kept), "top")
     assert renewed == compose(layout, base, kept, "expected")
 
@@ -364,7 +364,7 @@ def test_a_new_runtime_takes_the_place_of_the_old_and_leaves_the_code(layout: La
 @pytest.mark.parametrize("suffix", ["", "+gzip"])
 def test_code_that_came_back_compressed_stays_as_it_is_on_a_new_runtime(layout: Layout, suffix: str) -> None:
     """An engine may save what it was given in another form."""
-    mine = compose(layout, loaded(layout), PROGRAM, "mine")
+    mine = compose(layout, load_image(layout), PROGRAM, "mine")
     stored = [layout.blobs.read(layer) for layer in mine.layers]
     archive = OciArchive()
     parts = [archive.blob(OCI_LAYER + suffix, gzip.compress(it) if suffix else it) for it in stored]
@@ -383,7 +383,7 @@ def test_code_that_came_back_compressed_stays_as_it_is_on_a_new_runtime(layout: 
 
 
 def test_base_runtime_and_code_in_this_order(layout: Layout) -> None:
-    base = loaded(layout)
+    base = load_image(layout)
     image = compose(layout, base, PROGRAM, "whole")
     assert image.layers[:-2] == base.layers
     assert [next(iter(layer_files(layout, image, number))) for number in (-2, -1)] == ["tfprov", "code"]
@@ -395,7 +395,7 @@ def test_base_runtime_and_code_in_this_order(layout: Layout) -> None:
 
 
 def test_an_edit_of_the_code_changes_one_layer(layout: Layout) -> None:
-    first = compose(layout, loaded(layout), PROGRAM, "one")
+    first = compose(layout, load_image(layout), PROGRAM, "one")
     second = compose(layout, first, code(main=b"print(2)"), "two")
     assert (first.layers[:-1], len(first.layers)) == (second.layers[:-1], len(second.layers))
     assert first.layers[-1] != second.layers[-1]

@@ -10,7 +10,7 @@ from typing import Any
 import docker.errors
 import pytest
 
-from tests.support.delivery_images import loaded
+from tests.support.delivery_images import load_image
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine_errors import engine_errors
 from tfprov.images.archive import saved
@@ -141,7 +141,7 @@ def test_an_engine_that_does_not_say_what_it_built_is_an_error() -> None:
 @pytest.mark.parametrize("size", [1, 1000, 10_000_000])
 def test_a_built_image_comes_as_a_stream_of_any_pieces(tmp_path: Path, size: int) -> None:
     layout = Layout(tmp_path / "there")
-    image = loaded(layout)
+    image = load_image(layout)
     archive = b"".join(saved(layout, image, "tfprov/x:1", image.layers))
     limits = []
 
@@ -176,7 +176,7 @@ def test_a_stream_that_breaks_off_is_told_with_its_host(tmp_path: Path) -> None:
 
 
 def test_an_image_is_known_by_its_configuration_or_by_its_manifest(tmp_path: Path) -> None:
-    image = loaded(Layout(tmp_path))
+    image = load_image(Layout(tmp_path))
 
     def holding(*names: str) -> Any:
         def inspect(name: str) -> dict[str, str]:
@@ -267,7 +267,7 @@ def test_an_image_that_is_not_there_was_never_named() -> None:
 
 
 def test_names_of_the_way_are_taken_away_and_others_stay(tmp_path: Path) -> None:
-    image = loaded(Layout(tmp_path))
+    image = load_image(Layout(tmp_path))
     name = repository()
     own = f"127.0.0.1:5000/{name}@sha256:1"
     old = "127.0.0.1:5000/tfprov/image@sha256:1"  # of an earlier version that was killed

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.delivery_images import LAYERS, code, contents, loaded
+from tests.support.delivery_images import LAYERS, code, contents, load_image
 from tfprov.errors import DeliveryError, Locked
 from tfprov.images.blobs import CHUNK, stored
 from tfprov.images.code_layer import append
@@ -56,7 +56,7 @@ def test_a_stream_that_breaks_leaves_nothing(layout: Layout) -> None:
 
 
 def test_many_writers_of_one_blob_and_of_many_names_lose_nothing(layout: Layout) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     start = threading.Barrier(8)
 
     def work(number: int) -> None:
@@ -91,7 +91,7 @@ with layout.in_use(), layout.blobs.receive() as blob:
 
 @pytest.mark.parametrize("where", ["in a blob", "before the rename", "in the index"])
 def test_after_a_kill_everything_is_as_before_and_nothing_is_locked(layout: Layout, where: str) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     killed = subprocess.run([sys.executable, "-c", KILLED, layout.directory, where], check=False)
     assert killed.returncode == -signal.SIGKILL
     again = Layout(layout.directory)
@@ -103,14 +103,14 @@ def test_after_a_kill_everything_is_as_before_and_nothing_is_locked(layout: Layo
 
 
 def test_a_name_means_what_it_was_given_last(layout: Layout) -> None:
-    first, second = loaded(layout), loaded(layout, layers=LAYERS[:1])
+    first, second = load_image(layout), load_image(layout, layers=LAYERS[:1])
     assert first != second
     assert layout.find("base") == second
     assert layout.find("nobody") is None
 
 
 def test_any_oci_tool_can_read_the_layout(layout: Layout) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     assert json.loads((layout.directory / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
     (named,) = json.loads((layout.directory / "index.json").read_bytes())["manifests"]
     assert named == {
@@ -123,7 +123,7 @@ def test_any_oci_tool_can_read_the_layout(layout: Layout) -> None:
 
 @pytest.mark.parametrize("part", ["layers", "config", "manifest"])
 def test_an_image_that_lost_a_part_is_not_found(layout: Layout, part: str) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     blob = image.layers[0] if part == "layers" else getattr(image, part)
     path = layout.blobs.path(blob.digest)
     path.write_bytes(path.read_bytes()[:-1])
@@ -133,7 +133,7 @@ def test_an_image_that_lost_a_part_is_not_found(layout: Layout, part: str) -> No
 
 
 def test_a_flipped_bit_is_found_by_reading_and_the_blob_is_removed(layout: Layout) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     assert layout.sound(image)
     path = layout.blobs.path(image.layers[1].digest)
     data = bytearray(path.read_bytes())
@@ -146,7 +146,7 @@ def test_a_flipped_bit_is_found_by_reading_and_the_blob_is_removed(layout: Layou
 
 def test_prune_keeps_what_was_used_last_and_says_what_it_freed(layout: Layout) -> None:
     for age, name in enumerate(("c", "b", "a")):
-        image = loaded(layout, name, [*LAYERS[:1], name.encode() * 512])
+        image = load_image(layout, name, [*LAYERS[:1], name.encode() * 512])
         os.utime(layout.blobs.path(image.manifest.digest), (1000 - age, 1000 - age))
     layout.find("a")
     before = sum(map(len, contents(layout).values()))
@@ -158,7 +158,7 @@ def test_prune_keeps_what_was_used_last_and_says_what_it_freed(layout: Layout) -
 
 
 def test_prune_leaves_the_layers_another_image_needs(layout: Layout) -> None:
-    base = loaded(layout)
+    base = load_image(layout)
     top = append(layout, base, code(main=b"1"), "top")
     os.utime(layout.blobs.path(base.manifest.digest), (1, 1))
     layout.prune(keep=1)
@@ -166,7 +166,7 @@ def test_prune_leaves_the_layers_another_image_needs(layout: Layout) -> None:
 
 
 def test_nothing_is_pruned_under_a_run_that_is_going_on(layout: Layout) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     with layout.in_use(), layout.in_use(), pytest.raises(Locked, match="in use by another run; prune when"):
         Layout(layout.directory).prune(keep=0)
     assert layout.find("base") == image

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.delivery_images import LAYERS, OciArchive, blob_path, config, entry, loaded, settings, tar
+from tests.support.delivery_images import LAYERS, OciArchive, blob_path, config, entry, load_image, settings, tar
 from tfprov.errors import DeliveryError, HostError, Unreachable
 from tfprov.images.archive import PIECE, load, saved
 from tfprov.images.engine_images import meaning
@@ -47,13 +47,13 @@ def files(data: bytes) -> dict[str, bytes]:
 
 
 def test_the_whole_archive_is_the_image_again(layout: Layout, tmp_path: Path) -> None:
-    image = loaded(layout, layers=[*LAYERS, tar({"large": b"x" * 3 * PIECE})])
+    image = load_image(layout, layers=[*LAYERS, tar({"large": b"x" * 3 * PIECE})])
     back = Layout(tmp_path / "back")
     assert load(back, io.BytesIO(archive(layout, image, image.layers)), "x", wanted="tfprov/x:1") == image
 
 
 def test_the_end_of_the_archive_is_what_tar_wants(layout: Layout) -> None:
-    whole = archive(layout, loaded(layout), ())
+    whole = archive(layout, load_image(layout), ())
     with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as found:
         last = found.getmembers()[-1]
     end = last.offset_data + -(-last.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
@@ -61,7 +61,7 @@ def test_the_end_of_the_archive_is_what_tar_wants(layout: Layout) -> None:
 
 
 def test_older_engines_find_the_same_in_their_own_words(layout: Layout, tmp_path: Path) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     found = files(archive(layout, image, image.layers))
     del found["index.json"]
     again = load(Layout(tmp_path / "back"), io.BytesIO(tar(found)), "x", wanted="tfprov/x:1")
@@ -70,7 +70,7 @@ def test_older_engines_find_the_same_in_their_own_words(layout: Layout, tmp_path
 
 @pytest.mark.parametrize("held", range(len(LAYERS) + 1))
 def test_layers_that_the_host_has_are_named_and_not_sent(layout: Layout, held: int) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     found = files(archive(layout, image, image.layers[held:]))
     (entry,) = json.loads(found["manifest.json"])
     assert entry == {
@@ -84,20 +84,20 @@ def test_layers_that_the_host_has_are_named_and_not_sent(layout: Layout, held: i
 
 
 def test_a_stage_has_no_name(layout: Layout) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     found = files(archive(layout, image, image.layers, None))
     assert json.loads(found["manifest.json"])[0]["RepoTags"] is None
     assert "annotations" not in json.loads(found["index.json"])["manifests"][0]
 
 
 def test_a_layer_that_is_there_twice_is_sent_once(layout: Layout) -> None:
-    image = loaded(layout, layers=[LAYERS[0], LAYERS[1], LAYERS[0]])
+    image = load_image(layout, layers=[LAYERS[0], LAYERS[1], LAYERS[0]])
     found = files(archive(layout, image, image.layers))
     assert len(json.loads(found["manifest.json"])[0]["Layers"]) == 3
 
 
 def test_a_blob_that_is_cut_off_on_the_disk_is_not_sent_as_if_it_were_whole(layout: Layout) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     path = layout.blobs.path(image.layers[2].digest)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DeliveryError, match=r"is damaged; remove it: images are made again"):
@@ -114,7 +114,7 @@ SIZES = [60, 10, 20, 80, 1, 1]
 
 
 def sized(layout: Layout, sizes: Sequence[int]) -> Image:
-    return loaded(layout, layers=[tar({str(number): b"x" * size * 10_000}) for number, size in enumerate(sizes)])
+    return load_image(layout, layers=[tar({str(number): b"x" * size * 10_000}) for number, size in enumerate(sizes)])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_stages_end_where_enough_has_come_together(layout: Layout, stage: int, e
 
 
 def test_small_images_have_one_stage(layout: Layout) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     assert stages(layout, image) == (image,)
 
 
@@ -167,7 +167,7 @@ def basic(handing: PushRegistry) -> str:
 
 
 def test_whoever_has_no_token_learns_nothing(layout: Layout) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     handing, other = (PushRegistry(layout, [image], image.layers[:2], lambda size: None) for _ in range(2))
     assert re.fullmatch(r"tfprov/[0-9a-f]{32}", handing.name)
     assert (handing.name, handing.login) != (other.name, other.login)
@@ -198,7 +198,7 @@ def test_whoever_has_no_token_learns_nothing(layout: Layout) -> None:
 
 
 def test_layers_that_the_host_has_are_refused_and_noted(layout: Layout) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     handing = PushRegistry(layout, [image], image.layers[:2], lambda size: None)
     assert ask(handing, "manifests", image.manifest.digest) == 200
     assert [ask(handing, "blobs", it.digest) for it in (image.config, image.layers[2])] == [200, 200]
@@ -209,7 +209,7 @@ def test_layers_that_the_host_has_are_refused_and_noted(layout: Layout) -> None:
 
 def test_a_layer_that_is_missing_once_more_is_handed_out(layout: Layout) -> None:
     """Empty layers are all the same; an engine that has one may want it again higher up."""
-    image = loaded(layout, layers=[LAYERS[0], LAYERS[1], LAYERS[0]])
+    image = load_image(layout, layers=[LAYERS[0], LAYERS[1], LAYERS[0]])
     handing = PushRegistry(layout, [image], image.layers[:2], lambda size: None)
     assert [ask(handing, "blobs", it.digest) for it in image.layers] == [200, 403, 200]
 
@@ -401,7 +401,7 @@ def test_some_room_stays_free_for_what_the_engine_writes_besides() -> None:
 
 @pytest.mark.parametrize("reference", ["tfprov/x:1", None])
 def test_the_documents_of_an_archive_say_what_both_kinds_of_engines_read(layout: Layout, reference: str | None) -> None:
-    image = loaded(layout)
+    image = load_image(layout)
     found = files(archive(layout, image, image.layers, reference))
     notes = {"io.containerd.image.name": "docker.io/tfprov/x:1", "org.opencontainers.image.ref.name": "1"}
     manifest = {"mediaType": image.manifest.media_type, "digest": image.manifest.digest, "size": image.manifest.size}

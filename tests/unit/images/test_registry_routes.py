@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.delivery_images import LAYERS, code, loaded
+from tests.support.delivery_images import LAYERS, code, load_image
 from tfprov.images.code_layer import append
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_MANIFEST, Image
@@ -22,7 +22,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 @pytest.fixture(scope="module")
 def image(layout: Layout) -> Image:
-    return loaded(layout)
+    return load_image(layout)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.delivery_images import LAYERS, code, loaded, saved, tar
+from tests.support.delivery_images import LAYERS, code, load_image, save_entries, tar
 from tfprov.images.archive import load
 from tfprov.images.code_layer import append
 from tfprov.images.oci_layout import Layout
@@ -34,7 +34,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 @pytest.fixture(scope="module")
 def image(layout: Layout) -> Image:
-    return loaded(layout, layers=[*LAYERS, LARGE])
+    return load_image(layout, layers=[*LAYERS, LARGE])
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def client(registry: Registry) -> Iterator[Client]:
 
 def test_what_docker_saved_arrives_byte_for_byte(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
-    files = saved(("app:1", LAYERS))
+    files = save_entries(("app:1", LAYERS))
     base = load(layout, io.BytesIO(tar(files)), "base")
     top = append(layout, base, code(main=b"1"), "top")
     client = Client(Registry(layout, {"app": [top, base]}))
@@ -260,7 +260,7 @@ def test_whoever_watches_progress_can_stop_it(registry: Registry) -> None:
 
 def test_a_blob_that_vanished_from_the_disk_is_an_error_and_not_half_an_answer(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
-    image = loaded(layout)
+    image = load_image(layout)
     client = Client(Registry(layout, {"app": [image]}))
     target = f"/v2/app/blobs/{image.layers[0].digest}"
     layout.blobs.path(image.layers[0].digest).write_bytes(LAYERS[0][:100])

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.door import Told, tell
+from tests.support.command_output import CommandResult, run_command
 from tests.support.examples import examples
+from tests.support.kubernetes_objects import files_of
 from tests.support.paths import CASES
-from tests.support.rendered import files_of
 from tfprov.errors import InvalidInput
 from tfprov.importing.convert import Imported, imported
 from tfprov.importing.identify import Machine
@@ -396,7 +396,9 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("working_directory")
 def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "import", str(FILES / "reference.yml"), "-o", "new/inventory.yml", "--hosts", "me@a,me@b:2200")
+    told = run_command(
+        capsys, "import", str(FILES / "reference.yml"), "-o", "new/inventory.yml", "--hosts", "me@a,me@b:2200"
+    )
     assert told.code == 0
     assert told.out == (
         "wrote new/inventory.yml; 3 things not carried over, listed above\nnext: tfprov plan -i new/inventory.yml\n"
@@ -407,18 +409,18 @@ def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) ->
         ("a", "me", None),
         ("b", "me", 2200),
     }
-    printed = tell(capsys, "import", str(FILES / "reference.yml"))
+    printed = run_command(capsys, "import", str(FILES / "reference.yml"))
     assert printed.out.startswith("# A TensorFlow cluster, imported from reference.yml.\nall:\n")
 
 
 @pytest.mark.usefixtures("working_directory")
 def test_what_is_there_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("inventory.yml").write_text("mine")
-    refused = Told(2, ("error: inventory.yml exists already; choose another file",))
-    assert tell(capsys, "import", str(FILES / "reference.yml"), "-o", "inventory.yml") == refused
+    refused = CommandResult(2, ("error: inventory.yml exists already; choose another file",))
+    assert run_command(capsys, "import", str(FILES / "reference.yml"), "-o", "inventory.yml") == refused
     assert Path("inventory.yml").read_text() == "mine"
     Path("link.yml").symlink_to("nowhere.yml")
-    assert tell(capsys, "import", str(FILES / "reference.yml"), "-o", "link.yml").code == 2
+    assert run_command(capsys, "import", str(FILES / "reference.yml"), "-o", "link.yml").code == 2
     assert not Path("nowhere.yml").exists()
 
 
@@ -435,7 +437,7 @@ def test_what_is_there_is_never_overwritten(capsys: pytest.CaptureFixture[str]) 
     ids=["missing", "a directory", "no hosts", "a bad host", "no place to write"],
 )
 def test_wrong_calls(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "import", *argv)
+    told = run_command(capsys, "import", *argv)
     assert told.code == 2
     assert told.lines[-1].startswith(said)
     assert not os.listdir()  # noqa: PTH208  nothing was written
@@ -443,6 +445,6 @@ def test_wrong_calls(argv: list[str], said: str, capsys: pytest.CaptureFixture[s
 
 def test_the_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((FILES / "reference.yml").read_bytes())))
-    told = tell(capsys, "import", "-")
+    told = run_command(capsys, "import", "-")
     assert told.code == 0
     assert told.lines[0].startswith("(standard input):41:9: ")

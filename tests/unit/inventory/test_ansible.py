@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.asking import Ansible
+from tests.support.ansible_oracle import Ansible
 from tfprov.errors import Usage
 from tfprov.inventory.host_names import RangeError, expand
 from tfprov.inventory.host_patterns import match_hosts

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
-from tests.support.door import Told, tell
+from tests.support.command_output import CommandResult, run_command
 from tfprov.inventory.yaml_source import SETTINGS
 from tfprov.model.settings import Settings
 from tfprov.planning.tasks import assign_tasks
@@ -37,11 +37,11 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def plan_result(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> Told:
+def plan_result(content: bytes | str, capsys: pytest.CaptureFixture[str]) -> CommandResult:
     """Return the result of `plan` for an inventory with `content`, without the name of the file."""
     Path("i.yml").write_bytes(content.encode() if isinstance(content, str) else content)
-    result = tell(capsys, "plan", "-i", "i.yml")
-    return Told(result.code, tuple(line.removeprefix("i.yml") for line in result.lines), result.out)
+    result = run_command(capsys, "plan", "-i", "i.yml")
+    return CommandResult(result.code, tuple(line.removeprefix("i.yml") for line in result.lines), result.out)
 
 
 @pytest.mark.parametrize("case", INVENTORIES, ids=lambda path: path.stem)
@@ -49,7 +49,7 @@ def test_a_bad_inventory_prints_all_its_problems(
     case: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(case.parent)
-    assert tell(capsys, "plan", "-i", case.name) == Told(2, tuple(expected(case)))
+    assert run_command(capsys, "plan", "-i", case.name) == CommandResult(2, tuple(expected(case)))
 
 
 @pytest.mark.parametrize("case", PLAYBOOKS, ids=lambda path: path.stem)
@@ -57,7 +57,7 @@ def test_a_bad_playbook_prints_all_its_problems(
     case: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(case.parent)
-    assert tell(capsys, "play", f"./{case.name}") == Told(2, tuple(expected(case)))
+    assert run_command(capsys, "play", f"./{case.name}") == CommandResult(2, tuple(expected(case)))
 
 
 def test_every_case_has_a_problem_with_a_fix() -> None:
@@ -116,7 +116,7 @@ BYTES: Mapping[str, tuple[bytes | str, str]] = {
 def test_bytes_that_are_no_inventory_are_refused(
     content: bytes | str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan_result(content, capsys) == Told(2, (line,))
+    assert plan_result(content, capsys) == CommandResult(2, (line,))
 
 
 DIAMOND = "aM: {children: {bN: , cN: }}\nbN: {children: {aN: }}\ncN: {children: {aN: }}"
@@ -200,16 +200,16 @@ def test_a_symlink_out_of_the_code_directory_is_refused(
 def test_a_yaml_syntax_error_has_a_position_and_a_fix(
     text: str, line: str, workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan_result(text, capsys) == Told(2, (line,))
+    assert plan_result(text, capsys) == CommandResult(2, (line,))
 
 
 def test_an_import_without_a_path_is_refused(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (workdir / "book.yml").write_text('- import_playbook: "a\\0b"\n')
     line = "book.yml:1:3: error: `a\\x00b` is not a path; correct it"
-    assert tell(capsys, "play", "./book.yml") == Told(2, (line,))
+    assert run_command(capsys, "play", "./book.yml") == CommandResult(2, (line,))
     (workdir / "loop.yml").symlink_to("loop.yml")
     (workdir / "book.yml").write_text("- import_playbook: loop.yml\n")
-    assert tell(capsys, "play", "./book.yml").code == 2
+    assert run_command(capsys, "play", "./book.yml").code == 2
 
 
 def test_misplaced_settings_are_settings_of_the_model() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import SMALLEST, Told, tell
+from tests.support.command_output import SMALLEST, CommandResult, run_command
 from tests.support.paths import CASES
 
 SOURCES = CASES / "bad_sources"
@@ -64,7 +64,7 @@ def test_a_bad_source_prints_all_its_problems(
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.chdir(tmp_path)
     write_case_files(case, tmp_path)
-    assert tell(capsys, *shlex.split(case.line)) == Told(2, tuple(case.lines))
+    assert run_command(capsys, *shlex.split(case.line)) == CommandResult(2, tuple(case.lines))
 
 
 def test_the_case_files_have_bad_sources() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.world import world
+from tests.support.memory_cluster import make_context
 from tfprov.errors import InvalidInput
 from tfprov.model.node import plain
 from tfprov.settings.load import parse_extra_vars
@@ -62,7 +62,7 @@ def test_a_file_name_without_the_at_sign_is_refused_with_the_fix(name: str) -> N
 
 
 def flags(*options: str) -> dict[str, Any]:
-    spec_flags: dict[str, Any] = world(INVENTORY, options).wanted[0].spec["flags"]
+    spec_flags: dict[str, Any] = make_context(INVENTORY, options).wanted[0].spec["flags"]
     return spec_flags
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.asking import Ansible
+from tests.support.ansible_oracle import Ansible
 from tfprov.errors import Usage
 from tfprov.inventory.host_patterns import match_hosts
 from tfprov.model.inventory import Inventory

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.asking import Ansible, Answers, environment, work_as_in
-from tests.support.door import tell
+from tests.support.ansible_oracle import Ansible, AnswerCache, ansible_environment, enter_ansible_environment
+from tests.support.command_output import run_command
 from tests.support.engine import cache_home
 from tests.support.paths import CASES
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.xdist_group("parity")
 
 @pytest.fixture(autouse=True)
 def in_the_same_place(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> None:
-    work_as_in(ansible.home, monkeypatch)
+    enter_ansible_environment(ansible.home, monkeypatch)
 
 
 def options(case: str) -> list[str]:
@@ -47,13 +47,13 @@ def options(case: str) -> list[str]:
 
 
 @functools.cache
-def kept() -> Answers:
-    return Answers(DIRECTORY, KEPT)
+def kept() -> AnswerCache:
+    return AnswerCache(DIRECTORY, KEPT)
 
 
 def ours(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Return what `tfprov inventory ARGUMENTS` prints; Ansible masks nothing."""
-    result = tell(capsys, "inventory", *arguments, "--show-secrets")
+    result = run_command(capsys, "inventory", *arguments, "--show-secrets")
     assert (result.code, [line for line in result.lines if ANSIBLE_CFG not in line]) == (0, [])
     return result.out
 
@@ -132,7 +132,7 @@ def shell_output(home: Path, case: str, form: str) -> str:
         [sys.executable, command, *options(case), *form.split()],
         capture_output=True,
         text=True,
-        env=environment(home),
+        env=ansible_environment(home),
         cwd=home,
         check=True,
     )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.support.asking import Ansible
+from tests.support.ansible_oracle import Ansible
 from tests.support.examples import examples
 from tfprov.errors import Usage
 from tfprov.inventory.host_patterns import match_hosts

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.asking import Ansible, environment, work_as_in
-from tests.support.door import tell, write_files
-from tests.support.vaults import encrypted
+from tests.support.ansible_oracle import Ansible, ansible_environment, enter_ansible_environment
+from tests.support.command_output import run_command, write_files
+from tests.support.vaults import encrypt
 
 pytestmark = pytest.mark.xdist_group("parity")
 
@@ -98,7 +98,7 @@ SHAPES = {
 
 @pytest.fixture(autouse=True)
 def in_the_same_place(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> None:
-    work_as_in(ansible.home, monkeypatch)
+    enter_ansible_environment(ansible.home, monkeypatch)
 
 
 def test_an_inventory_from_elsewhere_is_read_as_by_ansible(
@@ -115,7 +115,7 @@ def test_an_inventory_from_elsewhere_is_read_as_by_ansible(
         actions = [shlex.split(f"--{action}") for action in shape.actions]
         theirs = ansible.ask("commands", arguments=source, actions=actions, lenient=True)
         for action, answer in zip(shape.actions, theirs, strict=True):
-            result = tell(capsys, "inventory", *shlex.split(action), "--show-secrets", *source)
+            result = run_command(capsys, "inventory", *shlex.split(action), "--show-secrets", *source)
             as_expected = len(result.lines) == len(shape.warned) and all(
                 f"{directory}/{words}" in line for words, line in zip(shape.warned, result.lines, strict=True)
             )
@@ -132,7 +132,7 @@ def test_an_ansible_cfg_names_the_vault_password_file_and_ignored_extensions(
     files = {
         "ansible.cfg": "[defaults]\nvault_password_file = pw ; x\n[inventory]\nignore_extensions = .conf, .old\n",
         "pw": "open sesame\n",
-        "hosts/all.yml": encrypted("web: {hosts: {w1: {a: 1}}}\n")[0],
+        "hosts/all.yml": encrypt("web: {hosts: {w1: {a: 1}}}\n")[0],
         "hosts/more.conf": "[not\n",
         "hosts/more.old": "[web]\nw9\n",
     }
@@ -141,8 +141,8 @@ def test_an_ansible_cfg_names_the_vault_password_file_and_ignored_extensions(
         (tmp_path / name).write_text(text)
     source = ["-i", str(tmp_path / "hosts")]
     command = [sys.executable, str(Path(sys.executable).with_name("ansible-inventory")), "--graph", *source]
-    env = environment(ansible.home) | {"ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")}
+    env = ansible_environment(ansible.home) | {"ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")}
     theirs = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
-    result = tell(capsys, "inventory", "graph", *source)
+    result = run_command(capsys, "inventory", "graph", *source)
     assert (result.code, result.lines, result.out) == (0, (), theirs.stdout)
     assert "w1" in result.out

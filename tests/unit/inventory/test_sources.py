@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import write_files
+from tests.support.command_output import write_files
 from tfprov.errors import InvalidInput
 from tfprov.inventory.detect import SourceKind, detect_kind
 from tfprov.inventory.sources import MAX_FILES

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import write_files
-from tests.support.vaults import encrypted, value
+from tests.support.command_output import write_files
+from tests.support.vaults import encrypt, value
 from tfprov.errors import InvalidInput
 from tfprov.inventory.vars_files import base_directory
 from tfprov.model.inventory import Inventory
@@ -200,7 +200,7 @@ def test_group_vars_of_another_role_are_left_out() -> None:
 
 
 def test_encrypted_vars_files_and_values_are_decrypted() -> None:
-    whole, single = encrypted("a: 1\nansible_password: sesame\n", "b-secret")
+    whole, single = encrypt("a: 1\nansible_password: sesame\n", "b-secret")
     write_files(
         {
             "i.yml": INVENTORY,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.door import SMALLEST, Told, tell, write_files
+from tests.support.command_output import SMALLEST, CommandResult, run_command, write_files
 from tfprov.errors import InvalidInput
 from tfprov.settings.load import load_inventory
 
@@ -74,14 +74,14 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("files", "lines"), WARNED.values(), ids=WARNED)
 def test_a_warning_is_printed_once(files: dict[str, str], lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     write_files(files)
-    result = tell(capsys, "plan", "-i", "inv")
+    result = run_command(capsys, "plan", "-i", "inv")
     assert (result.code, list(result.lines)) == (0, lines)
     assert "start" in result.out
 
 
 def test_a_warning_comes_before_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     write_files({"inv/README": "All hosts of ours.\n", "inv/i.yml": "worker: {hosts: {h1: 5}}\n"})
-    result = tell(capsys, "plan", "-i", "inv")
+    result = run_command(capsys, "plan", "-i", "inv")
     assert [line.split(": ")[:2] for line in result.lines] == [["inv/README", "warning"], ["inv/i.yml:1:22", "error"]]
 
 
@@ -92,15 +92,15 @@ def test_every_command_that_reads_an_inventory_warns(command: list[str], capsys:
     write_files(
         {"inv/i.yml": SMALLEST.replace("command", "image: {name: x:1}, command"), "inv/README": "Not a host.\n"}
     )
-    result = tell(capsys, *command, "-i", "inv")
+    result = run_command(capsys, *command, "-i", "inv")
     assert [line.split(":")[:2] for line in result.lines] == [["inv/README", " warning"]]
 
 
 def test_an_unencrypted_vault_value_is_an_error_only_if_used(capsys: pytest.CaptureFixture[str]) -> None:
     write_files({"i.yml": SMALLEST + "  hosts: {localhost: {ansible_password: !vault x}}\n"})
-    result = tell(capsys, "plan", "-i", "i.yml")
+    result = run_command(capsys, "plan", "-i", "i.yml")
     what = f"marked as encrypted, and does not begin with `$ANSIBLE_VAULT;`; {ENCRYPT}"
-    assert result == Told(2, (f"i.yml:7:41: warning: {what}", f"i.yml:7:41: error: {what}"))
+    assert result == CommandResult(2, (f"i.yml:7:41: warning: {what}", f"i.yml:7:41: error: {what}"))
 
 
 BROKEN = {
@@ -139,14 +139,14 @@ def test_a_skipped_file_adds_no_hosts() -> None:
 
 def test_a_directory_with_stray_files_can_be_edited(capsys: pytest.CaptureFixture[str]) -> None:
     write_files({"inv/i.yml": SMALLEST, "inv/README": "Note: this: is ours\n", "inv/site.yml": "- hosts: all\n"})
-    assert tell(capsys, "inventory", "set", "-i", "inv", "tfprov.port", "3000").code == 0
+    assert run_command(capsys, "inventory", "set", "-i", "inv", "tfprov.port", "3000").code == 0
     assert "port: 3000" in Path("inv/i.yml").read_text()
 
 
 def test_an_ansible_cfg_that_everybody_can_write_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:
     write_files({"inv/i.yml": SMALLEST, "inv/ansible.cfg": "[defaults]\nvault_password_file = x\n"})
     Path("inv").chmod(0o777)
-    result = tell(capsys, "inventory", "graph", "-i", "inv")
+    result = run_command(capsys, "inventory", "graph", "-i", "inv")
     assert result.lines == (
         "inv/ansible.cfg: warning: ignored: everybody can write into its directory; run `chmod o-w` on it",
     )

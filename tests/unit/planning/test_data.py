@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.world import Runtimes, up, world
+from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tfprov.cli.output import describe
 from tfprov.engine.observe import observe
 from tfprov.errors import HostError
@@ -60,7 +60,7 @@ def test_the_key_of_a_data_set_depends_on_names_and_sums_alone() -> None:
 
 
 def test_tasks_that_read_data_get_its_directory_and_a_ps_only_the_flag() -> None:
-    context = world(inventory(source("train")))
+    context = make_context(inventory(source("train")))
     ps, worker, _ = context.wanted
     assert ps.box is not None
     assert worker.box is not None
@@ -73,7 +73,7 @@ def test_tasks_that_read_data_get_its_directory_and_a_ps_only_the_flag() -> None
 
 
 def test_a_spec_contains_no_url() -> None:
-    context = world(inventory(source("train?key=s3cret")))
+    context = make_context(inventory(source("train?key=s3cret")))
     assert all("s3cret" not in f"{one.spec} {one.env} {one.argv} {one.data}" for one in context.wanted)
     assert [one.data.files[0].name for one in context.data.values()] == ["train"]
 
@@ -81,17 +81,17 @@ def test_a_spec_contains_no_url() -> None:
 def test_a_host_fetches_once_and_never_again() -> None:
     hosts: Runtimes = {}
     text = inventory(source("train"), worker="tasks_per_host: 3")
-    up(world(text, runtimes=hosts))
+    run_up(make_context(text, runtimes=hosts))
     fetch = f"fetch {data(('train', ONE)).artifact}"
     assert calls(hosts, "fetch") == {"h1": [fetch], "h2": [fetch]}
-    plan, _ = up(world(text, runtimes=hosts))
+    plan, _ = run_up(make_context(text, runtimes=hosts))
     assert not plan
     elsewhere = text.replace("https://example.com", "http://mirror:8080")
-    assert not up(world(elsewhere, runtimes=hosts))[0]
+    assert not run_up(make_context(elsewhere, runtimes=hosts))[0]
 
 
 def test_a_start_waits_for_the_data_and_the_data_for_the_image() -> None:
-    plan, _ = up(world(inventory(source("train"))))
+    plan, _ = run_up(make_context(inventory(source("train"))))
     fetches = [action for action in plan.actions if action.kind == ActionKind.FETCH]
     for fetch in fetches:
         assert [need for need in fetch.needs if need.endswith(f"on {fetch.host}")] == list(fetch.needs)
@@ -104,14 +104,14 @@ def test_a_start_waits_for_the_data_and_the_data_for_the_image() -> None:
 
 def test_other_data_restarts_its_readers_and_the_next_fetch_removes_the_old_data() -> None:
     hosts: Runtimes = {}
-    up(world(inventory(source("train")), runtimes=hosts))
+    run_up(make_context(inventory(source("train")), runtimes=hosts))
     first, second, third = (data(("train", ONE)), data(("train", TWO)), data(("test", TWO)))
-    plan, _ = up(world(inventory(source("train", TWO)), runtimes=hosts))
+    plan, _ = run_up(make_context(inventory(source("train", TWO)), runtimes=hosts))
     assert {(a.kind, a.subject) for a in plan.actions if a.kind in (ActionKind.STOP, ActionKind.START)} == {
         (kind, task) for kind in ("stop", "start") for task in ("worker/0", "worker/1")
     }
     assert hosts["h2"].data == {first.artifact, second.artifact}
-    up(world(inventory(source("test", TWO)), runtimes=hosts))
+    run_up(make_context(inventory(source("test", TWO)), runtimes=hosts))
     assert hosts["h2"].data == {second.artifact, third.artifact}
 
 
@@ -121,8 +121,8 @@ def test_roles_can_read_different_data() -> None:
         f"    evaluator: {{hosts: {{h1: }}, vars: {{tfprov: {{data: {{fetch: [{source('test')}]}}}}}}}}\n    worker:",
     )
     hosts: Runtimes = {}
-    context = world(text, runtimes=hosts)
-    up(context)
+    context = make_context(text, runtimes=hosts)
+    run_up(context)
     train, test = data(("train", ONE)).artifact, data(("test", ONE)).artifact
     assert (hosts["h1"].data, hosts["h2"].data) == ({train, test}, {train})
     assert context.wants("h2") == {train, test}
@@ -130,9 +130,9 @@ def test_roles_can_read_different_data() -> None:
 
 def test_a_host_that_cannot_fetch_starts_nothing_that_reads() -> None:
     hosts: Runtimes = {}
-    context = world(inventory(source("train")), runtimes=hosts)
+    context = make_context(inventory(source("train")), runtimes=hosts)
     hosts["h2"].refuses[f"fetch {data(('train', ONE)).artifact}"] = "train: is not there (404); correct `url`"
-    _, outcome = up(context)
+    _, outcome = run_up(context)
     assert [str(error) for error in outcome.failed.values()] == ["h2: train: is not there (404); correct `url`"]
     assert [action.subject for action in outcome.skipped] == ["worker/1"]
     with pytest.raises(HostError, match="the data of worker/1 is not there; fetch it with `tfprov up`"):
@@ -141,7 +141,7 @@ def test_a_host_that_cannot_fetch_starts_nothing_that_reads() -> None:
 
 def test_data_is_fetched_with_the_delivery_before_any_stop() -> None:
     hosts: Runtimes = {}
-    context = world(inventory(source("train")), runtimes=hosts)
+    context = make_context(inventory(source("train")), runtimes=hosts)
     for module in ("build", "deliver"):
         RUN[module](context, None, False)
     assert calls(hosts, "fetch")["h2"]
@@ -152,8 +152,8 @@ def test_data_is_fetched_with_the_delivery_before_any_stop() -> None:
 
 def test_a_teardown_keeps_the_desired_data() -> None:
     hosts: Runtimes = {}
-    context = world(inventory(source("train")), runtimes=hosts)
-    up(context)
+    context = make_context(inventory(source("train")), runtimes=hosts)
+    run_up(context)
     for name, host in hosts.items():
         for task in [one.task for one in host.observe().containers]:
             host.stop(task, 0)
@@ -195,7 +195,7 @@ def test_processes_get_the_directory_of_fetched_data() -> None:
         "h1: , h2: {ansible_host: 10.0.0.2}", "localhost: "
     )
     key = data(("train", ONE)).key
-    ps, worker = world(here).wanted
+    ps, worker = make_context(here).wanted
     assert (worker.argv[-1], worker.env["TFPROV_DATA_DIR"]) == (f"--data_dir=/data/{key}", f"/data/{key}")
     assert ps.argv[-1] == f"--data_dir=/data/{key}"
     (*_, role) = resolve(read_groups(parse(here, "i.yml"), "i.yml"))

@@ -6,7 +6,7 @@ from typing import Any
 import docker
 import pytest
 
-from tests.support.world import packed, world
+from tests.support.memory_cluster import make_context, packed
 from tfprov.errors import InvalidInput
 from tfprov.hosts.docker.labels import container_config
 from tfprov.model.state import Box, Container, HostState, Observation, Observed, State
@@ -31,7 +31,7 @@ tensorboard: {hosts: {h2: {ansible_host: 10.0.0.2}}}
 
 
 def container(task: str, inventory: str = FULL, *extra: str) -> Container:
-    desired = world(inventory, extra).container(task)
+    desired = make_context(inventory, extra).container(task)
     assert desired is not None
     return desired
 
@@ -103,7 +103,7 @@ def test_settings_that_need_no_restart_are_not_in_the_spec() -> None:
 
 
 def test_a_cluster_is_summed_up_in_one_line() -> None:
-    assert summary(world(FULL).cluster) == "linear: 1 ps, 2 workers, 1 tensorboard on 3 hosts"
+    assert summary(make_context(FULL).cluster) == "linear: 1 ps, 2 workers, 1 tensorboard on 3 hosts"
 
 
 PLACED = """
@@ -242,7 +242,7 @@ def test_a_secret_on_a_command_line_is_refused_at_its_line() -> None:
         if setting.startswith("command"):
             text = text.replace("command: [python, train.py]", "pids: 100")
         with pytest.raises(InvalidInput) as caught:
-            world(text)
+            make_context(text)
         [problem] = caught.value.problems
         if (problem.at.line, problem.at.column) != (11, column) or not problem.what.startswith(what):
             wrong[setting] = str(problem)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.clusters import Left, situations
 from tests.support.examples import examples
-from tests.support.leftovers import build
-from tests.support.world import Runtimes, up
+from tests.support.inventory_strategies import HostState, situations
+from tests.support.leftover_tasks import build
+from tests.support.memory_cluster import Runtimes, run_up
 from tfprov.engine.context import Context
 from tfprov.engine.execute import execute
 from tfprov.engine.observe import observe, plan
@@ -47,7 +47,7 @@ class Seen:
     """The teardown without removing containers."""
 
     @classmethod
-    def of(cls, situation: tuple[str, Left]) -> "Seen":
+    def of(cls, situation: tuple[str, HostState]) -> "Seen":
         context, _ = build(*situation)
         seen = observe(context)
         down, kept_down = (plan_teardown("law", seen, lambda _: True, remove=remove) for remove in (True, False))
@@ -139,7 +139,7 @@ SEEN: tuple[Callable[[Seen], None], ...] = (
 
 @laws
 @given(situations())
-def test_laws_of_every_plan(situation: tuple[str, Left]) -> None:
+def test_laws_of_every_plan(situation: tuple[str, HostState]) -> None:
     """Check all laws of one situation, because building it takes longer than they do."""
     seen = Seen.of(situation)
     wrong = []
@@ -151,12 +151,12 @@ def test_laws_of_every_plan(situation: tuple[str, Left]) -> None:
     assert wrong == []
 
 
-def after_an_up_there_is_nothing_to_do(situation: tuple[str, Left], _data: st.DataObject) -> None:
+def after_an_up_there_is_nothing_to_do(situation: tuple[str, HostState], _data: st.DataObject) -> None:
     """Also, up-to-date tasks are not touched."""
     context, _ = build(*situation)
     right = up_to_date_tasks(context)
     places = {container.task.name: container.task.host for container in context.wanted}
-    current_plan, outcome = up(context)
+    current_plan, outcome = run_up(context)
     outcome.check()
     assert not outcome.skipped
     touched = {(action.subject, action.host) for action in current_plan.actions}
@@ -164,7 +164,7 @@ def after_an_up_there_is_nothing_to_do(situation: tuple[str, Left], _data: st.Da
     assert plan(context, observe(context)) == Plan("law")
 
 
-def any_order_that_the_needs_allow_works(situation: tuple[str, Left], data: st.DataObject) -> None:
+def any_order_that_the_needs_allow_works(situation: tuple[str, HostState], data: st.DataObject) -> None:
     context, _ = build(*situation)
     current_plan = plan(context, observe(context))
     chance = data.draw(st.randoms(use_true_random=False))
@@ -173,7 +173,7 @@ def any_order_that_the_needs_allow_works(situation: tuple[str, Left], data: st.D
     assert not plan(context, observe(context))
 
 
-def a_teardown_leaves_nothing(situation: tuple[str, Left], _data: st.DataObject) -> None:
+def a_teardown_leaves_nothing(situation: tuple[str, HostState], _data: st.DataObject) -> None:
     context, hosts = build(*situation)
     seen = observe(context)
     current_plan = plan_teardown("law", seen, lambda _: True, remove=True)
@@ -182,7 +182,7 @@ def a_teardown_leaves_nothing(situation: tuple[str, Left], _data: st.DataObject)
     assert not any(call.startswith("start") for call in calls(hosts))
 
 
-def a_failure_skips_exactly_what_depends_on_it(situation: tuple[str, Left], data: st.DataObject) -> None:
+def a_failure_skips_exactly_what_depends_on_it(situation: tuple[str, HostState], data: st.DataObject) -> None:
     context, hosts = build(*situation)
     current_plan = plan(context, observe(context))
     if not (on_hosts := [action for action in current_plan.actions if action.kind != ActionKind.BUILD]):
@@ -196,11 +196,11 @@ def a_failure_skips_exactly_what_depends_on_it(situation: tuple[str, Left], data
     with pytest.raises(HostError, match="the disk is full"):
         outcome.check()
     hosts[broken.host].refuses.clear()
-    up(context)[1].check()
+    run_up(context)[1].check()
     assert not plan(context, observe(context))
 
 
-def a_limit_changes_nothing_elsewhere(situation: tuple[str, Left], data: st.DataObject) -> None:
+def a_limit_changes_nothing_elsewhere(situation: tuple[str, HostState], data: st.DataObject) -> None:
     context, hosts = build(*situation)
     pattern = data.draw(st.sampled_from(["h1", "h2", "h1:h3"]))
     limited = context.limited(pattern.split(":"))
@@ -214,7 +214,7 @@ def a_limit_changes_nothing_elsewhere(situation: tuple[str, Left], data: st.Data
     assert all(hosts[name].observe() == before[name] for name in outside)
 
 
-DONE: tuple[Callable[[tuple[str, Left], st.DataObject], None], ...] = (
+DONE: tuple[Callable[[tuple[str, HostState], st.DataObject], None], ...] = (
     after_an_up_there_is_nothing_to_do,
     any_order_that_the_needs_allow_works,
     a_teardown_leaves_nothing,
@@ -225,7 +225,7 @@ DONE: tuple[Callable[[tuple[str, Left], st.DataObject], None], ...] = (
 
 @laws
 @given(situations(), st.data())
-def test_laws_of_every_run(situation: tuple[str, Left], data: st.DataObject) -> None:
+def test_laws_of_every_run(situation: tuple[str, HostState], data: st.DataObject) -> None:
     """Build the situation anew for each law, because laws change the hosts."""
     wrong = []
     for law in DONE:

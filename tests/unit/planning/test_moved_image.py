@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from tests.support.clusters import Left
-from tests.support.leftovers import build
+from tests.support.inventory_strategies import HostState
+from tests.support.leftover_tasks import build
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
 from tfprov.model.state import Observation, undelivered_image
@@ -42,7 +42,7 @@ def test_a_replaced_image_is_delivered_again_before_a_start() -> None:
 
 
 def test_a_container_of_another_image_is_restarted() -> None:
-    context, _ = build(INVENTORY, Left(INVENTORY, ("running", "running"), ()))
+    context, _ = build(INVENTORY, HostState(INVENTORY, ("running", "running"), ()))
     seen = observe(context)
     assert lines_of_plan(context, seen) == ["nothing to do"]
     state = seen.hosts["h2"]

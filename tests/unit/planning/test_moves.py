@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.world import MemoryStore, Runtimes, world
+from tests.support.memory_cluster import MemoryStore, Runtimes, make_context
 from tfprov.engine.checkpoints.verify import Verdict
 from tfprov.errors import TfprovError
 from tfprov.playbook.steps import RUN
@@ -34,12 +34,12 @@ def test_a_checkpoint_that_was_not_gathered_outlives_every_move_of_its_chief(
 ) -> None:
     hosts: Runtimes = {}
     store = MemoryStore()
-    before = world(LAB.format(wiring="flags", groups=FIRST), (), hosts, store)
+    before = make_context(LAB.format(wiring="flags", groups=FIRST), (), hosts, store)
     RUN["start"](before, None, False)
     for name in ("model.ckpt-5.index", "model.ckpt-5.data-00000-of-00001"):
         hosts["h2"].saves("worker/0", name, b"weights")
     now = replace(
-        world(LAB.format(wiring=wiring, groups=groups), (), hosts, store),
+        make_context(LAB.format(wiring=wiring, groups=groups), (), hosts, store),
         target=tmp_path / "lab",
         verify=lambda prefixes: {prefix.name: verdict for prefix in prefixes},
     )

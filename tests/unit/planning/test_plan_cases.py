@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.memory_cluster import MemoryStore, Runtimes, add_container, make_context
 from tests.support.paths import CASES
-from tests.support.world import MemoryStore, Runtimes, leave, world
 from tfprov.engine.context import Context
 from tfprov.engine.observe import observe, plan
 from tfprov.inventory.host_patterns import match_hosts
@@ -67,12 +67,12 @@ def _context(case: Mapping) -> Context:
     assert observed is not None
     store = MemoryStore()
     if isinstance(before, Mapping):
-        was = world(before, (), hosts, store)
+        was = make_context(before, (), hosts, store)
     else:
-        was = world(inventory, plain(before) if before else (), hosts, store)
+        was = make_context(inventory, plain(before) if before else (), hosts, store)
     for (_task, host), (container, state) in _left(was, plain(observed)).items():
-        leave(was, hosts, host, container, state)
-    now = world(inventory, (), hosts, store)
+        add_container(was, hosts, host, container, state)
+    now = make_context(inventory, (), hosts, store)
     return now.limited(match_hosts(now.inventory, plain(limit))) if limit else now
 
 

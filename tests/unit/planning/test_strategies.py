@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.inventories import inventory, roles
+from tests.support.memory_cluster import HASHES, make_context
 from tests.support.paths import ROOT
-from tests.support.world import HASHES, world
 from tfprov.errors import InvalidInput
 from tfprov.model.state import Box, Container, Mount
 from tfprov.planning.desired import desired_containers
@@ -36,7 +36,7 @@ SERVED = LAB + "dispatcher: {hosts: {h1: }}\ndata_worker: {hosts: {h2: , h3: }}\
 
 def containers(text: str, more: str = "port: 2222", *extra: str) -> dict[str, Container]:
     """Return all containers by their tasks."""
-    return {container.task.name: container for container in world(text.replace("MORE", more), extra).wanted}
+    return {container.task.name: container for container in make_context(text.replace("MORE", more), extra).wanted}
 
 
 def cluster_of(container: Container) -> dict[str, list[str]]:
@@ -155,7 +155,7 @@ def test_a_command_of_the_own_group_wins() -> None:
 
 def test_everyone_reaches_the_data_service_by_its_port() -> None:
     assert all(container.task.serves for container in containers(SERVED).values() if container.task.feeds)
-    assert summary(world(SERVED.replace("MORE", "port: 1")).cluster) == (
+    assert summary(make_context(SERVED.replace("MORE", "port: 1")).cluster) == (
         "lab: 1 ps, 3 workers, 1 evaluator, 1 dispatcher, 2 data workers on 3 hosts"
     )
 
@@ -322,7 +322,7 @@ def test_an_index_has_no_gap_whatever_the_groups_are_called(more: str) -> None:
     "more", ["wiring: flags", "wiring: tf_config", "strategy: in_graph", "strategy: parameter_server"]
 )
 def test_only_the_chief_acts_as_chief(more: str) -> None:
-    cluster = world(SERVED.replace("MORE", more)).cluster
+    cluster = make_context(SERVED.replace("MORE", more)).cluster
     assert [task.name for task in cluster.tasks if cluster.wiring(task).is_chief] == [cluster.chief.name]
     assert cluster.chief.host == "h1"
 

@@ -7,7 +7,7 @@ import docker
 import pytest
 
 from tests.support.inventories import inventory, roles
-from tests.support.world import packed, world
+from tests.support.memory_cluster import make_context, packed
 from tfprov.engine.machines import published
 from tfprov.hosts.docker.labels import container_config
 from tfprov.hosts.process.spec import task_order
@@ -39,7 +39,7 @@ def inventory_text(own: str = "port: 6006", more: str = "restart: never", host: 
 
 
 def tensorboard(own: str = "port: 6006", more: str = "restart: never", host: str = "max_restarts: 3") -> Container:
-    board_task = world(inventory_text(own, more, host)).container("tensorboard/0")
+    board_task = make_context(inventory_text(own, more, host)).container("tensorboard/0")
     assert board_task is not None
     return board_task
 
@@ -77,7 +77,9 @@ def test_a_command_of_its_own_finds_the_code() -> None:
 
 def test_an_edit_of_the_program_is_no_reason_to_restart_it() -> None:
     for more in ("restart: never", IN_DOCKER):
-        before, after = (world(inventory_text(more=more), extra).wanted for extra in ((), ("tfprov.code=./edited",)))
+        before, after = (
+            make_context(inventory_text(more=more), extra).wanted for extra in ((), ("tfprov.code=./edited",))
+        )
         changed = {
             container.task.name for container, other in zip(before, after, strict=True) if container.spec != other.spec
         }
@@ -106,7 +108,7 @@ def test_the_data_service_takes_each_flag_of_its_own_group_alone() -> None:
         inventory_text()
         + "dispatcher: {hosts: {h1: }, vars: {tfprov: {flags: {v: 1}}}}\ndata_worker: {hosts: {h1: }}\n"
     )
-    argv_by_task = {container.task.name: container.argv for container in world(served).wanted}
+    argv_by_task = {container.task.name: container.argv for container in make_context(served).wanted}
     assert argv_by_task["dispatcher/0"][-1] == "--v=1"
     assert not any("train_steps" in word for name in ("dispatcher/0", "data_worker/0") for word in argv_by_task[name])
 
@@ -156,7 +158,7 @@ def checkpoint_mount(container: Container, box: Box) -> dict[str, Any]:
 
 
 def test_it_cannot_write_to_the_chiefs_files_and_an_evaluator_can() -> None:
-    containers = {container.task.name: container for container in world(inventory_text(more=IN_DOCKER)).wanted}
+    containers = {container.task.name: container for container in make_context(inventory_text(more=IN_DOCKER)).wanted}
     for name, read_only in (("tensorboard/0", True), ("evaluator/0", False), ("worker/0", False)):
         container = replace(containers[name], checkpoint_dir="/checkpoints")
         assert container.box is not None
@@ -167,7 +169,7 @@ def test_it_cannot_write_to_the_chiefs_files_and_an_evaluator_can() -> None:
 
 def test_another_chief_has_other_files() -> None:
     before, _ = docker_tensorboard()
-    after = world(inventory_text(more=IN_DOCKER) + "chief: {hosts: {h2: }}\n", ("tfprov.wiring=tf_config",))
+    after = make_context(inventory_text(more=IN_DOCKER) + "chief: {hosts: {h2: }}\n", ("tfprov.wiring=tf_config",))
     changed = after.container("tensorboard/0")
     assert changed is not None
     assert "reads: worker/0 -> chief/0" in differences(before.spec, changed.spec)

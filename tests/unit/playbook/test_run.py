@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.world import world
+from tests.support.memory_cluster import make_context
 from tfprov.engine.context import Context
 from tfprov.engine.lock.lock import Lock
 from tfprov.errors import HostError, InvalidInput, TfprovError
@@ -27,7 +27,7 @@ class MemoryLab:
 
     def __init__(self, directory: Path) -> None:
         self.hosts: dict[str, MemoryRuntime] = {}
-        self.context: Context = replace(world(INVENTORY, (), self.hosts), home=directory)
+        self.context: Context = replace(make_context(INVENTORY, (), self.hosts), home=directory)
         self.ran: list[str] = []
         self.book = directory / "book.yml"
         for name, host in self.hosts.items():
@@ -145,7 +145,7 @@ class Watched(MemoryRuntime):
 def test_what_was_started_is_taken_back_under_the_lock_although_a_wait_had_freed_it(tmp_path: Path) -> None:
     watched = [Watched("h1", tmp_path), Watched("h2", tmp_path)]
     hosts: dict[str, MemoryRuntime] = {host.host: host for host in watched}
-    context = replace(world(INVENTORY, ["tfprov.restart=never"], hosts), home=tmp_path, target=tmp_path / "lab")
+    context = replace(make_context(INVENTORY, ["tfprov.restart=never"], hosts), home=tmp_path, target=tmp_path / "lab")
 
     def finish(argv: Sequence[str]) -> tuple[int, str]:
         hosts["h1"].exits("ps/0", 3)

@@ -8,11 +8,11 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.support.door import SMALLEST, tell, write_files
+from tests.support.command_output import SMALLEST, run_command, write_files
 from tests.support.examples import examples
+from tests.support.kubernetes_objects import files_of, objects_of
 from tests.support.paths import ROOT
 from tests.support.render_options import filled
-from tests.support.rendered import files_of, objects_of
 from tfprov.cli.render import render_command
 from tfprov.errors import InvalidInput, Usage
 from tfprov.render import output
@@ -153,7 +153,7 @@ def test_a_template_that_makes_no_yaml_writes_nothing(tmp_path: Path, capsys: py
     out = tmp_path / "out.yml"
     out.write_text("before")
     argv = ("render", "kubernetes", "-i", f"{tmp_path}/i.yml", *SET, "--template", f"{tmp_path}/t", "-o", str(out))
-    told = tell(capsys, *argv)
+    told = run_command(capsys, *argv)
     assert (told.code, out.read_text()) == (2, "before")
     assert "kubernetes.yml is no YAML" in told.lines[0]
 
@@ -227,10 +227,10 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_rendered_goes_to_stdout_or_to_a_file(
     working_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printed = tell(capsys, "render", "kubernetes", *SET)
+    printed = run_command(capsys, "render", "kubernetes", *SET)
     assert printed.code == 0
-    assert tell(capsys, "render", "kubernetes", *SET, "-o", "one.yml").lines == ("wrote one.yml",)
-    assert tell(capsys, "render", "kubernetes", *SET, "-o", ".").lines == ("wrote kubernetes.yml",)
+    assert run_command(capsys, "render", "kubernetes", *SET, "-o", "one.yml").lines == ("wrote one.yml",)
+    assert run_command(capsys, "render", "kubernetes", *SET, "-o", ".").lines == ("wrote kubernetes.yml",)
     assert (
         (working_directory / "one.yml").read_text() == (working_directory / "kubernetes.yml").read_text() == printed.out
     )
@@ -258,7 +258,7 @@ def test_what_is_rendered_goes_to_stdout_or_to_a_file(
 def test_what_cannot_be_is_told_in_one_line(
     argv: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = tell(capsys, "render", *argv)
+    told = run_command(capsys, "render", *argv)
     assert told.code == 2
     assert len(told.lines) == 1
     assert told.lines[0].startswith(line)
@@ -267,13 +267,13 @@ def test_what_cannot_be_is_told_in_one_line(
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_lists_what_can_be_set(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "render", target, "--list")
+    told = run_command(capsys, "render", target, "--list")
     assert told.code == 0
     assert all(f"  {name} " in told.out for name in options_of(find_target(target)))
 
 
 def test_all_targets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    told = tell(capsys, "render", "--list")
+    told = run_command(capsys, "render", "--list")
     assert [line.split()[0] for line in told.out.splitlines()] == list(TARGETS)
     assert render_command.name == "render"
 

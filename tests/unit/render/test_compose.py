@@ -7,12 +7,12 @@ import pytest
 import yaml
 from hypothesis import given
 
-from tests.support.clusters import inventories
-from tests.support.door import tell
+from tests.support.command_output import run_command
 from tests.support.examples import examples
-from tests.support.render_wiring import IMAGE, assert_told, by_service, services
-from tests.support.rendered import cluster_of, files_of
-from tests.support.vaults import encrypted, value
+from tests.support.inventory_strategies import inventories
+from tests.support.kubernetes_objects import cluster_of, files_of
+from tests.support.rendered_wiring import IMAGE, assert_wiring, by_service, services
+from tests.support.vaults import encrypt, value
 from tfprov.errors import InvalidInput, Usage
 
 ECOSYSTEM = """
@@ -167,14 +167,16 @@ def test_what_is_secret_is_asked_of_the_environment(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (ciphertext,) = encrypted("tell-nobody")
+    (ciphertext,) = encrypt("tell-nobody")
     Path("password").write_text("open sesame")
     Path("inventory.yml").write_text(with_setting(f"env:\n        TOKEN: {value(ciphertext, 10)}"))
-    told = tell(capsys, "render", target, "--vault-password-file", "password")
+    told = run_command(capsys, "render", target, "--vault-password-file", "password")
     assert told.code == 0
     assert "${TOKEN:?is secret and not in this file}" in told.out
     assert "tell-nobody" not in told.out
-    refused = tell(capsys, "render", "marathon", "--vault-password-file", "password", "--set", "checkpoints=/shared")
+    refused = run_command(
+        capsys, "render", "marathon", "--vault-password-file", "password", "--set", "checkpoints=/shared"
+    )
     assert refused.code == 2
     assert "`env.TOKEN` is secret, and others can read what is rendered" in refused.lines[0]
 
@@ -252,7 +254,7 @@ def test_wrong_options(target: str, given: str, said: str) -> None:
 def test_compose_tells_every_task_who_it_is(target: str, inventory: str) -> None:
     options = [IMAGE, "code=image"] if target == "swarm" else [IMAGE]
     cluster = cluster_of(inventory, target, *options)
-    assert_told(inventory, cluster, list(by_service(files_of(inventory, target, *options))))
+    assert_wiring(inventory, cluster, list(by_service(files_of(inventory, target, *options))))
 
 
 def test_it_can_be_rendered_from_the_command_line(
@@ -260,5 +262,5 @@ def test_it_can_be_rendered_from_the_command_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("inventory.yml").write_text(ECOSYSTEM)
-    assert tell(capsys, "render", "compose", "-o", "compose.yml").code == 0
+    assert run_command(capsys, "render", "compose", "-o", "compose.yml").code == 0
     assert yaml.safe_load(Path("compose.yml").read_text())["services"]

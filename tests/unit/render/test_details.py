@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.kubernetes_objects import cluster_of, files_of, objects_of, of_kind, roles_of
 from tests.support.render_options import filled
-from tests.support.rendered import cluster_of, files_of, objects_of, of_kind, roles_of
 from tfprov.errors import InvalidInput, TfprovError, Usage
 from tfprov.images.code import Code
 from tfprov.planning.plan_text import format_count, format_size

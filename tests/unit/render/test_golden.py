@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.rendered import files_of
+from tests.support.kubernetes_objects import files_of
 from tfprov.errors import Usage
 from tfprov.render.options import settle
 from tfprov.render.render import options_of

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, reject
 
-from tests.support.clusters import inventories
 from tests.support.examples import examples
-from tests.support.rendered import KUBE, Started, cluster_of, objects_of, started
+from tests.support.inventory_strategies import inventories
+from tests.support.kubernetes_objects import KUBE, StartedContainer, cluster_of, objects_of, started_containers
 from tfprov.errors import InvalidInput
 from tfprov.model.cluster import Cluster, Task
 from tfprov.wiring import from_flags, from_names, from_tf_config
@@ -26,7 +26,7 @@ def test_on_kubernetes_every_task_reads_who_it_is_and_every_address_leads_to_the
     def law(inventory: str) -> None:
         nonlocal seen
         try:
-            cluster, pods = cluster_of(inventory, target, *SET), started(objects_of(inventory, target, *SET))
+            cluster, pods = cluster_of(inventory, target, *SET), started_containers(objects_of(inventory, target, *SET))
         except InvalidInput as error:
             if target == "kubeflow-tfjob" and "a TFJob has one template for both" in str(error):
                 reject()
@@ -48,7 +48,7 @@ def is_alone(target: str, cluster: Cluster) -> bool:
     return target == "kubeflow-tfjob" and sum(task.trains or task.job == "evaluator" for task in cluster.tasks) == 1
 
 
-def reads_who_it_is(cluster: Cluster, pod: Started, *, by_flags: bool, told: bool) -> None:
+def reads_who_it_is(cluster: Cluster, pod: StartedContainer, *, by_flags: bool, told: bool) -> None:
     task = cluster.find(pod.task)
     assert task is not None
     wiring = cluster.wiring(task)
@@ -59,7 +59,7 @@ def reads_who_it_is(cluster: Cluster, pod: Started, *, by_flags: bool, told: boo
     assert from_flags(pod.argv, names) == (wiring if has_flags else None)
 
 
-def addresses_lead_to_their_tasks(cluster: Cluster, pods: list[Started]) -> None:
+def addresses_lead_to_their_tasks(cluster: Cluster, pods: list[StartedContainer]) -> None:
     by_host = {pod.host: pod for pod in pods}
     assert len(by_host) == len(pods)
     for task in cluster.tasks:
@@ -80,7 +80,7 @@ def works_on_them(task: Task, chief: Task) -> bool:
     return task == chief or task.reads or task.job == "ps"
 
 
-def place_of(pod: Started) -> tuple[str | None, str]:
+def place_of(pod: StartedContainer) -> tuple[str | None, str]:
     """Return the claim, and the directory in it, where a task finds its checkpoints."""
     (mount,) = (one for one in pod.container["volumeMounts"] if one["name"] == "checkpoints")
     assert mount["mountPath"] == pod.env["TFPROV_CHECKPOINT_DIR"]

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from tests.support.clusters import inventories
 from tests.support.examples import examples
-from tests.support.render_wiring import IMAGE, assert_told, by_app
-from tests.support.rendered import cluster_of, files_of
+from tests.support.inventory_strategies import inventories
+from tests.support.kubernetes_objects import cluster_of, files_of
+from tests.support.rendered_wiring import IMAGE, assert_wiring, by_app
 from tfprov.errors import InvalidInput, Usage
 from tfprov.wiring import from_flags
 
@@ -125,6 +125,6 @@ def test_what_marathon_cannot_do() -> None:
 def test_marathon_tells_every_task_who_it_is(inventory: str) -> None:
     options = [IMAGE, "code=image", "checkpoints=/shared"]
     cluster = cluster_of(inventory, "marathon", *options)
-    assert_told(inventory, cluster, list(by_app(files_of(inventory, "marathon", *options))))
+    assert_wiring(inventory, cluster, list(by_app(files_of(inventory, "marathon", *options))))
     ports = [task.port for task in cluster.tasks]
     assert len(set(ports)) == len(ports)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given
 
-from tests.support.clusters import inventories
 from tests.support.examples import examples
-from tests.support.render_wiring import by_rank
-from tests.support.rendered import files_of, roles_of
+from tests.support.inventory_strategies import inventories
+from tests.support.kubernetes_objects import files_of, roles_of
+from tests.support.rendered_wiring import by_rank
 from tests.support.slurm import Allocation
 from tests.support.waiting import until
 from tfprov.errors import InvalidInput, Position, Usage

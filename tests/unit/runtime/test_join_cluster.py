@@ -1,307 +1,303 @@
-"""What the runtime tells, keeps and shares out without TensorFlow: progress, places, parts of the data, the best model."""
+"""The runtime without TensorFlow: its wiring, the repair of the checkpoint directory, and signals."""
 
-import json
 import os
-import socket
+import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tests.support.waiting import until
 from tfprov import runtime
 from tfprov.formats.checkpoint import parse_state
-from tfprov.runtime import join_cluster
-from tfprov.runtime.eager.evaluator import keep_best, new_checkpoints
-from tfprov.runtime.graph.task import part
-from tfprov.runtime.placement import Greedy, strategy
-from tfprov.runtime.progress import Reporter, say
-from tfprov.wiring import Wiring, WiringError, to_flags, to_names
+from tfprov.runtime.graph.task import check_wiring
+from tfprov.runtime.resume import repair
+from tfprov.runtime.signals import Signals
+from tfprov.wiring import Wiring, WiringError, to_tf_config
 
-FILES = [f"train-{number}" for number in (3, 1, 0, 2)]
-
-
-def told(folder: Path) -> dict[str, Any]:
-    found = json.loads((folder / "progress.json").read_text())
-    assert isinstance(found, dict)
-    return found
+PS, WORKERS = ("h0:2222",), ("h1:2222", "h2:2222")
+ROOT = {"PYTHONPATH": str(Path(runtime.__file__).parents[2])}
+CLUSTER = {"ps": PS, "worker": WORKERS}
+WITH_CHIEF = {"ps": PS, "chief": ("h3:2222",), "worker": WORKERS}
 
 
-def save(folder: Path, step: int, content: bytes = b"data") -> Path:
-    folder.mkdir(exist_ok=True)
-    prefix = folder / f"model.ckpt-{step}"
-    for suffix in ("data-00000-of-00001", "index", "meta"):
-        prefix.with_name(f"{prefix.name}.{suffix}").write_bytes(content)
-    return prefix
+def save(folder: Path, prefix: str, *, torn: bool = False) -> None:
+    (folder / f"{prefix}.index").write_bytes(b"index")
+    if not torn:
+        (folder / f"{prefix}.data-00000-of-00001").write_bytes(b"data")
 
 
-def test_a_line_and_its_end_are_one_write_also_without_a_buffer() -> None:
-    program = f"from {say.__module__} import say; say('step 1 loss 2')"
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # it keeps two writes apart
-    with ours, theirs:
-        subprocess.run([sys.executable, "-u", "-c", program], stdout=theirs.fileno(), check=True)
-        assert ours.recv(100) == b"step 1 loss 2\n"
+def state(folder: Path) -> list[str]:
+    return parse_state((folder / "checkpoint").read_text())
 
 
-def test_a_new_training_has_progress_before_its_first_step_and_at_its_end(tmp_path: Path) -> None:
-    reporter = Reporter(str(tmp_path / "saved"), "worker/1", examples=64)
-    reporter.begin(0)
-    first = told(tmp_path / "saved")
-    assert abs(first.pop("at") - time.time()) < 60
-    assert first == {
-        "task": "worker/1",
-        "step": 0,
-        "steps": 0,
-        "rate": None,
-        "examples_rate": None,
-        "resumed": None,
-        "lost": None,
-    }
-    for step in (3, 5, 6):
-        reporter.stepped(step)
-    reporter.close()
-    last = told(tmp_path / "saved")
-    assert (last["step"], last["steps"]) == (6, 3)
-    assert last["rate"] > 0
-    assert last["examples_rate"] == pytest.approx(64 * last["rate"], abs=0.1)
+def test_importing_the_runtime_does_not_import_tensorflow() -> None:
+    program = "import sys, tfprov.runtime, tfprov.runtime.verify; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False, env=ROOT).returncode == 0
 
 
-def test_progress_is_written_while_a_step_hangs(tmp_path: Path) -> None:
-    reporter = Reporter(str(tmp_path), "worker/0")
-    reporter.begin(0)
-    first = told(tmp_path)["at"]
-    until(lambda: told(tmp_path)["at"] > first)
-    reporter.close()
-    assert told(tmp_path)["rate"] == 0
-    assert told(tmp_path)["examples_rate"] is None
+def test_the_runtime_needs_nothing_but_the_standard_library() -> None:
+    """Inside the container there is TensorFlow, and nothing that the controller needs."""
+    program = (
+        "import sys, tfprov.runtime, tfprov.runtime.verify\n"
+        "print(*{m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'__main__', 'tfprov'})"
+    )
+    # -S: an installed package may hook itself into every interpreter by a .pth file.
+    command = [sys.executable, "-S", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ROOT)
+    assert done.stdout.split() == []
 
 
-def test_a_chief_says_what_was_lost_with_a_ps(tmp_path: Path) -> None:
-    reporter = Reporter(str(tmp_path), "worker/0")
-    reporter.begin(0)
-    reporter.stepped(448)
-    reporter.begin(401, restored=401)
-    reporter.close()
-    assert (told(tmp_path)["resumed"], told(tmp_path)["lost"]) == (401, 448)
-    assert told(tmp_path)["steps"] == 1
+@pytest.mark.parametrize(
+    ("wiring", "replica", "replicas", "chief"),
+    [
+        (Wiring("worker", 0), 0, 1, True),
+        (Wiring("worker", 0, CLUSTER), 0, 2, True),
+        (Wiring("worker", 1, CLUSTER), 1, 2, False),
+        (Wiring("chief", 0, WITH_CHIEF), 0, 3, True),
+        (Wiring("worker", 0, WITH_CHIEF), 1, 3, False),
+        (Wiring("worker", 1, WITH_CHIEF), 2, 3, False),
+    ],
+)
+def test_every_training_task_has_its_own_replica_number(
+    wiring: Wiring, replica: int, replicas: int, chief: bool
+) -> None:
+    task = runtime.Task(wiring, "checkpoints")
+    assert (task.replica, task.replicas, task.is_chief) == (replica, replicas, chief)
 
 
-def test_a_chief_that_was_restarted_knows_the_step_from_before(tmp_path: Path) -> None:
-    (tmp_path / "progress.json").write_text('{"step": 448}')
-    reporter = Reporter(str(tmp_path), "worker/0")
-    reporter.begin(401, restored=401)
-    reporter.close()
-    assert (told(tmp_path)["resumed"], told(tmp_path)["lost"]) == (401, 448)
+@pytest.mark.parametrize(
+    ("wiring", "message"),
+    [
+        (Wiring("worker", 1), "worker/1 has no cluster"),
+        (Wiring("ps", 0), "ps/0 has no cluster"),
+        (Wiring("worker", 0, {"worker": WORKERS}), "2 tasks train and there is no ps"),
+        (Wiring("worker", 0, {"ps": ("h0",), "worker": WORKERS}), "'h0' is not an address"),
+        (Wiring("worker", 0, {"ps": ("h0:0",), "worker": WORKERS}), "'h0:0' is not an address"),
+        (Wiring("worker", 0, {"ps": ("h0:70000",), "worker": WORKERS}), "'h0:70000' is not an address"),
+        (Wiring("worker", 0, {"ps": ("h 0:1",), "worker": WORKERS}), "'h 0:1' is not an address"),
+    ],
+)
+def test_an_invalid_wiring_is_refused(wiring: Wiring, message: str) -> None:
+    with pytest.raises(WiringError, match=message):
+        check_wiring(wiring)
 
 
-@pytest.mark.parametrize("left", ['{"step": 400}', "{}", "[]", "no JSON", '{"step": "9999"}'])
-def test_nothing_is_lost_by_one_that_was_not_further_or_left_no_word(tmp_path: Path, left: str) -> None:
-    (tmp_path / "progress.json").write_text(left)
-    reporter = Reporter(str(tmp_path), "worker/0")
-    reporter.begin(401, restored=401)
-    reporter.close()
-    assert (told(tmp_path)["resumed"], told(tmp_path)["lost"]) == (401, None)
+@pytest.mark.parametrize(
+    "wiring",
+    [
+        Wiring("worker", 0),
+        Wiring("chief", 0),
+        Wiring("evaluator", 0),
+        Wiring("evaluator", 0, CLUSTER),
+        Wiring("ps", 0, CLUSTER),
+        Wiring("worker", 0, {"worker": ("h1:2222",)}),
+        Wiring("worker", 0, {"ps": ("[::1]:2222",), "worker": WORKERS}),
+    ],
+)
+def test_a_valid_wiring_is_accepted(wiring: Wiring) -> None:
+    check_wiring(wiring)
 
 
-def test_a_new_training_has_lost_nothing_of_an_earlier_one(tmp_path: Path) -> None:
-    (tmp_path / "progress.json").write_text('{"step": 9999}')
-    reporter = Reporter(str(tmp_path), "worker/1")
-    reporter.begin(7)
-    reporter.close()
-    assert (told(tmp_path)["resumed"], told(tmp_path)["lost"]) == (None, None)
+@pytest.mark.parametrize(
+    ("argv", "environ", "message"),
+    [
+        (["--job_name=worker", "--task_index=5", "--worker_hosts=h:1"], {}, "worker/5 is not in the cluster"),
+        (["--job_name=worker", "--task_index=x", "--worker_hosts=h:1"], {}, "must be a whole number"),
+        (["--job_name=worker", "--task_index=1"], {}, "worker/1 has no cluster"),
+        ([], {"TF_CONFIG": "{"}, "TF_CONFIG is not valid"),
+        ([], {"TF_CONFIG": '{"cluster": {"worker": ["h:1"]}, "task": {"type": "worker", "index": "0"}}'}, "'0'"),
+    ],
+)
+def test_a_bad_wiring_ends_the_program_with_one_line_and_code_2(
+    argv: list[str], environ: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        runtime.join(argv, environ)
+    stderr = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert stderr.count("\n") == 1
+    assert stderr.startswith("tfprov: error: ")
+    assert message in stderr
 
 
-def test_a_worker_that_lost_its_session_says_where_it_goes_on(tmp_path: Path) -> None:
-    reporter = Reporter(str(tmp_path), "worker/1")
-    reporter.begin(0)
-    reporter.stepped(448)
-    reporter.begin(403)
-    reporter.close()
-    assert (told(tmp_path)["resumed"], told(tmp_path)["lost"]) == (403, 448)
+def test_an_evaluator_cannot_open_the_training_session(capsys: pytest.CaptureFixture[str]) -> None:
+    task = runtime.Task(Wiring("evaluator", 0, CLUSTER), "checkpoints")
+    with pytest.raises(SystemExit, match="2"):
+        task.session()
+    assert "evaluator/0 is not part of the training" in capsys.readouterr().err
 
 
-def test_a_directory_that_cannot_be_written_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "saved").write_text("a file")
-    reporter = Reporter(str(tmp_path / "saved"), "worker/0")
-    reporter.begin(0)
-    reporter.close()
-    assert capsys.readouterr().err.count("worker/0: no progress is told") == 1
+def test_flags_win_over_tf_config(capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"TF_CONFIG": to_tf_config(Wiring("worker", 0, CLUSTER))}
+    with pytest.raises(SystemExit):
+        runtime.join(["--job_name=worker", "--task_index=7", "--worker_hosts=h:1"], environ)
+    assert "worker/7" in capsys.readouterr().err
 
 
-def test_a_remote_directory_gets_no_progress() -> None:
-    reporter = Reporter("gs://bucket/checkpoints", "worker/0")
-    reporter.begin(0)
-    reporter.close()
+def test_repair_creates_the_directory_and_finds_nothing_in_it(tmp_path: Path) -> None:
+    assert repair(str(tmp_path / "a" / "b")) is None
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_repair_names_the_newest_whole_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path, "model.ckpt-90")
+    save(tmp_path, "model.ckpt-200")
+    save(tmp_path, "model.ckpt-300", torn=True)
+    assert repair(str(tmp_path)) == "model.ckpt-200"
+    assert state(tmp_path) == ["model.ckpt-200"]
+
+
+def test_repair_replaces_paths_of_another_directory_and_a_torn_newest(tmp_path: Path) -> None:
+    for step in (100, 200):
+        save(tmp_path, f"model.ckpt-{step}")
+    save(tmp_path, "model.ckpt-300", torn=True)
+    paths = "".join(f'all_model_checkpoint_paths: "/old/model.ckpt-{step}"\n' for step in (50, 100, 200, 300))
+    (tmp_path / "checkpoint").write_text(f'model_checkpoint_path: "/old/model.ckpt-300"\n{paths}')
+    assert repair(str(tmp_path)) == "model.ckpt-200"
+    assert state(tmp_path) == ["model.ckpt-200", "model.ckpt-100"]
+
+
+def test_repair_never_lists_a_checkpoint_tensorflow_did_not_list(tmp_path: Path) -> None:
+    """TensorFlow deletes the oldest of those it is told of; one a person put there is not its to delete."""
+    for step in (100, 200, 300):
+        save(tmp_path, f"model.ckpt-{step}")
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-200"\n')
+    assert repair(str(tmp_path)) == "model.ckpt-300"
+    assert state(tmp_path) == ["model.ckpt-300", "model.ckpt-200"]
+
+
+def test_repair_drops_a_state_that_names_only_torn_checkpoints(tmp_path: Path) -> None:
+    save(tmp_path, "model.ckpt-300", torn=True)
+    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-300"\n')
+    assert repair(str(tmp_path)) is None
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_repair_removes_the_leftovers_of_a_killed_save_and_nothing_else(tmp_path: Path) -> None:
+    save(tmp_path, "model.ckpt-100")
+    kept = ["events.out.tfevents.1.h", "graph.pbtxt", "notes_temp", "model.ckpt-100.meta"]
+    left = [
+        "model.ckpt-200.data-00000-of-00001.tempstate12345",
+        "model.ckpt-200.index.tempstate9",
+        "checkpoint.tmpab12",
+    ]
+    for name in kept + left:
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "model.ckpt-200_temp").mkdir()
+    (tmp_path / "model.ckpt-200_temp" / "part-00000-of-00001.index").write_bytes(b"")
+    repair(str(tmp_path))
+    whole = ["checkpoint", "model.ckpt-100.data-00000-of-00001", "model.ckpt-100.index"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(kept + whole)
+
+
+def test_repair_leaves_a_remote_directory_to_tensorflow() -> None:
+    assert repair("gs://bucket/checkpoints") is None
     assert not Path("gs:").exists()
 
 
+def test_the_first_signal_is_stored_while_work_is_orderly_and_handlers_are_restored() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    signals = Signals()
+    with signals.handled():
+        signals.orderly = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        until(lambda: signals.number)
+    assert (signals.name, signals.code) == ("SIGTERM", 143)
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
 @pytest.mark.parametrize(
-    ("replica", "replicas", "by", "files", "every"),
+    ("orderly", "grace", "sent_signals", "code"),
     [
-        (0, 1, "auto", ["train-0", "train-1", "train-2", "train-3"], 1),
-        (0, 2, "auto", ["train-0", "train-2"], 1),
-        (1, 2, "auto", ["train-1", "train-3"], 1),
-        (1, 3, "auto", ["train-0", "train-1", "train-2", "train-3"], 3),
-        (1, 3, "file", ["train-1"], 1),
-        (1, 2, "index", ["train-0", "train-1", "train-2", "train-3"], 2),
-        (4, 5, "auto", ["train-0", "train-1", "train-2", "train-3"], 5),
+        (False, None, [signal.SIGTERM], 143),
+        (False, None, [signal.SIGINT], 130),
+        (True, None, [signal.SIGTERM, signal.SIGTERM], 143),
+        (True, None, [signal.SIGTERM, signal.SIGINT], 130),
+        (True, 0.2, [signal.SIGTERM], 143),
     ],
 )
-def test_each_replica_has_its_part_of_the_data(
-    replica: int, replicas: int, by: str, files: list[str], every: int
+def test_a_signal_ends_a_task_that_no_python_handler_could_reach(
+    orderly: bool, grace: float | None, sent_signals: list[signal.Signals], code: int
 ) -> None:
-    found = part(FILES, replica, replicas, by)
-    assert (list(found.files), found.every) == (files, every)
-    assert found.first == (replica if every > 1 else 0)
+    """The main thread sits in a lock that ignores handlers, as it does in a call into TensorFlow."""
+    program = f"""
+import ctypes, sys
+from tfprov.runtime.signals import Signals
+signals = Signals({grace})
+with signals.handled():
+    signals.orderly = {orderly}
+    print("ready", flush=True)
+    libc = ctypes.CDLL(None)
+    while True:
+        libc.usleep(100000)
+"""
+    command, pipe = [sys.executable, "-c", program], subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, env=ROOT)
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for number in sent_signals:
+            process.send_signal(number)
+            while process.poll() is None and _pending(process.pid):  # two of one kind that are pending are one
+                time.sleep(0.01)
+        try:
+            _, stderr = process.communicate(timeout=300)
+        finally:
+            process.kill()
+    assert process.returncode == code
+    assert stderr.startswith(b"tfprov: ended by SIG")
+    assert b"Traceback" not in stderr
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("by", ["auto", "index"])
-def test_the_parts_are_everything_and_share_nothing(replicas: int, by: str) -> None:
-    def records(number: int) -> list[tuple[str, int]]:
-        mine = part(FILES, number, replicas, by)
-        return [(file, row) for file in mine.files for row in range(10)][mine.first :: mine.every]
-
-    seen = [record for number in range(replicas) for record in records(number)]
-    assert sorted(seen) == sorted((file, row) for file in FILES for row in range(10))
+def _pending(pid: int) -> int:
+    """Return the signals that the kernel has not handed to the process yet, as a set of bits."""
+    return int(re.findall(r"^ShdPnd:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[0], 16)
 
 
-@pytest.mark.parametrize(("by", "what"), [("file", "4 files are not enough for 5 replicas"), ("hash", "not by 'hash'")])
-def test_a_part_that_cannot_be_is_refused(by: str, what: str) -> None:
-    with pytest.raises(ValueError, match=what):
-        part(FILES, 0, 5, by)
+def test_the_reason_for_an_exit_is_the_last_line_and_printed_once() -> None:
+    program = """
+import os, threading, time
+from tfprov.runtime.signals import exit_now
+def complain():
+    while True:
+        os.write(2, b"oh no" + bytes([10]))
+for work in (complain, complain, lambda: exit_now("error: lost", 3), lambda: exit_now("error: lost", 3)):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(60)
+"""
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, env=ROOT)
+        assert (done.returncode, done.stderr.count(b"tfprov: ")) == (3, 1)
+        after = done.stderr.partition(b"\ntfprov: error: lost\n")[2]
+        assert after in (b"", b"oh no\n", b"oh no\noh no\n"), "what each of the two was writing at that moment, at most"
 
 
-def test_parts_are_told_apart_in_words() -> None:
-    assert str(part(FILES, 1, 2)) == "2 files"
-    assert str(part(FILES, 1, 3)) == "records 1, 4, … of 4 files"
+def test_exit_now_ends_a_task_whose_stderr_is_closed() -> None:
+    for unread in ("os.close(2)", "reading, writing = os.pipe(); os.dup2(writing, 2); os.close(reading)"):
+        program = f"import os; from tfprov.runtime.signals import exit_now; {unread}; exit_now('error: lost', 3)"
+        assert subprocess.run([sys.executable, "-c", program], check=False, env=ROOT).returncode == 3
 
 
-def test_round_robin_is_tensorflows_own_and_other_placements_are_refused() -> None:
-    begun: list[Greedy] = []
-    assert strategy("round_robin", 2, begun) is None
-    first = strategy("greedy", 2, begun)
-    assert first is not None
-    assert strategy("greedy", 2, begun) is first, "what one block of the graph put there weighs in the next one"
-    with pytest.raises(ValueError, match="round_robin or greedy, not 'random'"):
-        strategy("random", 2, [])
+def test_the_reason_for_an_exit_is_printed_when_no_file_can_be_opened() -> None:
+    program = """
+import resource
+from tfprov.runtime.signals import exit_now
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+exit_now("error: lost", 3)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, env=ROOT)
+    assert (done.returncode, done.stderr) == (3, b"tfprov: error: lost\n")
 
 
-def test_what_has_no_size_is_spread_as_well() -> None:
-    def nothing(_name: str) -> None:
-        raise ValueError("no such attribute")
+def test_without_tf_datas_service_every_task_reads_its_own_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(shard: object, shards: int) -> object:
+        return shard, shards
 
-    place = Greedy(2)
-    assert [place(SimpleNamespace(get_attr=nothing)) for _ in range(4)] == [0, 1, 0, 1]
-
-
-def test_checkpoints_are_told_in_order_until_the_last(tmp_path: Path) -> None:
-    for step in (500, 0, 1000):
-        save(tmp_path, step)
-    (tmp_path / "model.ckpt-1500.index").write_bytes(b"torn")
-    assert [step for _, step in new_checkpoints(str(tmp_path), 1000)] == [0, 500, 1000]
-
-
-def test_a_checkpoint_that_is_saved_again_is_a_new_one(tmp_path: Path) -> None:
-    found = new_checkpoints(str(tmp_path), 1000, poll=0.01)
-    prefix = save(tmp_path, 500)
-    assert next(found) == (prefix, 500)
-    save(tmp_path, 500, b"again")
-    os.utime(f"{prefix}.index", ns=(1, 1))
-    assert next(found) == (prefix, 500)
-    save(tmp_path, 1001)
-    assert [step for _, step in found] == [1001]
-
-
-def test_the_best_checkpoint_outlives_the_saver(tmp_path: Path) -> None:
-    assert keep_best(save(tmp_path, 100, b"first"), 0.5)
-    best = save(tmp_path, 200, b"second")
-    assert keep_best(best, 0.9, "macro-F1")
-    assert not keep_best(save(tmp_path, 300, b"third"), 0.9)
-    for path in tmp_path.glob("model.ckpt-*"):
-        path.unlink()
-    kept = tmp_path / "best"
-    assert sorted(path.name for path in kept.iterdir()) == [
-        "best.json",
-        "checkpoint",
-        "model.ckpt-200.data-00000-of-00001",
-        "model.ckpt-200.index",
-        "model.ckpt-200.meta",
-    ]
-    assert (kept / "model.ckpt-200.index").read_bytes() == b"second"
-    assert parse_state((kept / "checkpoint").read_text()) == ["model.ckpt-200"]
-    assert json.loads((kept / "best.json").read_text()) == {
-        "checkpoint": "model.ckpt-200",
-        "name": "macro-F1",
-        "value": 0.9,
-    }
-
-
-def test_a_checkpoint_that_is_removed_while_it_is_measured_does_not_take_the_best_ones_place(tmp_path: Path) -> None:
-    assert keep_best(save(tmp_path, 100), 0.5)
-    kept = sorted(path.name for path in (tmp_path / "best").iterdir())
-    removed = save(tmp_path, 200)
-    removed.with_name(f"{removed.name}.index").unlink()
-    assert not keep_best(removed, 0.9)
-    for path in tmp_path.glob(f"{removed.name}.*"):
-        path.unlink()
-    assert not keep_best(removed, 0.9)
-    assert json.loads((tmp_path / "best" / "best.json").read_text())["value"] == 0.5
-    assert set(kept) <= {path.name for path in (tmp_path / "best").iterdir()}
-
-
-def test_a_best_json_that_says_nothing_gives_way(tmp_path: Path) -> None:
-    (tmp_path / "best").mkdir()
-    (tmp_path / "best" / "best.json").write_text("{}")
-    assert keep_best(save(tmp_path, 100), 0.1)
-
-
-@pytest.mark.parametrize(
-    ("wiring", "alone", "evaluator"),
-    [
-        (Wiring("worker", 0), True, False),
-        (Wiring("worker", 0, {"worker": ("h:1",)}), True, False),
-        (Wiring("worker", 0, {"ps": ("h:1",), "worker": ("h:2",)}), False, False),
-        (Wiring("evaluator", 0), False, True),
-        (Wiring("evaluator", 0, {"ps": ("h:1",), "worker": ("h:2",)}), False, True),
-    ],
-)
-def test_who_evaluates(wiring: Wiring, alone: bool, evaluator: bool) -> None:
-    task = runtime.Task(wiring, "checkpoints")
-    assert (task.is_alone, task.is_evaluator) == (alone, evaluator)
-
-
-def test_an_in_graph_client_is_one_replica_with_a_tower_for_each_worker() -> None:
-    cluster = {"ps": ("h:1",), "chief": ("h:2",), "worker": ("h:3", "h:4", "h:5")}
-    client = runtime.Task(Wiring("chief", 0, cluster), "checkpoints", in_graph=True)
-    assert (client.replicas, client.towers) == (1, 3)
-    with pytest.raises(ValueError, match="3 towers: there is no tower 3"):
-        client.device(tower=3)
-    assert runtime.Task(Wiring("chief", 0, cluster), "checkpoints").towers == 1
-    assert runtime.Task(Wiring("worker", 0), "checkpoints", in_graph=True).towers == 1
-
-
-@pytest.mark.parametrize("backups", [-1, 2, 3])
-def test_synchronous_training_needs_a_gradient(backups: int) -> None:
-    task = runtime.Task(Wiring("worker", 0, {"ps": ("h:1",), "worker": ("h:2", "h:3")}), "checkpoints")
-    with pytest.raises(ValueError, match="backup_workers must be from 0 to 1 for 2 replicas"):
-        task.synchronous(object(), backups)
-
-
-def test_a_task_that_is_alone_waits_for_nobody() -> None:
-    optimizer = object()
-    assert runtime.Task(Wiring("worker", 0), "checkpoints").synchronous(optimizer) == (optimizer, [])
-
-
-def test_flags_are_read_under_the_names_of_the_environment() -> None:
-    wiring = Wiring("worker", 1, {"ps": ("h:1",), "worker": ("h:2", "h:3")})
-    names = {"ps_hosts": "ps", "job_name": "job"}
-    argv = to_flags(wiring, names)
-    assert join_cluster.told(argv, {"TFPROV_FLAGS": to_names(names)}) == wiring
-    assert join_cluster.told(argv, {"TFPROV_FLAGS": to_names({"ps_hosts": "servers"})}, names) == wiring
-    with pytest.raises(WiringError, match="TFPROV_FLAGS"):
-        join_cluster.told(argv, {"TFPROV_FLAGS": "["})
+    monkeypatch.delenv("TFPROV_DATA_SERVICE", raising=False)
+    assert runtime.served(make) is make
+    monkeypatch.setenv("TFPROV_DATA_SERVICE", "grpc://10.0.0.1:2222")
+    assert runtime.served(make) is not make

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.door import Told, tell
-from tests.support.vaults import encrypted, value
+from tests.support.command_output import CommandResult, run_command
+from tests.support.vaults import encrypt, value
 from tfprov.model.node import plain
 from tfprov.settings.load import load_inventory
 from tfprov.settings.resolve import resolve
@@ -32,17 +32,17 @@ all:
         node4: {data_root: /fast, ansible_password: hunter22, tfprov: {flags: 5}}
       vars: {tfprov: {tasks_per_host: 2, flags: {train_steps: 500}}}
 """
-Ask = Callable[..., Told]
+Ask = Callable[..., CommandResult]
 
 
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[Any]) -> Ask:
     monkeypatch.chdir(tmp_path)
     Path("inventory.yml").write_text(INVENTORY)
-    return lambda *words: tell(capsys, "inventory", "explain", *words)
+    return lambda *words: run_command(capsys, "inventory", "explain", *words)
 
 
-def lines(shown: Told) -> list[str]:
+def lines(shown: CommandResult) -> list[str]:
     assert shown.code == 0, shown.lines
     return [" ".join(line.split()) for line in shown.out.splitlines()]
 
@@ -118,11 +118,11 @@ def test_json_has_the_same_values(ask: Ask) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
 def test_an_unknown_name_is_reported_with_a_suggestion(ask: Ask, words: list[str], message: str) -> None:
-    assert ask(*words) == Told(2, (f"error: {message}",))
+    assert ask(*words) == CommandResult(2, (f"error: {message}",))
 
 
 def test_an_encrypted_value_is_listed_without_a_password(ask: Ask) -> None:
-    [text] = encrypted("very-secret-token")
+    [text] = encrypt("very-secret-token")
     more = f"    token: {value(text, 6)}    again: 'x{{{{ token }}}}'\n"
     Path("inventory.yml").write_text(INVENTORY.replace("    data_root: /data\n", more, 1))
     shown = lines(ask("node2"))

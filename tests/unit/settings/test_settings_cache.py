@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.world import world
+from tests.support.memory_cluster import make_context
 from tfprov.errors import InvalidInput
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.settings.resolve import RoleSettings, resolve
@@ -59,7 +59,7 @@ def resolve_with(who: str) -> dict[str, RoleSettings]:
 def test_every_host_gets_its_own_values(who: str, expected: "object") -> None:
     assert callable(expected)
     text = INVENTORY.replace("WHO", who)
-    wanted = {container.task.host: container for container in world(text).wanted}
+    wanted = {container.task.host: container for container in make_context(text).wanted}
     assert {host: one.env["NAME"] for host, one in wanted.items()} == {f"h{n}": expected(n) for n in range(24)}
     assert {host: one.argv[2] for host, one in wanted.items()} == {f"h{n}": f"--who={expected(n)}" for n in range(24)}
 
@@ -67,7 +67,7 @@ def test_every_host_gets_its_own_values(who: str, expected: "object") -> None:
 def test_a_failing_template_fails_for_its_host_alone() -> None:
     text = INVENTORY.replace("WHO", "{{ rack }}").replace('"h[2:20:2]": , ', "")
     with pytest.raises(InvalidInput) as caught:
-        world(text)
+        make_context(text)
     assert [problem.what for problem in caught.value.problems] == ["undefined variable `rack`"] * 2
 
 

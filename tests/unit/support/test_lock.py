@@ -17,7 +17,7 @@ from tests.support.lock import (
     INCLUDES,
     Environment,
     Locked,
-    Unlockable,
+    LockError,
     differences,
     environments,
     fits,
@@ -123,9 +123,9 @@ def test_a_package_is_in_the_first_file_that_needs_it_with_where_it_is_needed() 
 
 
 def test_what_cannot_be_locked_says_which_line_to_change() -> None:
-    with pytest.raises(Unlockable, match=r"no version of e, which is needed; add a line e==VERSION"):
+    with pytest.raises(LockError, match=r"no version of e, which is needed; add a line e==VERSION"):
         lock(WANTED, REQUIRES, {name: version for name, version in VERSIONS.items() if name != "e"})
-    with pytest.raises(Unlockable, match=r"constraints.txt: a==0.9 is not in `a>=1`"):
+    with pytest.raises(LockError, match=r"constraints.txt: a==0.9 is not in `a>=1`"):
         lock(WANTED, REQUIRES, {**VERSIONS, "a": "0.9"})
 
 
@@ -160,11 +160,11 @@ def test_hashes_are_those_of_one_release_that_can_be_installed_everywhere() -> N
         arm,
         mac,
     )
-    with pytest.raises(Unlockable, match=r"a==1\.0 has no wheel for linux on aarch64"):
+    with pytest.raises(LockError, match=r"a==1\.0 has no wheel for linux on aarch64"):
         release_hashes(project(intel, mac), line)
     on_intel = Locked("a", "1.0", "sys_platform == 'linux' and platform_machine == 'x86_64'")
     assert release_hashes(project(intel), on_intel) == (intel,)
-    with pytest.raises(Unlockable, match=f"{intel} was withdrawn by its authors"):
+    with pytest.raises(LockError, match=f"{intel} was withdrawn by its authors"):
         release_hashes(project(intel, yanked="wrong"), on_intel)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.door import SMALLEST, tell
+from tests.support.command_output import SMALLEST, run_command
 from tfprov.errors import InvalidInput, Position
 from tfprov.model.node import EncryptedValue, Mapping, Scalar, plain
 from tfprov.settings.load import load_inventory
@@ -234,12 +234,12 @@ def test_the_command_line_allows_more_directories(
     text = SMALLEST.replace("cluster: linear", "cluster: \"{{ lookup('file', '../keys/name') }}\"")
     Path("inventory/i.yml").write_text(text)
     words = ["inventory", "explain", "localhost", "tfprov.cluster", "-i", "inventory/i.yml"]
-    refused = tell(capsys, "plan", "-i", "inventory/i.yml")
+    refused = run_command(capsys, "plan", "-i", "inventory/i.yml")
     assert refused.code == 2
     assert refused.lines[0].startswith("inventory/i.yml:3:23: error: ")
     assert "--lookup-dir" in refused.lines[0]
-    assert tell(capsys, "plan", "-i", "inventory/i.yml", "--lookup-dir", "keys").code == 0
-    assert "lab" in tell(capsys, *words, "--lookup-dir", "keys").out
+    assert run_command(capsys, "plan", "-i", "inventory/i.yml", "--lookup-dir", "keys").code == 0
+    assert "lab" in run_command(capsys, *words, "--lookup-dir", "keys").out
 
 
 def test_every_rendering_ends_within_its_limits() -> None:

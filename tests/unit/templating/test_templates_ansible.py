@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.asking import Ansible, work_as_in
-from tests.support.rendering import HOST, ours, types_of
+from tests.support.ansible_oracle import Ansible, enter_ansible_environment
+from tests.support.template_rendering import HOST, render_text, types_of
 from tfprov.errors import InvalidInput
 from tfprov.model.inventory import Inventory
 from tfprov.settings.load import load_inventory
@@ -131,7 +131,7 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[str, Any]]]:
     texts = [*TYPES, *NAMES, *ERRORS]
     with pytest.MonkeyPatch.context() as patch:
-        work_as_in(ansible.home, patch)
+        enter_ansible_environment(ansible.home, patch)
         computed = ansible.ask("rendered", sources=[inventory.path], host=HOST, texts=texts)
         yield dict(zip(texts, computed, strict=True))
 
@@ -140,7 +140,7 @@ def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[s
 def test_a_template_computes_the_same(answers: dict[str, dict[str, Any]], inventory: Inventory, text: str) -> None:
     expected = answers[text]
     assert "value" in expected, expected
-    computed = ours(inventory, text)
+    computed = render_text(inventory, text)
     assert (computed, types_of(computed)) == (expected["value"], types_of(expected["value"]))
 
 
@@ -150,13 +150,13 @@ def test_an_error_in_ansible_is_one_line_here(
 ) -> None:
     assert "error" in answers[text]
     with pytest.raises(InvalidInput) as raised:
-        ours(inventory, text)
+        render_text(inventory, text)
     assert len(str(raised.value).splitlines()) == 1
     assert raised.value.problems[0].at.line
 
 
 def test_the_host_of_a_play_knows_the_variables_of_the_others(inventory: Inventory) -> None:
-    assert ours(inventory, "{{ hostvars['w2.example.com'].peer }}", "10.0.0.9") == 8001
+    assert render_text(inventory, "{{ hostvars['w2.example.com'].peer }}", "10.0.0.9") == 8001
 
 
 def test_enough_expressions_are_compared() -> None:
@@ -167,4 +167,4 @@ def test_a_path_of_hosts_that_ends_where_it_began_is_an_error(tmp_path: Path) ->
     path = tmp_path / "hosts.yml"
     path.write_text("g: {hosts: {a: {x: \"{{ hostvars['b'].x }}\"}, b: {x: \"{{ hostvars['a'].x }}\"}}}")
     with pytest.raises(InvalidInput, match="in a circle: x -> x -> x"):
-        ours(load_inventory(path), "{{ x }}", "a")
+        render_text(load_inventory(path), "{{ x }}", "a")

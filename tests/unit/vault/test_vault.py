@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.vaults import encrypted, value
-from tests.support.world import up, world
+from tests.support.memory_cluster import make_context, run_up
+from tests.support.vaults import encrypt, value
 from tfprov.errors import HostError, InvalidInput, Position, Problem, hide_secret
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.inventory import Inventory
@@ -52,7 +52,7 @@ def decryption_error(vault: Vault, text: str) -> str:
 
 
 def test_a_value_is_decrypted_when_it_is_used(vault: Vault) -> None:
-    [text] = encrypted(SECRET)
+    [text] = encrypt(SECRET)
     node = parse(f"token: {value(text, 2)}", "vars.yml", vault=vault)
     assert plain_masked(node) == {"token": {"__ansible_vault": text}}
     assert SECRET not in repr(node)
@@ -60,7 +60,7 @@ def test_a_value_is_decrypted_when_it_is_used(vault: Vault) -> None:
 
 
 def test_a_decrypted_value_is_text_and_no_template(vault: Vault) -> None:
-    texts = encrypted("{{ other }}", "5", "true", "")
+    texts = encrypt("{{ other }}", "5", "true", "")
     assert [vault.decrypt(text, Position("v")) for text in texts] == ["{{ other }}", "5", "true", ""]
     inventory = cluster(
         f"env: {{}}\n    api: {value(texts[0], 6)}    other: {{x: 1}}\n    tfprov2: '{{{{ api }}}}'", vault
@@ -69,13 +69,13 @@ def test_a_decrypted_value_is_text_and_no_template(vault: Vault) -> None:
 
 
 def test_an_encrypted_file_keeps_its_line_numbers(vault: Vault, tmp_path: Path) -> None:
-    [text] = encrypted("token: correct-horse-battery\ncount: 5\nall: {vars: {x: [1, {{}: 2}]}}\n")
+    [text] = encrypt("token: correct-horse-battery\ncount: 5\nall: {vars: {x: [1, {{}: 2}]}}\n")
     (tmp_path / "broken.yml").write_text(text)
     with pytest.raises(InvalidInput) as caught:
         load_file(tmp_path / "broken.yml", vault=vault)
     what = "error: not valid once it is decrypted; see `ansible-vault edit`; lines count as they do there"
     assert str(caught.value) == f"{tmp_path}/broken.yml:3:21: {what}"
-    [text] = encrypted("token: correct-horse-battery\ncount: 5\n")
+    [text] = encrypt("token: correct-horse-battery\ncount: 5\n")
     (tmp_path / "vars.yml").write_text(text)
     node = load_file(tmp_path / "vars.yml", vault=vault)
     assert plain(node) == {"token": SECRET, "count": 5}
@@ -89,7 +89,7 @@ def test_the_password_is_read_once_for_many_values(tmp_path: Path) -> None:
     path = write_script(
         tmp_path / "password", f"print('{PASSWORD}', file=open({str(reads)!r}, 'a')); print('{PASSWORD}')"
     )
-    texts = encrypted(*(f"secret {number}" for number in range(40)))
+    texts = encrypt(*(f"secret {number}" for number in range(40)))
     vault = vault_with(path)
     for _ in range(25):
         assert [vault.decrypt(text, Position("v")) for text in texts] == [f"secret {number}" for number in range(40)]
@@ -102,7 +102,7 @@ def test_text_that_ansible_encrypts_is_decrypted_to_the_same_bytes() -> None:
     for text, label, password in zip(
         texts, ["", "prod", "a b"] * 3, ["x", "p\u00e4ss w\u00f6rt", "y" * 100] * 3, strict=False
     ):
-        (ciphertext,) = encrypted(text, password=password, label=label)
+        (ciphertext,) = encrypt(text, password=password, label=label)
         others = [("default", b"wrong"), (label or "default", password.encode())]
         for variant in (ciphertext, ciphertext.replace("\n", "\r\n"), ciphertext.strip() + "\n\n"):
             assert decrypt(variant, others) == text.encode("latin-1")
@@ -115,7 +115,7 @@ def test_text_that_ansible_encrypts_is_decrypted_to_the_same_bytes() -> None:
 
 
 def test_an_unused_value_is_not_decrypted() -> None:
-    [text] = encrypted(SECRET)
+    [text] = encrypt(SECRET)
     inventory = cluster(f"env: {{A: b}}\n    unused: {value(text, 6)}", Vault())
     assert [role.values.env for role in resolve(inventory)] == [{"A": "b"}] * 2
 
@@ -130,13 +130,13 @@ def write_script(path: Path, text: str) -> Path:
 
 
 def test_a_password_script_may_print_a_line_break(tmp_path: Path) -> None:
-    [text] = encrypted(SECRET)
+    [text] = encrypt(SECRET)
     vault = vault_with(write_script(tmp_path / "ask", f"print({PASSWORD!r})"))
     assert vault.decrypt(text, Position("v")) == SECRET
 
 
 def test_a_client_script_gets_the_vault_id(tmp_path: Path) -> None:
-    [text] = encrypted(SECRET, label="prod", password="of prod")
+    [text] = encrypt(SECRET, label="prod", password="of prod")
     client = write_script(
         tmp_path / "keys-client.py", "import sys; print('of', sys.argv[sys.argv.index('--vault-id') + 1])"
     )
@@ -149,7 +149,7 @@ def test_the_password_with_the_vault_id_of_the_value_is_tried_first(tmp_path: Pa
         (tmp_path / name).write_text(f"of {name}")
     vault = vault_with(ids=[f"dev@{tmp_path}/dev", f"prod@{tmp_path}/prod"])
     for label, password in (("dev", "of dev"), ("prod", "of prod"), ("", "of prod"), ("dev", "of prod")):
-        [text] = encrypted(SECRET, label=label, password=password)
+        [text] = encrypt(SECRET, label=label, password=password)
         assert vault.decrypt(text, Position("v")) == SECRET
         assert vault_id(text) == label
 
@@ -163,7 +163,7 @@ def test_the_prompt_comes_once_and_only_when_a_value_is_decrypted() -> None:
 
     vault = Vault(Passwords(prompt=True, ids=["extra@prompt"], ask=ask))
     assert questions == []
-    for text in encrypted("one", "two"):
+    for text in encrypt("one", "two"):
         vault.decrypt(text, Position("v"))
     assert questions == ["Vault password (extra)", "Vault password"]
 
@@ -177,13 +177,13 @@ def test_the_environment_variables_of_ansible_name_password_files(tmp_path: Path
     (tmp_path / "password").write_text(PASSWORD)
     environ = {name: message.replace("FILE", str(tmp_path / "password")) for name, message in variables.items()}
     vault = vault_with(environ=environ)
-    assert vault.decrypt(encrypted(SECRET)[0], Position("v")) == SECRET
+    assert vault.decrypt(encrypt(SECRET)[0], Position("v")) == SECRET
 
 
 def test_a_password_file_may_be_encrypted_with_an_earlier_password(tmp_path: Path) -> None:
     (tmp_path / "first").write_text(PASSWORD)
-    (tmp_path / "second").write_text(encrypted("another one\n")[0])
-    [text] = encrypted(SECRET, password="another one")
+    (tmp_path / "second").write_text(encrypt("another one\n")[0])
+    [text] = encrypt(SECRET, password="another one")
     vault = vault_with(tmp_path / "first", tmp_path / "second")
     assert vault.decrypt(text, Position("v")) == SECRET
     message = "--vault-password-file: error: `{}` is encrypted itself, and no password before it opens it"
@@ -195,7 +195,7 @@ def test_a_password_may_be_read_from_a_pipe() -> None:
     os.write(writer, PASSWORD.encode())
     os.close(writer)
     vault = vault_with(f"/dev/fd/{reader}")
-    assert vault.decrypt(encrypted(SECRET)[0], Position("v")) == SECRET
+    assert vault.decrypt(encrypt(SECRET)[0], Position("v")) == SECRET
     os.close(reader)
 
 
@@ -203,7 +203,7 @@ def test_a_password_may_be_read_from_a_pipe() -> None:
 
 
 def test_a_missing_password_is_one_error_for_all_values() -> None:
-    one, two = encrypted("one", "two")
+    one, two = encrypt("one", "two")
     text = f"A: {value(one, 12)}        B: {value(two, 12)}"
     inventory = cluster(f"env:\n        {text}", Vault())
     with pytest.raises(InvalidInput) as caught:
@@ -239,24 +239,24 @@ def test_a_password_that_cannot_be_read_is_reported_with_its_option(
     write_script(tmp_path / "silent", "")
     monkeypatch.chdir(tmp_path)
     file, expected = PASSWORD_ERRORS[name]
-    message = decryption_error(vault_with(file), encrypted(SECRET)[0])
+    message = decryption_error(vault_with(file), encrypt(SECRET)[0])
     assert message == f"--vault-password-file: error: {expected}"
 
 
 def test_a_prompt_needs_a_terminal() -> None:
     message = "--ask-vault-pass: error: there is no terminal to ask in; use --vault-password-file"
-    assert decryption_error(vault_with(prompt=True), encrypted(SECRET)[0]) == message
+    assert decryption_error(vault_with(prompt=True), encrypt(SECRET)[0]) == message
 
 
 def test_a_wrong_password_is_reported_with_the_vault_id(vault: Vault) -> None:
     message = "no given password decrypts this value{}; check the password, and that the value is whole"
-    assert decryption_error(vault, encrypted(SECRET, password="other")[0]) == HEAD + message.format("")
-    labelled = encrypted(SECRET, password="other", label="prod")[0]
+    assert decryption_error(vault, encrypt(SECRET, password="other")[0]) == HEAD + message.format("")
+    labelled = encrypt(SECRET, password="other", label="prod")[0]
     assert decryption_error(vault, labelled) == HEAD + message.format(", whose vault id is `prod`")
 
 
 def test_a_malformed_text_is_not_reported_as_a_wrong_password(vault: Vault) -> None:
-    [text] = encrypted(SECRET)
+    [text] = encrypt(SECRET)
     lines = text.splitlines()
     message = f"{HEAD}not valid ansible-vault text: truncated or modified; copy it again, or encrypt it anew"
     broken = [
@@ -272,7 +272,7 @@ def test_a_malformed_text_is_not_reported_as_a_wrong_password(vault: Vault) -> N
 
 def test_a_plaintext_that_is_not_utf8_is_refused(vault: Vault) -> None:
     message = "not UTF-8 text once it is decrypted; encrypt text, and put other files into `mounts`"
-    assert decryption_error(vault, encrypted("\xff\xfe")[0]) == HEAD + message
+    assert decryption_error(vault, encrypt("\xff\xfe")[0]) == HEAD + message
 
 
 ENCRYPT_FIX = "put there what `ansible-vault encrypt_string` prints"
@@ -339,8 +339,8 @@ env:
 
 
 def test_a_secret_reaches_the_environment_and_no_spec(vault: Vault) -> None:
-    [text] = encrypted(SECRET)
-    context = world(parse(CLUSTER.replace("SETTINGS", with_env(text)), "inventory.yml", vault=vault))
+    [text] = encrypt(SECRET)
+    context = make_context(parse(CLUSTER.replace("SETTINGS", with_env(text)), "inventory.yml", vault=vault))
     container = context.wanted[1]
     assert container.env["DIRECT"] == container.env["WHOLE"] == container.env["TWICE"] == SECRET
     assert (container.env["PART"], container.env["LATE"]) == (f"x{SECRET}y", f"0{SECRET}")
@@ -348,16 +348,16 @@ def test_a_secret_reaches_the_environment_and_no_spec(vault: Vault) -> None:
     assert spec["KNOWN"] == "1"
     assert all(re.fullmatch("hmac-sha256:[0-9a-f]{16}:[0-9a-f]{64}", spec[name]) for name in ENV)
     assert len({spec["DIRECT"], spec["WHOLE"]}) == 2, "equal values of two variables do not look equal"
-    found, _ = up(context)
+    found, _ = run_up(context)
     assert SECRET not in json.dumps([found.to_dict(), *(dict(one.spec) for one in context.wanted)])
 
 
 def test_a_changed_secret_changes_the_spec_and_the_plan_names_only_its_variable(vault: Vault) -> None:
-    one, other = encrypted(SECRET, "another-secret")
+    one, other = encrypt(SECRET, "another-secret")
     runtimes: dict[str, Any] = {}
     for text, causes in ((one, {"not there"}), (one, set()), (other, {f"env.{name}" for name in ENV})):
         document = parse(CLUSTER.replace("SETTINGS", with_env(text)), "inventory.yml", vault=vault)
-        found, _ = up(world(document, runtimes=runtimes))
+        found, _ = run_up(make_context(document, runtimes=runtimes))
         assert {
             cause for action in found.actions if action.kind == ActionKind.START for cause in action.causes
         } == causes
@@ -395,7 +395,7 @@ TEMPLATE_FAILS = "a template that uses a secret fails; correct the expression; t
     ids=lambda value: str(value)[:30],
 )  # fmt: skip
 def test_a_secret_outside_of_env_is_refused_and_never_repeated(vault: Vault, settings: str, message: list[str]) -> None:
-    api, lines = encrypted(SECRET, f"{SECRET}\n{SECRET}\n")
+    api, lines = encrypt(SECRET, f"{SECRET}\n{SECRET}\n")
     more = f"\n    again: '{{{{ api }}}}'\n    other: fine\n    api: {value(api, 6)}    lines: {value(lines, 6)}"
     found = problems(settings + more, vault)
     assert found == message
@@ -403,17 +403,17 @@ def test_a_secret_outside_of_env_is_refused_and_never_repeated(vault: Vault, set
 
 
 def test_a_secret_in_a_flag_of_a_task_is_refused(vault: Vault) -> None:
-    [api] = encrypted(SECRET)
+    [api] = encrypt(SECRET)
     text = CLUSTER.replace(
         "SETTINGS", f"flags: {{token: '{{{{ task.index }}}}{{{{ api }}}}'}}\n    api: {value(api, 6)}"
     )
     with pytest.raises(InvalidInput, match=r"`flags\.token` is secret"):
-        world(parse(text, "inventory.yml", vault=vault))
+        make_context(parse(text, "inventory.yml", vault=vault))
 
 
 @pytest.mark.parametrize("name", ["flags", "command"])
 def test_an_encrypted_word_of_the_command_line_is_refused(vault: Vault, name: str) -> None:
-    [api] = encrypted(SECRET)
+    [api] = encrypt(SECRET)
     settings = f"flags: {{}}\n      {name}:\n        " + (
         f"token: {value(api, 10)}" if name == "flags" else f"- python\n        - {value(api, 10)}"
     )
@@ -425,14 +425,14 @@ def test_an_encrypted_word_of_the_command_line_is_refused(vault: Vault, name: st
 
 
 def test_a_secret_of_several_lines_is_refused_without_repeating_it(vault: Vault) -> None:
-    [text] = encrypted(f"{SECRET}\nsecond")
+    [text] = encrypt(f"{SECRET}\nsecond")
     assert problems(f"env:\n        A: {value(text, 10)}", vault) == [
         "`env.A` is secret, and not one line of text; encrypt one line of text"
     ]
 
 
 def test_connection_variables_may_be_encrypted(vault: Vault) -> None:
-    password, user, host, port = encrypted(SECRET, "train-user", "10.77.0.9", "so-secret-a-port")
+    password, user, host, port = encrypt(SECRET, "train-user", "10.77.0.9", "so-secret-a-port")
     variables = f"    ansible_password: {value(password, 6)}    ansible_user: {value(user, 6)}"
     variables += f"    ansible_host: {value(host, 6)}"
     inventory = cluster(f"address: 10.0.0.1\n      image: {{name: x}}\n{variables}", vault)
@@ -468,7 +468,7 @@ def test_password_sources_are_tried_in_the_order_of_ansible() -> None:
 
 
 def test_decryption_problems_are_recognized(vault: Vault) -> None:
-    [text] = encrypted(SECRET, password="other")
+    [text] = encrypt(SECRET, password="other")
     for closed in (text, text.splitlines()[0]):
         with pytest.raises(InvalidInput) as raised:
             vault.decrypt(closed, Position("v.yml", 1, 1))

@@ -1,4 +1,4 @@
-"""What an evaluator does: measures every new checkpoint of the chief, keeps the best one, and ends with the training."""
+"""Evaluate every new checkpoint of the chief and keep the best one, until the training ends."""
 
 import json
 import os
@@ -16,10 +16,10 @@ from tfprov.runtime.progress import say
 from tfprov.runtime.signals import Signals, die
 
 POLL = 1.0
-"""Seconds between two looks for a new checkpoint."""
+"""Seconds between two searches for a new checkpoint."""
 
 Measure = Callable[[Any], Mapping[str, float]]
-"""What turns a session, whose variables are those of a checkpoint, into named numbers."""
+"""Computes named values in a session that holds the variables of a checkpoint."""
 
 
 def evaluate(
@@ -27,7 +27,7 @@ def evaluate(
 ) -> dict[str, float]:
     """Measure each whole checkpoint of `directory`, the oldest first, until that of `train_steps`; return the last result.
 
-    `build` makes the graph of the model, without what trains it, and returns what measures. Each result is printed,
+    `build` makes the graph of the model, without its optimizer, and returns the measuring function. Each result is printed,
     `step 448 macro-F1 0.9512`, and written to an event file in `directory`/eval. The checkpoint with the highest `best`
     so far is kept in `directory`/best, where no saver removes it. Signals end the task at once: nothing would be lost. A
     remote directory (`gs://…`) ends it as well, with code 1.
@@ -36,12 +36,12 @@ def evaluate(
     with v1.Graph().as_default() as graph:
         measure, saver = build(), v1.train.Saver(sharded=False)
 
-    def measured(prefix: Path) -> Mapping[str, float]:
+    def measure_checkpoint(prefix: Path) -> Mapping[str, float]:
         with v1.Session(graph=graph) as session:
             saver.restore(session, str(prefix))
             return measure(session)
 
-    return _follow(measured, directory, train_steps, best)
+    return _evaluate_checkpoints(measure_checkpoint, directory, train_steps, best)
 
 
 def evaluate_objects(
@@ -51,30 +51,30 @@ def evaluate_objects(
     train_steps: int,
     best: str | None = None,
 ) -> dict[str, float]:
-    """Do the same for a program of TF2: each checkpoint is restored into `objects`, which are some of those it saves."""
+    """Evaluate a TF2 program as `evaluate` does; each checkpoint is restored into `objects`, some of those it saves."""
     checkpoint = tensorflow().train.Checkpoint(**objects)
 
-    def measured(prefix: Path) -> Mapping[str, float]:
+    def measure_checkpoint(prefix: Path) -> Mapping[str, float]:
         checkpoint.restore(str(prefix)).assert_existing_objects_matched().expect_partial()
         return measure()
 
-    return _follow(measured, directory, train_steps, best)
+    return _evaluate_checkpoints(measure_checkpoint, directory, train_steps, best)
 
 
-def _follow(
-    measured: Callable[[Path], Mapping[str, float]], directory: str, train_steps: int, best: str | None
+def _evaluate_checkpoints(
+    measure_checkpoint: Callable[[Path], Mapping[str, float]], directory: str, train_steps: int, best: str | None
 ) -> dict[str, float]:
     if "://" in directory:
         die(f"{directory} is not on a disk: only checkpoints that are can be evaluated")
     v1 = graph_api()
-    with Signals().watched():
-        with v1.Graph().as_default():  # its writer of events is not for eager execution, but needs nothing of a graph
+    with Signals().handled():
+        with v1.Graph().as_default():  # FileWriter refuses eager execution, but needs nothing in its graph
             writer = v1.summary.FileWriter(str(Path(directory) / "eval"))
         result: dict[str, float] = {}
         for prefix, step in new_checkpoints(directory, train_steps):
-            if measures := _unless_removed(measured, prefix):
+            if measures := _measure_unless_removed(measure_checkpoint, prefix):
                 result = measures
-                _tell(writer, step, result)
+                _report(writer, step, result)
                 if best:
                     keep_best(prefix, result[best], best)
         writer.close()
@@ -82,14 +82,14 @@ def _follow(
 
 
 def new_checkpoints(directory: str, train_steps: int, poll: float = POLL) -> Iterator[tuple[Path, int]]:
-    """Yield (prefix, step) of every whole checkpoint, also those to come, until that of `train_steps` was yielded.
+    """Yield (prefix, step) of every whole checkpoint, also later ones, up to that of `train_steps`.
 
-    A training that went back saves a step a second time: that is a new checkpoint.
+    A training that went back saves a step a second time: that counts as a new checkpoint.
     """
     yielded: set[tuple[Path, int]] = set()
     while True:
         over = False
-        for prefix, step in _whole(Path(directory)):
+        for prefix, step in _whole_checkpoints(Path(directory)):
             try:
                 written = prefix.with_name(f"{prefix.name}.index").stat().st_mtime_ns
             except FileNotFoundError:  # the saver keeps the newest few and has just removed this one
@@ -103,7 +103,7 @@ def new_checkpoints(directory: str, train_steps: int, poll: float = POLL) -> Ite
         time.sleep(poll)
 
 
-def _whole(folder: Path) -> list[tuple[Path, int]]:
+def _whole_checkpoints(folder: Path) -> list[tuple[Path, int]]:
     try:
         names = [entry.name for entry in folder.iterdir()]
     except FileNotFoundError:  # the chief has not saved yet
@@ -112,17 +112,19 @@ def _whole(folder: Path) -> list[tuple[Path, int]]:
     return sorted(whole, key=lambda each: each[1])
 
 
-def _unless_removed(measured: Callable[[Path], Mapping[str, float]], prefix: Path) -> dict[str, float] | None:
+def _measure_unless_removed(
+    measure_checkpoint: Callable[[Path], Mapping[str, float]], prefix: Path
+) -> dict[str, float] | None:
     """Return None for a checkpoint that was removed, or saved anew, while it was read."""
     try:
-        return dict(measured(prefix))
+        return dict(measure_checkpoint(prefix))
     except (tensorflow().errors.OpError, ValueError, AssertionError):
-        if any(whole == prefix for whole, _ in _whole(prefix.parent)):
+        if any(whole == prefix for whole, _ in _whole_checkpoints(prefix.parent)):
             raise
         return None
 
 
-def _tell(writer: Any, step: int, result: Mapping[str, float]) -> None:
+def _report(writer: Any, step: int, result: Mapping[str, float]) -> None:
     summary = graph_api().Summary()
     for name, value in result.items():
         summary.value.add(tag=name, simple_value=value)
@@ -134,10 +136,10 @@ def _tell(writer: Any, step: int, result: Mapping[str, float]) -> None:
 def keep_best(prefix: Path, value: float, name: str = "value") -> bool:
     """Keep the checkpoint in `best` beside it if `value` is higher than that of the one there; return whether it is.
 
-    `best/best.json` says which and why: it is written last, so that it never names files that are not all there.
+    `best/best.json` names it with its value, and is written last, so that it never names missing files.
     """
     folder = prefix.parent / "best"
-    before = _kept(folder)
+    before = _read_best(folder)
     if before and before["value"] >= value:
         return False
     folder.mkdir(exist_ok=True)
@@ -146,8 +148,10 @@ def keep_best(prefix: Path, value: float, name: str = "value") -> bool:
             _link(path, folder / path.name)
     except FileNotFoundError:  # the saver removes it at this moment
         return False
-    if not any(kept == folder / prefix.name for kept, _ in _whole(folder)):  # it has removed it, or some of it
-        return False  # the next one that is better clears the rest away
+    if not any(
+        kept == folder / prefix.name for kept, _ in _whole_checkpoints(folder)
+    ):  # it has removed it, or some of it
+        return False  # the next better one removes the rest
     replace(folder / "checkpoint", checkpoint_state(prefix.name, [prefix.name]).encode())
     replace(folder / "best.json", json.dumps({"checkpoint": prefix.name, "name": name, "value": value}).encode())
     for path in folder.glob("*.*"):
@@ -157,7 +161,7 @@ def keep_best(prefix: Path, value: float, name: str = "value") -> bool:
     return True
 
 
-def _kept(folder: Path) -> dict[str, Any] | None:
+def _read_best(folder: Path) -> dict[str, Any] | None:
     try:
         best = json.loads((folder / "best.json").read_text("utf-8"))
         return best if isinstance(best["value"], float) else None
@@ -166,7 +170,7 @@ def _kept(folder: Path) -> dict[str, Any] | None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A saver replaces files and never writes into them, so a second name is as good as a copy, where there can be one."""
+    """Link `source` to `target`, or copy it: a saver replaces files and never writes into them, so a link is enough."""
     beside = target.with_name(f".{target.name}.part")
     beside.unlink(missing_ok=True)
     try:

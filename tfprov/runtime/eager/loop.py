@@ -1,4 +1,4 @@
-"""The loop of a TF2 program, whatever its strategy: when it ends, when it saves, what it tells while it runs."""
+"""The training loop of a TF2 program, for every strategy: when it stops, saves and reports."""
 
 import sys
 import time
@@ -14,8 +14,8 @@ from tfprov.runtime.signals import Signals, leave
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the program may choose; see `Member.training`."""
+class TrainingOptions:
+    """Options of `EagerTask.training`."""
 
     train_steps: int | None
     save_every_steps: int | None
@@ -25,23 +25,23 @@ class Options:
 
 
 class Training(ABC):
-    """What a program trains with: `while not training.should_stop(): training.run(function, batches)`.
+    """The loop of a program: `while not training.should_stop(): training.run(function, batches)`.
 
-    `step` is the step of all tasks together, as far as this one knows. Each strategy fills in the abstract methods.
+    `step` is the global step as far as this task knows it. Each strategy implements the abstract methods.
     """
 
     io_device: str | None = None
-    """Where checkpoints are written and read, when that is not where each variable is."""
+    """The device that reads and writes checkpoints; None for the device of each variable."""
 
-    def __init__(self, name: str, is_chief: bool, strategy: Any, options: Options, signals: Signals) -> None:
+    def __init__(self, name: str, is_chief: bool, strategy: Any, options: TrainingOptions, signals: Signals) -> None:
         self.name, self.is_chief, self.strategy = name, is_chief, strategy
         self.options, self.signals = options, signals
         self.step = 0
         self._compiled: dict[Callable[..., Any], Any] = {}
 
     def should_stop(self) -> bool:
-        """Whether `train_steps` are taken, or a signal asks to leave."""
-        return self._reached(self.step) or bool(self.signals.number)
+        """Whether `train_steps` are taken, or a signal was received."""
+        return self._is_last_step(self.step) or bool(self.signals.number)
 
     def run(self, function: Callable[..., Any], batches: Any) -> None:
         """Take a step: call `function` with the next of `batches`, in every replica.
@@ -51,11 +51,11 @@ class Training(ABC):
         """
         if function not in self._compiled:
             self._compiled[function] = self.compile(function)
-        self.take(self._compiled[function], batches)
-        if self.step - self._told >= self.options.progress_every_steps:
-            self._tell()
+        self.take_step(self._compiled[function], batches)
+        if self.step - self._reported_step >= self.options.progress_every_steps:
+            self._report()
         self.report.step, self.report.steps = self.step, self.step - self._first
-        if self.save_is_due():
+        if self.is_save_due():
             self._save()
 
     @abstractmethod
@@ -63,47 +63,47 @@ class Training(ABC):
         """Return the tf.function of one step of the strategy; it counts the step."""
 
     @abstractmethod
-    def take(self, compiled: Any, batches: Any) -> None:
-        """Take a step, or have it taken; keep `step` true, and `report.examples`."""
+    def take_step(self, compiled: Any, batches: Any) -> None:
+        """Take or schedule a step; update `step` and `report.examples`."""
 
     @abstractmethod
-    def settle(self) -> int:
-        """Wait until no step is under way, and return the step."""
+    def wait_for_steps(self) -> int:
+        """Wait until no step is running, and return the global step."""
 
     @abstractmethod
     def loss(self) -> float | None:
         """Return the loss of one of the last steps; None where it was lost with its worker."""
 
     @abstractmethod
-    def share(self, variables: Sequence[Any]) -> None:
-        """Give what the chief restored to those who have variables of their own."""
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        """Send the values the chief restored to tasks with variables of their own."""
 
-    def save_is_due(self) -> bool:
-        """Whether this is the step to save after."""
-        return self.steps_are_due() or self.time_is_due()
+    def is_save_due(self) -> bool:
+        """Whether to save after this step."""
+        return self.is_due_by_steps() or self.is_due_by_time()
 
-    def steps_are_due(self) -> bool:
+    def is_due_by_steps(self) -> bool:
         """Whether `save_every_steps` were taken since the last save."""
         steps = self.options.save_every_steps
         return steps is not None and self.step - self._saved >= steps
 
-    def time_is_due(self) -> bool:
+    def is_due_by_time(self) -> bool:
         """Whether `save_every_secs` have passed since the last save."""
         seconds = self.options.save_every_secs
         return seconds is not None and time.monotonic() - self._saved_at >= seconds
 
     def begin(self, directory: str, objects: Mapping[str, Any]) -> None:
-        """Create the step, go on from the newest checkpoint, and say who holds what."""
+        """Create the global step, restore the newest checkpoint, and write the placement file."""
         tf = tensorflow()
         with self.strategy.scope():
             self.counter = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
-        everything = {**objects, "step": self.counter}
-        variables = [variable for thing in everything.values() for variable in variables_of(thing)]
-        self._saver = Saver(directory, everything, self.options.keep, self.io_device)
+        saved_objects = {**objects, "step": self.counter}
+        variables = [variable for value in saved_objects.values() for variable in variables_of(value)]
+        self._saver = Saver(directory, saved_objects, self.options.keep, self.io_device)
         restored = self._saver.restore() if self.is_chief else None
-        self.share(variables)
-        self.step = self._first = self._told = self._saved = int(self.counter.numpy())
-        self._saved_at = self._told_at = time.monotonic()
+        self.broadcast(variables)
+        self.step = self._first = self._reported_step = self._saved = int(self.counter.numpy())
+        self._saved_at = self._reported_at = time.monotonic()
         self.report = Reporter(directory, self.name)
         self.report.begin(self.step, self.step or None)
         if restored:
@@ -113,39 +113,39 @@ class Training(ABC):
             write_placement(directory, variables)
 
     def finish(self) -> None:
-        """Save the last step; leave with 128 + signal when one came before the end of training."""
+        """Save the last step; exit with 128 + signal when one came before the end of training."""
         saved = self._save()
         self.report.step, self.report.steps = self.step, self.step - self._first
         self.report.close()
         if self.is_chief:
             self._writer.close()
-        self.part()
-        if not self._reached(self.step) and (why := self.why_stopped()):
+        self.disconnect()
+        if not self._is_last_step(self.step) and (reason := self.stop_reason()):
             end = f"; saved {saved}" if self.is_chief else f" at step {self.step}"
-            leave(f"{self.name} stopped by {why}{end}", self.signals.code if self.signals.number else 143)
+            leave(f"{self.name} stopped by {reason}{end}", self.signals.code if self.signals.number else 143)
 
     @abstractmethod
-    def part(self) -> None:
-        """Let go of the other tasks: nothing is done together any more."""
+    def disconnect(self) -> None:
+        """Leave the other tasks: no joint operation follows."""
 
-    def why_stopped(self) -> str:
-        """Return what asked to leave, or nothing."""
+    def stop_reason(self) -> str:
+        """Return the name of the signal that stopped the loop, or an empty text."""
         return self.signals.name if self.signals.number else ""
 
-    def _reached(self, step: int) -> bool:
+    def _is_last_step(self, step: int) -> bool:
         return self.options.train_steps is not None and step >= self.options.train_steps
 
     def _save(self) -> str:
-        self.step = step = self.settle()
+        self.step = step = self.wait_for_steps()
         path = self._saver.save(step) if self.is_chief else self._saver.save_aside()
         self._saved, self._saved_at = step, time.monotonic()
         return path
 
-    def _tell(self) -> None:
-        """Print `step 400 loss 0.0312`, and write the same with the steps a second for TensorBoard."""
+    def _report(self) -> None:
+        """Print `step 400 loss 0.0312`, and write it and the steps per second for TensorBoard."""
         now, loss = time.monotonic(), self.loss() if self.is_chief else None
-        rate = (self.step - self._told) / max(now - self._told_at, 1e-3)
-        self._told, self._told_at = self.step, now
+        rate = (self.step - self._reported_step) / max(now - self._reported_at, 1e-3)
+        self._reported_step, self._reported_at = self.step, now
         if loss is None:
             return
         say(f"step {self.step} loss {loss:.4g}")

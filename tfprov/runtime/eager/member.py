@@ -1,12 +1,7 @@
-"""A task of a TF2 strategy: who it is, whom it waits for, and how it leaves when one of those is lost."""
+"""A task of a TF2 strategy: its peers, its wait for them, and its exit when one of them is lost."""
 
 import contextlib
-import faulthandler
-import os
-import re
-import signal
 import socket
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -15,21 +10,21 @@ from functools import cached_property
 from typing import Any
 
 from tfprov.runtime.eager.evaluator import evaluate_objects
-from tfprov.runtime.eager.loop import Options, Training
-from tfprov.runtime.join_cluster import ALONE, CHECKPOINT_DIR
+from tfprov.runtime.eager.loop import Training, TrainingOptions
+from tfprov.runtime.join_cluster import ClusterTask, check_cluster, checkpoint_dir, cluster_spec, read_wiring
 from tfprov.runtime.lazy_tensorflow import tensorflow
 from tfprov.runtime.signals import Signals, die, exit_now
-from tfprov.wiring import FLAGS_VARIABLE, OUTSIDE, Wiring, WiringError, from_flags, from_names, from_tf_config
+from tfprov.wiring import OUTSIDE, Wiring, WiringError
 
-INTERVAL = 1.0
-"""Seconds between two looks: less than any task needs to come back, so no restart passes unseen."""
-TIMEOUT = 10.0
-"""Seconds a peer has to greet: its threads may wait for a core."""
-REFUSALS = 2
-"""How many looks in a row must fail before a peer is lost."""
+CHECK_INTERVAL = 1.0
+"""Seconds between two checks: less than any task needs to restart, so that no restart is missed."""
+GREETING_TIMEOUT = 10.0
+"""Seconds a peer has to send its first byte: its threads may wait for a core."""
+MAX_MISSED = 2
+"""Failed checks in a row after which a peer is lost."""
 
 
-def greets(address: str, timeout: float = TIMEOUT) -> bool:
+def greets(address: str, timeout: float = GREETING_TIMEOUT) -> bool:
     """Return whether a server answers at `address` (`host:port`) within `timeout` seconds."""
     host, _, port = address.rpartition(":")
     try:
@@ -39,82 +34,60 @@ def greets(address: str, timeout: float = TIMEOUT) -> bool:
         return False
 
 
-def silent(peers: Mapping[str, str], timeout: float = 1.0) -> list[str]:
-    """Return those of `peers` (name to address) that do not answer, as `ps/0 at h:2222`."""
+def unreachable_peers(peers: Mapping[str, str], timeout: float = 1.0) -> list[str]:
+    """Return the `peers` (name to address) that do not answer, as `ps/0 at h:2222`."""
     return [f"{name} at {address}" for name, address in peers.items() if not greets(address, timeout)]
 
 
-class Watch:
-    """Calls `lost` with each peer that answered once and has left, as `ps/0 at h:2222`, from a thread; `stop` ends it."""
+class PeerWatch:
+    """Calls `lost` from a thread with each peer that answered once and then left, as `ps/0 at h:2222`."""
 
     def __init__(self, peers: Mapping[str, str], lost: Callable[[str], None]) -> None:
         self.peers, self.lost = dict(peers), lost
         self._over = threading.Event()
-        # A thread a peer: one that is slow to answer must not hide another that is gone.
+        # A thread per peer: a slow one must not hide another that is gone.
         self._threads = [
-            threading.Thread(target=self._look, args=peer, name=f"tfprov-{peer[0]}", daemon=True)
+            threading.Thread(target=self._check_peer, args=peer, name=f"tfprov-{peer[0]}", daemon=True)
             for peer in self.peers.items()
         ]
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the checks."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Look no more; what is being asked now is not told."""
+        """Stop the checks; one that is running reports nothing."""
         self._over.set()
 
-    def _look(self, name: str, address: str) -> None:
-        any_seen, failed = False, 0
-        while not self._over.wait(INTERVAL):
+    def _check_peer(self, name: str, address: str) -> None:
+        was_up, missed = False, 0
+        while not self._over.wait(CHECK_INTERVAL):
             answers = greets(address)
-            any_seen, failed = any_seen or answers, 0 if answers else failed + 1
-            if any_seen and failed >= REFUSALS and not self._over.is_set():
+            was_up, missed = was_up or answers, 0 if answers else missed + 1
+            if was_up and missed >= MAX_MISSED and not self._over.is_set():
                 self.lost(f"{name} at {address}")
                 return
 
 
 Batches = Callable[[Any, int], Any]
-"""Makes the endless tf.data.Dataset of batches of one shard, from its number (which may be a tensor) and how many there
-are."""
+"""Makes the endless tf.data.Dataset of batches of one shard, from its number (which may be a tensor) and the number of
+shards."""
 
 
 @dataclass(frozen=True)
-class Member(ABC):
+class EagerTask(ClusterTask, ABC):
     """One task that trains, with its tf.distribute strategy; variables are created in `strategy.scope()`."""
 
-    wiring: Wiring
-    checkpoint_dir: str
     strategy: Any
 
     def __post_init__(self) -> None:
-        """Begin to watch: from here on TensorFlow waits for those that are needed."""
+        """Start to watch the peers: from here on TensorFlow waits for them."""
         self._watch.start()
 
     @cached_property
-    def _watch(self) -> Watch:
-        return Watch(self.needed(), self._lost)
-
-    @property
-    def name(self) -> str:
-        """Such as `worker/1`."""
-        return f"{self.wiring.job}/{self.wiring.index}"
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this task saves and reports."""
-        return self.wiring.is_chief
-
-    @property
-    def is_evaluator(self) -> bool:
-        """Whether this task measures what the others train; see `evaluate`."""
-        return self.wiring.job == "evaluator"
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether it is the whole training, and nobody else would evaluate."""
-        return not self.is_evaluator and sum(map(len, self.wiring.cluster.values())) <= 1
+    def _watch(self) -> PeerWatch:
+        return PeerWatch(self.required_peers(), self._lost)
 
     def evaluate(
         self,
@@ -126,14 +99,14 @@ class Member(ABC):
     ) -> dict[str, float]:
         """Measure every checkpoint in `checkpoint_dir`, which is the chief's, until that of `train_steps`.
 
-        What an evaluator does, and a task that is alone at its end. `objects` are those of `training` that `measure`
-        needs, by the same names. Returns the last result; see `evaluating.evaluate_objects`.
+        For an evaluator, and for a task that is alone at its end. `objects` are those of `training` that `measure`
+        needs, by the same names. Returns the last result; see `evaluator.evaluate_objects`.
         """
         return evaluate_objects(objects, measure, self.checkpoint_dir, train_steps, best)
 
     @abstractmethod
     def batches(self, make: Batches) -> Any:
-        """Return the batches of this task, or of all workers where one task leads them: what `training.run` takes."""
+        """Return the batches for `training.run`: of this task, or of all workers where one task leads them."""
 
     @contextlib.contextmanager
     def training(  # noqa: PLR0913 - keywords with defaults
@@ -146,49 +119,49 @@ class Member(ABC):
         keep: int = 5,
         progress_every_steps: int = 200,
     ) -> Iterator[Training]:
-        """Train until the step, shared by all, is `train_steps`; open it once every variable is created.
+        """Train until the global step is `train_steps`; open it once every variable is created.
 
         `objects` are what is saved and restored, by name: modules, optimizers, variables. The chief restores the newest
         whole checkpoint, saves `model.ckpt-STEP` in its `checkpoint_dir` every `save_every_steps` steps or
         `save_every_secs` seconds (60 when neither is given) and at the end, keeps the newest `keep`, and prints the
         loss every `progress_every_steps`.
 
-        A signal lets the steps under way end, saves, and leaves with 128 + signal. When a task is lost that the
-        training cannot go on without, this one leaves with code 1: started again, it goes on from the checkpoint.
+        On a signal the running steps end, the chief saves, and the task exits with 128 + signal. When a required task is
+        lost, this one exits with code 1: after a restart it goes on from the checkpoint.
         """
         if save_every_steps is None and save_every_secs is None:
             save_every_secs = 60
-        options = Options(train_steps, save_every_steps, save_every_secs, keep, progress_every_steps)
+        options = TrainingOptions(train_steps, save_every_steps, save_every_secs, keep, progress_every_steps)
         signals = Signals()
         training = self.loop(options, signals)
-        with signals.watched():
+        with signals.handled():
             try:
                 training.begin(self.checkpoint_dir, objects)
                 signals.orderly = True
                 yield training
                 training.finish()
             except tensorflow().errors.OpError as error:
-                self._explain(error)
+                self._exit_if_task_lost(error)
                 raise
             finally:
                 self._watch.stop()
 
     @abstractmethod
-    def loop(self, options: Options, signals: Signals) -> Training:
-        """Return the training of the strategy."""
+    def loop(self, options: TrainingOptions, signals: Signals) -> Training:
+        """Return the training loop of the strategy."""
 
     @abstractmethod
-    def needed(self) -> dict[str, str]:
-        """Return those this task cannot train without, name to address."""
+    def required_peers(self) -> dict[str, str]:
+        """Return the tasks this one cannot train without, name to address."""
 
     def _lost(self, peer: str) -> None:
-        """Leave at once: the main thread may sit in a call into TensorFlow that never returns."""
+        """Exit at once: the main thread may be in a call into TensorFlow that never returns."""
         exit_now(f"error: {self.name}: lost {peer}; what was trained since the last checkpoint is gone with it", 1)
 
-    def _explain(self, error: Any) -> None:
-        """Leave with one line when it was a lost task; return when it was the program."""
+    def _exit_if_task_lost(self, error: Any) -> None:
+        """Exit with one line when a lost task caused `error`; return when the program did."""
         errors = tensorflow().errors
-        if lost := silent(self.needed(), TIMEOUT):
+        if lost := unreachable_peers(self.required_peers(), GREETING_TIMEOUT):
             self._lost(", ".join(lost))
         if isinstance(error, errors.UnavailableError | errors.AbortedError | errors.CancelledError):
             reason = next(iter(str(error).splitlines()), type(error).__name__)
@@ -196,52 +169,37 @@ class Member(ABC):
 
 
 @dataclass(frozen=True)
-class Evaluator(Member):
-    """The task that only measures: it has every variable to itself."""
+class Evaluator(EagerTask):
+    """The task that only evaluates, with variables of its own."""
 
     def batches(self, make: Batches) -> Any:
         """Return all batches, in one shard."""
         return iter(make(0, 1))
 
-    def loop(self, options: Options, signals: Signals) -> Training:
-        """End the task: nobody would wait for what it trains."""
+    def loop(self, options: TrainingOptions, signals: Signals) -> Training:
+        """End the task: an evaluator does not train."""
         die(f"{self.name} is not part of the training: let it `evaluate`", 2)
 
-    def needed(self) -> dict[str, str]:
-        """Return nobody: it reads files."""
+    def required_peers(self) -> dict[str, str]:
+        """Return no peers: an evaluator reads files."""
         return {}
 
 
 def evaluator(wiring: Wiring) -> Evaluator:
-    """Return the task of an evaluator, with TensorFlow's default strategy."""
+    """Return the evaluator's task, with TensorFlow's default strategy."""
     return Evaluator(wiring, checkpoint_dir(), tensorflow().distribute.get_strategy())
 
 
-def read_wiring(check: Callable[[Wiring], None]) -> Wiring:
-    """Return this task's place, from the flags or TF_CONFIG; code 2 for one that cannot be, also by `check`."""
-    environ = os.environ
-    faulthandler.register(signal.SIGUSR1, file=2)  # not sys.stderr: in a notebook it is no file
-    try:
-        flags = from_flags(sys.argv[1:], from_names(environ.get(FLAGS_VARIABLE, "")))
-        wiring = flags or from_tf_config(environ.get("TF_CONFIG", "")) or ALONE
-        _check(wiring)
+def read_eager_wiring(check: Callable[[Wiring], None]) -> Wiring:
+    """Return this task's wiring, from the flags or TF_CONFIG; end the program with code 2 if `check` refuses it."""
+
+    def check_all(wiring: Wiring) -> None:
+        if wiring.job in OUTSIDE and wiring.job != "evaluator":
+            raise WiringError(f"{wiring.job}/{wiring.index} is not part of the training: give it a program of its own")
         check(wiring)
-    except WiringError as error:
-        die(str(error), 2)
-    return wiring
+        check_cluster(wiring)
 
-
-def checkpoint_dir() -> str:
-    """Return the directory of this task's files."""
-    return os.environ.get(CHECKPOINT_DIR) or "checkpoints"
-
-
-def _check(wiring: Wiring) -> None:
-    if wiring.job in OUTSIDE and wiring.job != "evaluator":
-        raise WiringError(f"{wiring.job}/{wiring.index} is not part of the training: give it a program of its own")
-    for address in (address for addresses in wiring.cluster.values() for address in addresses):
-        if not (match := re.fullmatch(r"\S+:([0-9]{1,5})", address)) or not 0 < int(match[1]) < 65536:
-            raise WiringError(f"{address!r} is not an address: write host:port")
+    return read_wiring(check_all)
 
 
 def peers(wiring: Wiring, *jobs: str) -> dict[str, str]:
@@ -251,27 +209,25 @@ def peers(wiring: Wiring, *jobs: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def patience(wiring: Wiring, others: Mapping[str, str], seconds: float) -> Iterator[None]:
+def startup_timeout(wiring: Wiring, others: Mapping[str, str], seconds: float) -> Iterator[None]:
     """End the task when the block, in which TensorFlow waits for `others`, takes longer than `seconds`."""
 
     def give_up() -> None:
-        who = ", ".join(silent(others)) or "TensorFlow, though all ports answer"
+        who = ", ".join(unreachable_peers(others)) or "TensorFlow, though all ports answer"
         exit_now(f"error: {wiring.job}/{wiring.index}: no cluster after {seconds:g} s: no answer from {who}", 1)
 
     timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), give_up)
     timer.daemon = True
     timer.start()
     try:
-        with Signals().watched():
+        with Signals().handled():
             yield
     finally:
         timer.cancel()
 
 
-def resolver(wiring: Wiring) -> Any:
-    """Return what tells a strategy the cluster, and which of its tasks this is."""
-    distribute, train = tensorflow().distribute, tensorflow().train
-    cluster = train.ClusterSpec({job: list(addresses) for job, addresses in wiring.cluster.items()})
-    return distribute.cluster_resolver.SimpleClusterResolver(
-        cluster, task_type=wiring.job, task_id=wiring.index, rpc_layer="grpc"
+def cluster_resolver(wiring: Wiring) -> Any:
+    """Return the ClusterResolver of this task, for a strategy."""
+    return tensorflow().distribute.cluster_resolver.SimpleClusterResolver(
+        cluster_spec(wiring), task_type=wiring.job, task_id=wiring.index, rpc_layer="grpc"
     )

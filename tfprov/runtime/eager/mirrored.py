@@ -1,7 +1,7 @@
 """MultiWorkerMirroredStrategy on separate machines: replicas that step together, and restart together.
 
-Every task has all variables and gradients are summed in a ring over gRPC. Only the chief has checkpoints, so what it
-restores is given to the others; and since a step needs everybody, one that is lost ends them all.
+Every task has all variables, and gradients are summed in a ring over gRPC. Only the chief has checkpoints, so it sends
+the restored values to the others. A step needs all replicas, so a lost one ends them all.
 
 Keras 3 brings model and optimizer. Its `Model.fit` works in a task that is alone; among several it ends with a
 ValueError ("Attempt to convert a value (PerReplica…"), as it does under ParameterServerStrategy.
@@ -12,18 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfprov.runtime.eager.loop import Options, Training
+from tfprov.runtime.eager.loop import Training, TrainingOptions
 from tfprov.runtime.eager.member import (
     Batches,
+    EagerTask,
     Evaluator,
-    Member,
-    checkpoint_dir,
+    cluster_resolver,
     evaluator,
-    patience,
     peers,
-    read_wiring,
-    resolver,
+    read_eager_wiring,
+    startup_timeout,
 )
+from tfprov.runtime.join_cluster import checkpoint_dir
 from tfprov.runtime.lazy_tensorflow import tensorflow
 from tfprov.runtime.signals import Signals
 from tfprov.wiring import Wiring, WiringError
@@ -32,23 +32,23 @@ JOBS = ("chief", "worker")
 
 
 @dataclass(frozen=True)
-class Replica(Member):
-    """One of those who step together."""
+class Replica(EagerTask):
+    """A replica: one task of a synchronous training."""
 
     def batches(self, make: Batches) -> Any:
-        """Return this task's batches: its shard is its place among all."""
+        """Return this task's batches: its shard is its index among the replicas."""
         return iter(
             self.strategy.distribute_datasets_from_function(
                 lambda context: make(context.input_pipeline_id, context.num_input_pipelines)
             )
         )
 
-    def loop(self, options: Options, signals: Signals) -> Training:
+    def loop(self, options: TrainingOptions, signals: Signals) -> Training:
         """Return the training of this replica."""
-        return Together(self.name, self.is_chief, self.strategy, options, signals)
+        return SynchronousTraining(self.name, self.is_chief, self.strategy, options, signals)
 
-    def needed(self) -> dict[str, str]:
-        """Return whose ports to watch: the chief sees everybody, and whoever sees the chief leave leaves too."""
+    def required_peers(self) -> dict[str, str]:
+        """Return the peers to watch: the chief watches all; the others watch the chief and exit when it does."""
         others = peers(self.wiring, *JOBS)
         if self.is_chief:
             return others
@@ -56,46 +56,46 @@ class Replica(Member):
         return {chief: others[chief]}
 
 
-class Together(Training):
-    """Steps that all replicas take at once. What they must agree on is summed with the loss, in every step."""
+class SynchronousTraining(Training):
+    """Steps that all replicas take at once. Requests to stop or save are summed with the loss, in every step."""
 
     _result: tuple[float, ...] = ()
 
     def should_stop(self) -> bool:
-        """Whether `train_steps` are taken, or a signal came to anyone: nobody can go on alone."""
-        return self._reached(self.step) or bool(self._wishes()[0])
+        """Whether `train_steps` are taken, or any replica received a signal: none can go on alone."""
+        return self._is_last_step(self.step) or bool(self._requests()[0])
 
-    def save_is_due(self) -> bool:
-        """Whether it is due by the step, or by the chief's clock."""
-        return self.steps_are_due() or bool(self._wishes()[1])
+    def is_save_due(self) -> bool:
+        """Whether a save is due by the step, or by the chief's clock."""
+        return self.is_due_by_steps() or bool(self._requests()[1])
 
-    def why_stopped(self) -> str:
-        """Return the signal, if it came to this task."""
-        return super().why_stopped() or ("a signal to another task" if self._wishes()[0] else "")
+    def stop_reason(self) -> str:
+        """Return the signal, and whether it came to another task."""
+        return super().stop_reason() or ("a signal to another task" if self._requests()[0] else "")
 
     def compile(self, function: Callable[..., Any]) -> Any:
-        """Return the step, with what is summed over all replicas: loss, examples, and the wishes of each task."""
+        """Return the step; it sums loss, examples and requests over all replicas."""
         tf, strategy, counter = tensorflow(), self.strategy, self.counter
 
-        def replica(wishes: Any, *batch: Any) -> Any:
+        def replica(requests: Any, *batch: Any) -> Any:
             loss = tf.cast(function(*batch), tf.float32)
-            return tf.concat([[loss, tf.cast(tf.shape(batch[0])[0], tf.float32)], wishes], 0)
+            return tf.concat([[loss, tf.cast(tf.shape(batch[0])[0], tf.float32)], requests], 0)
 
-        def step(batches: Any, wishes: Any) -> Any:
+        def step(batches: Any, requests: Any) -> Any:
             batch = next(batches)
             batch = batch if isinstance(batch, tuple) else (batch,)
-            summed = strategy.reduce("SUM", strategy.run(replica, (wishes, *batch)), axis=None)
+            summed = strategy.reduce("SUM", strategy.run(replica, (requests, *batch)), axis=None)
             counter.assign_add(1)
             return summed
 
         return tf.function(step)
 
-    def take(self, compiled: Any, batches: Any) -> None:
+    def take_step(self, compiled: Any, batches: Any) -> None:
         """Take one step with all others."""
         tf = tensorflow()
-        save = self.is_chief and self.time_is_due()
-        wishes = tf.constant([self.signals.number, save], tf.float32)
-        self._result = tuple(map(float, compiled(batches, wishes).numpy()))
+        save = self.is_chief and self.is_due_by_time()
+        requests = tf.constant([self.signals.number, save], tf.float32)
+        self._result = tuple(map(float, compiled(batches, requests).numpy()))
         self.step += 1
         self.report.examples = round(self._result[1] / self.strategy.num_replicas_in_sync)
 
@@ -103,12 +103,12 @@ class Together(Training):
         """Return the mean over the replicas."""
         return self._result[0] / self.strategy.num_replicas_in_sync if self._result else None
 
-    def settle(self) -> int:
-        """Return the step: none is under way."""
+    def wait_for_steps(self) -> int:
+        """Return the step: none is running."""
         return self.step
 
-    def share(self, variables: Sequence[Any]) -> None:
-        """Give every variable the first replica's value, which is the chief's, and see that all are there."""
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        """Assign every variable the value of the first replica, the chief; this waits for all replicas."""
         tf, strategy = tensorflow(), self.strategy
 
         def first(variable: Any) -> Any:
@@ -123,8 +123,8 @@ class Together(Training):
 
         tf.function(broadcast, autograph=False)()
 
-    def part(self) -> None:
-        """Wait for all: who leaves earlier would be lost to those who still save."""
+    def disconnect(self) -> None:
+        """Wait for all: a replica that leaves earlier counts as lost to those that still save."""
         tf, strategy = tensorflow(), self.strategy
 
         def nothing() -> Any:
@@ -132,7 +132,7 @@ class Together(Training):
 
         tf.function(nothing, autograph=False)()
 
-    def _wishes(self) -> tuple[float, ...]:
+    def _requests(self) -> tuple[float, ...]:
         return self._result[2:] or (0.0, 0.0)
 
 
@@ -142,21 +142,19 @@ def multi_worker_mirrored(*, max_wait_secs: float = 300) -> Evaluator | Replica:
     The chief is `chief/0`, or `worker/0` where there is no chief. An evaluator waits for nobody. Without a cluster the
     program trains alone, on every GPU of the machine.
     """
-    wiring = read_wiring(_check)
+    wiring = read_eager_wiring(_check)
     if wiring.job == "evaluator":
         return evaluator(wiring)
     strategy = tensorflow().distribute.MultiWorkerMirroredStrategy
     if len(peers(wiring, *JOBS)) == 0:
         return Replica(wiring, checkpoint_dir(), strategy())
-    with patience(wiring, peers(wiring, *JOBS), max_wait_secs):
-        return Replica(wiring, checkpoint_dir(), strategy(resolver(wiring)))
+    with startup_timeout(wiring, peers(wiring, *JOBS), max_wait_secs):
+        return Replica(wiring, checkpoint_dir(), strategy(cluster_resolver(wiring)))
 
 
 def _check(wiring: Wiring) -> None:
     if others := sorted(set(wiring.cluster) - set(JOBS)):
         raise WiringError(f"all-reduce knows chief and worker, not {others[0]}: every task has all variables")
-    if not wiring.cluster and not wiring.is_chief and wiring.job != "evaluator":
-        raise WiringError(f"{wiring.job}/{wiring.index} has no cluster: give TF_CONFIG")
 
 
 DATA_SERVICE = "TFPROV_DATA_SERVICE"
@@ -164,10 +162,10 @@ DATA_SERVICE = "TFPROV_DATA_SERVICE"
 
 
 def served(make: Batches, *, job: str = "train") -> Batches:
-    """Return what `task.batches` takes: batches that the data workers make, or `make` itself where there are none.
+    """Return batches for `task.batches` that the data workers make, or `make` itself where there are none.
 
-    Then nobody has a shard: every data worker goes through the whole dataset, which is to be endless, in an order of its
-    own, and each batch goes to one of those who read under the same `job`. What `make` uses must be on the data workers.
+    There are no shards then: every data worker reads the whole dataset, which must be endless, in its own order, and each
+    batch goes to one reader of the same `job`. The files and modules `make` uses must be on the data workers.
     """
     address = os.environ.get(DATA_SERVICE)
     if not address:

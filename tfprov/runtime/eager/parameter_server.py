@@ -1,7 +1,7 @@
-"""ParameterServerStrategy on separate machines: the chief hands steps to workers; variables are on the ps.
+"""ParameterServerStrategy on separate machines: the chief schedules steps on workers; variables are on the ps.
 
-Workers and ps only serve. A lost worker costs nothing: its step is given to another. A lost ps takes its variables with
-it, so the chief leaves; started again, it goes on from its checkpoint once the ps is back.
+Workers and ps only serve. A step of a lost worker is scheduled on another. With a ps its variables are lost, so the
+chief exits; after a restart it goes on from its checkpoint once the ps is back.
 """
 
 import os
@@ -9,43 +9,43 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-from tfprov.runtime.eager.loop import Options, Training
+from tfprov.runtime.eager.loop import Training, TrainingOptions
 from tfprov.runtime.eager.member import (
     Batches,
+    EagerTask,
     Evaluator,
-    Member,
-    checkpoint_dir,
+    cluster_resolver,
     evaluator,
-    patience,
     peers,
-    read_wiring,
-    resolver,
+    read_eager_wiring,
+    startup_timeout,
 )
 from tfprov.runtime.eager.mirrored import Replica, multi_worker_mirrored
-from tfprov.runtime.lazy_tensorflow import tensorflow
-from tfprov.runtime.signals import Signals, die
+from tfprov.runtime.join_cluster import checkpoint_dir, ps_devices, serve
+from tfprov.runtime.lazy_tensorflow import graph_api, tensorflow
+from tfprov.runtime.signals import Signals
 from tfprov.wiring import Wiring, WiringError
 
-AHEAD = 0.5
-"""Seconds of work that is handed out in advance: what a signal or a save waits for."""
-FEWEST, MOST = 4, 128
-"""Steps a worker, whatever their duration: enough that none is idle, and no more than are quickly taken back."""
-GRACE = 10.0
-"""Seconds that steps under way have after a signal: they wait for ever when every worker is lost."""
-_FEWEST_THREADS = 4
-"""For operations of a server. Two were enough wherever it was tried; idle ones cost nothing."""
+QUEUED_SECONDS = 0.5
+"""Seconds of work that is scheduled in advance: a signal or a save waits for it."""
+MIN_QUEUED, MAX_QUEUED = 4, 128
+"""Scheduled steps per worker, whatever their duration: enough that none is idle, few enough to end soon."""
+SIGNAL_GRACE = 10.0
+"""Seconds running steps have after a signal: they wait forever when every worker is lost."""
+_MIN_THREADS = 4
+"""Minimum threads for operations of a server. Two were enough in every trial; idle ones cost nothing."""
 
 
 @dataclass(frozen=True)
-class Chief(Member):
+class Chief(EagerTask):
     """The task that runs the program, and `coordinator`, the tf.distribute.coordinator.ClusterCoordinator it uses."""
 
     coordinator: Any
 
     def batches(self, make: Batches) -> Any:
-        """Return the batches of all workers, each made on its own worker: a shard a worker."""
+        """Return the batches of all workers, each made on its own worker, with one shard per worker."""
         coordinators = tensorflow().distribute.coordinator
         workers = len(self.wiring.cluster["worker"])
 
@@ -55,35 +55,35 @@ class Chief(Member):
 
         return iter(self.coordinator.create_per_worker_dataset(of_worker))
 
-    def loop(self, options: Options, signals: Signals) -> Training:
-        """Return the training that this task leads."""
-        return Handed(self, options, signals)
+    def loop(self, options: TrainingOptions, signals: Signals) -> Training:
+        """Return the training loop that this task leads."""
+        return ScheduledTraining(self, options, signals)
 
-    def needed(self) -> dict[str, str]:
-        """Return the ps: a worker may be lost."""
+    def required_peers(self) -> dict[str, str]:
+        """Return the ps; workers may be lost."""
         return peers(self.wiring, "ps")
 
 
-class Handed(Training):
-    """Steps that workers take, each at its own pace; `step` is the last that was read from its ps."""
+class ScheduledTraining(Training):
+    """Steps that workers take asynchronously; `step` is the last one read from its ps."""
 
-    def __init__(self, chief: Chief, options: Options, signals: Signals) -> None:
+    def __init__(self, chief: Chief, options: TrainingOptions, signals: Signals) -> None:
         super().__init__(chief.name, True, chief.strategy, options, signals)
         self.io_device = f"/job:{chief.wiring.job}/replica:0/task:{chief.wiring.index}/device:CPU:0"
         self.coordinator, self.workers = chief.coordinator, len(chief.wiring.cluster["worker"])
-        self._handed = 0
-        self._limit = float(FEWEST * self.workers)
-        self._values: deque[Any] = deque(maxlen=2 * MOST * self.workers)
-        self._looked = (0, time.monotonic())
+        self._scheduled = 0
+        self._limit = float(MIN_QUEUED * self.workers)
+        self._values: deque[Any] = deque(maxlen=2 * MAX_QUEUED * self.workers)
+        self._last_sample = (0, time.monotonic())
 
     def should_stop(self) -> bool:
-        """Whether `train_steps` are handed out, or a signal asks to leave."""
-        return self._reached(self._first + self._handed) or bool(self.signals.number)
+        """Whether `train_steps` are scheduled, or a signal was received."""
+        return self._is_last_step(self._first + self._scheduled) or bool(self.signals.number)
 
-    def steps_are_due(self) -> bool:
-        """Whether they were handed out since the last save, which waits for those that are under way."""
+    def is_due_by_steps(self) -> bool:
+        """Whether `save_every_steps` were scheduled since the last save, which waits for running ones."""
         steps = self.options.save_every_steps
-        return steps is not None and self._first + self._handed - self._saved >= steps
+        return steps is not None and self._first + self._scheduled - self._saved >= steps
 
     def compile(self, function: Callable[..., Any]) -> Any:
         """Return the step of one worker."""
@@ -101,26 +101,26 @@ class Handed(Training):
 
         return tf.function(step)
 
-    def take(self, compiled: Any, batches: Any) -> None:
-        """Hand a step out; wait while more are under way than half a second's work."""
+    def take_step(self, compiled: Any, batches: Any) -> None:
+        """Schedule a step; wait while more are queued than half a second's work."""
         self._values.append(self.coordinator.schedule(compiled, (batches,)))
-        self._handed += 1
-        if self._under_way() >= self._limit:
+        self._scheduled += 1
+        if self._running_steps() >= self._limit:
             self._wait()
 
-    def settle(self) -> int:
-        """Wait for the steps that are under way; after a signal no longer than they should take."""
-        asked = None
+    def wait_for_steps(self) -> int:
+        """Wait for the running steps; after a signal at most SIGNAL_GRACE seconds."""
+        signalled_at = None
         while not self.coordinator.done():
-            asked = asked or (time.monotonic() if self.signals.number else None)
-            if asked and time.monotonic() - asked > GRACE:
+            signalled_at = signalled_at or (time.monotonic() if self.signals.number else None)
+            if signalled_at and time.monotonic() - signalled_at > SIGNAL_GRACE:
                 break
             time.sleep(0.005)
         return int(self.counter.numpy())
 
     def loss(self) -> float | None:
-        """Return the loss of a step that ended; every worker may be behind by one."""
-        ended = len(self._values) - 1 - self._under_way() - self.workers
+        """Return the loss of an ended step; every worker may be behind by one."""
+        ended = len(self._values) - 1 - self._running_steps() - self.workers
         if ended < 0:
             return None
         try:
@@ -130,27 +130,27 @@ class Handed(Training):
         self.report.examples = round(examples)
         return loss
 
-    def share(self, variables: Sequence[Any]) -> None:
-        """Do nothing: there is one of each variable."""
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        """Do nothing: each variable exists once, on a ps."""
 
-    def part(self) -> None:
+    def disconnect(self) -> None:
         """Do nothing: workers and ps serve until they are stopped."""
 
-    def _under_way(self) -> int:
-        # A step whose worker was lost after it counted is taken again, and counts twice.
-        return max(0, self._handed - (self.step - self._first))
+    def _running_steps(self) -> int:
+        # A step whose worker was lost after it was counted is taken again, and counts twice.
+        return max(0, self._scheduled - (self.step - self._first))
 
     def _wait(self) -> None:
-        while self._under_way() > self._limit / 2 and not self.signals.number:
-            self.coordinator.done()  # raises what a step raised: the count would never go on
+        while self._running_steps() > self._limit / 2 and not self.signals.number:
+            self.coordinator.done()  # raises the error of a failed step, after which the count would stand still
             self.step = int(self.counter.numpy())
-            before, since = self._looked
+            before, since = self._last_sample
             now = time.monotonic()
             rate = (self.step - before) / (now - since) if now > since else 0.0
             if self.step > before:
-                self._looked = (self.step, now)
-                self._limit = min(max(rate * AHEAD, FEWEST * self.workers), MOST * self.workers)
-            time.sleep(min(max((self._under_way() - self._limit / 2) / max(rate, 1.0), 0.002), 0.1))
+                self._last_sample = (self.step, now)
+                self._limit = min(max(rate * QUEUED_SECONDS, MIN_QUEUED * self.workers), MAX_QUEUED * self.workers)
+            time.sleep(min(max((self._running_steps() - self._limit / 2) / max(rate, 1.0), 0.002), 0.1))
 
 
 def parameter_server(*, min_shard_bytes: int = 256 * 1024, max_wait_secs: float = 300) -> Chief | Evaluator | Replica:
@@ -160,48 +160,29 @@ def parameter_server(*, min_shard_bytes: int = 256 * 1024, max_wait_secs: float 
     seconds without an answer the chief ends with code 1. An evaluator waits for nobody. Without a cluster the program
     trains alone.
     """
-    wiring = read_wiring(_check)
+    wiring = read_eager_wiring(_check)
     if wiring.job == "evaluator":
         return evaluator(wiring)
     if not peers(wiring, "ps", "worker", "chief"):
         return multi_worker_mirrored()
     if wiring.job != "chief":
-        serve(wiring)
+        config = graph_api().ConfigProto(inter_op_parallelism_threads=_threads(), **ps_devices(wiring))
+        serve(wiring, config)
     distribute = tensorflow().distribute
     partitioners, parts = distribute.experimental.partitioners, len(wiring.cluster["ps"])
-    with patience(wiring, peers(wiring, "ps", "worker"), max_wait_secs):
+    with startup_timeout(wiring, peers(wiring, "ps", "worker"), max_wait_secs):
         strategy = distribute.ParameterServerStrategy(
-            resolver(wiring), partitioners.MinSizePartitioner(min_shard_bytes, parts)
+            cluster_resolver(wiring), partitioners.MinSizePartitioner(min_shard_bytes, parts)
         )
         return Chief(wiring, checkpoint_dir(), strategy, distribute.coordinator.ClusterCoordinator(strategy))
 
 
-def serve(wiring: Wiring) -> NoReturn:
-    """Run what others send, until a signal: `Server.join` would never return, and hears none."""
-    tf = tensorflow()
-    # Variables live in the ps's memory; a GPU would only be taken from a worker on the same machine.
-    devices = {"device_count": {"GPU": 0}} if wiring.job == "ps" else {}
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=_threads(), **devices)
-    cluster = tf.train.ClusterSpec({job: list(addresses) for job, addresses in wiring.cluster.items()})
-    with Signals().watched():
-        try:
-            server = tf.distribute.Server(cluster, wiring.job, wiring.index, protocol="grpc", config=config)
-        except tf.errors.OpError as error:
-            reason = next(iter(str(error).splitlines()), "unknown reason")
-            die(f"{wiring.job}/{wiring.index} cannot serve at {wiring.address}: {reason}")
-        while server:
-            time.sleep(3600)
-    raise AssertionError("a server ends by a signal")
-
-
 def _threads() -> int:
     """Return how many operations a server may have under way: with one thread, as on one core, a step waits for itself."""
-    return max(_FEWEST_THREADS, len(os.sched_getaffinity(0)))
+    return max(_MIN_THREADS, len(os.sched_getaffinity(0)))
 
 
 def _check(wiring: Wiring) -> None:
     jobs = set(wiring.cluster)
     if wiring.cluster and len(peers(wiring, *jobs)) and (missing := sorted({"chief", "ps", "worker"} - jobs)):
         raise WiringError(f"a parameter_server training needs a chief, workers and ps: there is no {missing[0]}")
-    if not wiring.cluster and not wiring.is_chief and wiring.job != "evaluator":
-        raise WiringError(f"{wiring.job}/{wiring.index} has no cluster: give TF_CONFIG")

@@ -1,4 +1,4 @@
-"""A TF2 checkpoint that lies whole on the chief, may be moved, and is gone on from."""
+"""Save and restore the checkpoints of a TF2 program: whole on the chief, and with relative paths."""
 
 import contextlib
 import json
@@ -15,14 +15,14 @@ from tfprov.runtime.resume import repair
 from tfprov.runtime.signals import die
 
 PREFIX = "model.ckpt"
-_ASIDE = "replica-0_temp"
-"""Where a replica writes what only the chief keeps; named so that what a killed one leaves is known as a leftover."""
+_REPLICA_DIRECTORY = "replica-0_temp"
+"""Where other replicas write their copy of a save; `repair` removes one that a killed replica leaves."""
 
 
 class Saver:
     """Saves `objects` as `model.ckpt-STEP` in `directory`, and keeps the newest `keep`.
 
-    `io_device` is where files are written and read. Without one every ps does it, on its own disk.
+    `io_device` reads and writes the files. Without it every ps uses its own disk.
     """
 
     def __init__(self, directory: str, objects: Mapping[str, Any], keep: int, io_device: str | None = None) -> None:
@@ -35,7 +35,7 @@ class Saver:
         self._manager = train.CheckpointManager(self._checkpoint, directory, max_to_keep=keep, checkpoint_name=PREFIX)
 
     def restore(self) -> str | None:
-        """Read the newest whole checkpoint and return its path; None where there is none to go on from."""
+        """Restore the newest whole checkpoint and return its path; None where there is none."""
         path = self._manager.latest_checkpoint if "://" in self.directory else self.newest and self._path(self.newest)
         if not path:
             return None
@@ -46,15 +46,15 @@ class Saver:
         return str(path)
 
     def save(self, step: int) -> str:
-        """Write the checkpoint of `step` and return its path; what is there already is not written again."""
+        """Write the checkpoint of `step` unless it exists, and return its path."""
         path = self._path(f"{PREFIX}-{step}")
         if self._manager.latest_checkpoint != path:
             self._manager.save(checkpoint_number=step, options=self._options)
         return path
 
     def save_aside(self) -> str:
-        """Take part in a save that another task keeps: to read some variables every replica is needed."""
-        with _removed(Path(self.directory, _ASIDE)) as folder:
+        """Take part in the save of another task: some variables can be read only by all replicas together."""
+        with _removed_afterwards(Path(self.directory, _REPLICA_DIRECTORY)) as folder:
             return str(self._checkpoint.write(str(folder / PREFIX)))
 
     def _path(self, name: str) -> str:
@@ -62,7 +62,7 @@ class Saver:
 
 
 @contextlib.contextmanager
-def _removed(folder: Path) -> Iterator[Path]:
+def _removed_afterwards(folder: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
@@ -90,12 +90,12 @@ def task_of(device: str) -> str:
     return f"/job:{parts[1]}/task:{parts[2]}" if parts else ""
 
 
-def variables_of(thing: Any) -> Sequence[Any]:
+def variables_of(container: Any) -> Sequence[Any]:
     """Return TensorFlow's own variables in a module, a Keras model or optimizer, a collection, or a variable."""
-    if isinstance(thing, dict):
-        thing = list(thing.values())
-    inner = thing if isinstance(thing, list | tuple) else getattr(thing, "variables", None)
+    if isinstance(container, dict):
+        container = list(container.values())
+    inner = container if isinstance(container, list | tuple) else getattr(container, "variables", None)
     if inner is None:
-        value = thing.value  # Keras' variables hold one of TensorFlow's; of these it is a method
-        return [thing if callable(value) else value]
+        value = container.value  # Keras' variables hold one of TensorFlow's; of these it is a method
+        return [container if callable(value) else value]
     return [variable for each in (inner() if callable(inner) else inner) for variable in variables_of(each)]

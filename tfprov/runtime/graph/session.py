@@ -1,25 +1,25 @@
-"""A training session that finds its checkpoint, saves on the chief's disk, and saves once more before it leaves."""
+"""The training session: restores the newest checkpoint, saves on the chief's disk, and saves again before it leaves."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfprov.runtime.graph.hooks import Ending, Progress, Rate, Release, Reporting
-from tfprov.runtime.graph.session_creator import Creator, Place
+from tfprov.runtime.graph.hooks import ProgressHook, ReleaseHook, ReportingHook, StepRateHook, StopHook
+from tfprov.runtime.graph.session_creator import SessionContext, SessionCreator
 from tfprov.runtime.lazy_tensorflow import graph_api
 from tfprov.runtime.placement import PlacementFile
 from tfprov.runtime.progress import Reporter
 from tfprov.runtime.signals import Signals, die, leave
 
-THREADS = 3
-"""Seconds the threads of queues have to end after the last save. In a synchronous training the chief's waits for the
-gradients of workers that have left: TensorFlow's own 120 s are longer than any launcher's patience."""
+THREAD_GRACE = 3
+"""Seconds queue threads have to end after the last save. In a synchronous training the chief's thread waits for gradients
+of workers that have left: TensorFlow's default of 120 s exceeds every launcher's timeout."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the program may choose; see Task.session."""
+class SessionOptions:
+    """Options of `Task.session`."""
 
     train_steps: int | None
     save_every_steps: int | None
@@ -36,53 +36,55 @@ class Options:
 
 
 @contextlib.contextmanager
-def training(place: Place, options: Options, signals: Signals) -> Iterator[Any]:
-    """The MonitoredSession of one task; leaves with 128 + signal when a signal came before the end of training."""
+def training_session(context: SessionContext, options: SessionOptions, signals: Signals) -> Iterator[Any]:
+    """Open the MonitoredSession of one task; exit with 128 + signal when one came before the end of training."""
     v1 = graph_api()
-    ending = Ending(options.train_steps, place.replicas, signals)
-    scaffold = _scaffold(place, options)
-    creator = Creator(place, scaffold, options.config, options.max_wait_secs, ending)
-    reporter = Reporter(place.checkpoint_dir, place.name, options.examples_per_step)
-    hooks = _hooks(place, options, scaffold, ending, reporter)
-    with signals.watched(), contextlib.closing(reporter):
+    stop_hook = StopHook(options.train_steps, context.replicas, signals)
+    scaffold = _make_scaffold(context, options)
+    creator = SessionCreator(context, scaffold, options.config, options.max_wait_secs, stop_hook)
+    reporter = Reporter(context.checkpoint_dir, context.name, options.examples_per_step)
+    hooks = _make_hooks(context, options, scaffold, stop_hook, reporter)
+    with signals.handled(), contextlib.closing(reporter):
         try:
-            with v1.train.MonitoredSession(creator, hooks, stop_grace_period_secs=THREADS) as session:
+            with v1.train.MonitoredSession(creator, hooks, stop_grace_period_secs=THREAD_GRACE) as session:
                 yield session
         except (v1.errors.UnavailableError, v1.errors.AbortedError) as error:
-            # The loop recovers from these by itself, so it was the last save that failed: earlier ones are on the disk.
+            # The loop recovers from these itself, so the last save failed: earlier ones are on the disk.
             reason = next(iter(str(error).splitlines()), type(error).__name__)
-            what = f"{place.name}: a ps was lost before the last checkpoint was saved: {reason}"
-            die(what, signals.code if signals.number else 1)
-    if signals.number and not ending.finished:
-        # Other workers may have stepped on meanwhile: what the chief saved is named by its saver alone.
-        end = f"; saved {scaffold.saver.last_checkpoints[-1]}" if place.is_chief else f" at step {ending.step}"
-        leave(f"{place.name} stopped by {signals.name}{end}", signals.code)
+            message = f"{context.name}: a ps was lost before the last checkpoint was saved: {reason}"
+            die(message, signals.code if signals.number else 1)
+    if signals.number and not stop_hook.finished:
+        # Other workers may have taken steps meanwhile: only the saver knows the step it saved.
+        end = f"; saved {scaffold.saver.last_checkpoints[-1]}" if context.is_chief else f" at step {stop_hook.step}"
+        leave(f"{context.name} stopped by {signals.name}{end}", signals.code)
 
 
-def _scaffold(place: Place, options: Options) -> Any:
-    """The saver's ops go to the chief: by default every variable is saved, and looked for, on the disk of its ps."""
+def _make_scaffold(context: SessionContext, options: SessionOptions) -> Any:
+    """Place the saver's ops on the chief: by default each variable is saved and restored on the disk of its ps."""
     v1 = graph_api()
     scaffold = options.scaffold or v1.train.Scaffold()
     if scaffold.saver is not None:
         return scaffold
-    with v1.device(f"{place.device}/device:CPU:0" if place.device else None):
-        # With relative paths the directory can be moved.
+    with v1.device(f"{context.device}/device:CPU:0" if context.device else None):
+        # Relative paths, so that the directory can be moved.
         saver = v1.train.Saver(sharded=False, max_to_keep=options.keep, save_relative_paths=True)
     return v1.train.Scaffold(saver=saver, copy_from_scaffold=scaffold)
 
 
-def _hooks(place: Place, options: Options, scaffold: Any, ending: Ending, reporter: Reporter) -> list[Any]:
-    hooks: list[Any] = [ending, Reporting(ending, reporter)]
-    if place.is_chief:
-        hooks.append(PlacementFile(place.checkpoint_dir, place.device or "/job:worker/task:0"))
-        hooks += _chief_hooks(place.checkpoint_dir, options, scaffold)
-        hooks.append(Rate(ending, options.summary_every_steps, place.checkpoint_dir))
+def _make_hooks(
+    context: SessionContext, options: SessionOptions, scaffold: Any, stop_hook: StopHook, reporter: Reporter
+) -> list[Any]:
+    hooks: list[Any] = [stop_hook, ReportingHook(stop_hook, reporter)]
+    if context.is_chief:
+        hooks.append(PlacementFile(context.checkpoint_dir, context.device or "/job:worker/task:0"))
+        hooks += _make_chief_hooks(context.checkpoint_dir, options, scaffold)
+        hooks.append(StepRateHook(stop_hook, options.summary_every_steps, context.checkpoint_dir))
         if options.progress:
-            hooks.append(Progress(ending, options.progress_every_steps, options.progress))
-    return [*hooks, *options.hooks, Release(place.replicas)]
+            hooks.append(ProgressHook(stop_hook, options.progress_every_steps, options.progress))
+    return [*hooks, *options.hooks, ReleaseHook(context.replicas)]
 
 
-def _chief_hooks(directory: str, options: Options, scaffold: Any) -> list[Any]:
+def _make_chief_hooks(directory: str, options: SessionOptions, scaffold: Any) -> list[Any]:
     train, every = graph_api().train, options.summary_every_steps
     steps, seconds = options.save_every_steps, options.save_every_secs
     return [
@@ -92,9 +94,9 @@ def _chief_hooks(directory: str, options: Options, scaffold: Any) -> list[Any]:
 
 
 def synchronous(optimizer: Any, replicas: int, is_chief: bool, backup_workers: int = 0) -> tuple[Any, list[Any]]:
-    """Return the optimizer that waits for all, and the hooks its session needs.
+    """Return the synchronous optimizer, and the hooks its session needs.
 
-    Each step takes the first `replicas - backup_workers` gradients. A single replica has nobody to wait for: it gets its
+    Each step takes the first `replicas - backup_workers` gradients. A single replica gets its
     own optimizer back. Raises ValueError where no gradient would be left to take.
     """
     if not 0 <= backup_workers < replicas:
@@ -103,5 +105,5 @@ def synchronous(optimizer: Any, replicas: int, is_chief: bool, backup_workers: i
         )
     if replicas == 1:
         return optimizer, []
-    waiting = graph_api().train.SyncReplicasOptimizer(optimizer, replicas - backup_workers, replicas)
-    return waiting, [waiting.make_session_run_hook(is_chief)]
+    synchronous_optimizer = graph_api().train.SyncReplicasOptimizer(optimizer, replicas - backup_workers, replicas)
+    return synchronous_optimizer, [synchronous_optimizer.make_session_run_hook(is_chief)]

@@ -1,4 +1,4 @@
-"""How a task gets a session whose model is ready, at the start and after every lost ps."""
+"""Create the session of a task, at the start and after every lost ps, once its model is ready."""
 
 import contextlib
 import re
@@ -11,52 +11,52 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tfprov.formats.checkpoint import step_of
-from tfprov.runtime.graph.hooks import Ending
+from tfprov.runtime.graph.hooks import StopHook
 from tfprov.runtime.lazy_tensorflow import graph_api
 from tfprov.runtime.resume import repair
 from tfprov.runtime.signals import exit_now, leave
 
-_PART = re.compile(r"^ *(?:\(\d+\) )?(?:ABORTED|UNAVAILABLE): From /job:", re.MULTILINE)
-"""Only where a line begins: TensorFlow adds lines of its log, and these may tell of an earlier loss."""
+_LOSS_PATTERN = re.compile(r"^ *(?:\(\d+\) )?(?:ABORTED|UNAVAILABLE): From /job:", re.MULTILINE)
+"""Matches at line starts only: TensorFlow appends lines of its log, which may report an earlier loss."""
 
 
-def tells_of_a_loss(message: str) -> bool:
-    """Whether a part of the step ended, on any task, with an error from which TensorFlow recovers."""
-    return bool(_PART.search(message))
+def is_task_loss(message: str) -> bool:
+    """Whether `message` reports that a part of the step failed, on any task, with an error TensorFlow recovers from."""
+    return bool(_LOSS_PATTERN.search(message))
 
 
 @contextlib.contextmanager
 def recoverable() -> Iterator[None]:
-    """Raise AbortedError instead of a CancelledError behind which is a loss; all other errors stay as they are."""
+    """Turn a CancelledError that a lost task caused into AbortedError; other errors pass unchanged."""
     errors = graph_api().errors
     try:
         yield
     except errors.CancelledError as error:
-        if not tells_of_a_loss(error.message):
+        if not is_task_loss(error.message):
             raise
         raise errors.AbortedError(error.node_def, error.op, error.message) from error
 
 
-def guarded(session: Any) -> Any:
-    """Return the session, whose steps are `recoverable` now; threads of queues take theirs by `make_callable`."""
+def make_recoverable(session: Any) -> Any:
+    """Wrap the session's steps in `recoverable`; queue threads run theirs through `make_callable`."""
     make_callable = session.make_callable
 
-    def make(*arguments: Any, **options: Any) -> Any:
+    def make_recoverable_callable(*arguments: Any, **options: Any) -> Any:
         return recoverable()(make_callable(*arguments, **options))
 
-    session.run, session.make_callable = recoverable()(session.run), make
+    session.run, session.make_callable = recoverable()(session.run), make_recoverable_callable
     return session
 
 
 POLL = 1
-"""Seconds between two looks whether the chief is ready. TensorFlow's 30 leave short jobs to the chief alone."""
+"""Seconds between two checks whether the chief is ready. With TensorFlow's 30 the chief does short jobs alone."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """What a session must know of its task; `target` is empty and `device` None for a task that trains alone.
+class SessionContext:
+    """A task as its session needs it; `target` is empty and `device` None for a task that trains alone.
 
-    `peers` are the tasks its session needs besides its own, as (`ps/0`, address); `filters` names their jobs.
+    `peers` are the other tasks the session needs, as (`ps/0`, address); `filters` are the device filters for their jobs.
     """
 
     name: str
@@ -70,25 +70,25 @@ class Place:
 
 
 @dataclass
-class Creator:
+class SessionCreator:
     """Creates the session; ends the task when that takes longer than `max_wait_secs`.
 
-    TensorFlow's own creators let no worker choose how often it looks, and bound no chief's wait for a ps.
+    TensorFlow's own creators fix a worker's polling interval, and let a chief wait for a ps without limit.
     """
 
-    place: Place
+    context: SessionContext
     scaffold: Any
     config: Any
     max_wait_secs: float
-    ending: Ending
+    stop_hook: StopHook
     _manager: Any = field(default=None, init=False)
 
     def create_session(self) -> Any:
         """Return a session whose model is ready."""
-        signals = self.ending.signals
-        signals.orderly = False  # without a session there is nothing to save
-        self._leave_if_over()
-        # The wait happens inside TensorFlow, where nothing but the end of the process interrupts it.
+        signals = self.stop_hook.signals
+        signals.orderly = False  # nothing to save without a session
+        self._leave_if_finished()
+        # The wait happens inside TensorFlow, where only the end of the process interrupts it.
         watchdog = threading.Timer(min(self.max_wait_secs, threading.TIMEOUT_MAX), self._give_up)
         watchdog.daemon = True
         watchdog.start()
@@ -99,13 +99,13 @@ class Creator:
         signals.orderly = True
         return session
 
-    def _leave_if_over(self) -> None:
-        """A ps lost at the very end will not come back: the launcher stops it once the chief has left."""
-        signals, name = self.ending.signals, self.place.name
+    def _leave_if_finished(self) -> None:
+        """Leave when a ps was lost at the end: the launcher stops it once the chief has left."""
+        signals, name = self.stop_hook.signals, self.context.name
         if signals.number:
             leave(f"{name} ended by {signals.name}: a ps was lost, so there is nothing to save", signals.code)
-        if self.ending.near and not self.place.is_chief:
-            leave(f"{name} ends: it was at step {self.ending.step}, near the last, and a ps has left", 0)
+        if self.stop_hook.near and not self.context.is_chief:
+            leave(f"{name} ends: it was at step {self.stop_hook.step}, near the last, and a ps has left", 0)
 
     def _ready_session(self) -> Any:
         errors = graph_api().errors
@@ -113,22 +113,22 @@ class Creator:
         while True:
             try:
                 with recoverable():
-                    return guarded(self._prepare() if self.place.is_chief else self._wait())
+                    return make_recoverable(self._chief_session() if self.context.is_chief else self._worker_session())
             except (errors.UnavailableError, errors.AbortedError):
                 time.sleep(POLL)
 
-    def _prepare(self) -> Any:
-        directory, scaffold = self.place.checkpoint_dir, self.scaffold
+    def _chief_session(self) -> Any:
+        directory, scaffold = self.context.checkpoint_dir, self.scaffold
         newest = repair(directory)
         step = max(step_of(newest), 0) if newest else None
-        self.ending.restored = step
-        if step is not None and self.place.target and (session := self._kept(step)):
+        self.stop_hook.restored = step
+        if step is not None and self.context.target and (session := self._session_on_kept_model(step)):
             sys.stderr.write(
-                f"tfprov: {self.place.name} goes on at step {self.ending.restored}, which the ps have kept\n"
+                f"tfprov: {self.context.name} goes on at step {self.stop_hook.restored}, which the ps have kept\n"
             )
             return session
         session = self._session_manager().prepare_session(
-            self.place.target,
+            self.context.target,
             saver=scaffold.saver,
             checkpoint_dir=directory,
             config=self._config(),
@@ -137,22 +137,22 @@ class Creator:
             init_fn=scaffold.init_fn,
         )
         if newest:
-            sys.stderr.write(f"tfprov: {self.place.name} goes on from {directory}/{newest}\n")
+            sys.stderr.write(f"tfprov: {self.context.name} goes on from {directory}/{newest}\n")
         return session
 
-    def _kept(self, saved: int) -> Any:
-        """Return a session on the model that the ps hold, if it is all there and not behind the step `saved`, else None.
+    def _session_on_kept_model(self, saved_step: int) -> Any:
+        """Return a session on the model that the ps hold, if it is complete and not behind `saved_step`, else None.
 
-        So a chief that comes back undoes nothing of what the workers did without it.
+        So a chief that was restarted keeps the steps the workers took without it.
         """
         v1 = graph_api()
-        session = v1.Session(self.place.target, config=self._config())
+        session = v1.Session(self.context.target, config=self._config())
         try:
             if session.run(self.scaffold.ready_for_local_init_op).size == 0:
                 step = int(session.run(v1.train.get_global_step()))
-                if step >= saved:
+                if step >= saved_step:
                     session.run(self.scaffold.local_init_op)
-                    self.ending.restored = step
+                    self.stop_hook.restored = step
                     return session
         except v1.errors.OpError:
             session.close()
@@ -160,8 +160,8 @@ class Creator:
         session.close()
         return None
 
-    def _wait(self) -> Any:
-        return self._session_manager().wait_for_session(self.place.target, config=self._config())
+    def _worker_session(self) -> Any:
+        return self._session_manager().wait_for_session(self.context.target, config=self._config())
 
     def _session_manager(self) -> Any:
         v1 = graph_api()
@@ -176,22 +176,22 @@ class Creator:
         return self._manager
 
     def _config(self) -> Any:
-        """Without device filters a session waits for every other worker, and is lost with any of them."""
+        """Add device filters: without them a session waits for every other worker, and fails with any of them."""
         config = graph_api().ConfigProto()
         if self.config is not None:
             config.CopyFrom(self.config)
-        if self.place.device and not config.device_filters:
-            config.device_filters.extend(self.place.filters)
+        if self.context.device and not config.device_filters:
+            config.device_filters.extend(self.context.filters)
         return config
 
     def _give_up(self) -> None:
-        waited = f"error: {self.place.name}: no session after {self.max_wait_secs:g} s"
-        silent = [f"{name} at {address}" for name, address in self.place.peers if not _answers(address)]
-        why = f"no answer from {', '.join(silent)}" if silent else "the chief has not made the model ready"
-        exit_now(f"{waited}: {why}", 1)
+        waited = f"error: {self.context.name}: no session after {self.max_wait_secs:g} s"
+        unreachable = [f"{name} at {address}" for name, address in self.context.peers if not _is_reachable(address)]
+        reason = f"no answer from {', '.join(unreachable)}" if unreachable else "the chief has not made the model ready"
+        exit_now(f"{waited}: {reason}", 1)
 
 
-def _answers(address: str) -> bool:
+def _is_reachable(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()

@@ -1,52 +1,40 @@
-"""The task a program finds itself to be: who it is, where its graph and its data lie, and its training session."""
+"""A task of a TF1 style program: its device, its shard of the data, and its training session."""
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tfprov.runtime.eager.evaluator import Measure, evaluate
-from tfprov.runtime.graph.session import Options, synchronous, training
-from tfprov.runtime.graph.session_creator import Place
+from tfprov.runtime.graph.session import SessionOptions, synchronous, training_session
+from tfprov.runtime.graph.session_creator import SessionContext
+from tfprov.runtime.join_cluster import (
+    ClusterTask,
+    check_cluster,
+    checkpoint_dir,
+    cluster_spec,
+    ps_devices,
+    read_wiring,
+    serve,
+    start_server,
+)
 from tfprov.runtime.lazy_tensorflow import graph_api, tensorflow
-from tfprov.runtime.placement import Greedy, strategy
+from tfprov.runtime.placement import GreedyPlacement, ps_strategy_for
 from tfprov.runtime.signals import WORKER_GRACE, Signals, die
-from tfprov.wiring import OUTSIDE, Wiring
+from tfprov.wiring import OUTSIDE, Wiring, WiringError
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(ClusterTask):
     """One task of the training, with its server running. `server` is None for a task that is alone or outside.
 
-    `in_graph`: this is the one client, and the workers serve its towers.
+    `in_graph`: this is the only client, and the workers serve its towers.
     """
 
-    wiring: Wiring
-    checkpoint_dir: str
     server: Any = None
     in_graph: bool = False
-    _greedy: list[Greedy] = field(default_factory=list, repr=False, compare=False)
-
-    @property
-    def name(self) -> str:
-        """Such as `worker/1`."""
-        return f"{self.wiring.job}/{self.wiring.index}"
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this task initialises, saves and reports."""
-        return self.wiring.is_chief
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether it is the whole training: no ps, no other worker, and nobody else who would evaluate."""
-        return not self.is_evaluator and sum(map(len, self.wiring.cluster.values())) <= 1
-
-    @property
-    def is_evaluator(self) -> bool:
-        """Whether it measures what the others train; see `evaluate`."""
-        return self.wiring.job == "evaluator"
+    _greedy: list[GreedyPlacement] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def replicas(self) -> int:
@@ -57,7 +45,7 @@ class Task:
 
     @property
     def replica(self) -> int:
-        """Which of them this is, from 0; the chief is 0. What a program seeds and shards its data with."""
+        """The number of this replica, from 0, the chief: for seeds and data shards."""
         chiefs = len(self.wiring.cluster.get("chief", ())) if self.wiring.job == "worker" else 0
         return chiefs + self.wiring.index
 
@@ -74,14 +62,14 @@ class Task:
     def device(
         self, placement: str = "round_robin", *, tower: int | None = None
     ) -> contextlib.AbstractContextManager[Any]:
-        """Where the graph is built: variables on the ps, everything else on this task.
+        """Return the device scope of the graph: variables on the ps, everything else on this task.
 
         `placement` is how variables are spread: `round_robin`, or `greedy` by their bytes. An in-graph client builds
         each of its towers on the worker that `tower` says, from 0. Raises ValueError for another placement or tower.
         """
         if tower is not None and not 0 <= tower < self.towers:
             raise ValueError(f"{self.name} has {self.towers} towers: there is no tower {tower}")
-        spread = strategy(placement, len(self.wiring.cluster.get("ps", ())), self._greedy)
+        spread = ps_strategy_for(placement, len(self.wiring.cluster.get("ps", ())), self._greedy)
         if self.server is None:
             return contextlib.nullcontext()
         v1 = graph_api()
@@ -92,18 +80,21 @@ class Task:
         return v1.device(setter)  # type: ignore[no-any-return]
 
     def records(self, pattern: str, by: str = "auto", *, tower: int | None = None) -> Any:
-        """Return a dataset of the TFRecords of this replica, or of a tower: those of the others it does not see.
+        """Return a dataset of the TFRecords in the shard of this replica, or of a tower.
 
-        `pattern` names the files (`/data/train-*.tfrecord`); `by` is `file`, `index` or `auto`, see `sharding.part`. What
-        was chosen is told on stderr. No such file ends the task with code 1. Raises ValueError as `part` does.
+        `pattern` names the files (`/data/train-*.tfrecord`); `by` is `file`, `index` or `auto`, see `shard_files`.
+        The choice is printed on stderr. No matching file ends the task with code 1. Raises ValueError as `shard_files`
+        does.
         """
         if not (files := tensorflow().io.gfile.glob(pattern)):
             die(f"{self.name}: no file is called {pattern}: write the data there, on every host that trains")
-        which = (self.replica, self.replicas) if tower is None else (tower, self.towers)
-        mine = part(files, *which, by)
+        shard = (self.replica, self.replicas) if tower is None else (tower, self.towers)
+        shard_to_read = shard_files(files, *shard, by)
         reader = self.name if tower is None else f"{self.name}, tower {tower},"
-        sys.stderr.write(f"tfprov: {reader} reads {mine} of the {len(files)} that are {pattern}\n")
-        return graph_api().data.TFRecordDataset(list(mine.files)).shard(mine.every, mine.first)
+        sys.stderr.write(f"tfprov: {reader} reads {shard_to_read} of the {len(files)} that are {pattern}\n")
+        return (
+            graph_api().data.TFRecordDataset(list(shard_to_read.files)).shard(shard_to_read.every, shard_to_read.first)
+        )
 
     def synchronous(self, optimizer: Any, backup_workers: int = 0) -> tuple[Any, list[Any]]:
         """Return an optimizer whose step waits for the gradients of all replicas, and the hooks for its session.
@@ -116,7 +107,7 @@ class Task:
     def evaluate(self, build: Callable[[], Measure], *, train_steps: int, best: str | None = None) -> dict[str, float]:
         """Measure every checkpoint in `checkpoint_dir`, which is the chief's, until that of `train_steps`.
 
-        What an evaluator does, and a task that is alone at its end. Returns the last result; see `evaluating.evaluate`.
+        For an evaluator, and for a task that is alone at its end. Returns the last result; see `evaluator.evaluate`.
         """
         return evaluate(build, self.checkpoint_dir, train_steps, best)
 
@@ -136,23 +127,23 @@ class Task:
         scaffold: Any = None,
         config: Any = None,
     ) -> contextlib.AbstractContextManager[Any]:
-        """Return a MonitoredSession that trains until the global step, shared by all, is `train_steps`.
+        """Return a MonitoredSession that trains until the global step is `train_steps`.
 
         The chief restores the newest whole checkpoint, saves `model.ckpt-STEP` in its `checkpoint_dir` at the start,
         every `save_every_steps` steps or `save_every_secs` seconds (60 when neither is given), and at the end, and
         keeps the newest `keep`. It writes merged summaries and `global_step/sec` every `summary_every_steps` steps, and
-        prints the scalars of `progress` every `progress_every_steps`. Every task tells its speed in `progress.json`, in
-        examples as well where `examples_per_step` says how many a step of this task takes.
+        prints the scalars of `progress` every `progress_every_steps`. Every task reports its rate in `progress.json`, in
+        examples as well if `examples_per_step` of this task is set.
 
-        A signal lets the running step end, saves, and leaves with 128 + signal. After `max_wait_secs` without a
-        session, at the start or after a lost ps, the task ends with code 1. `hooks` are the program's own, `scaffold`
-        and `config` TensorFlow's; what they leave open is filled in. Call it once the graph is complete.
+        On a signal the running step ends, the chief saves, and the task exits with 128 + signal. After `max_wait_secs`
+        without a session, at the start or after a lost ps, the task ends with code 1. `hooks` are the program's own,
+        `scaffold` and `config` TensorFlow's; missing parts are filled in. Call it once the graph is complete.
         """
         if self.wiring.job in OUTSIDE:
             die(f"{self.name} is not part of the training: it cannot open its session", 2)
         if save_every_steps is None and save_every_secs is None:
             save_every_secs = 60
-        options = Options(
+        options = SessionOptions(
             train_steps=train_steps,
             save_every_steps=save_every_steps,
             save_every_secs=save_every_secs,
@@ -166,12 +157,12 @@ class Task:
             scaffold=scaffold,
             config=config,
         )
-        return training(self._place(), options, Signals(None if self.is_chief else WORKER_GRACE))
+        return training_session(self._session_context(), options, Signals(None if self.is_chief else WORKER_GRACE))
 
-    def _place(self) -> Place:
+    def _session_context(self) -> SessionContext:
         needed = ("ps", "worker") if self.in_graph else ("ps",)
         addresses = {job: self.wiring.cluster.get(job, ()) for job in needed}
-        return Place(
+        return SessionContext(
             name=self.name,
             is_chief=self.is_chief,
             replicas=self.replicas,
@@ -189,17 +180,43 @@ class Task:
         return f"/job:{self.wiring.job}/task:{self.wiring.index}"
 
 
-def cluster_spec(wiring: Wiring) -> Any:
-    """Return TensorFlow's ClusterSpec of the cluster."""
-    return graph_api().train.ClusterSpec({job: list(addresses) for job, addresses in wiring.cluster.items()})
+def join(
+    argv: Iterable[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    names: Mapping[str, str] | None = None,
+    in_graph: bool = False,
+    config: Any = None,
+) -> Task:
+    """Start this task's server and return the task; a ps serves here until a signal ends it.
+
+    The four flags are read from `argv` (default: sys.argv), under the names in TFPROV_FLAGS of `environ` or, before it,
+    in `names`, else TF_CONFIG from `environ`. With `in_graph` the chief is the only client, and the workers serve here as
+    well. Eager execution is switched off: ps and workers share the graph API. An invalid wiring ends the program with
+    code 2, a server that cannot start with code 1. `config` is the server's ConfigProto.
+    """
+    wiring = read_wiring(check_wiring, argv, environ, names)
+    graph_api().disable_eager_execution()
+    if wiring.job == "ps" or (in_graph and wiring.job == "worker" and not wiring.is_chief):
+        serve(wiring, graph_api().ConfigProto(**ps_devices(wiring)) if config is None else config)
+    server = start_server(wiring, config) if wiring.address else None
+    return Task(wiring, checkpoint_dir(environ), server, in_graph)
 
 
-SHARDS = ("auto", "file", "index")
+def check_wiring(wiring: Wiring) -> None:
+    """Raise WiringError for a cluster that a TF1 style program cannot train in."""
+    check_cluster(wiring, "--ps_hosts and --worker_hosts, or TF_CONFIG")
+    training_tasks = sum(len(addresses) for job, addresses in wiring.cluster.items() if job != "ps")
+    if training_tasks > 1 and not wiring.cluster.get("ps"):
+        raise WiringError(f"{training_tasks} tasks train and there is no ps to share the variables: give --ps_hosts")
+
+
+SHARD_MODES = ("auto", "file", "index")
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one replica reads: `files`, and of their records every `every`-th from `first` on."""
+class Shard:
+    """The shard of one replica: `files`, and of their records every `every`-th from `first` on."""
 
     files: tuple[str, ...]
     every: int = 1
@@ -211,20 +228,20 @@ class Part:
         return files if self.every == 1 else f"records {self.first}, {self.first + self.every}, … of {files}"
 
 
-def part(files: Sequence[str], replica: int, replicas: int, by: str = "auto") -> Part:
-    """Return the part of `replica` (from 0) of `replicas`.
+def shard_files(files: Sequence[str], replica: int, replicas: int, by: str = "auto") -> Shard:
+    """Return the shard of `replica` (from 0) of `replicas`.
 
-    `by` is `file`, `index`, or `auto`: by file where each replica gets equally many of them, else by index. All replicas
+    `by` is `file`, `index`, or `auto`: by file where each replica gets equally many files, else by index. All replicas
     must see the same files. Raises ValueError for another `by`, and by file for fewer files than replicas, because
     some would have nothing to read.
     """
-    if by not in SHARDS:
-        raise ValueError(f"shard by {', '.join(SHARDS)}, not by {by!r}")
+    if by not in SHARD_MODES:
+        raise ValueError(f"shard by {', '.join(SHARD_MODES)}, not by {by!r}")
     if by == "file" and len(files) < replicas:
         raise ValueError(
             f"{len(files)} files are not enough for {replicas} replicas: write more files or shard by index"
         )
     in_order = sorted(files)
     if by == "file" or (by == "auto" and len(files) % replicas == 0):
-        return Part(tuple(in_order[replica::replicas]))
-    return Part(tuple(in_order), replicas, replica)
+        return Shard(tuple(in_order[replica::replicas]))
+    return Shard(tuple(in_order), replicas, replica)

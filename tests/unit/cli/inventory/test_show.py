@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.asking import Ansible, work_as_in
-from tests.support.door import Told, tell
-from tests.support.vaults import encrypted, value
+from tests.support.ansible_oracle import Ansible, enter_ansible_environment
+from tests.support.command_output import CommandResult, run_command
+from tests.support.vaults import encrypt, value
 
 INVENTORY = """\
 all:
@@ -52,7 +52,7 @@ def ansible(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ansible]:
 
 @pytest.fixture(autouse=True)
 def workdir(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Path:
-    work_as_in(ansible.home, monkeypatch)
+    enter_ansible_environment(ansible.home, monkeypatch)
     Path("i.yml").write_text(INVENTORY)
     Path("group_vars").mkdir(exist_ok=True)
     Path("group_vars/web.yml").write_text("file: [3]\nansible_group_priority: 7\n")
@@ -72,7 +72,7 @@ def test_every_output_format_is_that_of_ansible_inventory(
     options = ["-i", "i.yml", "-e", "{extra: [4]}"]
     ((code, expected),) = ansible.ask("commands", arguments=options, actions=[form])
     assert code == 0, expected
-    assert tell(capsys, *ours(form), *options) == Told(0, (), expected)
+    assert run_command(capsys, *ours(form), *options) == CommandResult(0, (), expected)
 
 
 EXTRA = [
@@ -88,7 +88,7 @@ def test_extra_vars_are_parsed_as_in_ansible(extra: str, ansible: Ansible, capsy
     options = ["-i", "h,", "-e", extra]
     ((code, expected),) = ansible.ask("commands", arguments=options, actions=[["--host", "h"]])
     assert code == 0, expected
-    assert tell(capsys, "inventory", "host", "h", *options) == Told(0, (), expected)
+    assert run_command(capsys, "inventory", "host", "h", *options) == CommandResult(0, (), expected)
 
 
 SECRET = """\
@@ -105,17 +105,17 @@ all:
 def test_encrypted_values_are_printed_encrypted(
     form: list[str], ansible: Ansible, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (ciphertext,) = encrypted("sesame")
+    (ciphertext,) = encrypt("sesame")
     Path("secret.yml").write_text(SECRET.format(value=value(ciphertext, 6)))
     ((code, expected),) = ansible.ask("commands", arguments=["-i", "secret.yml"], actions=[form])
     assert code == 0, expected
-    assert tell(capsys, *ours(form), "-i", "secret.yml") == Told(0, (), expected)
+    assert run_command(capsys, *ours(form), "-i", "secret.yml") == CommandResult(0, (), expected)
 
 
 def test_the_graph_masks_encrypted_values(capsys: pytest.CaptureFixture[str]) -> None:
-    (ciphertext,) = encrypted("sesame")
+    (ciphertext,) = encrypt("sesame")
     Path("secret.yml").write_text(SECRET.format(value=value(ciphertext, 6)))
-    result = tell(capsys, "inventory", "graph", "--vars", "-i", "secret.yml")
+    result = run_command(capsys, "inventory", "graph", "--vars", "-i", "secret.yml")
     assert "  |  |  |--{secret = ******}\n" in result.out
     assert "sesame" not in result.out
 
@@ -144,7 +144,7 @@ def test_secrets_are_masked_without_show_secrets(capsys: pytest.CaptureFixture[s
         "explain h --json", "explain h db", "explain h tfprov.env --json",
     ):  # fmt: skip
         words = ["inventory", *form.split(), "-i", "masked.yml"]
-        result, whole = tell(capsys, *words), tell(capsys, *words, "--show-secrets")
+        result, whole = run_command(capsys, *words), run_command(capsys, *words, "--show-secrets")
         assert (result.code, whole.code) == (0, 0), form
         text = result.out + "".join(result.lines)
         shown[form] = "plain-" in text, "******" in text, "plain-" in whole.out, "******" in whole.out
@@ -153,25 +153,25 @@ def test_secrets_are_masked_without_show_secrets(capsys: pytest.CaptureFixture[s
 
 
 def test_values_of_an_encrypted_file_are_masked(capsys: pytest.CaptureFixture[str]) -> None:
-    (ciphertext,) = encrypted("api_key: sesame\n")
+    (ciphertext,) = encrypt("api_key: sesame\n")
     Path("one").mkdir(exist_ok=True)
     Path("one/group_vars").mkdir(exist_ok=True)
     Path("one/i.yml").write_text("all: {hosts: {h: }}\n")
     Path("one/group_vars/all.yml").write_text(ciphertext)
     Path("password").write_text("open sesame\n")
     sources = ("-i", "one/i.yml", "--vault-password-file", "password")
-    assert json.loads(tell(capsys, "inventory", "host", "h", *sources).out) == {"api_key": "******"}
-    refused = tell(capsys, "inventory", "host", "h", "-i", "one/i.yml")
+    assert json.loads(run_command(capsys, "inventory", "host", "h", *sources).out) == {"api_key": "******"}
+    refused = run_command(capsys, "inventory", "host", "h", "-i", "one/i.yml")
     assert refused.code == 2
     assert "--vault-password-file" in refused.lines[0]
 
 
 def test_an_export_is_a_valid_inventory(capsys: pytest.CaptureFixture[str]) -> None:
-    exported = tell(capsys, "inventory", "list", "--yaml", "--export", "-i", "i.yml").out
+    exported = run_command(capsys, "inventory", "list", "--yaml", "--export", "-i", "i.yml").out
     Path("other").mkdir(exist_ok=True)
     Path("other/again.yml").write_text(exported)
-    whole = tell(capsys, "inventory", "list", "-i", "i.yml").out
-    again = tell(capsys, "inventory", "list", "-i", "other/again.yml").out
+    whole = run_command(capsys, "inventory", "list", "-i", "i.yml").out
+    again = run_command(capsys, "inventory", "list", "-i", "other/again.yml").out
     variables = [json.loads(text)["_meta"]["hostvars"]["w1"] for text in (whole, again)]
     marked, plain = variables
     marked["raw"] = marked["raw"]["__ansible_unsafe"]  # an export does not say that this is no template, nor whence a
@@ -187,12 +187,12 @@ def test_the_inventory_comes_from_the_environment_or_the_default_path(
 ) -> None:
     Path("a place with blanks.yml").write_text("here: {hosts: {a: }}\n")
     Path("inventory.yml").write_text("here: {hosts: {b: }}\n")
-    assert "|--b\n" in tell(capsys, "inventory", "graph").out
+    assert "|--b\n" in run_command(capsys, "inventory", "graph").out
     monkeypatch.setenv("TFPROV_INVENTORY", "a place with blanks.yml")
-    assert "|--a\n" in tell(capsys, "inventory", "graph").out
-    assert "|--c\n" in tell(capsys, "inventory", "graph", "-i", "c,").out
+    assert "|--a\n" in run_command(capsys, "inventory", "graph").out
+    assert "|--c\n" in run_command(capsys, "inventory", "graph", "-i", "c,").out
     monkeypatch.setenv("TFPROV_INVENTORY", "")
-    assert "|--b\n" in tell(capsys, "inventory", "graph").out
+    assert "|--b\n" in run_command(capsys, "inventory", "graph").out
     os.unlink("inventory.yml")  # noqa: PTH108
 
 
@@ -212,7 +212,7 @@ def test_errors_of_the_output_commands_are_one_line(
     words: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sources = [] if "-i" in words else ["-i", "i.yml"]
-    result = tell(capsys, "inventory", *words, *sources)
+    result = run_command(capsys, "inventory", *words, *sources)
     assert (result.code, result.out, len(result.lines)) == (2, "", 1)
     assert result.lines[0].startswith(line)
 
@@ -233,7 +233,7 @@ ANSIBLES = (
 def test_internal_variables_of_ansible_are_not_listed(form: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     variables = ", ".join(f"{name}: hidden" for name in ANSIBLES)
     Path("own.yml").write_text(f"all: {{vars: {{{variables}, kept: 1}}, hosts: {{h: {{{variables}, own: 2}}}}}}\n")
-    result = tell(capsys, "inventory", *form, "-i", "own.yml")
+    result = run_command(capsys, "inventory", *form, "-i", "own.yml")
     assert (result.code, result.lines) == (0, ())
     assert "own" in result.out
     assert "hidden" not in result.out

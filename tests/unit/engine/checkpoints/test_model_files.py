@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench import ProcessBench, container
 from tests.support.clock import ManualClock
+from tests.support.memory_cluster import make_context, run_up
 from tests.support.reporters import RecordingReporter
-from tests.support.world import up, world
+from tests.support.runtime_bench import ProcessBench, container
 from tfprov.engine.checkpoints.model_files import bring, check_path
 from tfprov.errors import GatherError, HostError, TfprovError, Usage
 from tfprov.formats.checkpoint import model_files, model_roots
@@ -34,12 +34,12 @@ class Lab:
     def __init__(self, directory: Path, *settings: str) -> None:
         self.hosts: dict[str, MemoryRuntime] = {}
         self.report = RecordingReporter()
-        made = world(INVENTORY, settings, self.hosts)
+        made = make_context(INVENTORY, settings, self.hosts)
         self.target = directory / "lab"
         self.context = replace(
             made, home=directory / "home", target=self.target, report=self.report, verify=lambda _: {}
         )
-        up(self.context)
+        run_up(self.context)
         self.host = self.hosts["h2"]
 
     def play(self, verb: str, code: int | None = None, *, discard: bool = False) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.split import INVENTORY, Split
-from tests.support.world import Runtimes, up
+from tests.support.memory_cluster import Runtimes, run_up
+from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.checkpoints import manifest as manifests
 from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.resume import known_run
@@ -23,33 +23,33 @@ WHOLE = {"model.ckpt-400.index", "model.ckpt-400.meta", "model.ckpt-400.data-000
 OF_PS = WHOLE - {"model.ckpt-400.meta"}
 
 
-def gathered(directory: Path, saves: Callable[[Split], None] = lambda split: split.saves_whole(400)) -> None:
+def gathered(directory: Path, saves: Callable[[SplitTraining], None] = lambda split: split.saves_whole(400)) -> None:
     """Leave behind what a training on other machines was gathered to, by a run called run-1."""
-    before = Split(directory).runs()
+    before = SplitTraining(directory).runs()
     saves(before)
     before.gather()
 
 
-def resumed(directory: Path, hosts: Runtimes | None = None) -> Split:
+def resumed(directory: Path, hosts: Runtimes | None = None) -> SplitTraining:
     """Return the same cluster, to be brought up with `--resume`; on new machines unless `hosts` are given."""
-    split = Split(directory, hosts=hosts)
+    split = SplitTraining(directory, hosts=hosts)
     split.context = replace(split.context, resume=True)
     return split
 
 
-def started(split: Split) -> tuple[Plan, Outcome]:
-    plan_and_outcome = up(split.context)
+def started(split: SplitTraining) -> tuple[Plan, Outcome]:
+    plan_and_outcome = run_up(split.context)
     plan_and_outcome[1].check()
     return plan_and_outcome
 
 
-def names(split: Split, task: str) -> set[str]:
+def names(split: SplitTraining, task: str) -> set[str]:
     """Return the names of what a task finds."""
     host = f"{task[0]}{task[-1]}"
     return set(split.hosts[host].files(task))
 
 
-def calls(split: Split) -> list[str]:
+def calls(split: SplitTraining) -> list[str]:
     return [call for host in split.hosts.values() for call in host.calls]
 
 
@@ -97,7 +97,7 @@ def test_the_file_that_names_the_others_is_the_last(tmp_path: Path) -> None:
 
 def test_without_the_option_nobody_finds_anything(tmp_path: Path) -> None:
     gathered(tmp_path)
-    split = Split(tmp_path)
+    split = SplitTraining(tmp_path)
     started(split)
     assert names(split, "worker/0") == set()
 
@@ -114,7 +114,7 @@ def test_a_manifest_of_an_earlier_version_can_be_resumed_from(tmp_path: Path) ->
 
 
 def test_the_newest_gathered_one_is_the_one(tmp_path: Path) -> None:
-    def saves(split: Split) -> None:
+    def saves(split: SplitTraining) -> None:
         split.saves_whole(400)
         split.saves_whole(1200)
 
@@ -139,16 +139,16 @@ def test_what_is_saved_later_joins_what_was_gathered_before(tmp_path: Path) -> N
 
 def test_a_new_training_is_another_run(tmp_path: Path) -> None:
     gathered(tmp_path)
-    split = Split(tmp_path)
+    split = SplitTraining(tmp_path)
     started(split)
     (run,) = {one.run for one in observe(split.context).containers()}
     assert run != "run-1"
 
 
 def test_a_chief_that_did_not_come_up_belongs_to_the_run_of_its_ps(tmp_path: Path) -> None:
-    split = Split(tmp_path)
+    split = SplitTraining(tmp_path)
     split.hosts["w0"].refuses["start worker/0"] = "port 2222 is taken"
-    up(split.context)
+    run_up(split.context)
     first = {one.run for one in observe(split.context).containers()}
     split.hosts["w0"].refuses.clear()
     started(split)
@@ -159,7 +159,7 @@ def test_a_chief_that_did_not_come_up_belongs_to_the_run_of_its_ps(tmp_path: Pat
 
 def test_a_chief_with_nothing_of_its_own_does_not_join_a_run_that_was_gathered(tmp_path: Path) -> None:
     gathered(tmp_path, lambda split: split.saves(400))
-    split = Split(tmp_path).runs()
+    split = SplitTraining(tmp_path).runs()
     split.hosts["w0"].stop("worker/0", 0)
     split.hosts["w0"].remove("worker/0")
     assert current_run(split.context, observe(split.context)) not in ("", "run-1")
@@ -174,7 +174,7 @@ def test_a_chief_with_nothing_of_its_own_does_not_join_a_run_that_was_gathered(t
 # --- nothing is put ------------------------------------------------------------------------------------------------------
 
 
-def there(directory: Path, step: int, run: str = "run-1", state: State = State.EXITED) -> Split:
+def there(directory: Path, step: int, run: str = "run-1", state: State = State.EXITED) -> SplitTraining:
     """Return a cluster that has ended, whose chief has a checkpoint of `step`; to be brought up with `--resume`."""
     split = resumed(directory).runs(run, state)
     split.saves_whole(step, content=b"its own")
@@ -244,7 +244,7 @@ def test_what_lies_with_a_ps_and_is_newer_must_be_gathered_first(tmp_path: Path)
     with pytest.raises(
         GatherError, match=r"model.ckpt-800, which lies with a ps, is not gathered; run `tfprov gather`"
     ):
-        up(split.context)
+        run_up(split.context)
     assert calls(split) == []
 
 
@@ -255,7 +255,7 @@ def test_a_ps_that_goes_on_running_must_have_its_parts(tmp_path: Path) -> None:
     split.hosts["w0"].remove("worker/0")
     split.hosts["w0"].calls.clear()
     with pytest.raises(Usage, match=r"ps/0 runs, and does not have the model.ckpt-400 of .*; run `tfprov down` first"):
-        up(split.context)
+        run_up(split.context)
     assert calls(split) == []
     for host in ("p0", "p1"):
         for name in OF_PS:
@@ -282,7 +282,7 @@ def test_nothing_gathered_is_an_error_before_anything_starts(tmp_path: Path, sit
     split = resumed(tmp_path)
     situation(split.target)
     seen = observe(split.context)
-    for attempt in (lambda: up(split.context), lambda: forecast(split.context, plan(split.context, seen), seen)):
+    for attempt in (lambda: run_up(split.context), lambda: forecast(split.context, plan(split.context, seen), seen)):
         with pytest.raises(Usage, match=r"nothing to resume from: .*split has no checkpoint; start without `--resume`"):
             attempt()
     assert calls(split) == []
@@ -305,7 +305,7 @@ def test_a_damaged_file_is_an_error_before_anything_starts(
     damage(tmp_path / "split" / f"model.ckpt-400.{end}")
     split = resumed(tmp_path)
     with pytest.raises(GatherError, match=rf"model.ckpt-400.{end} (is damaged|cannot be read): .*; put a copy of it"):
-        up(split.context)
+        run_up(split.context)
     assert calls(split) == []
 
 
@@ -314,7 +314,7 @@ def test_a_directory_of_another_cluster_is_not_resumed_from(tmp_path: Path) -> N
     path = tmp_path / "split" / "manifest.json"
     path.write_text(path.read_text().replace('"split"', '"other"'))
     with pytest.raises(GatherError, match="holds checkpoints of cluster other"):
-        up(resumed(tmp_path).context)
+        run_up(resumed(tmp_path).context)
 
 
 def test_a_chief_with_its_own_checkpoint_needs_nothing_gathered(tmp_path: Path) -> None:
@@ -326,25 +326,25 @@ def test_a_chief_with_its_own_checkpoint_needs_nothing_gathered(tmp_path: Path) 
 # --- what is said before ------------------------------------------------------------------------------------------------
 
 
-def foretold(split: Split) -> str | None:
+def foretold(split: SplitTraining) -> str | None:
     seen = observe(split.context)
     return forecast(split.context, plan(split.context, seen), seen)
 
 
 def test_the_forecast_of_new_machines(tmp_path: Path) -> None:
-    assert foretold(Split(tmp_path)) is None
+    assert foretold(SplitTraining(tmp_path)) is None
     gathered(tmp_path)
     anew = "the training starts anew: worker/0 is new on w0; `--resume` would go on from step 400"
-    assert foretold(Split(tmp_path)) == anew
+    assert foretold(SplitTraining(tmp_path)) == anew
     assert foretold(resumed(tmp_path)) == "the training goes on from step 400 (gathered)"
 
 
 def test_the_forecast_of_a_chief_that_moves_counts_what_is_gathered_on_the_way(tmp_path: Path) -> None:
     gathered(tmp_path)
-    before = Split(tmp_path).runs()
+    before = SplitTraining(tmp_path).runs()
     before.saves_whole(800)
     elsewhere = INVENTORY.replace("w0: , w1: ", "w9: , w1: ")
-    split = Split(tmp_path, elsewhere, before.hosts)
+    split = SplitTraining(tmp_path, elsewhere, before.hosts)
     assert foretold(split) == "the training starts anew: worker/0 is new on w9; `--resume` would go on from step 800"
     split.context = replace(split.context, resume=True)
     assert foretold(split) == "the training goes on from step 800 (gathered)"
@@ -357,7 +357,7 @@ def test_the_forecast_of_a_chief_that_has_something_itself(tmp_path: Path) -> No
     split = there(tmp_path, 200)
     split.context = replace(split.context, resume=False)
     assert foretold(split) == "the training goes on from step 200"
-    empty = Split(tmp_path).runs(state=State.EXITED)
+    empty = SplitTraining(tmp_path).runs(state=State.EXITED)
     anew = "the training starts anew: worker/0 has no checkpoint; `--resume` would go on from step 400"
     assert foretold(empty) == anew
 
@@ -372,7 +372,7 @@ def test_the_forecast_of_a_dead_chief_whose_ps_live_on(tmp_path: Path) -> None:
 
 
 def test_the_forecast_of_a_chief_whose_checkpoint_lies_with_a_ps(tmp_path: Path) -> None:
-    split = Split(tmp_path).runs(state=State.EXITED)
+    split = SplitTraining(tmp_path).runs(state=State.EXITED)
     split.saves(400)
     said = "worker/0 cannot go on by itself: its checkpoint model.ckpt-400 lies with ps/0; "
     assert foretold(split) == f"{said}gathered, `--resume` would go on from step 400"
@@ -396,7 +396,7 @@ def test_a_chief_with_a_checkpoint_goes_on_with_its_run_though_that_was_gathered
 
 
 def test_a_ps_that_starts_anew_does_not_say_which_run_it_is(tmp_path: Path) -> None:
-    split = Split(tmp_path).runs("run-1")
+    split = SplitTraining(tmp_path).runs("run-1")
     for task in ("worker/0", "worker/1"):
         split.hosts[f"w{task[-1]}"].exits(task, 1)
         split.hosts[f"w{task[-1]}"].remove(task)
@@ -427,14 +427,14 @@ def test_what_is_wrong_with_a_gathered_file_is_told_with_what_to_do(
     path = tmp_path / "split" / "model.ckpt-400.index"
     damage(path)
     with pytest.raises(GatherError) as raised:
-        up(resumed(tmp_path).context)
+        run_up(resumed(tmp_path).context)
     assert str(raised.value) == f"{path} {said}; put a copy of it back, or start without `--resume`"
 
 
 def test_why_nothing_can_be_resumed_is_told_with_what_to_do(tmp_path: Path) -> None:
     split = resumed(tmp_path)
     with pytest.raises(Usage) as raised:
-        up(split.context)
+        run_up(split.context)
     assert str(raised.value) == (
         f"nothing to resume from: {split.target} has no checkpoint; "
         "start without `--resume`, or set `checkpoints.to` to where one was gathered"
@@ -445,7 +445,7 @@ def test_why_nothing_can_be_resumed_is_told_with_what_to_do(tmp_path: Path) -> N
     del data["files"]["model.ckpt-400.index"]
     manifest.write_text(json.dumps(data))
     with pytest.raises(GatherError) as gone:
-        up(split.context)
+        run_up(split.context)
     assert str(gone.value) == f"{split.target}: its manifest does not have all files of model.ckpt-400"
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import examples
-from tests.support.split import INVENTORY, Split
-from tests.support.world import world
+from tests.support.memory_cluster import make_context
+from tests.support.split_training import INVENTORY, SplitTraining
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.checkpoints.shards import explain_torn, survey
 from tfprov.engine.checkpoints.ungathered import holders, savers, unsaved, unsaved_among
@@ -29,23 +29,23 @@ REMOVE = Stop(remove=True)
 
 
 @pytest.fixture
-def split(tmp_path: Path) -> Split:
-    return Split(tmp_path).runs()
+def split(tmp_path: Path) -> SplitTraining:
+    return SplitTraining(tmp_path).runs()
 
 
-def held(split: Split) -> set[str]:
+def held(split: SplitTraining) -> set[str]:
     """Return the tasks that must not be removed."""
     return {task for task, _ in unsaved_among(split.context, observe(split.context), lambda _: True)}
 
 
-def torn(split: Split) -> str | None:
+def torn(split: SplitTraining) -> str | None:
     return explain_torn(split.context, observe(split.context))
 
 
 # --- brought from a ps -----------------------------------------------------------------------------------------------
 
 
-def test_what_lies_with_a_ps_is_brought_from_there_and_said(split: Split) -> None:
+def test_what_lies_with_a_ps_is_brought_from_there_and_said(split: SplitTraining) -> None:
     split.saves(400)
     assert split.gather() == ["model.ckpt-400"]
     assert split.gathered() == {f"model.ckpt-400.{end}" for end in ("index", "meta", "data-00000-of-00001")}
@@ -55,7 +55,7 @@ def test_what_lies_with_a_ps_is_brought_from_there_and_said(split: Split) -> Non
     assert [saved["from_ps"] for saved in manifest["checkpoints"]] == [True]
 
 
-def test_a_second_gather_of_it_copies_nothing(split: Split) -> None:
+def test_a_second_gather_of_it_copies_nothing(split: SplitTraining) -> None:
     split.saves(400, shards=3)
     split.gather()
     split.report.events.clear()
@@ -63,7 +63,7 @@ def test_a_second_gather_of_it_copies_nothing(split: Split) -> None:
     assert split.report.notes == []
 
 
-def test_what_is_whole_with_the_chief_is_taken_from_the_chief_alone(split: Split) -> None:
+def test_what_is_whole_with_the_chief_is_taken_from_the_chief_alone(split: SplitTraining) -> None:
     split.saves(400, content=b"of the ps")
     split.saves_whole(400, content=b"of the chief")
     split.gather()
@@ -71,20 +71,20 @@ def test_what_is_whole_with_the_chief_is_taken_from_the_chief_alone(split: Split
     assert json.loads((split.target / "manifest.json").read_text())["checkpoints"][0]["from_ps"] is False
 
 
-def test_a_part_that_the_chief_has_is_never_mixed_with_those_of_a_ps(split: Split) -> None:
+def test_a_part_that_the_chief_has_is_never_mixed_with_those_of_a_ps(split: SplitTraining) -> None:
     split.saves(400)
     split.hosts["w0"].saves("worker/0", "model.ckpt-400.index", b"of another save")
     split.gather()
     assert (split.target / "model.ckpt-400.index").read_bytes() == b"weightsmodel.ckpt-400.index"
 
 
-def test_two_ps_that_have_the_same_do_not_matter(split: Split) -> None:
+def test_two_ps_that_have_the_same_do_not_matter(split: SplitTraining) -> None:
     split.saves(400, "p0")
     split.saves(400, "p1")
     assert split.gather() == ["model.ckpt-400"]
 
 
-def test_an_older_one_with_a_ps_comes_too_and_only_the_newest_is_told(split: Split) -> None:
+def test_an_older_one_with_a_ps_comes_too_and_only_the_newest_is_told(split: SplitTraining) -> None:
     split.saves(400)
     split.saves(800)
     state = b'model_checkpoint_path: "model.ckpt-800"\nall_model_checkpoint_paths: "model.ckpt-400"\n'
@@ -96,26 +96,26 @@ def test_an_older_one_with_a_ps_comes_too_and_only_the_newest_is_told(split: Spl
 # --- not taken -------------------------------------------------------------------------------------------------------
 
 
-def saved_by_another_run(split: Split) -> None:
+def saved_by_another_run(split: SplitTraining) -> None:
     split.saves(400)
     files = split.hosts["p0"].places["ps/0"].files
     split.hosts["p0"].puts(replace(observe(split.context).hosts["p0"].containers[0], run="run-0"))
     split.hosts["p0"].places["ps/0"].files = files
 
 
-def saved_by_a_worker(split: Split) -> None:
+def saved_by_a_worker(split: SplitTraining) -> None:
     split.names(400)
     for name in ("model.ckpt-400.index", "model.ckpt-400.data-00000-of-00001"):
         split.hosts["w1"].saves("worker/1", name, b"x")
 
 
-def saved_in_a_folder(split: Split) -> None:
+def saved_in_a_folder(split: SplitTraining) -> None:
     split.names(400)
     for name in ("old/model.ckpt-400.index", "old/model.ckpt-400.data-00000-of-00001"):
         split.hosts["p0"].saves("ps/0", name, b"x")
 
 
-def saved_without_an_index(split: Split) -> None:
+def saved_without_an_index(split: SplitTraining) -> None:
     split.saves(400)
     del split.hosts["p0"].places["ps/0"].files["model.ckpt-400.index"]
 
@@ -123,14 +123,16 @@ def saved_without_an_index(split: Split) -> None:
 @pytest.mark.parametrize(
     "situation", [saved_by_another_run, saved_by_a_worker, saved_in_a_folder, saved_without_an_index]
 )
-def test_what_is_not_the_chiefs_checkpoint_is_not_taken(split: Split, situation: Callable[[Split], None]) -> None:
+def test_what_is_not_the_chiefs_checkpoint_is_not_taken(
+    split: SplitTraining, situation: Callable[[SplitTraining], None]
+) -> None:
     situation(split)
     with pytest.raises(GatherError, match=r"worker/0's checkpoint model.ckpt-400 lacks .*; save with tfprov.runtime"):
         split.gather()
     assert not split.target.exists()
 
 
-def test_two_ps_that_differ_are_told_and_neither_is_taken_or_removed(split: Split) -> None:
+def test_two_ps_that_differ_are_told_and_neither_is_taken_or_removed(split: SplitTraining) -> None:
     split.saves(400, "p0")
     split.saves(400, "p1", content=b"other weights")
     differ = r"ps/0 on p0 and ps/1 on p1 have different files called model.ckpt-400.data-00000-of-00001"
@@ -139,7 +141,7 @@ def test_two_ps_that_differ_are_told_and_neither_is_taken_or_removed(split: Spli
     assert held(split) == {"worker/0", "ps/0", "ps/1"}
 
 
-def test_parts_that_lie_with_two_ps_are_told_and_not_taken_or_removed(split: Split) -> None:
+def test_parts_that_lie_with_two_ps_are_told_and_not_taken_or_removed(split: SplitTraining) -> None:
     split.saves(400, "p0", shards=2)
     split.saves(400, "p1", shards=2)
     del split.hosts["p0"].places["ps/0"].files["model.ckpt-400.data-00001-of-00002"]
@@ -149,7 +151,7 @@ def test_parts_that_lie_with_two_ps_are_told_and_not_taken_or_removed(split: Spl
     assert held(split) == {"worker/0", "ps/0", "ps/1"}
 
 
-def test_an_older_whole_one_is_taken_and_the_doubtful_one_told(split: Split) -> None:
+def test_an_older_whole_one_is_taken_and_the_doubtful_one_told(split: SplitTraining) -> None:
     split.saves_whole(200)
     split.saves(400, "p0")
     split.saves(400, "p1", content=b"other weights")
@@ -166,7 +168,7 @@ class Gone(MemoryRuntime):
 
 
 def test_shards_on_a_host_that_cannot_be_reached_keep_their_chief(tmp_path: Path) -> None:
-    split = Split(tmp_path).runs()
+    split = SplitTraining(tmp_path).runs()
     split.saves_whole(200)
     split.names(400)
     split.hosts["p0"] = Gone("p0")
@@ -190,7 +192,7 @@ TORN = (
 )
 
 
-def test_shards_that_could_not_be_merged_are_explained(split: Split) -> None:
+def test_shards_that_could_not_be_merged_are_explained(split: SplitTraining) -> None:
     split.leaves_unmerged()
     assert torn(split) == TORN
     with pytest.raises(GatherError) as raised:
@@ -199,25 +201,25 @@ def test_shards_that_could_not_be_merged_are_explained(split: Split) -> None:
     assert not split.target.exists()
 
 
-def test_an_older_tensorflows_name_for_the_folder_is_known_too(split: Split) -> None:
+def test_an_older_tensorflows_name_for_the_folder_is_known_too(split: SplitTraining) -> None:
     for shard in range(2):
         name = f"model.ckpt-0_temp_3f2a9c01/part-{shard:05d}-of-00002.index"
         split.hosts[f"p{shard}"].saves(f"ps/{shard}", name, b"part")
     assert torn(split) == TORN
 
 
-def test_a_save_that_was_killed_is_not_called_torn(split: Split) -> None:
+def test_a_save_that_was_killed_is_not_called_torn(split: SplitTraining) -> None:
     split.hosts["p0"].saves("ps/0", "model.ckpt-0_temp/part-00000-of-00001.index", b"part")
     assert torn(split) is None
 
 
-def test_left_overs_of_a_program_that_was_mended_are_not_blamed(split: Split) -> None:
+def test_left_overs_of_a_program_that_was_mended_are_not_blamed(split: SplitTraining) -> None:
     split.leaves_unmerged()
     split.saves_whole(0)
     assert torn(split) is None, "it saved that step since"
 
 
-def test_left_overs_from_before_the_ps_started_are_not_blamed(split: Split) -> None:
+def test_left_overs_from_before_the_ps_started_are_not_blamed(split: SplitTraining) -> None:
     split.leaves_unmerged()
     for host in ("p0", "p1"):
         place = split.hosts[host].places[f"ps/{host[1:]}"]
@@ -225,7 +227,7 @@ def test_left_overs_from_before_the_ps_started_are_not_blamed(split: Split) -> N
     assert torn(split) is None
 
 
-def test_a_chief_that_ended_is_told_where_its_checkpoint_lies(split: Split) -> None:
+def test_a_chief_that_ended_is_told_where_its_checkpoint_lies(split: SplitTraining) -> None:
     split.saves(400)
     assert torn(split) is None, "nothing is wrong while it trains"
     split.hosts["w0"].exits("worker/0", 1)
@@ -233,7 +235,7 @@ def test_a_chief_that_ended_is_told_where_its_checkpoint_lies(split: Split) -> N
     assert str(torn(split)).startswith(said)
 
 
-def test_nothing_is_explained_where_nothing_is_known(split: Split) -> None:
+def test_nothing_is_explained_where_nothing_is_known(split: SplitTraining) -> None:
     assert torn(split) is None
     split.hosts["w0"].stop("worker/0", 0)
     split.hosts["w0"].remove("worker/0")
@@ -243,7 +245,7 @@ def test_nothing_is_explained_where_nothing_is_known(split: Split) -> None:
 # --- nothing is removed that holds a part ------------------------------------------------------------------------------
 
 
-def test_the_ps_with_the_shards_is_held_as_long_as_they_are_not_gathered(split: Split) -> None:
+def test_the_ps_with_the_shards_is_held_as_long_as_they_are_not_gathered(split: SplitTraining) -> None:
     split.saves(400)
     assert held(split) == {"worker/0", "ps/0"}
     split.gather()
@@ -252,7 +254,7 @@ def test_the_ps_with_the_shards_is_held_as_long_as_they_are_not_gathered(split: 
     assert held(split) == {"worker/0", "ps/1"}
 
 
-def test_down_keeps_both_and_says_so(split: Split) -> None:
+def test_down_keeps_both_and_says_so(split: SplitTraining) -> None:
     split.saves(400)
     with pytest.raises(TfprovError) as raised:
         RUN["stop"](split.context, REMOVE, False)
@@ -264,7 +266,7 @@ def test_down_keeps_both_and_says_so(split: Split) -> None:
     assert observe(split.context).containers() == []
 
 
-def test_to_remove_only_the_ps_is_not_done_either(split: Split) -> None:
+def test_to_remove_only_the_ps_is_not_done_either(split: SplitTraining) -> None:
     split.saves(400)
     with pytest.raises(TfprovError, match=r"ps/0 on p0 was kept"):
         RUN["stop"](split.context, Stop(tasks="ps", remove=True), False)
@@ -272,17 +274,17 @@ def test_to_remove_only_the_ps_is_not_done_either(split: Split) -> None:
 
 
 def test_a_ps_that_moves_is_gathered_from_before_it_goes(tmp_path: Path) -> None:
-    split = Split(tmp_path).runs()
+    split = SplitTraining(tmp_path).runs()
     split.saves(400, "p0")
     split.saves(400, "p1", content=b"other weights")
-    moved = world(INVENTORY.replace("p0: , p1: ", "p9: , p1: "), (), split.hosts)
+    moved = make_context(INVENTORY.replace("p0: , p1: ", "p9: , p1: "), (), split.hosts)
     with pytest.raises(GatherError, match=r"model.ckpt-400 is not taken"):
         RUN["start"](replace(moved, target=split.target), None, False)
     assert split.hosts["p0"].calls == ["stop ps/0"]
     assert [one.task for one in savers(moved, observe(moved), {("ps/0", "p0")})] == ["worker/0"]
 
 
-def test_the_shards_of_a_chief_that_is_gone_are_kept_and_gathered(split: Split) -> None:
+def test_the_shards_of_a_chief_that_is_gone_are_kept_and_gathered(split: SplitTraining) -> None:
     split.saves(400)
     split.hosts["w0"].stop("worker/0", 0)
     split.hosts["w0"].remove("worker/0")
@@ -310,8 +312,8 @@ LAYOUTS = st.dictionaries(
 """By (place, name): how many times its own name a file holds, so that two can differ in size."""
 
 
-def laid_out(directory: Path, layout: dict[tuple[str, str], int], named: bool) -> Split:
-    split = Split(directory).runs()
+def laid_out(directory: Path, layout: dict[tuple[str, str], int], named: bool) -> SplitTraining:
+    split = SplitTraining(directory).runs()
     for (place, name), times in layout.items():
         host, task = PLACES[place]
         split.hosts[host].saves(task, name, f"{place} ".encode() * times)
@@ -363,7 +365,7 @@ def test_what_may_be_a_checkpoint_is_gathered_or_kept(layout: dict[tuple[str, st
         assert safe or needed <= left
 
 
-def test_the_present_chief_is_gathered_from_once_and_last(split: Split) -> None:
+def test_the_present_chief_is_gathered_from_once_and_last(split: SplitTraining) -> None:
     split.saves_whole(400)
     former = Observed("chief/0", "p1", State.EXITED, {}, run="run-0")
     split.hosts["p1"].puts(former)
@@ -373,7 +375,9 @@ def test_the_present_chief_is_gathered_from_once_and_last(split: Split) -> None:
 
 
 @pytest.mark.parametrize(("later", "blamed"), [(1.0, True), (1.5, False)])
-def test_a_part_counts_from_the_second_in_which_its_task_started(split: Split, later: float, blamed: bool) -> None:
+def test_a_part_counts_from_the_second_in_which_its_task_started(
+    split: SplitTraining, later: float, blamed: bool
+) -> None:
     # Files are told in whole seconds: one of the second in which the task started may have been written after it.
     split.leaves_unmerged()
     for host in ("p0", "p1"):
@@ -385,14 +389,14 @@ def test_a_part_counts_from_the_second_in_which_its_task_started(split: Split, l
     assert (torn(split) is not None) == blamed
 
 
-def test_a_part_counts_where_nobody_knows_when_its_task_started(split: Split) -> None:
+def test_a_part_counts_where_nobody_knows_when_its_task_started(split: SplitTraining) -> None:
     for host in ("p0", "p1"):
         split.hosts[host].puts(replace(split.hosts[host].observe().containers[0], started_at=None))
     split.leaves_unmerged()
     assert torn(split) is not None
 
 
-def test_a_chief_that_saved_nothing_names_nothing(split: Split) -> None:
+def test_a_chief_that_saved_nothing_names_nothing(split: SplitTraining) -> None:
     seen = observe(split.context)
     chief = split.context.chief(seen)
     assert chief is not None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.door import tell
+from tests.support.command_output import run_command
 from tests.support.ports import free_ports
 from tfprov.cli.check import lines
 from tfprov.cli.output import Printer
@@ -345,12 +345,12 @@ def test_processes_are_checked_by_the_same_verb(
     port = free_ports(2)
     with socket.create_server(("127.0.0.1", port)):
         (tmp_path / "inventory.yml").write_text(INVENTORY.replace("PORT", str(port)))
-        told = tell(capsys, "check", "-i", str(tmp_path / "inventory.yml"))
+        told = run_command(capsys, "check", "-i", str(tmp_path / "inventory.yml"))
     assert told.code == 1
     assert f"failed   localhost  127.0.0.1:{port} is taken by " in told.out
     assert told.out.startswith("here: 1 ps, 1 worker on 1 host\n\nCHECK")
     assert not (tmp_path / "state").exists(), "nothing is made"
-    again = json.loads(tell(capsys, "check", "--json", "-i", str(tmp_path / "inventory.yml")).out)
+    again = json.loads(run_command(capsys, "check", "--json", "-i", str(tmp_path / "inventory.yml")).out)
     assert [it["verdict"] for it in again["hosts"]["localhost"] if it["check"] == "ports"] == ["ok"]
 
 

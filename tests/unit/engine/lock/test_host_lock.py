@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.memory_cluster import make_context
 from tests.support.reporters import RecordingReporter
 from tests.support.waiting import until
-from tests.support.world import world
 from tfprov.engine.lock.holder import Facts
 from tfprov.engine.lock.host_lock import Child, HostLock, Shell, Where
 from tfprov.engine.lock.lock import Lock
@@ -349,7 +349,7 @@ class Cluster:
         text = "all: {vars: {tfprov: {cluster: NAME, command: [x]}}}\nps: {hosts: {h1: }}\nworker: {hosts: {h2: }}"
         machines: Any = dict.fromkeys(self.ways)
         context = replace(
-            world(text.replace("NAME", name)), home=self.directory / home, report=self.notes, machines=machines
+            make_context(text.replace("NAME", name)), home=self.directory / home, report=self.notes, machines=machines
         )
         way: Any = lambda _context, host: self.ways[host]  # noqa: E731
         return Lock(context, "up", way=way, where=below(self.directory), **options)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.event_files import event, sized
-from tests.support.split import Split
+from tests.support.split_training import SplitTraining
 from tfprov.engine.monitoring.chief_progress import read_progress, tail_of, train_steps
 from tfprov.engine.observe import observe
 from tfprov.formats.event_file import Progress, progress
@@ -45,11 +45,11 @@ class Metered(MemoryRuntime):
 
 
 @pytest.fixture
-def split(tmp_path: Path) -> Split:
-    return Split(tmp_path, hosts={"w0": Metered("w0")}).runs()
+def split(tmp_path: Path) -> SplitTraining:
+    return SplitTraining(tmp_path, hosts={"w0": Metered("w0")}).runs()
 
 
-def told(split: Split, data: bytes) -> tuple[Progress | None, int]:
+def told(split: SplitTraining, data: bytes) -> tuple[Progress | None, int]:
     """Return what is read of a file of the chief, and how many bytes were moved for it."""
     chief = split.hosts["w0"]
     assert isinstance(chief, Metered)
@@ -59,7 +59,7 @@ def told(split: Split, data: bytes) -> tuple[Progress | None, int]:
     return found, chief.moved
 
 
-def test_of_a_file_of_50_megabytes_little_is_moved_and_the_same_is_said(split: Split) -> None:
+def test_of_a_file_of_50_megabytes_little_is_moved_and_the_same_is_said(split: SplitTraining) -> None:
     data = event_file(steps=1000, filler=50_000, values=None)
     assert len(data) > 50_000_000
     found, moved = told(split, data)
@@ -71,19 +71,19 @@ def test_of_a_file_of_50_megabytes_little_is_moved_and_the_same_is_said(split: S
 
 @pytest.mark.parametrize("steps", [1, 2, 40, 1000])
 @pytest.mark.parametrize("filler", [0, 700, 9000])
-def test_whatever_the_size_the_same_is_said_as_of_the_whole_file(split: Split, steps: int, filler: int) -> None:
+def test_whatever_the_size_the_same_is_said_as_of_the_whole_file(split: SplitTraining, steps: int, filler: int) -> None:
     data = event_file(steps, filler, {"other": 1.0})
     assert told(split, data)[0] == progress(io.BytesIO(data))
 
 
-def test_a_file_without_what_is_looked_for_costs_two_megabytes_and_no_more(split: Split) -> None:
+def test_a_file_without_what_is_looked_for_costs_two_megabytes_and_no_more(split: SplitTraining) -> None:
     data = event_file(steps=1, filler=0, values=None) + event_file(steps=1, filler=20_000_000, values=None)[:-200]
     _, moved = told(split, data)
     assert moved < 3_000_000
 
 
 @pytest.mark.parametrize("size", [1000, 300_000, 3_000_000])
-def test_a_file_that_grows_while_it_is_read_does_not_confuse_anybody(split: Split, size: int) -> None:
+def test_a_file_that_grows_while_it_is_read_does_not_confuse_anybody(split: SplitTraining, size: int) -> None:
     data = event_file(steps=10, filler=size // 10, values=None)
     chief = split.hosts["w0"]
     assert isinstance(chief, Metered)
@@ -93,12 +93,12 @@ def test_a_file_that_grows_while_it_is_read_does_not_confuse_anybody(split: Spli
     assert found.step in (1, 10), "of the records before it grew, or of those behind them"
 
 
-def test_a_chief_that_has_written_nothing_has_no_progress(split: Split) -> None:
+def test_a_chief_that_has_written_nothing_has_no_progress(split: SplitTraining) -> None:
     assert read_progress(split.context, observe(split.context)) is None
     assert told(split, b"")[0] is None
 
 
-def test_an_empty_new_file_does_not_hide_the_one_before(split: Split) -> None:
+def test_an_empty_new_file_does_not_hide_the_one_before(split: SplitTraining) -> None:
     chief = split.hosts["w0"]
     chief.saves("worker/0", "events.out.tfevents.0.w0", event_file(steps=7, filler=10, values=None))
     chief.now += 1
@@ -107,7 +107,7 @@ def test_an_empty_new_file_does_not_hide_the_one_before(split: Split) -> None:
     assert found.step == 7
 
 
-def test_the_end_of_a_file_reads_like_the_file(split: Split) -> None:
+def test_the_end_of_a_file_reads_like_the_file(split: SplitTraining) -> None:
     data = bytes(range(256)) * 20
     split.hosts["w0"].saves("worker/0", "x", data)
     file = tail_of(split.hosts["w0"], "worker/0", "x", len(data))

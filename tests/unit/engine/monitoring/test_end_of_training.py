@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.support.event_files import event
-from tests.support.followed import MemoryLab
+from tests.support.memory_lab import MemoryLab
 from tfprov.engine.monitoring.follow import STANDSTILL, Standstill, see_out
 from tfprov.engine.observe import observe
 from tfprov.formats.event_file import Progress

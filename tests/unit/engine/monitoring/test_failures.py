@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.followed import AGAIN, INVENTORY, MemoryLab, followed
+from tests.support.memory_lab import AGAIN, INVENTORY, MemoryLab, follow_with_steps
 from tests.support.reporters import RecordingReporter
 from tfprov.engine.monitoring.failures import KNOWN_CAUSES, excerpt, in_own_paths, remedy
 from tfprov.engine.monitoring.follow import follow
@@ -133,7 +133,7 @@ def test_what_is_lost_with_a_task_stands_before_the_remedy() -> None:
     h1 = memory_lab.hosts["h1"]
     h1.prints("ps/1", "OSError: [Errno 28] No space left on device")
     with pytest.raises(TaskFailed) as caught:
-        followed(memory_lab.context, lambda: h1.exits("ps/1", 7))
+        follow_with_steps(memory_lab.context, lambda: h1.exits("ps/1", 7))
     words = (
         "ps/1: exited with code 7: the training cannot go on without its variables; make room on the disk of its host"
     )
@@ -151,7 +151,7 @@ def test_a_ps_that_fell_first_is_named_before_the_chief_that_lost_it() -> None:
         h2.exits("worker/0", 1)
 
     with pytest.raises(TaskFailed) as caught:
-        followed(memory_lab.context, fall)
+        follow_with_steps(memory_lab.context, fall)
     assert str(caught.value).splitlines() == [
         "ps/1: exited with code 7: the training cannot go on without its variables",
         "  ps/1 | MemoryError",
@@ -203,7 +203,7 @@ def test_a_task_that_is_left_alone_is_told_with_the_reason() -> None:
         host.prints("worker/3", *LOG)
         host.exits("worker/3", 1)
 
-    followed(memory_lab.context, falls, falls, lambda: memory_lab.hosts["h2"].exits("worker/0", 0))
+    follow_with_steps(memory_lab.context, falls, falls, lambda: memory_lab.hosts["h2"].exits("worker/0", 0))
     assert memory_lab.report.notes[1].startswith(
         "worker/3: exited with code 1 after 1 restart (the same error twice: not started again); install"
     )

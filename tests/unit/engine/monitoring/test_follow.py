@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.followed import AGAIN, MemoryLab, followed
+from tests.support.memory_lab import AGAIN, MemoryLab, follow_with_steps
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.watch import Restarts
 from tfprov.errors import TaskFailed
@@ -40,7 +40,7 @@ def test_tasks_that_are_started_again_at_the_same_time_end_nothing() -> None:
         memory_lab.hosts["h3"].exits("worker/2", 1)
 
     context = with_strategy(memory_lab.context, "multi_worker_mirrored")
-    followed(context, fall, lambda: memory_lab.hosts["h2"].exits("worker/0", 0))
+    follow_with_steps(context, fall, lambda: memory_lab.hosts["h2"].exits("worker/0", 0))
     assert sorted(memory_lab.report.notes) == [
         "ps/0 ended with exit code 1 and was started again (1 of 2)",
         "worker/0 ended with exit code 137 and was started again (1 of 2)",
@@ -65,7 +65,7 @@ def test_who_fails_again_and_again_ends_the_run_with_its_last_lines(host: str, t
     memory_lab = MemoryLab(text=AGAIN)
     memory_lab.hosts[host].prints(task, *(f"line {n}" for n in range(30)))
     with pytest.raises(TaskFailed) as caught:
-        followed(memory_lab.context, lambda: over_its_limit(memory_lab, host, task, 5))
+        follow_with_steps(memory_lab.context, lambda: over_its_limit(memory_lab, host, task, 5))
     assert str(caught.value).splitlines() == [said, *(f"  {task} | line {n}" for n in range(10, 30))]
     assert caught.value.code == (5 if task == "worker/0" else 1)
 
@@ -73,7 +73,7 @@ def test_who_fails_again_and_again_ends_the_run_with_its_last_lines(host: str, t
 def test_a_worker_over_its_limit_is_told_with_its_last_lines_and_the_others_go_on() -> None:
     memory_lab = MemoryLab(text=AGAIN)
     memory_lab.hosts["h3"].prints("worker/3", "the reason")
-    followed(
+    follow_with_steps(
         memory_lab.context,
         lambda: over_its_limit(memory_lab, "h3", "worker/3", 4),
         lambda: memory_lab.hosts["h2"].exits("worker/0", 0),
@@ -87,5 +87,7 @@ def test_a_worker_over_its_limit_is_told_with_its_last_lines_and_the_others_go_o
 def test_a_worker_over_its_limit_ends_it_where_every_step_needs_every_worker(strategy: str) -> None:
     memory_lab = MemoryLab(text=AGAIN)
     with pytest.raises(TaskFailed) as caught:
-        followed(with_strategy(memory_lab.context, strategy), lambda: over_its_limit(memory_lab, "h3", "worker/3", 4))
+        follow_with_steps(
+            with_strategy(memory_lab.context, strategy), lambda: over_its_limit(memory_lab, "h3", "worker/3", 4)
+        )
     assert str(caught.value) == "worker/3: exited with code 4 after 2 restarts: the training cannot go on without it"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.clock import ManualClock
+from tests.support.memory_cluster import make_context, run_up
 from tests.support.reporters import RecordingReporter
-from tests.support.world import up, world
 from tfprov.engine.checkpoints import manifest
 from tfprov.engine.monitoring.kept_logs import KeptLogs, ended, kept_logs, lines_of
 from tfprov.engine.observe import observe
@@ -36,7 +36,7 @@ class Lab:
     def __init__(self, directory: Path, **hosts: MemoryRuntime) -> None:
         self.hosts = hosts
         self.report, self.target = RecordingReporter(), directory / "lab"
-        made = world(INVENTORY, (), self.hosts)
+        made = make_context(INVENTORY, (), self.hosts)
         self.logs = self.target / "logs"
         self.context = replace(
             made, home=directory / "home", target=self.target, logs=self.logs, report=self.report, verify=lambda _: {}
@@ -44,7 +44,7 @@ class Lab:
 
     def trains(self) -> str:
         """Start the cluster; return the id of its run."""
-        up(self.context)
+        run_up(self.context)
         return observe(self.context).containers()[0].run
 
     def play(self, verb: str, code: int | None = None) -> str:

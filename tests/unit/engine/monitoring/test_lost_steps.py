@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.event_files import event
-from tests.support.followed import AGAIN, MemoryLab, followed
+from tests.support.memory_lab import AGAIN, MemoryLab, follow_with_steps
 from tfprov.engine.checkpoints.forecast import forecast
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.engine.observe import observe, plan
@@ -94,7 +94,7 @@ def test_a_training_that_falls_back_is_told_once_and_only_after_a_task_fell() ->
     for told in trained(MemoryLab(text=AGAIN)):
         lab = MemoryLab(text=AGAIN)
         # Progress is read at every second look.
-        followed(lab.context, *trained(lab)[told], pause, ends(lab))
+        follow_with_steps(lab.context, *trained(lab)[told], pause, ends(lab))
         found = [note for note in lab.report.notes if "went back" in note]
         if found != ([f"the training went back {told}"] if told.strip() else []):
             wrong[told] = lab.report.notes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.event_files import event
-from tests.support.followed import INVENTORY, MemoryLab
+from tests.support.memory_lab import INVENTORY, MemoryLab
 from tfprov.cli.watch import status_lines
 from tfprov.engine.concurrency import Clock
 from tfprov.engine.monitoring.status import placement, status

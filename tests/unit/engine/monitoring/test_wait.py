@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.followed import INVENTORY, MemoryLab
+from tests.support.memory_lab import INVENTORY, MemoryLab
 from tests.support.reporters import RecordingReporter
 from tests.support.waiting import until
 from tfprov.engine.concurrency import Clock

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.support.bench import container
+from tests.support.runtime_bench import container
 from tfprov.hosts.docker.preconditions import find_conflicts
 from tfprov.hosts.facts import ContainerSummary, Listener
 from tfprov.model.state import Box

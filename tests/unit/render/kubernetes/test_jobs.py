@@ -17,14 +17,23 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.support.rendered import Json, files_of, kinds, named, objects_of, of_kind, roles_of, started
+from tests.support.kubernetes_objects import (
+    Json,
+    files_of,
+    kinds,
+    object_named,
+    objects_of,
+    of_kind,
+    roles_of,
+    started_containers,
+)
 from tfprov.errors import InvalidInput, Position
 from tfprov.images.code import pack
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.node import Mapping, find, mark_secret
 from tfprov.render.render import render
 from tfprov.render.target import find_target
-from tfprov.runtime.wait_for_job import ending, wait
+from tfprov.runtime.wait_for_job import finished_condition, wait
 from tfprov.settings.resolve import resolve
 from tfprov.wiring import from_tf_config
 from tfprov.yamltext.load import parse
@@ -93,7 +102,7 @@ def test_the_textbook_cluster_is_six_objects_of_apis_that_exist() -> None:
         assert one["apiVersion"] == "apps/v1"
         assert one["spec"]["replicas"] == 1
         assert one["spec"]["selector"]["matchLabels"].items() <= one["spec"]["template"]["metadata"]["labels"].items()
-    argv = {pod.task: pod.argv for pod in started(objects)}
+    argv = {pod.task: pod.argv for pod in started_containers(objects)}
     assert argv["worker/1"] == (
         *("/usr/bin/python", "/mnist.py", "--job_name=worker", "--task_index=1"),
         *("--ps_hosts=tf-ps-0:5000", "--worker_hosts=tf-worker-0:5000,tf-worker-1:5000"),
@@ -120,7 +129,7 @@ def test_a_tf_config_cluster_has_a_service_and_a_controller_for_each_task(more: 
     given = ("network_policy=false", "claim=shared", "code=image", "kind=Deployment")
     objects = objects_of(DISTRIBUTED.format(more), "kubernetes", *given)
     assert len(objects) == count
-    for pod in started(objects):
+    for pod in started_containers(objects):
         if pod.task != "tensorboard/0":  # which is told nothing of the cluster
             assert from_tf_config(pod.env["TF_CONFIG"]) is not None
             assert isinstance(json.loads(pod.env["TF_CONFIG"])["task"]["index"], int)
@@ -140,7 +149,7 @@ all:
 
 def test_a_data_service_of_n_workers_is_n_and_a_dispatcher() -> None:
     workers = "data_worker: {hosts: {'e[0:2]': }}"
-    pods = started(objects_of(SERVICE.format(workers), "kubernetes", *BARE))
+    pods = started_containers(objects_of(SERVICE.format(workers), "kubernetes", *BARE))
     served = [pod for pod in pods if "tfprov.runtime.data_service" in pod.argv]
     assert len(served) == 4
     assert "--dispatcher=data-dispatcher-0:2222" in served[-1].argv
@@ -158,7 +167,7 @@ def test_a_data_service_without_workers_is_refused() -> None:
 
 def test_who_trains_is_a_job_that_ends_and_who_serves_ends_with_the_chief() -> None:
     objects = objects_of(TEXTBOOK, "kubernetes", "image=img:v2")
-    chief, ps = named(objects, "Job", "tf-worker-0"), named(objects, "Job", "tf-ps-0")
+    chief, ps = object_named(objects, "Job", "tf-worker-0"), object_named(objects, "Job", "tf-ps-0")
     assert chief["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
     assert chief["spec"]["backoffLimit"] == 3
     assert [one["name"] for one in ps["spec"]["template"]["spec"]["containers"]] == ["until-the-training-ends"]
@@ -180,20 +189,20 @@ def test_only_the_container_that_asks_gets_a_token() -> None:
 @pytest.mark.parametrize(("strategy", "ends"), [("parameter_server", False), ("between_graph", True)])
 def test_a_worker_that_only_serves_ends_with_the_chief_as_well(strategy: str, ends: bool) -> None:
     text = RICH.replace("wiring: tf_config", f"strategy: {strategy}\n      wiring: tf_config")
-    worker = named(objects_of(text, "kubernetes"), "Job", "rich-worker-0")
+    worker = object_named(objects_of(text, "kubernetes"), "Job", "rich-worker-0")
     assert ("until-the-training-ends" not in containers(worker)) == ends
 
 
 def test_a_task_that_may_never_restart_does_not() -> None:
     text = TEXTBOOK.replace("port: 5000", "port: 5000, restart: never")
-    chief = named(objects_of(text, "kubernetes"), "Job", "tf-worker-0")
+    chief = object_named(objects_of(text, "kubernetes"), "Job", "tf-worker-0")
     assert (chief["spec"]["backoffLimit"], chief["spec"]["template"]["spec"]["restartPolicy"]) == (0, "Never")
 
 
 def test_everything_that_was_asked_for_is_there() -> None:
     objects = objects_of(RICH, "kubernetes", *EVERYTHING)
     assert {one["metadata"]["namespace"] for one in objects} == {"research"}
-    job = named(objects, "Job", "rich-worker-0")
+    job = object_named(objects, "Job", "rich-worker-0")
     spec = job["spec"]["template"]["spec"]
     task = containers(job)["tensorflow"]
     assert job["spec"]["ttlSecondsAfterFinished"] == 600
@@ -215,7 +224,7 @@ def test_everything_that_was_asked_for_is_there() -> None:
 
 
 def test_flags_that_are_rendered_late_name_directories_of_the_pod() -> None:
-    (pod,) = (pod for pod in started(objects_of(RICH, "kubernetes")) if pod.task == "chief/0")
+    (pod,) = (pod for pod in started_containers(objects_of(RICH, "kubernetes")) if pod.task == "chief/0")
     assert pod.argv == (
         *("python", "x.py", 'a "quoted" word', "$(HOME) costs 5$", "--data_dir=/data", "--train_dir=/checkpoints"),
     )
@@ -250,11 +259,13 @@ def test_pods_may_do_no_more_than_they_need() -> None:
 def test_who_reads_checkpoints_runs_on_the_chiefs_node_unless_the_volume_can_be_anywhere() -> None:
     def affinity(*given: str) -> Json | None:
         objects = objects_of(RICH, "kubernetes", *given)
-        found: Json | None = named(objects, "Job", "rich-evaluator-0")["spec"]["template"]["spec"].get("affinity")
+        found: Json | None = object_named(objects, "Job", "rich-evaluator-0")["spec"]["template"]["spec"].get(
+            "affinity"
+        )
         return found
 
     (term,) = (affinity() or {})["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    (chief,) = (pod for pod in started(objects_of(RICH, "kubernetes")) if pod.task == "chief/0")
+    (chief,) = (pod for pod in started_containers(objects_of(RICH, "kubernetes")) if pod.task == "chief/0")
     assert term["labelSelector"]["matchLabels"].items() <= chief.labels.items()
     assert affinity("access=ReadWriteMany") is None
 
@@ -270,7 +281,7 @@ def test_many_addresses_are_written_once() -> None:
     (made,) = files_of(text, "kubernetes", *BARE).values()
     assert len(made) < 201 * 6_000
     objects = list(yaml.load_all(made, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    pods = {pod.task: pod for pod in started(objects)}
+    pods = {pod.task: pod for pod in started_containers(objects)}
     told = from_tf_config(pods["worker/199"].env["TF_CONFIG"])
     assert told is not None
     assert (told.address, len(told.cluster["worker"])) == ("tf-worker-199:5000", 200)
@@ -317,7 +328,7 @@ def test_a_secret_stands_in_no_manifest_and_comes_from_a_secret_that_is_there() 
         render(roles, target)
     (made,) = render(roles, target, ["env_secret=tokens"]).values()
     assert "hunter2" not in str(caught.value) + made
-    (pod,) = (pod for pod in started(list(yaml.safe_load_all(made))) if pod.task == "ps/0")
+    (pod,) = (pod for pod in started_containers(list(yaml.safe_load_all(made))) if pod.task == "ps/0")
     where = {"secretKeyRef": {"name": "tokens", "key": "TOKEN"}}
     assert {"name": "TOKEN", "valueFrom": where} in pod.container["env"]
 
@@ -364,8 +375,8 @@ class Discovery(BaseHTTPRequestHandler):
         if path == "/apis":
             versions = [name.removeprefix("/apis/") for name in self.KINDS if name != "/api/v1"]
             groups = [{"groupVersion": name, "version": "v1"} for name in versions]
-            named = [{"name": g["groupVersion"][:-3], "versions": [g], "preferredVersion": g} for g in groups]
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": named}, 200
+            object_named = [{"name": g["groupVersion"][:-3], "versions": [g], "preferredVersion": g} for g in groups]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": object_named}, 200
         if path in self.KINDS:
             version = path.removeprefix("/apis/").removeprefix("/api/")
             resources = [
@@ -422,7 +433,7 @@ def test_the_program_and_the_runtime_are_unpacked_where_they_are_looked_for(tmp_
     (text,) = render(roles, find_target("kubernetes"), codes={(r.role, r.host): code for r in roles}).values()
     objects = list(yaml.safe_load_all(text))
     (archives,) = (one for one in of_kind(objects, "ConfigMap") if "binaryData" in one)
-    unpack = containers(named(objects, "Job", "rich-chief-0"))["unpack"]
+    unpack = containers(object_named(objects, "Job", "rich-chief-0"))["unpack"]
     places = {m["mountPath"]: tmp_path / m["name"] for m in unpack["volumeMounts"]}
     for place in places.values():
         place.mkdir()
@@ -502,4 +513,4 @@ def test_a_ps_ends_when_the_chiefs_job_has_and_not_before(
 
 @pytest.mark.parametrize("answer", [None, [], {}, {"status": None}, {"status": {"conditions": None}}])
 def test_an_answer_that_says_nothing_is_no_ending(answer: object) -> None:
-    assert ending(answer) is None
+    assert finished_condition(answer) is None

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.kubeflow import BY_FLAGS, CLUSTER
-from tests.support.rendered import Json, files_of, kinds, objects_of, of_kind, started
+from tests.support.kubernetes_objects import Json, files_of, kinds, objects_of, of_kind, started_containers
 from tfprov.errors import InvalidInput
 from tfprov.render.dns_names import is_dns_1035
 
@@ -50,7 +50,7 @@ def test_an_evaluator_can_be_waited_for() -> None:
 
 
 def test_hosts_are_called_as_jobset_calls_them() -> None:
-    (pod,) = (pod for pod in started(objects_of(BY_FLAGS, "jobset")) if pod.task == "worker/1")
+    (pod,) = (pod for pod in started_containers(objects_of(BY_FLAGS, "jobset")) if pod.task == "worker/1")
     assert "--ps_hosts=tf-ps-0-0-0.tf:2222" in pod.argv
     assert "--worker_hosts=tf-worker-0-0-0.tf:2222,tf-worker-1-0-0.tf:2222" in pod.argv
 

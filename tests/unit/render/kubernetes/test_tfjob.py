@@ -5,7 +5,16 @@ import json
 import pytest
 
 from tests.support.kubeflow import BY_FLAGS, CLUSTER
-from tests.support.rendered import Json, files_of, kinds, named, objects_of, of_kind, operators_tf_config, started
+from tests.support.kubernetes_objects import (
+    Json,
+    files_of,
+    kinds,
+    object_named,
+    objects_of,
+    of_kind,
+    operators_tf_config,
+    started_containers,
+)
 from tfprov.errors import InvalidInput, Usage
 from tfprov.render.dns_names import is_dns_1035
 
@@ -82,7 +91,7 @@ def test_the_port_has_the_name_that_the_operator_looks_for() -> None:
 
 
 def test_flags_find_the_index_in_the_label_that_the_operator_sets() -> None:
-    pods = started(objects_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN, "access=ReadWriteMany"))
+    pods = started_containers(objects_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN, "access=ReadWriteMany"))
     assert {pod.task: pod.argv[2:4] for pod in pods if pod.task.startswith("worker")} == {
         "worker/0": ("--job_name=worker", "--task_index=0"),
         "worker/1": ("--job_name=worker", "--task_index=1"),
@@ -110,7 +119,7 @@ def test_what_is_no_replica_stands_beside_it() -> None:
     objects = objects_of(CLUSTER + service, "kubeflow-tfjob", *GIVEN)
     (role,) = of_kind(objects, "Role")
     assert role["rules"][0]["resources"] == ["tfjobs"]
-    data = named(objects, "Job", "tf-data-worker-0")["spec"]["template"]["spec"]["containers"][0]
+    data = object_named(objects, "Job", "tf-data-worker-0")["spec"]["template"]["spec"]["containers"][0]
     assert data["command"][-1] == "/apis/kubeflow.org/v1/namespaces/{namespace}/tfjobs/tf"
 
 

@@ -1,4 +1,4 @@
-"""What of the TF2 strategies needs no TensorFlow: who answers, who is lost, and which cluster is refused."""
+"""The TF2 strategies without TensorFlow: peers that answer or are lost, and refused clusters."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ import pytest
 from tests.support.waiting import until
 from tfprov import runtime
 from tfprov.runtime.eager import member
-from tfprov.runtime.eager.member import peers as others
+from tfprov.runtime.eager.member import peers
 from tfprov.runtime.eager.saver import task_of, variables_of
 from tfprov.wiring import Wiring, to_tf_config
 
@@ -19,16 +19,16 @@ PS = {"ps": ("h0:1", "h1:1"), "chief": ("h2:1",), "worker": ("h3:1",)}
 
 
 @contextlib.contextmanager
-def server(greeting: bytes, kept: list[socket.socket] | None = None) -> Iterator[str]:
-    """A port whose server sends `greeting` to whoever connects; `kept` are those who did."""
-    kept = [] if kept is None else kept
+def server(greeting: bytes, connections: list[socket.socket] | None = None) -> Iterator[str]:
+    """Listen on a port and send `greeting` to each client; append their sockets to `connections`."""
+    connections = [] if connections is None else connections
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = listening.accept()
-                kept.append(connection)
+                connections.append(connection)
                 connection.sendall(greeting)
 
     thread = threading.Thread(target=serve)
@@ -39,7 +39,7 @@ def server(greeting: bytes, kept: list[socket.socket] | None = None) -> Iterator
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
         thread.join()
-        for connection in kept:
+        for connection in connections:
             connection.close()
 
 
@@ -47,52 +47,52 @@ def test_a_server_that_greets_answers_and_one_that_only_accepts_does_not() -> No
     with server(b"settings") as greets, server(b"") as mute:
         assert member.greets(greets)
         assert not member.greets(mute, timeout=0.1)
-        assert member.silent({"ps/0": greets, "ps/1": mute}, timeout=2) == [f"ps/1 at {mute}"]
+        assert member.unreachable_peers({"ps/0": greets, "ps/1": mute}, timeout=2) == [f"ps/1 at {mute}"]
     assert not member.greets(greets)
     assert not member.greets("[::1]:1")
 
 
-def test_the_watch_tells_who_has_left_and_not_who_has_never_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "INTERVAL", 0.02)
-    told, lost = threading.Event(), []
+def test_the_watch_reports_a_peer_that_left_and_none_that_never_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member, "CHECK_INTERVAL", 0.02)
+    reported, lost = threading.Event(), []
 
-    def tell(peer: str) -> None:
+    def report(peer: str) -> None:
         lost.append(peer)
-        told.set()
+        reported.set()
 
-    looks: list[socket.socket] = []
+    connections: list[socket.socket] = []
     with server(b"settings") as stays:
-        with server(b"settings", looks) as leaves:
-            watch = member.Watch({"ps/0": stays, "ps/1": leaves, "ps/2": "127.0.0.1:1"}, tell)
+        with server(b"settings", connections) as leaves:
+            watch = member.PeerWatch({"ps/0": stays, "ps/1": leaves, "ps/2": "127.0.0.1:1"}, report)
             watch.start()
-            until(lambda: len(looks) >= 2)  # with the second one, what came of the first is known
-            assert not told.is_set()
-        assert told.wait(300)
+            until(lambda: len(connections) >= 2)  # with the second one, what came of the first is known
+            assert not reported.is_set()
+        assert reported.wait(300)
         watch.stop()
         assert lost == [f"ps/1 at {leaves}"]
 
 
-def test_a_stopped_watch_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "INTERVAL", 0.02)
-    told = threading.Event()
-    looks: list[socket.socket] = []
-    with server(b"settings", looks) as leaves:
-        watch = member.Watch({"ps/0": leaves}, lambda _: told.set())
+def test_a_stopped_watch_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member, "CHECK_INTERVAL", 0.02)
+    reported = threading.Event()
+    connections: list[socket.socket] = []
+    with server(b"settings", connections) as leaves:
+        watch = member.PeerWatch({"ps/0": leaves}, lambda _: reported.set())
         watch.start()
-        until(lambda: len(looks) >= 2)
+        until(lambda: len(connections) >= 2)
         watch.stop()
     for thread in threading.enumerate():
         if thread.name == "tfprov-ps/0":
             thread.join()
-    assert not told.is_set()
+    assert not reported.is_set()
 
 
-def test_the_others_are_those_of_the_jobs_without_the_task_itself() -> None:
-    assert others(Wiring("ps", 1, PS), "ps", "worker") == {"ps/0": "h0:1", "worker/0": "h3:1"}
+def test_peers_are_the_tasks_of_the_jobs_without_the_task_itself() -> None:
+    assert peers(Wiring("ps", 1, PS), "ps", "worker") == {"ps/0": "h0:1", "worker/0": "h3:1"}
 
 
 @pytest.mark.parametrize(
-    ("strategy", "wiring", "what"),
+    ("strategy", "wiring", "message"),
     [
         ("parameter_server", Wiring("worker", 0, {"worker": ("a:1", "b:1")}), "there is no chief"),
         ("parameter_server", Wiring("chief", 0, {"chief": ("a:1",), "worker": ("b:1",)}), "there is no ps"),
@@ -103,18 +103,18 @@ def test_the_others_are_those_of_the_jobs_without_the_task_itself() -> None:
         ("multi_worker_mirrored", Wiring("worker", 1), "worker/1 has no cluster"),
     ],
 )
-def test_a_cluster_the_strategy_cannot_have_ends_the_task_with_code_2(
-    strategy: str, wiring: Wiring, what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_cluster_that_does_not_fit_the_strategy_ends_the_task_with_code_2(
+    strategy: str, wiring: Wiring, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["program"])
     monkeypatch.setenv("TF_CONFIG", to_tf_config(wiring))
     with pytest.raises(SystemExit) as ended:
         getattr(runtime, strategy)()
-    told = capsys.readouterr().err
+    reported = capsys.readouterr().err
     assert ended.value.code == 2
-    assert told.startswith("tfprov: error: ")
-    assert what in told
-    assert told.count("\n") == 1
+    assert reported.startswith("tfprov: error: ")
+    assert message in reported
+    assert reported.count("\n") == 1
 
 
 def test_variables_are_found_in_modules_collections_and_in_keras_variables() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfprov.runtime.graph.session_creator import tells_of_a_loss
+from tfprov.runtime.graph.session_creator import is_task_loss
 
 LOG = """CANCELLED: From /job:worker/replica:0/task:1:
 RecvFromRemoteAsync is cancelled.
@@ -25,5 +25,5 @@ Recent warning and error logs:
         ("", False),
     ],
 )
-def test_a_loss_is_told_by_a_part_of_the_step_and_not_by_the_log(message: str, lost: bool) -> None:
-    assert tells_of_a_loss(message) is lost
+def test_a_task_loss_is_recognized_in_parts_of_the_step_and_not_in_the_log(message: str, lost: bool) -> None:
+    assert is_task_loss(message) is lost

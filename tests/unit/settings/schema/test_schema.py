@@ -16,8 +16,8 @@ from jsonschema.exceptions import ValidationError
 from pydantic import BaseModel
 
 from tests.support.bad_files import INVENTORIES, PLAYBOOKS, expected
-from tests.support.committed import copies
-from tests.support.door import tell
+from tests.support.command_output import run_command
+from tests.support.generated_files import generated_files
 from tests.support.paths import CASES, ROOT
 from tfprov.errors import InvalidInput, Position
 from tfprov.model import field_types
@@ -180,7 +180,7 @@ def test_every_setting_is_in_the_schema_with_its_default_and_an_example() -> Non
                 assert schema["default"] == field.default
 
 
-@pytest.mark.parametrize(("path", "text"), [pytest.param(*copy, id=copy[0].name) for copy in copies()])
+@pytest.mark.parametrize(("path", "text"), [pytest.param(*copy, id=copy[0].name) for copy in generated_files()])
 def test_the_committed_copies_are_up_to_date(path: Path, text: str) -> None:
     assert path.exists(), "run `make schemas`"
     assert path.read_text() == text, "run `make schemas`"
@@ -207,7 +207,7 @@ def test_the_page_has_every_setting_with_a_yaml_example() -> None:
     ("options", "name"), [((), "inventory"), (("--vars",), "variables"), (("--playbook",), "playbook")]
 )
 def test_the_command_prints_it(options: tuple[str, ...], name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    printed = tell(capsys, "inventory", "schema", *options)
+    printed = run_command(capsys, "inventory", "schema", *options)
     assert printed.code == 0
     assert yaml.safe_load(printed.out) == SCHEMAS[name]
 

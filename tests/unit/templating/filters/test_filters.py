@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.asking import Ansible, work_as_in
-from tests.support.rendering import ours, types_of
+from tests.support.ansible_oracle import Ansible, enter_ansible_environment
+from tests.support.template_rendering import render_text, types_of
 from tfprov.errors import InvalidInput
 from tfprov.model.inventory import Inventory
 from tfprov.settings.load import load_inventory
@@ -149,7 +149,7 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Inventory:
 @pytest.fixture(scope="module")
 def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[str, Any]]]:
     with pytest.MonkeyPatch.context() as patch:
-        work_as_in(ansible.home, patch)
+        enter_ansible_environment(ansible.home, patch)
         texts = [*FILTERS, *TESTS]
         computed = ansible.ask("rendered", sources=[inventory.path], host="w2.example.com", texts=texts)
         yield dict(zip(texts, computed, strict=True)) | {"plugins": ansible.ask("plugins")}
@@ -158,7 +158,7 @@ def answers(inventory: Inventory, ansible: Ansible) -> Iterator[dict[str, dict[s
 @pytest.mark.parametrize("text", [*FILTERS, *TESTS])
 def test_the_answer_is_the_same(answers: dict[str, dict[str, Any]], inventory: Inventory, text: str) -> None:
     assert "value" in answers[text], answers[text]
-    expected, computed = answers[text]["value"], ours(inventory, text)
+    expected, computed = answers[text]["value"], render_text(inventory, text)
     if any(name in text for name in SETS):
         expected, computed = _sorted(expected), _sorted(computed)
     assert (computed, types_of(computed)) == (expected, types_of(expected))
@@ -211,6 +211,6 @@ def test_what_is_not_here_is_said_to_be_not_here(answers: dict[str, Any], invent
 )
 def test_what_is_otherwise_here_is_told(inventory: Inventory, text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        ours(inventory, text)
+        render_text(inventory, text)
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)

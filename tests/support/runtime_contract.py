@@ -1,11 +1,11 @@
-"""What every Runtime keeps: laws that are tried in memory, on real processes, and on a real engine."""
+"""The contract of every Runtime, tested in memory, on real processes, and on a real engine."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.bench import Bench, MemoryBench, container
+from tests.support.runtime_bench import Bench, MemoryBench, container
 from tests.support.waiting import until
 from tfprov.errors import HostError
 from tfprov.hosts.base import File
@@ -158,10 +158,10 @@ def restored_files_are_there_before_the_task_starts(bench: Bench, tmp_path: Path
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     restore = {f"model.{name}" if name != "checkpoint" else name: tmp_path / name for name in files}
-    told: list[tuple[int, int]] = []
-    bench.start(container(), restore=restore, on_progress=lambda come, whole: told.append((come, whole)))
-    assert told == sorted(told)
-    assert told[-1] == (1017, 1017)
+    reports: list[tuple[int, int]] = []
+    bench.start(container(), restore=restore, on_progress=lambda come, whole: reports.append((come, whole)))
+    assert reports == sorted(reports)
+    assert reports[-1] == (1017, 1017)
     assert {name: file.size for name, file in bench.runtime.files("worker/0").items()} == {
         "model.data": 1001,
         "model.empty": 0,

@@ -1,4 +1,4 @@
-"""The door that users come in by: a command line in, an exit code and lines out."""
+"""Run a tfprov command in this process and capture its output."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ all:
     ps: {hosts: {localhost: }}
     worker: {hosts: {localhost: }}
 """
-"""An inventory in which nothing is wrong."""
+"""A minimal valid inventory."""
 
 
 def write_files(files: Mapping[str, str]) -> None:
@@ -29,18 +29,18 @@ def write_files(files: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True)
-class Told:
-    """How a command ended: its exit code, what it complained about, and what else it said."""
+class CommandResult:
+    """The exit code of a command, its lines on stderr, and its stdout."""
 
     code: int
     lines: tuple[str, ...] = ()
     out: str = ""
 
 
-def tell(capsys: pytest.CaptureFixture[Any], *argv: str) -> Told:
-    """Run tfprov with `argv` and return how it ended."""
+def run_command(capsys: pytest.CaptureFixture[Any], *argv: str) -> CommandResult:
+    """Run tfprov with `argv` and return its result."""
     capsys.readouterr()
     code = run(list(argv))
     out, err = capsys.readouterr()
     assert "Traceback" not in err
-    return Told(code, tuple(err.splitlines()), out)
+    return CommandResult(code, tuple(err.splitlines()), out)

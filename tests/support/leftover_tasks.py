@@ -1,11 +1,11 @@
-"""Clusters of which something is left on hosts in memory."""
+"""Clusters with leftover tasks on hosts in memory."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.clusters import Left
-from tests.support.world import MemoryStore, Runtimes, as_left, leave, world
+from tests.support.inventory_strategies import HostState
+from tests.support.memory_cluster import MemoryStore, Runtimes, add_container, make_context, observed_container
 from tfprov.engine.context import Context
 from tfprov.hosts.base import NO_FILES, OnProgress, ignore_progress
 from tfprov.hosts.memory import MemoryRuntime
@@ -35,17 +35,17 @@ class Watched(MemoryRuntime):
         super().start(container, run, restore)
 
 
-def build(inventory: str, left: Left | None = None) -> tuple[Context, Runtimes]:
+def build(inventory: str, left: HostState | None = None) -> tuple[Context, Runtimes]:
     hosts: Runtimes = {}
     hosts |= {name: Watched(name, hosts) for name in ("h1", "h2", "h3", "h4", "h9")}
     store = MemoryStore()
     if left is not None:
-        was = world(left.inventory, (), hosts, store)
+        was = make_context(left.inventory, (), hosts, store)
         for container, state in zip(was.wanted, left.states, strict=False):
             if state != "gone":
-                leave(was, hosts, container.task.host, container, state)
+                add_container(was, hosts, container.task.host, container, state)
         for task, host, state in left.strays:
-            stray = as_left(was.wanted[0], host, state)
+            stray = observed_container(was.wanted[0], host, state)
             spec = {**stray.spec, "endpoint": f"{host}:1"}
             hosts[host].puts(replace(stray, task=task, spec=spec))
-    return world(inventory, (), hosts, store), hosts
+    return make_context(inventory, (), hosts, store), hosts

@@ -1,4 +1,4 @@
-"""What a build needs to know of this machine to reach a package index: certificates, index and proxy."""
+"""Settings with which a build reaches a package index: certificates, index and proxy."""
 
 import os
 import re
@@ -18,7 +18,7 @@ def pip_settings() -> dict[str, str]:
 
 
 def ca_bundle() -> bytes | None:
-    """Return the certificates this machine trusts where it was told to trust others than usual: a proxy looks in."""
+    """Return the CA bundle of this machine if one is configured, as for an intercepting proxy."""
     stated = pip_settings().get("cert") or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
     return Path(stated).read_bytes() if stated and Path(stated).is_file() else None
 

@@ -1,10 +1,10 @@
-"""A training whose chief and ps are on hosts of their own, in memory: where TensorFlow's default saver leaves what."""
+"""A training in memory with chief and ps on separate hosts, with the files of TensorFlow's default saver."""
 
 from dataclasses import replace
 from pathlib import Path
 
+from tests.support.memory_cluster import Runtimes, make_context
 from tests.support.reporters import RecordingReporter
-from tests.support.world import Runtimes, world
 from tfprov.engine.checkpoints.gather import gather
 from tfprov.model.state import Observed, State
 
@@ -15,17 +15,17 @@ worker: {hosts: {w0: , w1: }}
 """
 
 
-class Split:
+class SplitTraining:
     """Two ps, p0 and p1, and two workers, w0 and w1; gathered into `target`."""
 
     def __init__(self, directory: Path, inventory: str = INVENTORY, hosts: Runtimes | None = None) -> None:
         self.hosts: Runtimes = {} if hosts is None else hosts
         self.report = RecordingReporter()
         self.target = directory / "split"
-        self.context = replace(world(inventory, (), self.hosts), target=self.target, report=self.report)
+        self.context = replace(make_context(inventory, (), self.hosts), target=self.target, report=self.report)
 
-    def runs(self, run: str = "run-1", state: State = State.RUNNING) -> "Split":
-        """Have every task there, started in `run`."""
+    def runs(self, run: str = "run-1", state: State = State.RUNNING) -> "SplitTraining":
+        """Add every task, started in `run`."""
         for container in self.context.wanted:
             seen = Observed(container.task.name, container.task.host, state, container.spec, run=run, started_at=0.0)
             if state is not State.RUNNING:

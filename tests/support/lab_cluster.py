@@ -1,4 +1,4 @@
-"""A cluster on the hosts of the lab for tests: real commands over real SSH, with a user's home of the test's own."""
+"""A cluster on the lab's hosts: real commands over SSH, with a home directory per test."""
 
 import json
 import os
@@ -10,15 +10,15 @@ import docker
 import yaml
 
 from tests.support.command_line import CommandLine
+from tests.support.network_settings import pip_conf, proxies
 from tests.support.paths import ROOT, STANDIN
 from tests.support.testhost import Host
 from tests.support.testhosts import Lab
-from tests.support.trust import pip_conf, proxies
 
 PROGRAMS = ROOT / "images" / "train" / "programs"
 
 
-class Cluster(CommandLine):
+class LabCluster(CommandLine):
     """A cluster on hosts of `lab`; settings are those under `tfprov:`, for all."""
 
     def __init__(self, lab: Lab, directory: Path, name: str = "lab") -> None:
@@ -87,9 +87,9 @@ def training(directory: Path, arguments: Mapping[str, str], program: str = "line
     }
 
 
-def cluster(lab: Lab, directory: Path) -> Iterator[Cluster]:
+def open_lab_cluster(lab: Lab, directory: Path) -> Iterator[LabCluster]:
     """Yield a Cluster of which no command is left running, and known_hosts is as it was: for a fixture."""
-    made, known = Cluster(lab, directory), lab.bed.known_hosts.read_text()
+    made, known = LabCluster(lab, directory), lab.bed.known_hosts.read_text()
     try:
         yield made
     finally:

@@ -1,4 +1,4 @@
-"""The tests' side of `oracle.py`: starts it, asks it, ends it."""
+"""Query ansible-core through `oracle.py`, in a process of its own, and cache its answers."""
 
 import contextlib
 import hashlib
@@ -20,8 +20,8 @@ DAY = 24 * 3600
 _ORACLE = Path(__file__).with_name("oracle.py")
 
 
-def environment(home: Path) -> dict[str, str]:
-    """Return an environment in which nothing that is configured on this machine changes Ansible's answers."""
+def ansible_environment(home: Path) -> dict[str, str]:
+    """Return an environment in which no configuration of this machine changes Ansible's answers."""
     return {
         "HOME": str(home),
         "LC_ALL": "C.UTF-8",
@@ -32,18 +32,18 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def work_as_in(home: Path, patch: pytest.MonkeyPatch) -> None:
+def enter_ansible_environment(home: Path, patch: pytest.MonkeyPatch) -> None:
     """Work in `home`, with the environment that Ansible has there."""
     patch.chdir(home)
     patch.delenv("TFPROV_INVENTORY", raising=False)
-    for name, value in environment(home).items():
+    for name, value in ansible_environment(home).items():
         patch.setenv(name, value)
 
 
 class Ansible:
     """ansible-core in a process of its own, working in `home`, an empty directory; its warnings go to a file there.
 
-    The process starts with the first question: where every answer is remembered, there is none.
+    The process starts with the first question: if every answer is cached, there is none.
     """
 
     def __init__(self, home: Path) -> None:
@@ -69,9 +69,11 @@ class Ansible:
             stderr=self._stack.enter_context(self._log.open("w")),
             text=True,
             cwd=self.home,
-            env=environment(self.home),
+            env=ansible_environment(self.home),
         )
-        self.ask("commands", arguments=["-i", "h,"], actions=[["--list"]])  # it never forgets the `-e` of the first
+        self.ask(
+            "commands", arguments=["-i", "h,"], actions=[["--list"]]
+        )  # ansible-core keeps the `-e` of the first command
         return self._process
 
     @property
@@ -91,7 +93,7 @@ class Ansible:
         return answer["answer"]
 
 
-class Answers:
+class AnswerCache:
     """Answers to questions about `inputs`, a directory, kept between sessions while no file of it changes.
 
     They are Ansible's own: another version of it, of `oracle.py` or of any input is another key. `ours` holds them.
@@ -105,7 +107,7 @@ class Answers:
         self.directory = ours / key.hexdigest()[:16]
 
     def get(self, question: list[str], ask: Callable[[], Any]) -> Any:
-        """Return the answer to `question`; where it is not known, `ask` for it."""
+        """Return the cached answer to `question`, else that of `ask`."""
         path = self.directory / f"{hashlib.sha256(json.dumps(question).encode()).hexdigest()[:16]}.json"
         with contextlib.suppress(FileNotFoundError):
             return json.loads(path.read_text())
@@ -119,7 +121,7 @@ class Answers:
         return answer
 
     def _forget_old(self) -> None:
-        """Remove what was kept of other inputs, but for that of the last day: other work trees may use it."""
+        """Remove answers about other inputs that are older than a day: other work trees may use newer ones."""
         for other in self.directory.parent.glob("*"):
             if time.time() - other.stat().st_mtime > DAY:
                 shutil.rmtree(other, ignore_errors=True)

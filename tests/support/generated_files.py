@@ -1,4 +1,4 @@
-"""Files of the repository that are made from the code; `python -m tests.support.committed` makes them anew."""
+"""Files of the repository generated from the code; `python -m tests.support.generated_files` rewrites them."""
 
 import json
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ PAGE = ROOT / "docs" / "inventory.md"
 MARK = "<!-- Below this line, `make schemas` writes; above it, people do. -->\n"
 
 
-def copies() -> Iterator[tuple[Path, str]]:
-    """Yield each file and what must be in it."""
+def generated_files() -> Iterator[tuple[Path, str]]:
+    """Yield each generated file and its text."""
     schemas = {"inventory": inventory_schema, "playbook": playbook_schema, "vars": variables_schema}
     for name, schema in schemas.items():
         yield ROOT / "schemas" / f"{name}.schema.json", json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
@@ -22,6 +22,6 @@ def copies() -> Iterator[tuple[Path, str]]:
 
 
 if __name__ == "__main__":
-    for path, text in copies():
+    for path, text in generated_files():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""Random inventories, and what may be found of them on their hosts: strategies for the laws."""
+"""Hypothesis strategies for random inventories and the tasks that exist on their hosts."""
 
 import json
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ STATES = ("running", "running", "finished", "exited 3", "exited 137", "stopped",
 
 
 @dataclass(frozen=True)
-class Left:
-    """What an earlier `up` of `inventory` left: the state of its n-th task, and of strays by (task, host)."""
+class HostState:
+    """What an earlier `up` of `inventory` left: task states in order, and stray tasks as (task, host, state)."""
 
     inventory: str
     states: tuple[str, ...]
@@ -54,7 +54,7 @@ def _how(draw: st.DrawFn, roles: set[str]) -> dict[str, Any]:
     able = [None, *(["between_graph"] if "ps" in roles else ["multi_worker_mirrored"])]
     able += ["in_graph", "parameter_server"] if roles >= {"ps", "chief", "worker"} else []
     strategy = draw(st.sampled_from(able))
-    usual = ["flags"] if strategy or "ps" in roles else []  # which by themselves stand for a program with a ps
+    usual = ["flags"] if strategy or "ps" in roles else []  # flags alone imply a program with a ps
     by_flags = [*usual, {"flags": {"job_name": "--job", "ps_hosts": "--ps"}}]
     wirings = ["tf_config", *(by_flags if strategy not in ("in_graph", "parameter_server") else [])]
     return {"wiring": draw(st.sampled_from(wirings)), **({"strategy": strategy} if strategy else {})}
@@ -94,14 +94,14 @@ def inventories(draw: st.DrawFn) -> str:
 
 
 @st.composite
-def left_overs(draw: st.DrawFn, inventory: str) -> Left:
-    """Return what may be there before an `up` of `inventory`: of itself, of another one, and strays."""
+def host_states(draw: st.DrawFn, inventory: str) -> HostState:
+    """Return tasks that may exist before an `up` of `inventory`: its own, those of another inventory, and strays."""
     was = inventory if draw(st.booleans()) else draw(inventories())
-    return Left(was, tuple(draw(_STATES)), tuple(draw(_STRAYS)))
+    return HostState(was, tuple(draw(_STATES)), tuple(draw(_STRAYS)))
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[str, Left]:
-    """Return an inventory and what is on the hosts."""
+def situations(draw: st.DrawFn) -> tuple[str, HostState]:
+    """Return an inventory and the state of its hosts."""
     inventory = draw(inventories())
-    return inventory, draw(left_overs(inventory))
+    return inventory, draw(host_states(inventory))

@@ -1,4 +1,4 @@
-"""A cluster in memory that has been started, to wait for and to follow."""
+"""A started cluster in memory, for tests of `wait` and of following a training."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.support.clock import ManualClock
+from tests.support.memory_cluster import Runtimes, make_context, run_up
 from tests.support.reporters import RecordingReporter
-from tests.support.world import Runtimes, up, world
 from tfprov.engine.context import Context
 from tfprov.engine.monitoring.follow import follow
 from tfprov.engine.monitoring.straggler_monitor import StragglerMonitor
@@ -31,9 +31,9 @@ class MemoryLab:
         self.hosts: Runtimes = {}
         self.report = RecordingReporter()
         self.clock = ManualClock()
-        made = world(text.replace("WIRING", wiring), (), self.hosts)
+        made = make_context(text.replace("WIRING", wiring), (), self.hosts)
         self.context: Context = replace(made, report=self.report, clock=self.clock)
-        up(self.context)[1].check()
+        run_up(self.context)[1].check()
         for host in self.hosts.values():
             host.now = 100.0  # what ends now has run for a while
 
@@ -46,8 +46,8 @@ class MemoryLab:
         self.hosts[host].trouble = Unreachable(host, "no answer")
 
 
-class Meanwhile(StragglerMonitor):
-    """Does one of `steps` after each look at the tasks, so that the next look sees what came of it."""
+class ScriptedMonitor(StragglerMonitor):
+    """Calls one of `steps` after each look at the tasks, so that the next look sees its effect."""
 
     def __init__(self, context: Context, *steps: Callable[[], None]) -> None:
         super().__init__(context)
@@ -59,6 +59,6 @@ class Meanwhile(StragglerMonitor):
             self._steps.pop(0)()
 
 
-def followed(context: Context, *steps: Callable[[], None]) -> None:
+def follow_with_steps(context: Context, *steps: Callable[[], None]) -> None:
     """Follow the training while `steps` happen."""
-    follow(context, 60, with_logs=False, lookout=Meanwhile(context, *steps))
+    follow(context, 60, with_logs=False, lookout=ScriptedMonitor(context, *steps))

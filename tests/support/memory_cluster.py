@@ -1,4 +1,4 @@
-"""A cluster on hosts in memory: from the text of an inventory to a Context, without a file or a machine."""
+"""Clusters on hosts in memory: make a Context from the text of an inventory."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ class MemoryStore(CodeStore):
         return self.kept[digest]
 
 
-def world(
+def make_context(
     inventory: Node | str,
     extra: Sequence[str] = (),
     runtimes: Runtimes | None = None,
@@ -88,9 +88,9 @@ def world(
 def _boxed(role: RoleSettings, code: Code | None) -> RoleImage:
     image = role.values.image
     assert image is not None
-    said = f"{image.kind} {image.build or image.name or image.archive}"
-    key = hashlib.sha256(f"{said} {code.digest if code else None}".encode()).hexdigest()[:32]
-    return RoleImage(f"tfprov/{role.values.cluster}:{key}", said, role.bind_address or role.address)
+    description = f"{image.kind} {image.build or image.name or image.archive}"
+    key = hashlib.sha256(f"{description} {code.digest if code else None}".encode()).hexdigest()[:32]
+    return RoleImage(f"tfprov/{role.values.cluster}:{key}", description, role.bind_address or role.address)
 
 
 def image_of(reference: str) -> Code:
@@ -108,14 +108,14 @@ def checkpoint_dir(task: Task) -> str:
     return f"/checkpoints/{task.name}"
 
 
-def up(context: Context) -> tuple[Plan, Outcome]:
+def run_up(context: Context) -> tuple[Plan, Outcome]:
     """Do what `tfprov up` does, without waiting; return the plan and what became of it."""
     seen = observe(context)
     found = plan(context, seen)
     return found, execute(context, found, current_run(context, seen))
 
 
-def as_left(container: Container, host: str, state: str) -> Observed:
+def observed_container(container: Container, host: str, state: str) -> Observed:
     """Return what is seen of a container that was started and then became `state`, such as `exited 3`."""
     kind, _, rest = state.partition(" ")
     seen = Observed(container.task.name, host, State.RUNNING, container.spec, id="1", run="run-1", started_at=0.0)
@@ -133,7 +133,7 @@ def as_left(container: Container, host: str, state: str) -> Observed:
     return forms[kind]
 
 
-def leave(context: Context, hosts: Runtimes, host: str, container: Container, state: str) -> None:
+def add_container(context: Context, hosts: Runtimes, host: str, container: Container, state: str) -> None:
     """Have a container there in `state`, with the code it would have been started from."""
     runtime = hosts.setdefault(host, MemoryRuntime(host))
     if container.artifact is not None:
@@ -143,7 +143,7 @@ def leave(context: Context, hosts: Runtimes, host: str, container: Container, st
         runtime.codes[container.artifact] = made.code.archive
     if container.data is not None:
         runtime.data.add(container.data)
-    runtime.puts(as_left(container, host, state))
+    runtime.puts(observed_container(container, host, state))
 
 
 def containers(runtimes: Iterable[MemoryRuntime]) -> list[Observed]:

@@ -1,4 +1,4 @@
-"""Rendered clusters as Kubernetes reads them: who runs with which words, and which name leads to whom."""
+"""Read rendered Kubernetes objects: the containers that start, their arguments, and the services that reach them."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.world import packed
+from tests.support.memory_cluster import packed
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.cluster import Cluster
 from tfprov.render.options import settle
@@ -57,13 +57,13 @@ def of_kind(objects: Sequence[Json], *wanted: str) -> list[Json]:
     return [one for one in objects if one["kind"] in wanted]
 
 
-def named(objects: Sequence[Json], kind: str, name: str) -> Json:
+def object_named(objects: Sequence[Json], kind: str, name: str) -> Json:
     (found,) = (one for one in of_kind(objects, kind) if one["metadata"]["name"] == name)
     return found
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedContainer:
     """A pod as the kubelet starts it: `argv` and `env` of the container that runs the task. `host` leads to it."""
 
     host: str
@@ -82,7 +82,7 @@ class Started:
         return [port["containerPort"] for port in self.container.get("ports", ())]
 
 
-def started(objects: Sequence[Json]) -> list[Started]:
+def started_containers(objects: Sequence[Json]) -> list[StartedContainer]:
     """Return every pod that these objects lead to."""
     found = []
     for one in objects:
@@ -98,22 +98,22 @@ def started(objects: Sequence[Json]) -> list[Started]:
     return found
 
 
-def _of_jobset(objects: Sequence[Json], name: str, spec: Json) -> Iterator[Started]:
+def _of_jobset(objects: Sequence[Json], name: str, spec: Json) -> Iterator[StartedContainer]:
     for job in spec["replicatedJobs"]:
         assert job["replicas"] == job["template"]["spec"]["completions"] == 1
         host = f"{name}-{job['name']}-0-0.{spec['network']['subdomain']}"
         yield replace(_start(objects, job["template"]["spec"]["template"], {}), host=host)
 
 
-def _of_tfjob(objects: Sequence[Json], job: Json) -> Iterator[Started]:
+def _of_tfjob(objects: Sequence[Json], job: Json) -> Iterator[StartedContainer]:
     name, space = job["metadata"]["name"], job["metadata"]["namespace"]
     replicas = job["spec"]["tfReplicaSpecs"]
     for kind, spec in replicas.items():
         for index in range(spec["replicas"]):
             marks = {"job-name": name, "replica-type": kind.lower(), "replica-index": str(index)}
             labels = {f"training.kubeflow.org/{mark}": value for mark, value in marks.items()}
-            told = operators_tf_config(job, kind.lower(), index)
-            pod = _start(objects, spec["template"], labels, told)
+            operator_env = operators_tf_config(job, kind.lower(), index)
+            pod = _start(objects, spec["template"], labels, operator_env)
             yield replace(pod, host=f"{name}-{kind.lower()}-{index}.{space}.svc")
 
 
@@ -128,8 +128,8 @@ def operators_tf_config(job: Json, kind: str, index: int) -> dict[str, str]:
         for key, spec in replicas.items()
         if key != "Evaluator"
     }
-    told = {"cluster": cluster, "task": {"type": kind, "index": index}, "environment": "cloud"}
-    return {"TF_CONFIG": json.dumps(told)}
+    operator_env = {"cluster": cluster, "task": {"type": kind, "index": index}, "environment": "cloud"}
+    return {"TF_CONFIG": json.dumps(operator_env)}
 
 
 def _tfjob_port(spec: Json) -> int:
@@ -137,18 +137,22 @@ def _tfjob_port(spec: Json) -> int:
     return next((port["containerPort"] for port in container["ports"] if port["name"] == "tfjob-port"), 2222)
 
 
-def _start(objects: Sequence[Json], template: Json, marks: Mapping[str, str], told: Mapping[str, str] = {}) -> Started:
+def _start(
+    objects: Sequence[Json], template: Json, marks: Mapping[str, str], operator_env: Mapping[str, str] = {}
+) -> StartedContainer:
     labels = {**template["metadata"]["labels"], **marks}
     everyone = [*template["spec"].get("initContainers", ()), *template["spec"]["containers"]]
     (container,) = (one for one in everyone if one["name"] in ("tensorflow", "node"))
     env = _environment(objects, container, labels)
-    argv = tuple(_expanded(word, {**env, **told}) for word in container["command"])
+    argv = tuple(_expanded(word, {**env, **operator_env}) for word in container["command"])
     hosts = [
         one["metadata"]["name"]
         for one in of_kind(objects, "Service")
         if one["spec"]["selector"].items() <= labels.items()
     ]
-    return Started(hosts[0] if len(hosts) == 1 else "", labels, template["spec"], container, argv, {**env, **told})
+    return StartedContainer(
+        hosts[0] if len(hosts) == 1 else "", labels, template["spec"], container, argv, {**env, **operator_env}
+    )
 
 
 def _environment(objects: Sequence[Json], container: Json, labels: Mapping[str, str]) -> dict[str, str]:
@@ -162,7 +166,7 @@ def _environment(objects: Sequence[Json], container: Json, labels: Mapping[str, 
             env[one["name"]] = labels[label[1]]
         elif "configMapKeyRef" in one["valueFrom"]:
             where = one["valueFrom"]["configMapKeyRef"]
-            env[one["name"]] = named(objects, "ConfigMap", where["name"])["data"][where["key"]]
+            env[one["name"]] = object_named(objects, "ConfigMap", where["name"])["data"][where["key"]]
     return env
 
 

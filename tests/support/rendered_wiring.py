@@ -1,4 +1,4 @@
-"""What each task is told by what is rendered for engines other than Kubernetes: its command line and its environment."""
+"""The command line and environment of each task rendered for engines other than Kubernetes."""
 
 import json
 import shlex
@@ -16,7 +16,7 @@ from tfprov.wiring import from_flags, from_names, from_tf_config
 
 IMAGE = "image=registry.example.com/train:1.0"
 
-# A program that says what it was told; the chief waits until everybody has.
+# A program that records its arguments and environment; the chief waits until all tasks have.
 _PROGRAM = """#!/bin/sh
 exec "{python}" -IS - "$@" <<'END'
 import json, os, sys, time
@@ -32,7 +32,7 @@ END
 
 
 @dataclass(frozen=True)
-class Told:
+class TaskWiring:
     """A task as its engine starts it; `host` is what the others call it."""
 
     host: str
@@ -44,47 +44,47 @@ class Told:
         return self.env["TFPROV_TASK"]
 
 
-def assert_told(inventory: str, cluster: Cluster, found: Sequence[Told]) -> None:
+def assert_wiring(inventory: str, cluster: Cluster, task_wirings: Sequence[TaskWiring]) -> None:
     """Every task reads who it is, in each of the ways that the inventory asks for, at the address of its own."""
     uses_flags = json.loads(inventory)["all"]["vars"]["tfprov"]["wiring"] != "tf_config"
-    assert sorted(told.task for told in found) == sorted(task.name for task in cluster.tasks)
-    for told in found:
-        task = cluster.find(told.task)
+    assert sorted(task_wiring.task for task_wiring in task_wirings) == sorted(task.name for task in cluster.tasks)
+    for task_wiring in task_wirings:
+        task = cluster.find(task_wiring.task)
         assert task is not None
-        assert told.host == task.address
+        assert task_wiring.host == task.address
         wiring = None if task.role == "tensorboard" or task.feeds else cluster.wiring(task)
-        assert from_tf_config(told.env.get("TF_CONFIG", "")) == wiring
-        by_flags = from_flags(told.argv, from_names(told.env.get("TFPROV_FLAGS", "")))
+        assert from_tf_config(task_wiring.env.get("TF_CONFIG", "")) == wiring
+        by_flags = from_flags(task_wiring.argv, from_names(task_wiring.env.get("TFPROV_FLAGS", "")))
         assert by_flags == (wiring if uses_flags else None)
 
 
 def services(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return the services of a Compose or stack file by their name."""
     (text,) = files.values()
-    found: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
-    return found
+    task_wirings: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
+    return task_wirings
 
 
-def by_service(files: Mapping[str, str]) -> Iterator[Told]:
+def by_service(files: Mapping[str, str]) -> Iterator[TaskWiring]:
     """Yield the tasks of a Compose or stack file, with what Compose's interpolation leaves."""
     for name, service in services(files).items():
         env = {key: value.replace("$$", "$") for key, value in service["environment"].items()}
-        yield Told(name, [word.replace("$$", "$") for word in service["entrypoint"]], env)
+        yield TaskWiring(name, [word.replace("$$", "$") for word in service["entrypoint"]], env)
 
 
-def by_app(files: Mapping[str, str]) -> Iterator[Told]:
+def by_app(files: Mapping[str, str]) -> Iterator[TaskWiring]:
     """Yield the tasks of a Marathon group."""
     (text,) = files.values()
     group = json.loads(text)
     for app in group["apps"]:
         command = shlex.split(app["cmd"])
-        yield Told(
+        yield TaskWiring(
             f"{app['id']}-{group['id'].strip('/')}.marathon.mesos", command[command.index("exec") + 1 :], app["env"]
         )
 
 
-def by_rank(files: Mapping[str, str], directory: Path, count: int, chief: str) -> list[Told]:
-    """Run a Slurm script, with a program that tells what it was told, and return that; its command begins with `python`."""
+def by_rank(files: Mapping[str, str], directory: Path, count: int, chief: str) -> list[TaskWiring]:
+    """Run a Slurm script with a program that records its wiring, and return it; its command begins with `python`."""
     (script,) = files.values()
     folder = directory / "told"
     folder.mkdir()
@@ -96,8 +96,8 @@ def by_rank(files: Mapping[str, str], directory: Path, count: int, chief: str) -
         program.chmod(0o755)
     code, printed = allocation.run(script)
     assert code == 0, printed
-    found = []
+    task_wirings = []
     for path in folder.glob("*.json"):
         argv, env = json.loads(path.read_text())
-        found.append(Told("", argv, env))
-    return found
+        task_wirings.append(TaskWiring("", argv, env))
+    return task_wirings

@@ -1,4 +1,4 @@
-"""A TensorBoard of a cluster, for tests: its address, what it has read, and what its container may do."""
+"""The TensorBoard of a cluster: its address, its data, and the rights of its container."""
 
 import contextlib
 import json
@@ -6,7 +6,7 @@ import re
 import signal
 import urllib.request
 
-from tests.support.local import rest_of
+from tests.support.local_cluster import read_to_end
 from tests.support.testhost import Host
 from tests.support.waiting import LONG
 from tests.support.warm import AnyProcess
@@ -26,13 +26,13 @@ def board_address(process: AnyProcess) -> str:
 
 
 def close_board(process: AnyProcess) -> None:
-    """Press Ctrl-C; the verb ends with 0 and prints nothing more."""
+    """Press Ctrl-C; assert that the command ends with 0 and prints nothing more."""
     process.send_signal(signal.SIGINT)
-    rest = rest_of(process)
+    rest = read_to_end(process)
     assert (process.returncode, rest) == (0, "")
 
 
-def at(url: str, page: str) -> str:
+def page_url(url: str, page: str) -> str:
     """Return the address of another page of the TensorBoard at `url`, with the token that is in that."""
     address, _, token = url.partition("?")
     return f"{address}{page}" + (f"{'&' if '?' in page else '?'}{token}" if token else "")
@@ -47,9 +47,9 @@ def page_text(url: str) -> str | None:
     return None
 
 
-def losses(url: str) -> list[float]:
-    """Return what TensorBoard has read of the loss so far."""
-    answer = page_text(at(url, "data/plugin/scalars/scalars?run=.&tag=loss"))
+def read_losses(url: str) -> list[float]:
+    """Return the losses TensorBoard has read so far."""
+    answer = page_text(page_url(url, "data/plugin/scalars/scalars?run=.&tag=loss"))
     return [value for _, _, value in json.loads(answer)] if answer else []
 
 

@@ -1,4 +1,4 @@
-"""Templates as tfprov renders them, in the form in which Ansible's answers come."""
+"""Render templates with tfprov, in the form of Ansible's answers."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from tfprov.templating.render import render_node
 HOST = "w2.example.com"
 
 
-def ours(inventory: Inventory, text: str, host: str = HOST) -> Any:
+def render_text(inventory: Inventory, text: str, host: str = HOST) -> Any:
     """Return what `text` computes for a host, as JSON has it."""
     value = plain(render_node(text, HostVars(inventory)[host], Position("there", 1, 1)))
     return json.loads(json.dumps(value, default=lambda date: {"date": date.isoformat()}))

@@ -1,4 +1,4 @@
-"""What the contract of a Runtime is tried on: the memory runtime, and real processes, scripted in the same words."""
+"""Benches for the Runtime contract: the memory runtime and real processes, scripted by the same methods."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ from tfprov.model.cluster import Task
 from tfprov.model.state import Container, Observed, State
 
 MARK = "TESTED_BY"
-"""In the environment of every process a test starts, so that the test finds each one of them again."""
+"""Environment variable of every process a test starts, by which the test finds it."""
 
 
 def container(
@@ -36,7 +36,7 @@ def container(
 
 
 def code(directory: Path, **files: str) -> Code:
-    """Return packed code with these files, by their stem; `directory` is made for it."""
+    """Return packed code with these files, by their stem, written to the new `directory`."""
     directory.mkdir()
     for name, text in files.items():
         (directory / f"{name}.py").write_text(text)
@@ -44,7 +44,7 @@ def code(directory: Path, **files: str) -> Code:
 
 
 class Bench(ABC):
-    """A Runtime under test, and a hand in what its tasks do."""
+    """A Runtime under test, with control over its tasks."""
 
     runtime: Runtime
 
@@ -71,11 +71,11 @@ class Bench(ABC):
 
     @abstractmethod
     def save(self, task: str, name: str, data: bytes) -> None:
-        """Put a file into a task's checkpoint directory."""
+        """Write a file to a task's checkpoint directory."""
 
     @abstractmethod
     def write(self, task: str, path: str, data: bytes) -> None:
-        """Put a file into a task's working directory."""
+        """Write a file to a task's working directory."""
 
     @abstractmethod
     def start_answering(self) -> Container:
@@ -83,10 +83,10 @@ class Bench(ABC):
 
     @abstractmethod
     def answers(self, argv: Sequence[str], code: int, output: str) -> None:
-        """Have a command on the host end with `code` and print `output`; real commands answer for themselves."""
+        """Script a command on the host to print `output` and exit with `code`; real commands need no script."""
 
     def close(self) -> None:  # noqa: B027  in memory, nothing runs
-        """End what the test left running."""
+        """End the tasks that still run."""
 
 
 class MemoryBench(Bench):
@@ -150,7 +150,7 @@ class ProcessBench(Bench):
         return started
 
     def answers(self, argv: Sequence[str], code: int, output: str) -> None:
-        """Real commands answer for themselves."""
+        """Do nothing: real commands need no script."""
 
     def facts(self, task: str = "worker/0") -> dict[str, Any]:
         return self.process.task_dir(task).read("state.json") or {}
@@ -159,7 +159,7 @@ class ProcessBench(Bench):
         return int(self.facts(task)[key])
 
     def alive(self) -> list[int]:
-        """Return the pids of all processes that this test has started, but for the test itself."""
+        """Return the pids of all processes this test started, except the test itself."""
         return [pid for pid in _processes() if pid != os.getpid() and _is_marked(pid, self.mark)]
 
     def close(self) -> None:

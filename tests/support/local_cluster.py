@@ -1,4 +1,4 @@
-"""A cluster on this machine for tests: real commands, real processes, in directories of the test's own."""
+"""A cluster on this machine: real commands and processes, in the directories of one test."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from tests.support.warm import AnyProcess
 SLEEPER = "import sys, time; print('up', sys.argv[1:], flush=True); time.sleep(600)"
 
 
-class Local(CommandLine):
+class LocalCluster(CommandLine):
     """A cluster on this machine; its state, cache and working directory lie below `directory`."""
 
     def __init__(self, directory: Path) -> None:
@@ -33,11 +33,11 @@ class Local(CommandLine):
         self.inventory.write_text(filled)
 
     def tasks(self) -> dict[str, dict[str, Any]]:
-        """Return what `status --json` says, by task."""
+        """Return the tasks of `status --json`, by name."""
         return {task["task"]: task for task in json.loads(self("status", "--json"))["tasks"]}
 
     def progress(self) -> dict[str, Any] | None:
-        """Return the chief's progress, as `status --json` has it."""
+        """Return the chief's progress in `status --json`."""
         found: dict[str, Any] | None = json.loads(self("status", "--json"))["progress"]
         return found
 
@@ -61,7 +61,7 @@ class Local(CommandLine):
                     yield process
 
     def close(self) -> None:
-        """End whatever still runs, by pid."""
+        """End the processes that still run, by pid."""
         self.end()
         if [*self._marked()]:
             self.run("down", "--discard")
@@ -70,7 +70,7 @@ class Local(CommandLine):
                 os.kill(int(process.name), signal.SIGKILL)
 
 
-def rest_of(process: AnyProcess, seconds: float = LONG) -> str:
+def read_to_end(process: AnyProcess, seconds: float = LONG) -> str:
     """Return what a verb prints to its end, after lines of it were read; communicate() would miss what was read ahead."""
     assert process.stdout is not None
     timer = threading.Timer(seconds, process.kill)
@@ -83,9 +83,9 @@ def rest_of(process: AnyProcess, seconds: float = LONG) -> str:
     return rest
 
 
-def local(directory: Path) -> Iterator[Local]:
+def open_local_cluster(directory: Path) -> Iterator[LocalCluster]:
     """Yield a Local and leave nothing of it running: for a fixture."""
-    cluster = Local(directory)
+    cluster = LocalCluster(directory)
     try:
         yield cluster
     finally:

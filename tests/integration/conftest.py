@@ -1,4 +1,4 @@
-"""Fixtures that need a Docker engine or a browser, and what they do for a test that failed."""
+"""Fixtures with a Docker engine or a browser, and the diagnostics they print for a failed test."""
 
 import contextlib
 import os

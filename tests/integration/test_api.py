@@ -1,4 +1,4 @@
-"""A whole training through the Python API alone: the cells of docs/notebook.md, one after the other."""
+"""A whole training through the Python API: the cells of docs/notebook.md, in order."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""TensorBoard for real: the loss of a real training, drawn by a real browser; and the way to it on another host."""
+"""TensorBoard of a real training, drawn by a real browser, here and on another host."""
 
 import http.client
 import http.server
@@ -80,8 +80,8 @@ def settled(page: "Page") -> list[tuple[float, float]]:
         page.wait_for_timeout(500)
         return before if before == curve(page) else []
 
-    found: list[tuple[float, float]] = until(same, "the line is drawn")
-    return found
+    result: list[tuple[float, float]] = until(same, "the line is drawn")
+    return result
 
 
 def shares(numbers: list[float]) -> list[float]:
@@ -180,12 +180,12 @@ def test_on_another_host_it_only_reads_and_only_the_connection_leads_to_it(
     assert "nothing to do" in remote_cluster("up")
 
 
-def test_what_is_in_the_way_of_another_host_is_one_line(remote_cluster: LabCluster, board_host: Host) -> None:
+def test_an_obstacle_on_another_host_is_reported_in_one_line(remote_cluster: LabCluster, board_host: Host) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = remote_cluster("tensorboard", "--port", str(port), code=1)
+        message = remote_cluster("tensorboard", "--port", str(port), code=1)
     what = f"cannot listen on port {port} of this machine: Address already in use"
-    assert said == f"error: {board_host.name}: {what}; choose another port\n"
+    assert message == f"error: {board_host.name}: {what}; choose another port\n"
     board_host.client.containers.get(container_name("lab", BOARD)).stop(timeout=0)
     assert re.fullmatch(
         rf"error: {BOARD}: does not run: .*; start it with `tfprov up`\n", remote_cluster("tensorboard", code=1)

@@ -1,4 +1,4 @@
-"""`tfprov check` against hosts in containers: what it finds, and that nothing of it stays."""
+"""`tfprov check` against hosts in containers: its findings, and that it leaves nothing behind."""
 
 import fcntl
 import json
@@ -51,31 +51,31 @@ def written(remote_cluster: LabCluster, archive: Path, **settings: Any) -> LabCl
 def check(remote_cluster: LabCluster, *arguments: str, code: int = 0) -> dict[str, Any]:
     """Return what `check --json` says; what is told on the standard error comes before it."""
     printed = remote_cluster("check", "--json", *arguments, code=code)
-    found: dict[str, Any] = json.loads(printed[printed.index("{\n") :])
-    return found
+    result: dict[str, Any] = json.loads(printed[printed.index("{\n") :])
+    return result
 
 
-def told(found: dict[str, Any], host: str, kind: str = "") -> list[tuple[str, str]]:
+def findings_of(result: dict[str, Any], host: str, kind: str = "") -> list[tuple[str, str]]:
     """Return verdict and words of what was found on a host, of one kind of check or of all."""
     return [
         (it["verdict"], f"{it['what']}; {it['fix']}" if it["fix"] else it["what"])
-        for it in found["hosts"][host]
+        for it in result["hosts"][host]
         if it["check"] == kind or not kind
     ]
 
 
-def bad(found: dict[str, Any]) -> list[tuple[str, str, str]]:
+def bad(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return everything that is not fine: host, check and words."""
     return [
         (host, it["check"], it["what"])
-        for host, findings in found["hosts"].items()
+        for host, findings in result["hosts"].items()
         for it in findings
         if it["verdict"] not in ("ok", "note")
     ]
 
 
-def outcomes(found: dict[str, Any]) -> dict[tuple[str, str], str]:
-    return {(cell["from"], cell["task"]): cell["outcome"] for cell in found["matrix"]}
+def outcomes(result: dict[str, Any]) -> dict[tuple[str, str], str]:
+    return {(cell["from"], cell["task"]): cell["outcome"] for cell in result["matrix"]}
 
 
 def images_on(lab: Lab) -> list[set[str]]:
@@ -89,11 +89,11 @@ def delivered(three: LabCluster) -> LabCluster:
 
 
 def test_hosts_that_are_as_they_should_be(three: LabCluster) -> None:
-    found = check(three, "--deliver")
-    assert bad(found) == []
-    assert set(found["hosts"]) == {"node1", "node2", "node3"}
+    result = check(three, "--deliver")
+    assert bad(result) == []
+    assert set(result["hosts"]) == {"node1", "node2", "node3"}
     tasks = ("ps/0", "worker/0", "worker/1")
-    assert outcomes(found) == {(f"node{n}", task): "ok" for n in (1, 2, 3) for task in tasks}
+    assert outcomes(result) == {(f"node{n}", task): "ok" for n in (1, 2, 3) for task in tasks}
     before = images_on(three.lab)
     again = three("check")
     assert images_on(three.lab) == before
@@ -133,13 +133,13 @@ def test_a_command_that_the_image_does_not_have_is_found_and_nothing_of_it_is_st
     )
     assert "start ps/0 on" not in printed.replace("start    ps/0", "")
     assert all(ids == [] for ids in remote_cluster.containers().values())
-    assert told(check(remote_cluster, code=1), "node1", "command") == [
+    assert findings_of(check(remote_cluster, code=1), "node1", "command") == [
         ("failed", "ps/0: the image has no program pyhton3; did you mean python3?")
     ]
     written(remote_cluster, python_archive, command=["python3", "-c", f"import tensorflow; {SERVER}"])
-    found = check(remote_cluster, code=1)
-    assert told(found, "node2", "command")[0][0] == "ok"
-    assert told(found, "node2", "tensorflow") == [
+    result = check(remote_cluster, code=1)
+    assert findings_of(result, "node2", "command")[0][0] == "ok"
+    assert findings_of(result, "node2", "tensorflow") == [
         ("failed", "python3 has no TensorFlow; install it: `RUN pip install tensorflow` in the image's Dockerfile")
     ]
     assert all(ids == [] for ids in remote_cluster.containers().values())
@@ -162,38 +162,38 @@ def test_a_firewall_between_two_hosts_is_found(three: LabCluster) -> None:
     assert all(ids == [] for ids in three.containers().values())
 
 
-def test_a_host_that_cannot_be_reached_has_one_line_and_the_others_are_looked_at(three: LabCluster) -> None:
+def test_an_unreachable_host_has_one_line_and_the_others_are_checked(three: LabCluster) -> None:
     delivered(three)
     three.lab.hosts[1].service("sshd", "stop")
-    found = check(three, code=4)
-    ((verdict, words),) = told(found, "node2")
+    result = check(three, code=4)
+    ((verdict, words),) = findings_of(result, "node2")
     assert verdict == "failed"
     assert re.fullmatch(r"[\d.]+:22 refused the connection; start sshd there, or correct `ansible_port`", words)
-    assert [it for it in bad(found) if it[0] != "node2"] == []
-    tried = outcomes(found)
+    assert [it for it in bad(result) if it[0] != "node2"] == []
+    tried = outcomes(result)
     assert {pair for pair, outcome in tried.items() if outcome == "ok"} == {
         (host, task) for host in ("node1", "node3") for task in ("ps/0", "worker/1")
     }
     assert tried["node1", "worker/0"] == "-"
 
 
-def test_everything_that_is_wrong_with_a_host_is_told_at_once(three: LabCluster) -> None:
+def test_all_problems_of_a_host_are_reported_at_once(three: LabCluster) -> None:
     delivered(three)
     host = three.lab.hosts[2]
     host.hide_docker()
     skewed = "#!/bin/sh\nexec /bin/date -d '+90 seconds' \"$@\"\n"
     host.run("sh", "-c", 'printf "%s" "$0" >/usr/local/bin/date && chmod 755 /usr/local/bin/date', skewed)
-    found = check(three, code=1)
-    assert [verdict for verdict, _ in told(found, "node3", "reach")] == ["ok"]
-    ((verdict, words),) = told(found, "node3", "engine")
+    result = check(three, code=1)
+    assert [verdict for verdict, _ in findings_of(result, "node3", "reach")] == ["ok"]
+    ((verdict, words),) = findings_of(result, "node3", "engine")
     assert (verdict, words) == (
         "failed",
         "Docker is not installed; install it there (Debian: `apt-get install docker.io`)",
     )
-    ((verdict, words),) = told(found, "node3", "clock")
+    ((verdict, words),) = findings_of(result, "node3", "clock")
     assert verdict == "warning"
     assert re.fullmatch(r"(8[5-9]|9[0-5]) s ahead of this machine; set it there, .*", words)
-    assert {host for host, *_ in bad(found)} == {"node3"}
+    assert {host for host, *_ in bad(result)} == {"node3"}
 
 
 def test_who_has_a_port_is_named(three: LabCluster, images: Images) -> None:
@@ -204,12 +204,16 @@ def test_who_has_a_port_is_named(three: LabCluster, images: Images) -> None:
     two.client.containers.run(
         images.tiny(), ["sleep", "600"], name="theirs", detach=True, ports={"2222/tcp": (two.address, PORT)}
     )
-    found = check(three, code=1)
+    result = check(three, code=1)
     fix = "stop it, or choose another `port`"
-    assert told(found, "node1", "ports") == [("failed", f"{one.address}:2222 is taken by another program; {fix}")]
-    assert told(found, "node2", "ports") == [("failed", f"{two.address}:2222 is taken by the container theirs; {fix}")]
-    assert told(found, "node3", "ports") == [("ok", "2222 free")]
-    assert [it["outcome"] for it in found["matrix"] if it["task"] == "ps/0"] == ["-", "-", "-"]
+    assert findings_of(result, "node1", "ports") == [
+        ("failed", f"{one.address}:2222 is taken by another program; {fix}")
+    ]
+    assert findings_of(result, "node2", "ports") == [
+        ("failed", f"{two.address}:2222 is taken by the container theirs; {fix}")
+    ]
+    assert findings_of(result, "node3", "ports") == [("ok", "2222 free")]
+    assert [it["outcome"] for it in result["matrix"] if it["task"] == "ps/0"] == ["-", "-", "-"]
     assert [made.name for made in two.client.containers.list()] == ["theirs"]
 
 
@@ -219,11 +223,11 @@ def test_containers_with_our_names_or_our_labels(three: LabCluster, images: Imag
     three.lab.load(images.tiny(), [one, two])
     one.client.containers.create(images.tiny(), name="tfprov-lab-ps-0")
     two.client.containers.create(images.tiny(), labels={"tfprov.cluster": "lab", "tfprov.task": "worker/7"})
-    found = check(three, code=1)
-    ((verdict, words),) = told(found, "node1", "containers")
+    result = check(three, code=1)
+    ((verdict, words),) = findings_of(result, "node1", "containers")
     assert verdict == "failed"
     assert re.fullmatch(r"the container tfprov-lab-ps-0 \(\w{12}\) is not ours, .*; rename it, or .*", words)
-    ((verdict, words),) = told(found, "node2", "containers")
+    ((verdict, words),) = findings_of(result, "node2", "containers")
     assert (verdict, words) == ("note", "worker/7 is here and is not wanted here: `tfprov up` removes it")
     assert [len(ids) for ids in three.containers().values()] == [1, 1, 0, 0]
 
@@ -231,10 +235,10 @@ def test_containers_with_our_names_or_our_labels(three: LabCluster, images: Imag
 def test_tasks_that_run_answer_for_themselves(three: LabCluster) -> None:
     three("up")
     before = three.containers()
-    found = check(three)
-    assert bad(found) == []
-    assert told(found, "node2", "ports") == [("ok", "2222 held by worker/0")]
-    assert set(outcomes(found).values()) == {"ok"}
+    result = check(three)
+    assert bad(result) == []
+    assert findings_of(result, "node2", "ports") == [("ok", "2222 held by worker/0")]
+    assert set(outcomes(result).values()) == {"ok"}
     assert three.containers() == before
 
 
@@ -246,8 +250,8 @@ def test_a_wrong_address_is_found(three: LabCluster) -> None:
     wrong = {"address": one.address, "bind": two.address, "port": 2223}
     inventory["all"]["children"]["worker"]["hosts"]["node2"]["tfprov"] = wrong
     three.inventory.write_text(yaml.safe_dump(inventory))
-    found = check(three, code=1)
-    assert {pair for pair, outcome in outcomes(found).items() if outcome == "refused"} == {
+    result = check(three, code=1)
+    assert {pair for pair, outcome in outcomes(result).items() if outcome == "refused"} == {
         (f"node{n}", "worker/0") for n in (1, 2, 3)
     }
 
@@ -258,7 +262,7 @@ def test_an_image_without_python_lets_the_host_try(remote_cluster: LabCluster, t
     remote_cluster.write({"ps": [one], "worker": [two, three]}, settings)
     idle = check(remote_cluster, "--deliver")
     assert set(outcomes(idle).values()) == {"-"}
-    assert told(idle, "node1", "network") == [
+    assert findings_of(idle, "node1", "network") == [
         ("note", "the image has no python3, so the host itself tried the addresses")
     ]
     remote_cluster("up")
@@ -271,10 +275,10 @@ def test_another_run_that_holds_the_cluster_is_not_disturbed(three: LabCluster) 
     check(three, "--deliver")
     with (three.directory / "state" / "tfprov" / "clusters" / "lab" / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = check(three)
-        assert bad(found) == []
-        assert set(outcomes(found).values()) == {"-"}
-        assert "was not tried: cluster lab is in use by" in found["matrix"][0]["what"]
+        result = check(three)
+        assert bad(result) == []
+        assert set(outcomes(result).values()) == {"-"}
+        assert "was not tried: cluster lab is in use by" in result["matrix"][0]["what"]
         assert "is in use by" in three("check", "--deliver", code=3)
     three("up")
     with (three.directory / "state" / "tfprov" / "clusters" / "lab" / "lock").open() as lock:
@@ -285,9 +289,9 @@ def test_another_run_that_holds_the_cluster_is_not_disturbed(three: LabCluster) 
 def test_only_some_hosts(three: LabCluster) -> None:
     delivered(three)
     three.lab.hosts[2].service("sshd", "stop")
-    found = check(three, "-l", "node1,node2")
-    assert set(found["hosts"]) == {"node1", "node2"}
-    assert outcomes(found) == {(f"node{n}", task): "ok" for n in (1, 2) for task in ("ps/0", "worker/0")}
+    result = check(three, "-l", "node1,node2")
+    assert set(result["hosts"]) == {"node1", "node2"}
+    assert outcomes(result) == {(f"node{n}", task): "ok" for n in (1, 2) for task in ("ps/0", "worker/0")}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
@@ -360,7 +364,7 @@ def test_an_unknown_key_is_not_trusted_after_a_no(three: LabCluster) -> None:
     assert known.read_text() == before
 
 
-def test_nobody_is_asked_where_nobody_can_answer(three: LabCluster) -> None:
+def test_there_is_no_prompt_without_a_terminal(three: LabCluster) -> None:
     shown = forget(three.lab, three.lab.hosts[0])
     before = three.lab.bed.known_hosts.read_text()
     printed = three("check", "--trust", code=2)
@@ -369,7 +373,7 @@ def test_nobody_is_asked_where_nobody_can_answer(three: LabCluster) -> None:
     assert three.lab.bed.known_hosts.read_text() == before
 
 
-def test_a_key_that_has_changed_is_never_asked_about(three: LabCluster) -> None:
+def test_a_changed_host_key_causes_no_prompt(three: LabCluster) -> None:
     three.lab.hosts[0].change_key()
     before = three.lab.bed.known_hosts.read_text()
     code, printed = answering(three, "y\ny\n")

@@ -1,4 +1,4 @@
-"""Several controllers and hosts that are lost, in the lab: who holds the lock, and what is done without whom."""
+"""Concurrent controllers and lost hosts in the lab: the lock, and commands without a host."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def locks(lab: Lab) -> Iterator[Locks]:
 @pytest.mark.parametrize(
     ("first", "second"), [("trainer", "root"), ("root", "trainer"), ("admin", "trainer"), ("trainer", "trainer")]
 )
-def test_users_of_one_host_exclude_each_other(locks: Locks, first: str, second: str) -> None:
+def test_users_of_the_same_host_exclude_each_other(locks: Locks, first: str, second: str) -> None:
     holder = locks(first, facts=Facts("run", "anna", "laptop", 4711, "12:03:05"))
     holder.take()
     refused = locks(second)
@@ -141,7 +141,7 @@ def port_of(lock: HostLock) -> str:
     return str(lock.way.open().transport.sock.getsockname()[1])
 
 
-def test_a_host_without_flock_and_one_that_is_not_there_are_named(locks: Locks, lab: Lab) -> None:
+def test_a_host_without_flock_and_an_unreachable_host_are_named(locks: Locks, lab: Lab) -> None:
     host = lab.hosts[0]
     host.hide("/usr/bin/flock")
     with pytest.raises(HostError, match="node1: there is no `flock`, which the lock needs; install util-linux there"):
@@ -203,17 +203,17 @@ def test_two_controllers_of_a_cluster_exclude_each_other(three: LabCluster, tiny
     until(lambda: sum(map(len, three.containers().values())) == 3, "the tasks run", of=process)
     for verb in ("up", "down"):
         (line,) = errors(other(verb, code=3))
-        said = (
+        message = (
             rf"cluster lab is in use by `tfprov up` of \S+@\S+ \(pid {process.pid}, since .*\), says node1; wait for it"
         )
-        assert re.search(said, line), line
+        assert re.search(message, line), line
     process.kill()
     process.wait()
     other("down", "--discard")
     assert not any(three.containers().values())
 
 
-def test_one_lost_host_is_one_line_and_nothing_is_started_anywhere(three: LabCluster) -> None:
+def test_a_lost_host_is_reported_in_one_line_and_nothing_is_started(three: LabCluster) -> None:
     three.lab.hosts[2].service("sshd", "stop")
     printed = three("up", code=4)
     assert len(errors(printed)) == 1
@@ -223,7 +223,7 @@ def test_one_lost_host_is_one_line_and_nothing_is_started_anywhere(three: LabClu
     assert [line.split(":")[1] for line in errors(three("up", code=4))] == [" node2", " node3"]
 
 
-def test_a_lost_host_keeps_nobody_from_looking_or_taking_down(three: LabCluster) -> None:
+def test_status_and_down_work_without_a_lost_host(three: LabCluster) -> None:
     three("up")
     host = three.lab.hosts[2]
     host.service("sshd", "stop")
@@ -231,8 +231,8 @@ def test_a_lost_host_keeps_nobody_from_looking_or_taking_down(three: LabCluster)
     assert re.search(r"^worker/1 +unreachable ", printed, re.MULTILINE)
     assert re.search(r"^worker/0 +running ", printed, re.MULTILINE)
     assert [line[:14] for line in errors(printed)] == ["error: node3: "]
-    told = three("status", "--json", code=4)
-    data = json.loads(told[: told.rindex("}") + 1])
+    output = three("status", "--json", code=4)
+    data = json.loads(output[: output.rindex("}") + 1])
     assert [task["state"] for task in data["tasks"]] == ["running", "running", "unreachable"]
     assert "up: worker/0" in three("logs", "worker/0")
     three("exec", "worker/0", "--", "true")

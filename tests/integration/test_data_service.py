@@ -1,4 +1,4 @@
-"""tf.data's service with real TensorFlow: its dispatcher is killed, and those who train get the rest of their data."""
+"""tf.data's service with real TensorFlow: its dispatcher is killed, and the training gets the rest of its data."""
 
 import os
 import re
@@ -51,7 +51,7 @@ print(f"end: {{twice}} twice, {{missing}} missing", flush=True)
 """
 
 
-def test_a_dispatcher_that_is_killed_goes_on_where_it_was(local_cluster: LocalCluster) -> None:
+def test_a_killed_dispatcher_resumes_from_its_journal(local_cluster: LocalCluster) -> None:
     code = local_cluster.directory / "code"
     code.mkdir()
     (code / "reader.py").write_text(READER)
@@ -73,7 +73,7 @@ def test_a_dispatcher_that_is_killed_goes_on_where_it_was(local_cluster: LocalCl
     assert local_cluster.processes() == []
 
 
-def test_the_shipped_inventory_trains_on_what_the_data_workers_make(local_cluster: LocalCluster, digits: Path) -> None:
+def test_the_shipped_inventory_trains_on_batches_of_the_data_workers(local_cluster: LocalCluster, digits: Path) -> None:
     settings = yaml.safe_load((PROGRAMS.parents[2] / "inventories" / "data-service.yml").read_text())
     settings["all"]["vars"]["tfprov"] |= {
         "code": str(PROGRAMS), "data": {"path": str(digits)}, "port": local_cluster.port,
@@ -82,19 +82,19 @@ def test_the_shipped_inventory_trains_on_what_the_data_workers_make(local_cluste
     local_cluster.write(yaml.safe_dump(settings))
     local_cluster("up", timeout=300)
     local_cluster("wait", timeout=600)
-    told = until(
+    output = until(
         lambda: re.search(r"\| macro-F1 (\d\.\d{4})$", local_cluster("logs", "evaluator/0", "--tail", "1").rstrip()),
         "it is measured",
         120,
     )
-    assert isinstance(told, re.Match)
-    assert float(told[1]) >= QUALITY
+    assert isinstance(output, re.Match)
+    assert float(output[1]) >= QUALITY
     (journal,) = (path for path in local_cluster.directory.rglob("journal") if path.is_dir())
     assert b"train" in b"".join(path.read_bytes() for path in journal.rglob("*") if path.is_file())
     local_cluster("down")
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         taken.listen()

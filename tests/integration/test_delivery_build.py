@@ -1,4 +1,4 @@
-"""Images built by a real engine and brought into the controller's layout; and what is told when that fails."""
+"""Images built by a real engine and copied into the controller's layout, and the errors of failed builds."""
 
 import re
 import tarfile
@@ -64,39 +64,39 @@ def contents(layout: Layout, name: str) -> dict[str, bytes]:
     """Return every file of an image's layers, of the upper one where both have it."""
     image = layout.find(name)
     assert image
-    found: dict[str, bytes] = {}
+    result: dict[str, bytes] = {}
     for layer in image.layers:
         with layout.blobs.open(layer) as blob, tarfile.open(fileobj=blob) as files:
             small = (it for it in files if it.isreg() and it.size < 1000)
-            found |= {it.name: data.read() for it in small if (data := files.extractfile(it))}
-    return found
+            result |= {it.name: data.read() for it in small if (data := files.extractfile(it))}
+    return result
 
 
 def test_an_image_is_built_step_by_step_and_exported(engine: Engine, base: str, tmp_path: Path) -> None:
-    said: list[str] = []
+    message_text: list[str] = []
     secret = {
         "ca_bundle": b"the certificates of this test",
         "pip_conf": b"the index of this test",
         "proxies": {"HTTP_PROXY": "proxy"},
     }
     made = recipe(tmp_path / "context", GREETING, {"BASE": base, "GREETING": "you"}, **secret)
-    image_id = build(engine, made, OURS, said.append)
+    image_id = build(engine, made, OURS, message_text.append)
     steps = len(GREETING["Dockerfile"].strip().splitlines())
-    assert [line.partition(" : ")[0] for line in said] == [f"Step {n}/{steps + 1}" for n in range(1, steps + 2)]
-    assert said[3] == f'Step 4/{steps + 1} : RUN ls /machine && echo "$HTTP_PROXY" >/told'
+    assert [line.partition(" : ")[0] for line in message_text] == [f"Step {n}/{steps + 1}" for n in range(1, steps + 2)]
+    assert message_text[3] == f'Step 4/{steps + 1} : RUN ls /machine && echo "$HTTP_PROXY" >/told'
 
     layout = Layout(tmp_path / "images")
     image = export(engine, image_id, layout, "built")
     assert (image.id, image.labels) == (image_id, {LABEL: OURS})
-    found = contents(layout, "built")
-    assert (found["greeting"], found["told"]) == (b"hello\nyou\n", b"proxy\n")
-    assert not any(b" of this test" in data for data in found.values()), "the first stage alone sees them"
-    assert not any(name.startswith(("machine", "other")) for name in found)
+    result = contents(layout, "built")
+    assert (result["greeting"], result["told"]) == (b"hello\nyou\n", b"proxy\n")
+    assert not any(b" of this test" in data for data in result.values()), "the first stage alone sees them"
+    assert not any(name.startswith(("machine", "other")) for name in result)
     assert b"proxy" not in layout.blobs.read(image.config)
 
-    said.clear()
-    assert build(engine, made, OURS, said.append) == image_id
-    assert len(said) == steps + 1
+    message_text.clear()
+    assert build(engine, made, OURS, message_text.append) == image_id
+    assert len(message_text) == steps + 1
 
 
 def test_an_image_built_on_a_host_comes_back_over_ssh(lab: Lab, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def failing(engine: Engine, directory: Path, files: Mapping[str, str], **args: s
     return str(caught.value)
 
 
-def test_a_step_that_fails_is_told_with_what_it_printed(engine: Engine, base: str, tmp_path: Path) -> None:
+def test_a_failed_build_step_is_reported_with_its_output(engine: Engine, base: str, tmp_path: Path) -> None:
     program = r"RUN printf 'first\nhalf\rwhole\n\033[31mred\033[0m\ttab \001\nunended'; exit 3"
     before = containers(engine)
     message = failing(engine, tmp_path, {"Dockerfile": f"ARG BASE\nFROM ${{BASE}}\n{program}\n"}, BASE=base)
@@ -132,12 +132,12 @@ def test_a_step_that_fails_is_told_with_what_it_printed(engine: Engine, base: st
         r"h1: the image cannot be built: step 3/4, `RUN printf `first\nhalf\rwhole\n\033[31mred\033[0m\ttab \...`: "
         "exit code 3; correct the Dockerfile"
     )
-    said = ["first", "whole", "red     tab \N{REPLACEMENT CHARACTER}", "unended"]
-    assert lines == [f"  build | {line}" for line in said]
+    message_text = ["first", "whole", "red     tab \N{REPLACEMENT CHARACTER}", "unended"]
+    assert lines == [f"  build | {line}" for line in message_text]
     assert containers(engine) == before
 
 
-def test_of_a_long_output_the_end_is_told(engine: Engine, base: str, tmp_path: Path) -> None:
+def test_the_end_of_a_long_output_is_reported(engine: Engine, base: str, tmp_path: Path) -> None:
     steps = "RUN echo an earlier step\nRUN for i in $(seq 1000); do echo line $i; done; exit 1"
     message = failing(engine, tmp_path, {"Dockerfile": f"ARG BASE\nFROM ${{BASE}}\n{steps}\n"}, BASE=base)
     assert message.split("\n")[1:] == [f"  build | line {number}" for number in range(1001 - SHOWN, 1001)]
@@ -160,7 +160,9 @@ def test_of_a_long_output_the_end_is_told(engine: Engine, base: str, tmp_path: P
     ],
     ids=["base", "file", "ignored file", "instruction", "empty"],
 )
-def test_what_cannot_be_built_is_one_clear_line(engine: Engine, tmp_path: Path, dockerfile: str, message: str) -> None:
+def test_an_impossible_build_is_reported_in_one_line(
+    engine: Engine, tmp_path: Path, dockerfile: str, message: str
+) -> None:
     files = {"Dockerfile": dockerfile, ".dockerignore": "ignored", "ignored": "x"}
     assert re.fullmatch(message, failing(engine, tmp_path, files))
 

@@ -1,4 +1,4 @@
-"""Delivery to a real engine: it pulls what was put together without one, and each byte only once."""
+"""Delivery to a real engine: it pulls images assembled without an engine, each byte once."""
 
 import gzip
 import io
@@ -130,9 +130,9 @@ def serving(docker: Docker, layout: Layout, *images: Image, cut_after: int | Non
 
 def programs() -> bytes:
     """Return a root file system with a shell and three tools of this machine, and the libraries they need."""
-    paths = {Path(found) for name in PROGRAMS if (found := shutil.which(name))}
+    paths = {Path(result) for name in PROGRAMS if (result := shutil.which(name))}
     listed = subprocess.run(["ldd", *sorted(map(str, paths))], capture_output=True, text=True, check=True).stdout
-    libraries = {Path(found) for found in re.findall(r"(/\S+) \(0x", listed)}
+    libraries = {Path(result) for result in re.findall(r"(/\S+) \(0x", listed)}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path in sorted(paths):
@@ -217,9 +217,7 @@ def test_an_oci_image_is_pulled_as_it_is_and_with_code_on_it(
             assert docker("run", "--rm", served.reference(image), "sh", "-c", "pwd") == seen
 
 
-def test_a_connection_cut_in_the_middle_of_a_layer_goes_on_where_it_was(
-    docker: Docker, layout: Layout, base: Image
-) -> None:
+def test_a_pull_resumes_after_its_connection_is_cut_within_a_layer(docker: Docker, layout: Layout, base: Image) -> None:
     with serving(docker, layout, base, cut_after=base.layers[0].size // 2) as served:
         docker.pull(served.reference(base))  # the engine waits 5 s before it tries again
         assert served.cut.is_set()
@@ -228,7 +226,7 @@ def test_a_connection_cut_in_the_middle_of_a_layer_goes_on_where_it_was(
         assert docker("run", "--rm", served.reference(base), "sh", "-c", "echo ran") == "ran"
 
 
-def test_a_pull_that_was_given_up_is_made_good_by_the_next(docker: Docker, layout: Layout, base: Image) -> None:
+def test_the_next_pull_completes_one_that_failed(docker: Docker, layout: Layout, base: Image) -> None:
     with serving(docker, layout, base, cut_after=base.layers[0].size // 2) as served:
         with docker.start_pull(served.reference(base)) as pulling:
             assert served.cut.wait(LONG)

@@ -1,4 +1,4 @@
-"""Images that a registry has, pulled by hosts themselves. The registry is our own, on the host's loopback."""
+"""Images of a registry, pulled by the hosts. The registry is one of the tests, on the host's loopback."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,17 +67,17 @@ def registry(node_machine: SSHMachine, layout: Layout, *images: Image) -> Iterat
 
 def test_an_image_is_pulled_once_and_named(node: Host, node_machine: SSHMachine, layout: Layout) -> None:
     image = random_image(layout, 100_000)
-    said: list[str] = []
+    message: list[str] = []
     with registry(node_machine, layout, image) as at:
         name = f"{at}/{TEAM}:latest"
         digest = f"{at}/{TEAM}@{image.manifest.digest}"
-        assert pull(node_machine.engine, name, f"{OURS}:1", said.append) == (image.id, digest)
-        assert said == [f"pulling {name}"]
+        assert pull(node_machine.engine, name, f"{OURS}:1", message.append) == (image.id, digest)
+        assert message == [f"pulling {name}"]
         assert names(node) == {name, digest, f"{OURS}:1"}
     # The registry is gone: who has the image asks nobody.
-    assert pull(node_machine.engine, name, f"{OURS}:2", said.append) == (image.id, digest)
-    assert pull(node_machine.engine, digest, f"{OURS}:3", said.append) == (image.id, digest)
-    assert said == [f"pulling {name}"]
+    assert pull(node_machine.engine, name, f"{OURS}:2", message.append) == (image.id, digest)
+    assert pull(node_machine.engine, digest, f"{OURS}:3", message.append) == (image.id, digest)
+    assert message == [f"pulling {name}"]
     assert {f"{OURS}:{number}" for number in (1, 2, 3)} < names(node)
 
 
@@ -99,7 +99,9 @@ def test_an_image_that_came_from_no_registry_has_no_digest(
     assert pull(node_machine.engine, "mine:1", f"{OURS}:1", lambda text: None) == (image_id, None)
 
 
-def test_what_cannot_be_pulled_is_one_line_with_a_way_out(node: Host, node_machine: SSHMachine, layout: Layout) -> None:
+def test_an_impossible_pull_is_reported_in_one_line_with_a_fix(
+    node: Host, node_machine: SSHMachine, layout: Layout
+) -> None:
     with registry(node_machine, layout, random_image(layout, 1000)) as at:
         assert failing(node_machine, f"{at}/{TEAM}:none") == (
             f"node1: the registry has no image {at}/{TEAM}:none; correct `image`"

@@ -1,4 +1,4 @@
-"""Images on their way to hosts: each byte once, over connections that break, and nothing foreign is touched."""
+"""Push images to hosts: each byte once, over breaking connections, without changing foreign images."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def program(size: int = 200_000) -> Code:
     return code(main=b"#!/bin/sh\necho ran\n", data=os.urandom(size))
 
 
-def test_an_image_comes_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, tiny: Image) -> None:
+def test_an_image_is_pushed_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, tiny: Image) -> None:
     image = compose(layout, tiny, program(), f"{OURS}:1")
     hosts = lab.hosts[:2]
     machines = [machine(host) for host in hosts]
@@ -99,9 +99,9 @@ def test_an_image_comes_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, 
         host.forget_images()
     with ThreadPoolExecutor(2) as pool:
         pushed = list(pool.map(partial(push_image, layout=layout, image=image, tag="1"), machines))
-    for host, found in zip(hosts, pushed, strict=True):
-        assert (found.way, found.reason) == ("pull", "")
-        assert image.size <= found.sent <= image.size + DOCUMENTS
+    for host, result in zip(hosts, pushed, strict=True):
+        assert (result.way, result.reason) == ("pull", "")
+        assert image.size <= result.sent <= image.size + DOCUMENTS
         assert names(host) == {f"{OURS}:1"}, "the name it was pulled by is gone"
         assert host.client.images.get(f"{OURS}:1").id == image.id
         seen = host.client.containers.run(
@@ -113,7 +113,9 @@ def test_an_image_comes_to_two_hosts_at_once_and_runs(lab: Lab, layout: Layout, 
         made.close()
 
 
-def test_what_is_there_is_only_named(node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image) -> None:
+def test_an_image_the_host_has_is_only_tagged(
+    node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
+) -> None:
     image = compose(layout, tiny, program(), "there")
     push_image(node_machine, layout, image, "1")
     assert push_image(node_machine, layout, image, "1") == Pushed(0, "there")
@@ -184,7 +186,7 @@ def test_a_host_that_forwards_no_ports_gets_it_as_an_archive(node: Host, layout:
 
 
 @pytest.mark.parametrize("forwards", [True, False], ids=["pull", "load"])
-def test_a_connection_that_is_lost_is_made_anew_and_costs_one_stage(node: Host, layout: Layout, forwards: bool) -> None:
+def test_a_lost_connection_is_reopened_and_costs_one_stage(node: Host, layout: Layout, forwards: bool) -> None:
     if not forwards:
         node.sshd_option("AllowTcpForwarding no")
         node.wait()
@@ -201,7 +203,7 @@ def test_a_connection_that_is_lost_is_made_anew_and_costs_one_stage(node: Host, 
     made.close()
 
 
-def test_a_host_that_stays_away_is_given_up_without_a_half_image(node: Host, layout: Layout) -> None:
+def test_a_push_to_a_lost_host_fails_without_a_partial_image(node: Host, layout: Layout) -> None:
     image = random_image(layout, 3_000_000)
     made = machine(node)
 
@@ -221,7 +223,7 @@ def test_a_host_that_stays_away_is_given_up_without_a_half_image(node: Host, lay
     made.close()
 
 
-def test_a_host_that_never_answered_is_not_asked_again(node: Host, layout: Layout) -> None:
+def test_a_host_that_never_answered_is_not_tried_again(node: Host, layout: Layout) -> None:
     node.service("sshd", "stop")
     watched = PushRecorder()
     with pytest.raises(Unreachable, match="refused the connection"):
@@ -229,7 +231,7 @@ def test_a_host_that_never_answered_is_not_asked_again(node: Host, layout: Layou
     assert watched.notes == []
 
 
-def test_too_small_a_disk_is_told_before_anything_is_sent(lab: Lab, layout: Layout) -> None:
+def test_a_push_to_a_full_disk_fails_before_anything_is_sent(lab: Lab, layout: Layout) -> None:
     host = lab.add(disk="24m")
     made, watched = machine(host), PushRecorder()
     with pytest.raises(HostError) as caught:
@@ -241,7 +243,7 @@ def test_too_small_a_disk_is_told_before_anything_is_sent(lab: Lab, layout: Layo
     made.close()
 
 
-def test_where_the_room_is_not_known_the_engine_says_that_there_is_none(lab: Lab, layout: Layout) -> None:
+def test_without_a_disk_check_the_engine_reports_a_full_disk(lab: Lab, layout: Layout) -> None:
     host = lab.add(disk="24m")
     host.run("sh", "-c", "mv $(which df) /tmp")
     made = machine(host)
@@ -284,7 +286,7 @@ def test_foreign_images_and_names_stay_as_they_are(
     assert {node.client.images.get(name).id for name in foreign} == {tiny.id}
 
 
-def test_what_counts_is_when_an_image_was_last_delivered(
+def test_images_are_kept_by_their_last_delivery(
     node: Host, node_machine: SSHMachine, layout: Layout, tiny: Image
 ) -> None:
     made = [compose(layout, tiny, program(1000), "x") for _ in range(3)]
@@ -336,12 +338,12 @@ def test_an_engine_that_does_not_reach_our_loopback_gets_it_as_an_archive(node: 
 LOCALLY = """
 import sys
 from pathlib import Path
-from tests.support.delivery import OURS, brought, random_image
+from tests.support.delivery import OURS, push_image, random_image
 from tfprov.images.oci_layout import Layout
 from tfprov.hosts.machine import LocalMachine
 
-layout, here = Layout(Path(sys.argv[1])), Here("here", Path(sys.argv[2]))
-print(brought(here, layout, random_image(layout, 500_000), "local").way)
+layout, here = Layout(Path(sys.argv[1])), LocalMachine("here", Path(sys.argv[2]))
+print(push_image(here, layout, random_image(layout, 500_000), "local").way)
 here.close()
 """
 

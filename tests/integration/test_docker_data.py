@@ -1,4 +1,4 @@
-"""Data that an engine fetches: a volume that is whole or not there, filled by a container of which nothing stays."""
+"""Data that an engine fetches into a volume, whole or not at all, in a container that is removed."""
 
 import os
 import signal
@@ -108,16 +108,16 @@ def test_data_is_fetched_once_and_shared_and_read_only(bench: DataBench) -> None
         assert bench.ends(name) == ["[('test', 'less'), ('train', 'a lot')]", "Read-only file system"]
 
 
-def test_what_fetches_may_do_nothing_else(bench: DataBench) -> None:
+def test_the_container_of_a_fetch_has_no_other_rights(bench: DataBench) -> None:
     data = bench.web.set_of(train=BIG)
     bench.web.held = {"/train"}
     thread = threading.Thread(target=bench.fetch, args=(data,))
     thread.start()
     until(lambda: bool(bench.web.halves))
     (made,) = bench.containers()
-    told = made.attrs["HostConfig"]
-    assert (told["CapDrop"], told["SecurityOpt"], told["PidsLimit"]) == (["ALL"], ["no-new-privileges"], 64)
-    assert (told["AutoRemove"], told["Privileged"], told["Memory"], told["LogConfig"]["Type"]) == (
+    output = made.attrs["HostConfig"]
+    assert (output["CapDrop"], output["SecurityOpt"], output["PidsLimit"]) == (["ALL"], ["no-new-privileges"], 64)
+    assert (output["AutoRemove"], output["Privileged"], output["Memory"], output["LogConfig"]["Type"]) == (
         True, False, 512 << 20, "none",
     )  # fmt: skip
     assert {"tfprov.cluster": CLUSTER, "tfprov.data": data.key}.items() <= made.labels.items()
@@ -147,7 +147,7 @@ def test_any_user_of_an_image_can_fetch_and_read(bench: DataBench, user: str, en
         engine.client.images.remove(bench.image, force=True)
 
 
-def test_what_goes_wrong_is_told_and_nothing_stays(bench: DataBench) -> None:
+def test_a_failed_fetch_is_reported_and_leaves_nothing(bench: DataBench) -> None:
     bench.web.put("/train", b"other")
     says = bench.refused(DataSet((bench.web.named("/train", "0" * 64),)))
     assert says.startswith(f"h: train from {bench.web.base}/train: its sha256 is ")
@@ -155,7 +155,7 @@ def test_what_goes_wrong_is_told_and_nothing_stays(bench: DataBench) -> None:
     assert bench.containers() == []
 
 
-def test_an_image_without_python_is_told(bench: DataBench, images: Images) -> None:
+def test_an_image_without_python_is_reported(bench: DataBench, images: Images) -> None:
     with pytest.raises(HostError) as caught:
         bench.fetch(bench.web.set_of(train=BIG), images.tiny())
     assert str(caught.value) == (
@@ -165,7 +165,7 @@ def test_an_image_without_python_is_told(bench: DataBench, images: Images) -> No
     assert bench.containers() == []
 
 
-def test_an_engines_fetch_that_is_killed_is_not_called_whole_and_gone_on_with(bench: DataBench) -> None:
+def test_a_killed_fetch_of_an_engine_is_not_delivered_and_resumes(bench: DataBench) -> None:
     data, errors = bench.web.set_of(train=BIG), []
     bench.web.held = {"/train"}
 
@@ -190,7 +190,7 @@ def test_an_engines_fetch_that_is_killed_is_not_called_whole_and_gone_on_with(be
     assert bench.web.requests[-1][1].startswith("bytes=")
 
 
-def test_a_fetch_ends_with_whoever_asked_for_it(bench: DataBench) -> None:
+def test_a_fetch_ends_with_its_caller(bench: DataBench) -> None:
     data = bench.web.set_of(train=BIG)
     bench.web.held = {"/train"}
     program = (
@@ -214,7 +214,7 @@ def test_a_fetch_ends_with_whoever_asked_for_it(bench: DataBench) -> None:
     assert bench.delivered() == frozenset()
 
 
-def test_a_seal_says_nothing_about_a_volume_that_was_made_later(bench: DataBench) -> None:
+def test_a_seal_does_not_count_for_a_volume_created_later(bench: DataBench) -> None:
     data = bench.web.set_of(train=b"a lot")
     bench.fetch(data)
     bench.client.volumes.get(data_volume_name(CLUSTER, data.key)).remove()
@@ -236,7 +236,7 @@ def test_a_volume_of_somebody_else_is_not_touched(bench: DataBench) -> None:
         theirs.remove()
 
 
-def test_two_at_once_share_one_fetch(bench: DataBench) -> None:
+def test_two_concurrent_fetches_share_one_download(bench: DataBench) -> None:
     data, other = bench.web.set_of(train=BIG), Engine.local("h", bench.socket)
     bench.web.held = {"/train"}
     runtimes = [bench.runtime, DockerRuntime(other, CLUSTER, lambda *_: True, lambda _: (0, ""))]
@@ -257,7 +257,7 @@ def test_two_at_once_share_one_fetch(bench: DataBench) -> None:
     assert bench.containers() == []
 
 
-def test_what_nobody_wants_and_no_container_has_goes(bench: DataBench) -> None:
+def test_unused_data_volumes_are_removed(bench: DataBench) -> None:
     old, read, wanted = (bench.web.set_of(**{name: name.encode()}) for name in ("old", "read", "wanted"))
     for data in (old, read, wanted):
         bench.fetch(data)

@@ -1,4 +1,4 @@
-"""The docker runtime keeps the contract that the others keep, on a real engine; and what only containers have."""
+"""The Docker runtime on a real engine: the contract of all runtimes, and features of containers."""
 
 import hashlib
 import json
@@ -58,7 +58,7 @@ def test_an_end_is_seen_with_its_exit_code_in_docker(bench: DockerBench, code: i
     assert (bench.see().exit_code, bench.see().finished) == (code, code == 0)
 
 
-def test_a_failing_task_is_restarted_as_often_as_it_was_asked_in_docker(bench: DockerBench) -> None:
+def test_a_failing_task_is_restarted_up_to_its_limit_in_docker(bench: DockerBench) -> None:
     bench.start(container(argv=["sh", "-c", "exit 5"], restart="on-failure", max_restarts=2))
     until(lambda: bench.see().restarts == 2 and bench.see().state is State.EXITED)
     assert bench.see().exit_code == 5
@@ -70,7 +70,7 @@ AGAIN = (
 """Ends with 5 in its first life, and well in its second one."""
 
 
-def test_a_restarted_task_says_how_it_ended_before_and_its_log_is_followed_on(bench: DockerBench) -> None:
+def test_a_restarted_task_has_its_last_exit_code_and_its_log_is_still_followed(bench: DockerBench) -> None:
     lines = f"sleep 1; {AGAIN}; sleep 1; exit 5"
     bench.start(container(argv=["sh", "-c", lines], restart="on-failure", max_restarts=2))
     assert list(bench.docker.logs("worker/0", follow=True)) == ["first", "second", "third"]
@@ -93,7 +93,7 @@ def test_how_a_task_ended_before_its_restart_is_still_known_when_it_runs(bench: 
     assert (seen.exit_code, seen.restarts, seen.gave_up) == (6, 1, True)
 
 
-def test_a_signal_reaches_who_handles_it_and_nobody_else_in_docker(bench: DockerBench) -> None:
+def test_a_signal_is_sent_only_to_tasks_that_handle_it_in_docker(bench: DockerBench) -> None:
     with pytest.raises(HostError, match="worker/0"):
         bench.docker.signal("worker/0", "SIGUSR1")
     handling = "trap 'echo got it' USR1; echo up; while :; do sleep 0.2; done"
@@ -104,7 +104,7 @@ def test_a_signal_reaches_who_handles_it_and_nobody_else_in_docker(bench: Docker
     assert bench.see().state is State.RUNNING
 
 
-def test_a_task_that_handles_no_signal_is_told_and_goes_on_in_docker(bench: DockerBench) -> None:
+def test_a_task_without_a_signal_handler_is_reported_and_keeps_running_in_docker(bench: DockerBench) -> None:
     bench.start(container())
     assert not bench.docker.signal("worker/0", "SIGUSR1")
     assert bench.see().state is State.RUNNING
@@ -222,7 +222,7 @@ def test_a_program_with_a_relative_directory_saves_where_checkpoints_lie(bench: 
         bench.start(container(argv=saves, link=("../bin/sh", "/checkpoints")))
 
 
-def test_a_task_that_needs_too_much_memory_is_said_to(bench: DockerBench) -> None:
+def test_a_task_killed_for_its_memory_is_reported_as_such(bench: DockerBench) -> None:
     # It outlives its child, which is what is killed: the engine may tell of an end before it tells of the memory.
     eats = ["sh", "-c", "sh -c 'x=a; while :; do x=$x$x; done'; sleep 1; exit 137"]
     bench.start(container(argv=eats, box=Box(bench.image, address=bench.address, memory=32 * 1024**2)))
@@ -293,7 +293,7 @@ def test_a_link_in_the_checkpoint_directory_is_neither_listed_nor_opened(bench: 
         bench.docker.open("worker/0", "link")
 
 
-def test_a_program_that_is_not_root_may_replace_what_was_restored(bench: DockerBench, tmp_path: Path) -> None:
+def test_a_program_that_is_not_root_can_replace_restored_files(bench: DockerBench, tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_bytes(b"old")
     bench.start(container(), restore={"checkpoint": tmp_path / "checkpoint"})
     assert bench.docker.execute("worker/0", ["sh", "-c", "[ $(id -u) != 0 ]"]) == 0
@@ -301,7 +301,7 @@ def test_a_program_that_is_not_root_may_replace_what_was_restored(bench: DockerB
     assert bench.docker.execute("worker/0", ["sh", "-c", replaces]) == 0
 
 
-def test_a_restore_that_is_cut_off_leaves_no_name_for_what_is_half_there(bench: DockerBench, tmp_path: Path) -> None:
+def test_an_interrupted_restore_leaves_no_partial_file(bench: DockerBench, tmp_path: Path) -> None:
     for name in ("model.index", "checkpoint"):
         (tmp_path / name).write_bytes(name.encode())
     files = {name: tmp_path / name for name in ("model.index", "checkpoint")}
@@ -351,7 +351,7 @@ def test_only_regular_files_are_listed_whatever_their_names(
 
 
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
-def test_what_is_no_regular_file_is_neither_opened_nor_read_from_its_end(bench: DockerBench, runs: bool) -> None:
+def test_only_regular_files_are_opened_and_tailed(bench: DockerBench, runs: bool) -> None:
     bench.start(container())
     assert bench.docker.execute("worker/0", ["sh", "-c", ODD]) == 0
     if not runs:
@@ -382,11 +382,11 @@ def test_a_directory_can_be_listed_and_read_while_it_is_written_to(bench: Docker
     bench.save("worker/0", "stays", b"12345")
     until(lambda: "grows" in sizes(bench))
     for _ in range(60):  # `find` misses a file that was there a moment ago in one of thirty
-        found = sizes(bench)
-        assert found["stays"] == 5
-        assert set(found) <= {"stays", "grows", "comes", "goes"}
+        result = sizes(bench)
+        assert result["stays"] == 5
+        assert set(result) <= {"stays", "grows", "comes", "goes"}
         with bench.docker.open("worker/0", "grows") as file:
-            assert len(file.read(found["grows"])) == found["grows"]
+            assert len(file.read(result["grows"])) == result["grows"]
 
 
 def test_a_file_that_is_not_read_to_its_end_holds_no_connection(bench: DockerBench) -> None:
@@ -398,7 +398,7 @@ def test_a_file_that_is_not_read_to_its_end_holds_no_connection(bench: DockerBen
     assert len(bench.docker.tail("worker/0", "big", 3)) == 3
 
 
-def test_a_port_where_nobody_listens_in_the_container_does_not_count(bench: DockerBench) -> None:
+def test_a_published_port_without_a_listener_in_the_container_does_not_count(bench: DockerBench) -> None:
     started = bench.start(container())
     assert not bench.docker.serves(started.task)
 
@@ -412,7 +412,7 @@ while :; do
 done"""
 
 
-def test_a_program_that_removes_what_it_saved_at_once_removes_nothing_that_is_held(bench: DockerBench) -> None:
+def test_a_program_that_removes_its_files_at_once_does_not_remove_held_ones(bench: DockerBench) -> None:
     bench.start(container(argv=["sh", "-c", _ROTATES]))
     until(lambda: bench.docker.files("worker/0"))
 

@@ -1,4 +1,4 @@
-"""Hosts at fault while a cluster trains on them, in the lab: docs/reliability.md says which test shows which fault."""
+"""Faults of the lab's hosts while a cluster trains on them: docs/reliability.md says which test shows which fault."""
 
 import re
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def states(made: LabCluster) -> dict[str, str]:
     return {task: facts["state"] for task, facts in made.tasks().items()}
 
 
-def test_an_engine_that_is_killed_and_comes_back_during_a_training_is_told_and_made_good(two: LabCluster) -> None:
+def test_an_engine_restart_during_a_training_is_reported_and_repaired(two: LabCluster) -> None:
     host = two.lab.hosts[1]
     two("up")
     host.service("engine", "kill")
@@ -59,7 +59,7 @@ def test_an_engine_that_is_killed_and_comes_back_during_a_training_is_told_and_m
     assert not any(two.containers().values())
 
 
-def test_a_host_that_comes_back_at_another_address_is_told_and_made_good(two: LabCluster, tiny_archive: Path) -> None:
+def test_a_host_that_returns_at_another_address_is_reported_and_repaired(two: LabCluster, tiny_archive: Path) -> None:
     one, other, *_ = two.lab.hosts
     two("up")
     until(lambda: "saved" in two("logs", "worker/0"), "the chief has saved")
@@ -82,9 +82,7 @@ def test_a_host_that_comes_back_at_another_address_is_told_and_made_good(two: La
         other.address = before
 
 
-def test_without_a_ps_host_that_is_lost_for_good_plan_says_who_restarts_and_from_which_step(
-    two: LabCluster, tiny_archive: Path
-) -> None:
+def test_plan_without_a_lost_ps_host_names_the_restarts_and_their_step(two: LabCluster, tiny_archive: Path) -> None:
     one, other, third, _ = two.lab.hosts
     two("up")
     until(lambda: "step 12" in two("logs", "worker/0"), "some steps")
@@ -137,7 +135,7 @@ def test_racing_controllers_leave_one_cluster_or_none(
 
 
 @pytest.mark.parametrize("times", [4, pytest.param(200, marks=pytest.mark.matrix)])
-def test_nothing_is_left_on_a_host_that_is_asked_again_and_again(two: LabCluster, times: int) -> None:
+def test_repeated_commands_leave_nothing_on_a_host(two: LabCluster, times: int) -> None:
     host = two.lab.hosts[1]
     two("up")
     for _ in range(times):

@@ -1,4 +1,4 @@
-"""`data: {fetch: …}` as a user meets it: as processes of this machine, and on hosts in containers over SSH."""
+"""`data: {fetch: …}` through the command line: with processes on this machine, and on hosts over SSH."""
 
 import hashlib
 import json
@@ -105,7 +105,7 @@ def test_data_is_fetched_once_read_by_all_and_fetched_anew_only_when_it_is_other
     assert not list(local_cluster.directory.glob("state/**/data"))
 
 
-def test_what_cannot_be_fetched_keeps_what_runs(local_cluster: LocalCluster, web: WebServer) -> None:
+def test_a_failed_fetch_keeps_the_running_tasks(local_cluster: LocalCluster, web: WebServer) -> None:
     write(local_cluster, written(web, {"/train": "train"}))
     local_cluster("up")
     before = local_cluster.pids()
@@ -115,7 +115,7 @@ def test_what_cannot_be_fetched_keeps_what_runs(local_cluster: LocalCluster, web
     assert local_cluster.pids() == before
 
 
-def test_a_fetch_goes_on_where_the_controller_was_killed(local_cluster: LocalCluster, web: WebServer) -> None:
+def test_a_fetch_resumes_after_the_controller_was_killed(local_cluster: LocalCluster, web: WebServer) -> None:
     write(local_cluster, written(web, {"/train": "train"}))
     web.held = {"/train"}
     first = local_cluster.start("up")
@@ -153,7 +153,7 @@ def volumes(remote_cluster: LabCluster) -> list[int]:
     return [len(host.client.volumes.list(filters=labels)) for host in remote_cluster.lab.hosts[:2]]
 
 
-def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_taken_for_whole(
+def test_every_host_fetches_for_itself_and_an_interrupted_fetch_is_not_delivered(
     remote_cluster: LabCluster, python_archive: Path
 ) -> None:
     one, two, *_ = remote_cluster.lab.hosts

@@ -1,4 +1,4 @@
-"""What TensorFlow writes is read here, and TensorFlow reads what is written here: event files and the checkpoint file."""
+"""Event files and the checkpoint file: tfprov reads TensorFlow's, and TensorFlow reads tfprov's."""
 
 import importlib.util
 import io
@@ -82,9 +82,9 @@ def test_tensorflow_1s_events_are_read(tensorflow: tuple[Path, list[str]]) -> No
     ]
 
     assert [(one.step, one.tag, one.value) for one in scalars(stream)] == expected
-    found = progress(stream)
-    assert found
-    assert (found.step, found.steps_per_second, found.loss) == (203, 12.5, float32(1 / 201))
+    result = progress(stream)
+    assert result
+    assert (result.step, result.steps_per_second, result.loss) == (203, 12.5, float32(1 / 201))
 
 
 @pytest.mark.tensorflow
@@ -97,16 +97,16 @@ def test_tensorflow_2s_events_are_read(tensorflow: tuple[Path, list[str]]) -> No
     ]
 
     assert [(one.step, one.tag, one.value) for one in scalars(stream)] == expected
-    found = progress(stream)
-    assert found
-    assert (found.step, found.loss) == (2, float32(2 / 3))
-    assert found.steps_per_second
-    assert found.steps_per_second > 0
+    result = progress(stream)
+    assert result
+    assert (result.step, result.loss) == (2, float32(2 / 3))
+    assert result.steps_per_second
+    assert result.steps_per_second > 0
 
 
 @pytest.mark.tensorflow
 def test_tensorflow_finds_what_the_checkpoint_file_names(tensorflow: tuple[Path, list[str]]) -> None:
-    folder, found = tensorflow
+    folder, result = tensorflow
     first, second = (str(folder / "state" / prefix) for prefix in PREFIXES)
 
-    assert found == [first, second, first]
+    assert result == [first, second, first]

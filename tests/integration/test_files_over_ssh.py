@@ -1,4 +1,4 @@
-"""The files of a container on another machine: put there, read and listed through one SSH connection."""
+"""Write, read and list the files of a container on another machine through one SSH connection."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +46,7 @@ def remote_bench(engine: PrivateEngine, images: Images, ssh: SSH) -> Iterator[Do
         bench.close()
 
 
-def test_large_files_go_there_and_come_back(remote_bench: DockerBench, tmp_path: Path) -> None:
+def test_large_files_are_sent_and_read_back(remote_bench: DockerBench, tmp_path: Path) -> None:
     data = bytes(range(256)) * 50_000
     (tmp_path / "data").write_bytes(data)
     remote_bench.docker.stop("worker/0", 0)

@@ -1,4 +1,4 @@
-"""Programs that nobody wrote for tfprov, in the shapes that public ones have, run as they are with one documented setting.
+"""Programs not written for tfprov, in the shapes of public ones, run unchanged with one documented setting.
 
 They lie in `tests/cases/programs`; docs/programs.md has the settings.
 """

@@ -1,4 +1,4 @@
-"""The bed that other tests lie on: a private engine, and four hosts with sshd and an engine each."""
+"""The fixtures of other tests: a private engine, and four hosts with sshd and an engine each."""
 
 import os
 import subprocess
@@ -126,7 +126,7 @@ def disturb(host: Host, other: Host, tiny: str) -> None:
     host.pause()
 
 
-def test_a_host_that_was_reset_is_as_a_new_one(lab: Lab, tiny: str) -> None:
+def test_a_reset_host_is_like_a_new_host(lab: Lab, tiny: str) -> None:
     host = lab.add()
     lab.load(tiny, [host])
     new, made = host.run("sh", "-c", SNAPSHOT), host.id
@@ -206,7 +206,7 @@ def test_sshd_can_forbid_forwarding_and_docker_can_be_hidden(lab: Lab) -> None:
     assert "Connection refused" in host.ssh("true").stderr
 
 
-def test_what_is_left_to_read_is_saved(lab: Lab, tiny: str, tmp_path: Path) -> None:
+def test_unread_output_is_saved(lab: Lab, tiny: str, tmp_path: Path) -> None:
     lab.hosts[0].client.containers.run(tiny, ["echo", "last words"], name="talker")
     lab.hosts[1].stop()
     lab.save(tmp_path)
@@ -268,11 +268,11 @@ def test_a_session_that_is_killed_leaves_nothing_running(tmp_path: Path) -> None
 
 
 def processes_of(run: str) -> list[str]:
-    found = []
+    result = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        found += [process.name for word in words if word.startswith(os.fsencode(run))]
-    return found
+        result += [process.name for word in words if word.startswith(os.fsencode(run))]
+    return result

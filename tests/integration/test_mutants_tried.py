@@ -1,4 +1,4 @@
-"""tests/mutants.py tells a mutant that survives from one that dies; each try is a run of pytest."""
+"""tests/mutation reports surviving and killed mutants; each try is a run of pytest."""
 
 import os
 import re
@@ -63,7 +63,7 @@ def run(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_a_survivor_is_told_from_a_mutant_that_is_killed(tmp_path: Path) -> None:
+def test_surviving_and_killed_mutants_are_reported(tmp_path: Path) -> None:
     done = run(tmp_path, "--least", "90")
     alive = re.findall(r"^tfprov/pure\.py:(\d+): (\w+);", done.stdout, re.MULTILINE)
     # Nobody asks for 3, nor for 98 to 100; line 10 is not run, and `!= 99` returns 1 for 1 as well.

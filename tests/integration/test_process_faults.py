@@ -1,4 +1,4 @@
-"""What can happen to real processes: kills, stubborn ones, recycled pids, floods, and runs that were cut off."""
+"""Faults of real processes: kills, ignored signals, recycled pids, floods of output, and interrupted runs."""
 
 import contextlib
 import json
@@ -152,7 +152,7 @@ def test_a_task_has_its_grace_to_save(bench: ProcessBench) -> None:
     assert list(bench.process.logs("worker/0")) == ["up", "saved"]
 
 
-def test_what_an_ended_task_left_in_the_background_is_killed(bench: ProcessBench) -> None:
+def test_background_processes_of_an_ended_task_are_killed(bench: ProcessBench) -> None:
     bench.start(container(argv=["sh", "-c", "sleep 60 & exit 0"]))
     bench.becomes(State.EXITED)
     until(lambda: bench.alive() == [])
@@ -182,7 +182,7 @@ def test_a_task_outlives_who_started_it(bench: ProcessBench, tmp_path: Path) -> 
 # --- starting --------------------------------------------------------------------------------------------------------
 
 
-def test_a_port_that_a_stranger_holds_is_told_with_its_owner(bench: ProcessBench) -> None:
+def test_a_port_held_by_a_foreign_process_is_reported_with_its_owner(bench: ProcessBench) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(HostError, match=rf"h: port {port} for worker/0 is taken by .+ \(pid {os.getpid()}\)"):
@@ -228,7 +228,7 @@ def test_a_start_that_was_cut_off_can_be_done_again(bench: ProcessBench) -> None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"state": "running"}', '{"state": "exited", "pid": "x"}'])
-def test_a_damaged_state_of_a_task_stops_nobody(bench: ProcessBench, text: str) -> None:
+def test_a_damaged_state_file_of_a_task_does_not_affect_other_tasks(bench: ProcessBench, text: str) -> None:
     bench.run_to_end(0)
     (bench.process.task_dir("worker/0").path / "state.json").write_text(text)
     assert bench.see().state in (State.CREATED, State.LOST, State.EXITED)
@@ -247,7 +247,7 @@ def test_the_environment_of_the_controller_does_not_wire_a_task(
     assert json.loads(next(iter(bench.process.logs("worker/0")))) == [None, "worker/0"]
 
 
-def test_a_start_whose_supervisor_fails_says_why_in_a_line(bench: ProcessBench) -> None:
+def test_a_failed_supervisor_is_reported_in_one_line(bench: ProcessBench) -> None:
     lock = bench.process.task_dir("worker/0").path / "lock"
     lock.mkdir(parents=True)
     with pytest.raises(HostError, match=r"\Ah: worker/0 could not be started: .*Is a directory: '.*/lock'\Z"):

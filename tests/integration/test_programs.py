@@ -1,4 +1,4 @@
-"""Each example program as its user starts it: an interpreter of its own, alone, without any other test's imports."""
+"""Each example program as a user starts it: in a fresh interpreter, without the imports of other tests."""
 
 from pathlib import Path
 

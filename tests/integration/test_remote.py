@@ -1,4 +1,4 @@
-"""The main job, on hosts in containers: over SSH, in Docker, with a program that stands in for TensorFlow."""
+"""The main workflow on hosts in containers: over SSH, in Docker, with a stand-in for TensorFlow."""
 
 import contextlib
 import json
@@ -58,7 +58,7 @@ def test_a_run_trains_brings_the_checkpoint_back_and_leaves_nothing(three: LabCl
     assert sorted(made for ids in three.containers().values() for made in ids) == sorted(
         str(made.id) for made in foreign
     )
-    assert [found.name for found in one.client.volumes.list()] == [volume.name]
+    assert [result.name for result in one.client.volumes.list()] == [volume.name]
     assert all(host.client.images.get("foreign:1") for host in three.lab.hosts)
 
 
@@ -68,7 +68,7 @@ def _with_foreign(lab: Lab) -> Iterator[Host]:
         yield host
 
 
-def test_a_cluster_that_runs_is_left_alone_and_can_be_asked(three: LabCluster, tiny_archive: Path) -> None:
+def test_a_running_cluster_is_unchanged_by_up_and_reports_its_status(three: LabCluster, tiny_archive: Path) -> None:
     one, two, other, _ = three.lab.hosts
     three.write({"ps": [one], "worker": [two, other]}, {**standin(tiny_archive), "env": {"TOKEN": "s3cret"}})
     printed = up(three)
@@ -81,8 +81,8 @@ def test_a_cluster_that_runs_is_left_alone_and_can_be_asked(three: LabCluster, t
     assert "s3cret" not in json.dumps([it.attrs for it in made]) + printed, "no configuration holds a secret"
     assert "1ec1c26b50d5d3c5" in three("exec", "worker/1", "--", "sh", "-c", "printf %s $TOKEN | sha256sum")
     assert '"job": "worker"' not in three("exec", "worker/1", "--", "true")
-    said = three("exec", "worker/1", "--", "sh", "-c", "echo $TFPROV_TASK; exit 5", code=5)
-    assert "worker/1" in said, "a command runs beside a task"
+    message = three("exec", "worker/1", "--", "sh", "-c", "echo $TFPROV_TASK; exit 5", code=5)
+    assert "worker/1" in message, "a command runs beside a task"
     assert "up: ps/0" in three("logs", "ps/0")
 
 
@@ -124,7 +124,7 @@ def _sent(printed: str) -> list[float]:
     return [float(size) * units[unit] for size, unit in re.findall(r"\(([\d.]+) (\w+) sent\)", printed)]
 
 
-def test_two_at_once_the_second_is_told_who_is_first(three: LabCluster) -> None:
+def test_the_second_of_two_concurrent_runs_names_the_first(three: LabCluster) -> None:
     three.write(
         {"ps": [three.lab.hosts[0]], "worker": [three.lab.hosts[1]]},
         {**_settings(three), "command": ["sh", "-c", "sleep 600"], "start_timeout": 600},
@@ -139,8 +139,8 @@ def test_two_at_once_the_second_is_told_who_is_first(three: LabCluster) -> None:
 
 
 def _settings(made: LabCluster) -> dict[str, object]:
-    found: dict[str, object] = yaml.safe_load(made.inventory.read_text())["all"]["vars"]["tfprov"]
-    return found
+    result: dict[str, object] = yaml.safe_load(made.inventory.read_text())["all"]["vars"]["tfprov"]
+    return result
 
 
 def is_locked(path: Path) -> bool:
@@ -240,7 +240,7 @@ def test_a_host_that_left_the_inventory_is_still_taken_down(three: LabCluster, t
     assert json.loads((three.directory / "state/tfprov/clusters/lab/hosts.json").read_text()) == {}
 
 
-def test_a_training_goes_on_on_other_hosts(three: LabCluster, tiny_archive: Path) -> None:
+def test_a_training_resumes_on_other_hosts(three: LabCluster, tiny_archive: Path) -> None:
     up(three)
     until(lambda: "step 12" in three("logs", "worker/0"), "some steps")
     three("down")
@@ -257,13 +257,13 @@ def test_a_training_goes_on_on_other_hosts(three: LabCluster, tiny_archive: Path
 
 
 @pytest.mark.parametrize("fault", ["unknown", "changed", "auth", "sshd", "docker", "port"])
-def test_one_host_at_fault_is_named_in_one_line_and_nothing_is_left_half_started(three: LabCluster, fault: str) -> None:
+def test_a_faulty_host_is_named_in_one_line_and_no_task_is_left_running(three: LabCluster, fault: str) -> None:
     bad = three.lab.hosts[2]
     before = three.containers()
-    code, said = _break(three, fault)
+    code, message = _break(three, fault)
     printed = three("up", code=code)
-    told = [line for line in printed.splitlines() if bad.name in line and re.search(said, line)]
-    assert told, printed
+    output = [line for line in printed.splitlines() if bad.name in line and re.search(message, line)]
+    assert output, printed
     assert not running(three)
     assert not any(before.values())
 
@@ -293,7 +293,7 @@ def _break(three: LabCluster, fault: str) -> tuple[int, str]:
     return 1, r"port 2222 for worker/1 is taken by another program; stop it"
 
 
-def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(three: LabCluster, tiny_archive: Path) -> None:
+def test_a_full_disk_is_reported_before_anything_is_sent(three: LabCluster, tiny_archive: Path) -> None:
     small = three.lab.add(disk="3m")
     one, two, *_ = three.lab.hosts
     three.write({"ps": [one], "worker": [two, small]}, standin(tiny_archive))
@@ -302,7 +302,7 @@ def test_a_disk_that_is_too_small_is_told_before_anything_is_sent(three: LabClus
     assert not any(three.containers().values())
 
 
-def test_a_host_that_forbids_forwarding_is_served_and_told_why_it_is_slower(three: LabCluster) -> None:
+def test_a_host_without_forwarding_works_and_the_reason_it_is_slower_is_reported(three: LabCluster) -> None:
     slow = three.lab.hosts[2]
     slow.forget_images()
     slow.sshd_option("AllowTcpForwarding no")
@@ -345,7 +345,7 @@ def test_a_reboot_of_a_host_is_seen_and_made_good(three: LabCluster) -> None:
     assert {task["state"] for task in three.tasks().values()} == {"running"}
 
 
-def test_what_others_have_of_our_names_is_not_touched_and_an_image_that_was_moved_not_run(three: LabCluster) -> None:
+def test_foreign_objects_of_the_same_names_are_kept_and_a_moved_tag_is_not_run(three: LabCluster) -> None:
     up(three)
     three("down")
     two = three.lab.hosts[1]
@@ -377,7 +377,7 @@ def test_an_image_of_a_registry_gets_the_code_beside_it(three: LabCluster, tiny_
     assert "nothing to do" in three("up")
 
 
-def test_an_image_is_built_on_a_host_where_the_inventory_says_so(
+def test_an_image_is_built_on_the_host_the_inventory_names(
     three: LabCluster, tiny_archive: Path, images: Images, tmp_path: Path
 ) -> None:
     one, two, _, builder = three.lab.hosts

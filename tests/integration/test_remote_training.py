@@ -39,8 +39,8 @@ def restored(directory: Path) -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, "-c", READ, str(directory)], capture_output=True, text=True, check=True, timeout=LONG
     )
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def test_the_textbooks_shards_are_fetched_from_one_ps(remote_cluster: LabCluster, images: Images) -> None:
@@ -63,6 +63,6 @@ def test_the_textbooks_saver_with_two_ps_is_explained_and_nothing_broken_is_call
     remote_cluster.write({"ps": [one, four], "worker": [two, three]}, settings)
     done = remote_cluster.run("run")
     assert done.returncode != 0
-    said = done.stdout
-    assert any("sharded=False" in line and "ps/0" in line and "ps/1" in line for line in said.splitlines()), said
+    message = done.stdout
+    assert any("sharded=False" in line and "ps/0" in line and "ps/1" in line for line in message.splitlines()), message
     assert not list((remote_cluster.directory / "checkpoints").glob("lab/*.index"))

@@ -1,4 +1,4 @@
-"""What is rendered runs: under docker-compose, on a swarm of one node, and as a Slurm job; the last test of each trains."""
+"""Rendered clusters run under docker-compose, on a swarm of one node, and as a Slurm job; the last test of each trains."""
 
 import contextlib
 import io
@@ -102,21 +102,21 @@ class Tools:
         finally:
             container.remove(force=True)
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            found = {}
+            result = {}
             for member in archive.getmembers():
                 content = archive.extractfile(member)
                 if member.isfile() and content:
-                    found[member.name.removeprefix("v/")] = content.read()
-        return found
+                    result[member.name.removeprefix("v/")] = content.read()
+        return result
 
     def running(self, project: str) -> set[str]:
         """Return the tasks of which a container runs: `ps/0`."""
-        found = set()
+        result = set()
         for container in self.engine.client.containers.list(ignore_removed=True):
-            told = dict(item.partition("=")[::2] for item in container.attrs["Config"]["Env"])
-            if told.get("TFPROV_CLUSTER") == project:
-                found.add(told["TFPROV_TASK"])
-        return found
+            output = dict(item.partition("=")[::2] for item in container.attrs["Config"]["Env"])
+            if output.get("TFPROV_CLUSTER") == project:
+                result.add(output["TFPROV_TASK"])
+        return result
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_compose_ends_with_the_chiefs_exit_code(tools: Tools, images: Images, co
     assert "failing at step 6" in printed
 
 
-def test_compose_passes_on_what_a_shell_would_replace(tools: Tools, images: Images, compose: list[str]) -> None:
+def test_compose_passes_shell_metacharacters_unchanged(tools: Tools, images: Images, compose: list[str]) -> None:
     render(tools.directory, "compose", STANDIN, {"IMAGE": images.tiny()})
     tools(*compose, "up", "--no-start")
     (chief,) = (

@@ -1,4 +1,4 @@
-"""Real TensorFlow processes, one a task, each in a directory of its own with relative paths, as on separate hosts."""
+"""Real TensorFlow processes, one per task, each in its own directory with relative paths, as on separate hosts."""
 
 import re
 import signal
@@ -162,9 +162,9 @@ def test_two_workers_learn_and_everything_lies_with_the_chief(hosts: ProgramHost
     assert code == 0
     assert all(result["tensors"] == 3 and result["error"] is None for result in results)
     assert not any("/" in path for path in parse_state((saved / "checkpoint").read_text()))
-    told = python(SUMMARIES, *map(str, saved.glob("events.out.*")))
-    assert {line.split()[0] for line in told.splitlines()} == {"loss", "prediction", "global_step/sec"}
-    assert re.search(r"^loss \d{3,4} (simple_value|tensor)$", told, re.MULTILINE)
+    output = python(SUMMARIES, *map(str, saved.glob("events.out.*")))
+    assert {line.split()[0] for line in output.splitlines()} == {"loss", "prediction", "global_step/sec"}
+    assert re.search(r"^loss \d{3,4} (simple_value|tensor)$", output, re.MULTILINE)
 
 
 def test_a_worker_that_was_there_first_joins_soon_after_the_chief(hosts: ProgramHosts, counter: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_worker_that_was_there_first_joins_soon_after_the_chief(hosts: Program
     worker.until(has_stepped)
 
 
-def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts: ProgramHosts, counter: Path) -> None:
+def test_a_stopped_chief_saves_its_step_and_its_restart_resumes_there(hosts: ProgramHosts, counter: Path) -> None:
     cluster = addresses(ps=1, worker=2)
     ps = hosts.task(counter, Wiring("ps", 0, cluster))
     arguments = ("--train_steps=100000", "--pause=0.02")
@@ -219,7 +219,7 @@ def test_a_stopped_chief_saves_its_step_and_its_restart_goes_on_from_there(hosts
     again.ends(130)
 
 
-def test_alone_it_learns_and_goes_on_from_the_newest_whole_checkpoint(hosts: ProgramHosts, counter: Path) -> None:
+def test_a_single_task_learns_and_resumes_from_the_newest_whole_checkpoint(hosts: ProgramHosts, counter: Path) -> None:
     first = hosts.start(counter, "--train_steps=30", "--save_every_steps=10")
     first.ends()
     saved = first.folder / "saved"
@@ -348,7 +348,7 @@ def test_synchronous_training_ends_for_all(hosts: ProgramHosts, tmp_path: Path) 
     assert max(whole(chief.folder / "saved")) >= 100
 
 
-def test_a_worker_without_a_ps_ends_in_one_line(hosts: ProgramHosts, counter: Path) -> None:
+def test_a_worker_without_a_ps_ends_with_one_line(hosts: ProgramHosts, counter: Path) -> None:
     cluster = addresses(ps=1, worker=2)
     worker = hosts.task(counter, Wiring("worker", 1, cluster), "--max_wait_secs=1")
     chief = hosts.task(counter, Wiring("worker", 0, cluster))
@@ -362,7 +362,7 @@ def test_a_worker_without_a_ps_ends_in_one_line(hosts: ProgramHosts, counter: Pa
     assert chief.err.endswith("tfprov: ended by SIGTERM\n")
 
 
-def test_a_port_that_is_taken_ends_the_task_in_one_line(hosts: ProgramHosts, counter: Path) -> None:
+def test_a_port_in_use_ends_the_task_with_one_line(hosts: ProgramHosts, counter: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -36,7 +36,7 @@ ORIGIN = "its index and 1 shard came from ps/0 (the program's saver writes each 
 TORN = "worker/0: the saver left its shards on ps/0 and ps/1 and could not merge them across hosts; save with"
 
 
-def test_shards_that_lie_with_the_ps_are_gathered_restore_and_are_gone_on_from(local_cluster: LocalCluster) -> None:
+def test_shards_on_the_ps_are_gathered_and_restored(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     output = local_cluster("run")
     assert f"model.ckpt-300: {ORIGIN}" in output

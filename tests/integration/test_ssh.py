@@ -160,7 +160,7 @@ def test_an_sshd_with_few_sessions_is_enough(tmp_path: Path, sessions: int) -> N
         until(lambda: not small.children(), "all connections are gone")
 
 
-def test_a_host_with_few_sessions_that_lets_nobody_in_a_second_time(tmp_path: Path) -> None:
+def test_a_host_with_few_sessions_that_refuses_a_second_connection(tmp_path: Path) -> None:
     with sshd(tmp_path, "MaxSessions 2") as small, SSH(target(small)) as ssh:
         first, second = ssh.stream(["cat"]), ssh.stream(["cat"])
         (small.directory / "authorized_keys").write_text("")
@@ -270,7 +270,7 @@ def test_reverse_forwards_lead_each_to_its_own_server(ssh: SSH) -> None:
             assert set(pool.map(ask, [one] * 40)) == {b"one?"}
 
 
-def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(ssh: SSH) -> None:
+def test_a_closed_reverse_forward_ends_its_connections_and_reports_a_bug(ssh: SSH) -> None:
     entered = threading.Event()
 
     def serve(stream: Stream) -> None:
@@ -296,7 +296,7 @@ def test_a_reverse_forward_ends_what_is_under_way_and_reports_a_bug(ssh: SSH) ->
     idle.close()
 
 
-def test_a_local_forward_leads_to_where_the_host_can_go_and_lets_nobody_in_without_the_token(ssh: SSH) -> None:
+def test_a_local_forward_reaches_the_hosts_network_and_requires_the_token(ssh: SSH) -> None:
     gate = TokenGate()
     with ssh.remote_forward(echoing(b"")) as back, ssh.local_forward("127.0.0.1", back, gate=gate) as forth:
         allowed = f"POST / HTTP/1.1\r\nCookie: {gate.cookie(forth)}\r\n\r\n".encode() + bytes(3_000_000)
@@ -310,7 +310,7 @@ def test_a_local_forward_leads_to_where_the_host_can_go_and_lets_nobody_in_witho
         ask(forth)
 
 
-def test_a_local_forward_to_where_nobody_listens_is_seen_by_who_connects(ssh: SSH, server: Sshd) -> None:
+def test_a_local_forward_to_a_closed_port_fails_for_the_client(ssh: SSH, server: Sshd) -> None:
     gate = TokenGate()
     with ssh.local_forward("127.0.0.1", 1, gate=gate) as port:
         assert ask(port, f"GET / HTTP/1.1\r\nCookie: {gate.cookie(port)}\r\n\r\n".encode()) == b""
@@ -318,7 +318,7 @@ def test_a_local_forward_to_where_nobody_listens_is_seen_by_who_connects(ssh: SS
     assert ssh.is_listening("127.0.0.1", server.port)
 
 
-def test_an_sshd_that_forwards_nothing_is_told_apart(tmp_path: Path) -> None:
+def test_an_sshd_without_forwarding_is_recognized(tmp_path: Path) -> None:
     with sshd(tmp_path, "AllowTcpForwarding no") as strict, SSH(target(strict)) as ssh:
         forwards = (ssh.remote_forward(echoing(b"")), ssh.local_forward("127.0.0.1", 22, gate=TokenGate()))
         for forward in forwards:
@@ -329,7 +329,7 @@ def test_an_sshd_that_forwards_nothing_is_told_apart(tmp_path: Path) -> None:
 # -- the connection goes ---------------------------------------------------------------------------------------------
 
 
-def test_a_command_that_is_cut_off_has_an_unknown_outcome_and_the_next_one_connects_anew(own: Sshd) -> None:
+def test_an_interrupted_command_has_an_unknown_outcome_and_the_next_reconnects(own: Sshd) -> None:
     with SSH(target(own)) as ssh, ThreadPoolExecutor(2) as pool:
         running = pool.submit(ssh.run, ["sleep", "600"])
         until(lambda: own.programs(b"sleep 600"), "the command runs")

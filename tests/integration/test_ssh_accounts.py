@@ -1,4 +1,4 @@
-"""Accounts that log in and run no commands as they are sent: each is told as what it is, by every verb that connects."""
+"""Accounts that log in but do not run commands as sent: every command that connects reports their kind."""
 
 import os
 import shutil
@@ -129,10 +129,10 @@ def test_every_account_without_commands_is_explained_by_all_that_connects(server
             continue
         give(server, account)
         with closing(SSH(target(server))) as ssh:
-            told = [_told(do, ssh, server) for do in (_check, _engine, _lock)]
+            output = [_told(do, ssh, server) for do in (_check, _engine, _lock)]
             what = f"h1: {account.what.format(user=ssh.user)}"
-        if not all(it.startswith(what) and account.fix in it for it in told):
-            wrong[name] = told
+        if not all(it.startswith(what) and account.fix in it for it in output):
+            wrong[name] = output
     assert wrong == {}
 
 
@@ -150,14 +150,14 @@ all:
 """
 
 
-def test_verbs_say_what_the_account_is_and_end_with_4(server: Sshd, tmp_path: Path) -> None:
+def test_commands_report_the_kind_of_account_and_end_with_4(server: Sshd, tmp_path: Path) -> None:
     state = {name: str(tmp_path / name) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME")}
     tfprov = CommandLine(tmp_path, {**os.environ, **state})
     tfprov.inventory.write_text(INVENTORY.format(port=server.port, key=server.user_key, known_hosts=server.known_hosts))
     give(server, ACCOUNTS["a start-up file that prints"])
-    told = {verb: tfprov(verb, code=4) for verb in ("check", "up", "status", "down")}
+    output = {verb: tfprov(verb, code=4) for verb in ("check", "up", "status", "down")}
     words = "login shell prints `Welcome! Today: 3 users` before every command; let it print only in a terminal"
-    assert [verb for verb, printed in told.items() if words not in printed] == []
+    assert [verb for verb, printed in output.items() if words not in printed] == []
 
 
 def test_an_account_that_runs_commands_is_not_suspected(server: Sshd) -> None:

@@ -1,4 +1,4 @@
-"""Making a connection: host keys, logging in, gateways, ~/.ssh/config, and everything that can be in the way."""
+"""Open an SSH connection: host keys, authentication, gateways, ~/.ssh/config, and their errors."""
 
 import os
 import re
@@ -94,7 +94,7 @@ def test_a_first_contact_is_recorded_once_and_for_the_owner_only(server: Sshd, t
     assert subprocess.run(keyscan, capture_output=True, check=False).returncode == 0
 
 
-def test_a_changed_host_key_is_refused_whatever_is_asked_for(tmp_path: Path) -> None:
+def test_a_changed_host_key_is_refused_with_every_option(tmp_path: Path) -> None:
     with sshd(tmp_path / "h") as server:
         old = fingerprint(server.host_key.with_name("host_ed25519.pub"))
         server.stop()
@@ -116,7 +116,7 @@ def test_a_changed_host_key_is_refused_whatever_is_asked_for(tmp_path: Path) -> 
         assert connects(target(server))
 
 
-def test_the_kind_of_key_that_is_known_is_asked_for(tmp_path: Path) -> None:
+def test_the_known_key_type_is_requested(tmp_path: Path) -> None:
     keys = [make_key(tmp_path / kind, kind) for kind in ("ecdsa", "rsa")]
     with sshd(tmp_path / "h", *(f"HostKey {key}" for key in keys)) as server:
         for key in keys:
@@ -124,7 +124,7 @@ def test_the_kind_of_key_that_is_known_is_asked_for(tmp_path: Path) -> None:
             assert connects(target(server))
 
 
-def test_a_revoked_key_and_one_that_only_an_authority_knows_are_refused(server: Sshd, tmp_path: Path) -> None:
+def test_a_revoked_key_and_a_key_known_only_by_a_ca_are_refused(server: Sshd, tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"
     plain = server.known_hosts.read_text()
     known.write_text(f"# a comment\n@revoked * {server.public()}\n{plain}")
@@ -169,7 +169,7 @@ def test_refused_keys_are_named_with_the_user(server: Sshd, tmp_path: Path) -> N
     assert re.match(rf"h1: no key for \S+@127.0.0.1:{server.port}; ", refused(server, key_files=()))
 
 
-def test_a_password_is_offered_where_one_is_given(server: Sshd) -> None:
+def test_a_configured_password_is_offered(server: Sshd) -> None:
     message = refused(server, key_files=(), password="secret")
     assert "it accepts only: publickey" in message
     assert "secret" not in message
@@ -211,7 +211,7 @@ def test_an_encrypted_key_is_used_through_the_agent(
     assert connects(target(server, key_files=()))
 
 
-def test_too_many_keys_are_told_apart_from_wrong_ones(
+def test_too_many_keys_and_wrong_keys_have_different_errors(
     server: Sshd, tmp_path: Path, agent: Callable[[Path], None]
 ) -> None:
     for number in range(7):
@@ -263,13 +263,13 @@ def test_a_closed_port(server: Sshd) -> None:
     assert message == "h1: 127.0.0.1:1 refused the connection; start sshd there, or correct `ansible_port`"
 
 
-def test_a_name_that_nobody_knows(server: Sshd) -> None:
+def test_an_unknown_host_name(server: Sshd) -> None:
     message = refused(server, address="no-such-host.invalid")
     assert message == "h1: no address found for no-such-host.invalid; correct `ansible_host`, or look at DNS"
 
 
 @pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-OpenSSH_9.2\r\n"], ids=["silent", "greets and stops"])
-def test_a_listener_that_says_nothing(server: Sshd, greeting: bytes) -> None:
+def test_a_silent_listener(server: Sshd, greeting: bytes) -> None:
     with answering(lambda connection: connection.sendall(greeting)) as (port, _):
         began = time.monotonic()
         message = refused(server, port=port, connect_timeout=0.5)
@@ -328,7 +328,7 @@ def configured(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_everything_may_come_from_the_configuration(server: Sshd, tmp_path: Path) -> None:
+def test_all_options_can_come_from_ssh_config(server: Sshd, tmp_path: Path) -> None:
     configuration = configured(
         tmp_path,
         f"Host node*\n HostName 127.0.0.1\n Port {server.port}\n IdentityFile {server.user_key}\n"

@@ -1,4 +1,4 @@
-"""A real engine through a real sshd, and through its unix socket: the same calls, the same words for the same failures."""
+"""A real engine through a real sshd, and through its unix socket: the same calls and the same errors."""
 
 import hashlib
 import http.server
@@ -52,8 +52,8 @@ def tiny() -> bytes:
     files = {
         Path("/bin") / name: shutil.which(name) or "" for name in ("sh", "cat", "sleep", "echo", "head", "yes", "tr")
     }
-    for found in tuple(files.values()):
-        listed = subprocess.run(["ldd", found], capture_output=True, text=True, check=True).stdout
+    for observed in tuple(files.values()):
+        listed = subprocess.run(["ldd", observed], capture_output=True, text=True, check=True).stdout
         files.update((Path(path), path) for path in re.findall(r"(/\S+)", listed))
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", dereference=True) as tar:
@@ -98,18 +98,18 @@ def ssh(server: Sshd) -> Iterator[SSH]:
 @pytest.fixture(params=["ssh", "local"])
 def engine(request: pytest.FixtureRequest, ssh: SSH, private_engine: PrivateEngine) -> Iterator[Engine]:
     over = request.param == "ssh"
-    found = (
+    observed = (
         Engine.over(ssh, docker_command(private_engine)) if over else Engine.local("h1", Path(private_engine.socket))
     )
-    yield found
-    found.close()
+    yield observed
+    observed.close()
 
 
 @pytest.fixture
 def remote_engine(ssh: SSH, private_engine: PrivateEngine) -> Iterator[Engine]:
-    found = Engine.over(ssh, docker_command(private_engine))
-    yield found
-    found.close()
+    observed = Engine.over(ssh, docker_command(private_engine))
+    yield observed
+    observed.close()
 
 
 class Started:
@@ -152,18 +152,18 @@ def test_logs_are_followed_line_by_line(engine: Engine, image: str) -> None:
     say = "echo line $i; echo other $i >&2"
     waits = f"trap 'seen=1' USR1; i=1; {say}; until [ $seen ]; do sleep 0.1; done; for i in 2 3; do {say}; done"
     with Started(engine, image, ["sh", "-c", waits]) as started, engine.errors():
-        found, told = b"", False
+        observed, printed = b"", False
         for piece in engine.api.logs(started.id, stream=True, follow=True):
-            found += piece
-            if not told and b"line 1" in found:  # there is no more before that has been seen
+            observed += piece
+            if not printed and b"line 1" in observed:  # there is no more before that has been seen
                 engine.api.kill(started.id, "USR1")
-                told = True
-        assert found.count(b"line") == found.count(b"other") == 3
+                printed = True
+        assert observed.count(b"line") == observed.count(b"other") == 3
         assert engine.api.wait(started.id)["StatusCode"] == 0
         assert engine.api.logs(started.id, tail=1) in (b"line 3\n", b"other 3\n")
 
 
-def test_files_go_in_and_come_out_whole(engine: Engine, image: str) -> None:
+def test_files_are_written_and_read_back_whole(engine: Engine, image: str) -> None:
     data = os.urandom(1 << 20) * 24
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
@@ -202,12 +202,12 @@ def test_commands_run_beside_the_program(engine: Engine, image: str) -> None:
 
 
 def _printed(engine: Engine, container: str, script: str) -> tuple[int, dict[int, str]]:
-    told: dict[int, str] = defaultdict(str)
+    printed: dict[int, str] = defaultdict(str)
 
     def output(descriptor: int, data: bytes) -> None:
-        told[descriptor] += data.decode()
+        printed[descriptor] += data.decode()
 
-    return docker_exec.run(engine.api, container, ["sh", "-c", script], output), told
+    return docker_exec.run(engine.api, container, ["sh", "-c", script], output), printed
 
 
 def test_a_big_body_goes_up_in_a_stream(engine: Engine, image: str) -> None:
@@ -261,7 +261,7 @@ def test_more_logs_can_be_followed_than_there_are_channels(remote_engine: Engine
         assert [log.result() for log in followed] == [[*"123456", "end"]] * len(tasks)
 
 
-def test_a_channel_whose_program_has_gone_is_not_used_again(remote_engine: Engine, ssh: SSH, server: Sshd) -> None:
+def test_a_channel_whose_program_has_ended_is_not_reused(remote_engine: Engine, ssh: SSH, server: Sshd) -> None:
     for _ in range(2):
         with remote_engine.errors():
             assert remote_engine.api.ping()
@@ -313,7 +313,7 @@ def _size(engine: Engine, container: str) -> int:
 # -- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_there_is_named(engine: Engine) -> None:
+def test_a_missing_object_is_named(engine: Engine) -> None:
     assert says(engine, lambda api: api.create_container("tfprov-none:1")) == (
         "h1: the image tfprov-none:1 is not there; deliver it: `tfprov image deliver`"
     )
@@ -359,8 +359,8 @@ def test_an_image_is_looked_into_without_a_program_of_its_own(engine: Engine, im
     assert looked.entrypoint == ()
     elsewhere = replace(asked, env={"PATH": "/tmp", "SECRET": "x"})
     assert find_programs(engine, elsewhere, labels, ["sh"]).present == {"sh": False}
-    found = try_import(engine, asked, labels, "sh")
-    assert "import" in found.trouble or "syntax" in found.trouble.lower(), found
+    observed = try_import(engine, asked, labels, "sh")
+    assert "import" in observed.trouble or "syntax" in observed.trouble.lower(), observed
     assert "has no program python" in error_of(lambda: try_import(engine, asked, labels, "python"))
     with engine.errors():
         assert engine.api.containers(all=True, filters={"label": f"look={IMAGE}"}) == []

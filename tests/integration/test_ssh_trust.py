@@ -1,4 +1,4 @@
-"""First contact on a person's word, with real servers, also behind a gateway."""
+"""First contact: the user confirms host keys of real servers, also behind a gateway."""
 
 import stat
 from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def key_of(server: Sshd) -> str:
     return f"ssh-ed25519 {fingerprint(server.host_key.with_name('host_ed25519.pub'))}"
 
 
-def test_each_server_on_the_way_is_asked_about_once(
+def test_the_user_is_prompted_once_for_each_jump_host(
     machines: list[SSHMachine], gateway: Sshd, servers: list[Sshd], tmp_path: Path
 ) -> None:
     person = Person(yes)
@@ -116,13 +116,13 @@ def test_after_a_no_nothing_is_written_and_nothing_was_sent(
     assert "userauth-request" not in (gateway.directory / "log").read_text()
 
 
-def test_one_host_may_be_trusted_and_another_not(machines: list[SSHMachine], servers: list[Sshd]) -> None:
+def test_the_user_can_trust_one_host_and_refuse_another(machines: list[SSHMachine], servers: list[Sshd]) -> None:
     person = Person(lambda unknown: unknown.hop.label != "h1")
     assert list(trust_new(machines, 4, person)) == ["h1"]
     assert machines[1].run(["echo", "in"]) == (0, "in\n")
 
 
-def test_a_key_that_changed_is_not_asked_about(machines: list[SSHMachine], gateway: Sshd, tmp_path: Path) -> None:
+def test_a_changed_key_causes_no_prompt(machines: list[SSHMachine], gateway: Sshd, tmp_path: Path) -> None:
     other = " ".join((tmp_path / "h1" / "user_ed25519.pub").read_text().split()[:2])
     (tmp_path / "known_hosts").write_text(f"[127.0.0.1]:{gateway.port} {other}\n")
     person = Person(yes)
@@ -131,9 +131,7 @@ def test_a_key_that_changed_is_not_asked_about(machines: list[SSHMachine], gatew
     assert all("THE HOST KEY HAS CHANGED" in str(error) for error in lost.values())
 
 
-def test_a_key_that_comes_in_meanwhile_is_not_overruled(
-    machines: list[SSHMachine], gateway: Sshd, tmp_path: Path
-) -> None:
+def test_a_key_added_during_the_prompt_is_kept(machines: list[SSHMachine], gateway: Sshd, tmp_path: Path) -> None:
     other = " ".join((tmp_path / "h1" / "user_ed25519.pub").read_text().split()[:2])
     known = tmp_path / "known_hosts"
 
@@ -146,7 +144,7 @@ def test_a_key_that_comes_in_meanwhile_is_not_overruled(
     assert known.read_text() == f"[127.0.0.1]:{gateway.port} {other}\n"
 
 
-def test_known_hosts_that_cannot_be_written_is_told(machines: list[SSHMachine], tmp_path: Path) -> None:
+def test_an_unwritable_known_hosts_is_reported(machines: list[SSHMachine], tmp_path: Path) -> None:
     (tmp_path / "known_hosts").unlink()
 
     def in_the_way(unknown: UnknownHostKey) -> bool:

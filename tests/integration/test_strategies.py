@@ -129,16 +129,16 @@ def _is_back(task: Mapping[str, Any], restarts: int) -> bool:
 
 def _f1(log: Sequence[str]) -> str | None:
     """Return the last line of what measures; what it says on stderr may come after it, on its way through an engine."""
-    found = [line for line in log if re.search(r"\| macro-F1 \d\.\d{4}$", line)]
-    return found[-1].split()[-1] if found else None
+    result = [line for line in log if re.search(r"\| macro-F1 \d\.\d{4}$", line)]
+    return result[-1].split()[-1] if result else None
 
 
 def shipped(case: Case) -> dict[str, Any]:
     """Return the inventory of a case with its paths made absolute."""
     path = ROOT / "inventories" / case.inventory
-    found: dict[str, Any] = yaml.safe_load(path.read_text())
-    found["all"]["vars"]["tfprov"]["code"] = str(PROGRAMS)
-    return found
+    result: dict[str, Any] = yaml.safe_load(path.read_text())
+    result["all"]["vars"]["tfprov"]["code"] = str(PROGRAMS)
+    return result
 
 
 def check(trained: Trained) -> None:
@@ -251,21 +251,21 @@ def on_hosts(remote_cluster: LabCluster, images: Images, case: Case) -> Trained:
     hosts = {host.name: host for host in remote_cluster.lab.hosts}
 
     def kill(task: str) -> None:
-        found = remote_cluster.tasks()[task]
-        facts = hosts[found["host"]].client.api.inspect_container(found["id"])
+        result = remote_cluster.tasks()[task]
+        facts = hosts[result["host"]].client.api.inspect_container(result["id"])
         # Not by the engine, which starts nothing again that it has killed itself.
-        hosts[found["host"]].run("kill", "-9", str(facts["State"]["Pid"]))
+        hosts[result["host"]].run("kill", "-9", str(facts["State"]["Pid"]))
 
     def progress() -> str:
         volume = f"tfprov-{case.name}-{case.chief.replace('/', '-')}-checkpoints"
         return chief.run("sh", "-c", f"cat /var/lib/docker/volumes/{volume}/_data/progress.json 2>/dev/null || :")
 
     def saved() -> set[str]:
-        found = set()
+        result = set()
         for host in hosts.values():
             names = host.run("find", "/var/lib/docker/volumes", "-name", "model.ckpt*", "-not", "-path", "*/best/*")
-            found |= set(re.findall(rf"/tfprov-{case.name}-(\w+-\d+)-checkpoints/", names))
-        return {name.replace("-", "/") for name in found}
+            result |= set(re.findall(rf"/tfprov-{case.name}-(\w+-\d+)-checkpoints/", names))
+        return {name.replace("-", "/") for name in result}
 
     return Trained(case, remote_cluster, settings, kill, progress, saved)
 

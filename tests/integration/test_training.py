@@ -47,7 +47,7 @@ def test_run_trains_and_leaves_a_checkpoint_that_restores_where_it_is_moved_to(l
     assert manifest["checkpoints"][-1]["tensors"] == 3
 
 
-def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(local_cluster: LocalCluster) -> None:
+def test_status_shows_the_chiefs_step_and_gather_takes_only_new_files(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("1500", "1000000, pause: 0.003"))
     local_cluster("up")
     progress = until(
@@ -71,7 +71,7 @@ def test_status_shows_how_far_the_chief_is_and_gather_takes_only_what_is_new(loc
     assert step <= read_back(local_cluster.directory / "checkpoints" / "linear")["global_step"] < step + 200
 
 
-def test_a_killed_chief_goes_on_where_its_ps_is(local_cluster: LocalCluster) -> None:
+def test_a_killed_chief_resumes_at_the_step_of_its_ps(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("1500", "1000000, pause: 0.003"))
     local_cluster("up")
     until(lambda: (p := local_cluster.progress()) and p["step"] > 500, "500 steps")
@@ -103,7 +103,7 @@ def test_the_textbook_program_is_run_unchanged_by_tfprov(local_cluster: LocalClu
     assert values["global_step"] >= 300
 
 
-def test_tf_config_is_enough_for_a_program_that_is_given_no_flags(local_cluster: LocalCluster) -> None:
+def test_tf_config_is_enough_for_a_program_without_flags(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY.replace("port:", "wiring: tf_config\n      port:").replace("1500", "400"))
     output = local_cluster("run", timeout=300)
     assert "done: step=4" in output

@@ -1,4 +1,4 @@
-"""The graph API's ways of training, on real digits, and what is left of one when a task is killed.
+"""Training with the graph API on real digits, and recovery when a task is killed.
 
 That each reaches its quality is shown by `test_strategies.py`, and here where that has no case.
 
@@ -95,10 +95,10 @@ class Training:
     def serves(self, name: str) -> bool:
         return self.program == "digits_in_graph.py" and name.startswith("worker/")
 
-    def told(self, name: str) -> dict[str, Any]:
-        found = json.loads((self.hosts.base / name.replace("/", "") / "saved" / "progress.json").read_text())
-        assert isinstance(found, dict)
-        return found
+    def output(self, name: str) -> dict[str, Any]:
+        result = json.loads((self.hosts.base / name.replace("/", "") / "saved" / "progress.json").read_text())
+        assert isinstance(result, dict)
+        return result
 
 
 Trained = Callable[..., Training]
@@ -137,23 +137,23 @@ def summaries(folder: Path) -> set[str]:
     return set(python(SUMMARIES, *map(str, folder.glob("events.out.*"))).splitlines())
 
 
-def test_asynchronous_training_tells_all_about_itself(training: Trained, hosts: ProgramHosts) -> None:
-    found = training("digits.py", "--placement=greedy", "--save_every_steps=150", steps=600, ps=2, first="worker/1")
-    assert quality(found.end()) >= LEARNED
-    saved = found.saved
+def test_asynchronous_training_reports_progress_placement_and_summaries(training: Trained, hosts: ProgramHosts) -> None:
+    result = training("digits.py", "--placement=greedy", "--save_every_steps=150", steps=600, ps=2, first="worker/1")
+    assert quality(result.end()) >= LEARNED
+    saved = result.saved
 
     assert 600 <= max(whole(saved)) <= 601
     assert verify(saved / whole(saved)[max(whole(saved))])[0] == 0
     assert {"graph", "simple_value loss", "histo logits"} <= summaries(saved)
     assert {"simple_value macro-F1", "simple_value accuracy/9"} <= summaries(saved / "eval")
-    results = re.findall(r"^step (\d+) macro-F1 (\d\.\d{4}) accuracy/0 ", found.tasks["evaluator/0"].out, re.MULTILINE)
+    results = re.findall(r"^step (\d+) macro-F1 (\d\.\d{4}) accuracy/0 ", result.tasks["evaluator/0"].out, re.MULTILINE)
     assert len(results) >= 3
     best = json.loads((saved / "best" / "best.json").read_text())
     assert best["value"] == pytest.approx(max(float(value) for _, value in results), abs=1e-4)
     assert parse_state((saved / "best" / "checkpoint").read_text()) == [best["checkpoint"]]
     assert verify(saved / "best" / best["checkpoint"])[0] == 0
 
-    chief, worker = found.told("worker/0"), found.told("worker/1")
+    chief, worker = result.output("worker/0"), result.output("worker/1")
     assert chief["task"] == "worker/0"
     assert chief["steps"] + worker["steps"] >= 600
     assert min(chief["steps"], worker["steps"]) > 50, "both trained"
@@ -165,14 +165,14 @@ def test_asynchronous_training_tells_all_about_itself(training: Trained, hosts: 
     assert where["model/hidden/Adam"] == where["model/hidden"]
     assert set(where.values()) == {"/job:ps/task:0", "/job:ps/task:1"}
     assert next(each for each in variables if each["name"] == "model/hidden")["bytes"] == 4 * 64 * 128
-    assert "worker/1 reads 2 files of the 4" in found.tasks["worker/1"].err
+    assert "worker/1 reads 2 files of the 4" in result.tasks["worker/1"].err
     assert not list((hosts.base / "worker1" / "saved").glob("model.ckpt*"))
 
 
 def test_every_worker_does_every_synchronous_step(training: Trained) -> None:
-    found = training("digits.py", "--sync", steps=300)
-    assert quality(found.end()) >= LEARNED
-    assert found.told("worker/0")["steps"] + found.told("worker/1")["steps"] >= 2 * 300 - 2 * 5
+    result = training("digits.py", "--sync", steps=300)
+    assert quality(result.end()) >= LEARNED
+    assert result.output("worker/0")["steps"] + result.output("worker/1")["steps"] >= 2 * 300 - 2 * 5
 
 
 def test_the_same_program_alone_trains_and_evaluates(hosts: ProgramHosts, digits: Path) -> None:
@@ -182,18 +182,18 @@ def test_the_same_program_alone_trains_and_evaluates(hosts: ProgramHosts, digits
 
 
 def test_one_client_trains_on_all_workers_and_survives_the_loss_of_one(training: Trained, hosts: ProgramHosts) -> None:
-    found = training("digits_in_graph.py", "--save_every_steps=100", steps=500, ps=2)
-    found.reach(200)
-    found.kill("worker/1")
-    assert quality(found.end()) >= LEARNED
-    assert max(whole(found.saved)) == 500
-    err = found.tasks["chief/0"].err
+    result = training("digits_in_graph.py", "--save_every_steps=100", steps=500, ps=2)
+    result.reach(200)
+    result.kill("worker/1")
+    assert quality(result.end()) >= LEARNED
+    assert max(whole(result.saved)) == 500
+    err = result.tasks["chief/0"].err
     assert "chief/0, tower 1, reads 2 files of the 4" in err
     assert re.search(r"^tfprov: chief/0 goes on at step \d+, which the ps have kept$", err, re.MULTILINE)
-    assert found.told("chief/0")["lost"] is None
+    assert result.output("chief/0")["lost"] is None
     for name in ("worker0", "worker1", "ps0"):
         assert not (hosts.base / name / "saved").exists()
-    worker = found.tasks["worker/0"]
+    worker = result.tasks["worker/0"]
     worker.popen.terminate()
     worker.ends(143)
 
@@ -208,12 +208,12 @@ def test_mnist_with_flags_of_its_own_and_the_reference_ones(hosts: ProgramHosts,
         "--batch_size=50",
         "--async",
     )
-    found = Training(hosts, "mnist.py", arguments, addresses(ps=1, worker=2), {"TFPROV_FLAGS": to_names(names)}, names)
-    match = re.fullmatch(r"accuracy (\d\.\d{4})", found.start().end())
+    result = Training(hosts, "mnist.py", arguments, addresses(ps=1, worker=2), {"TFPROV_FLAGS": to_names(names)}, names)
+    match = re.fullmatch(r"accuracy (\d\.\d{4})", result.start().end())
     assert match
     assert float(match[1]) >= 0.93
-    assert 1200 <= max(whole(found.saved)) <= 1201
-    assert "worker/1 reads records 1, 3, … of 1 file" in found.tasks["worker/1"].err
+    assert 1200 <= max(whole(result.saved)) <= 1201
+    assert "worker/1 reads records 1, 3, … of 1 file" in result.tasks["worker/1"].err
 
 
 STALE = """

@@ -109,7 +109,7 @@ def read(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("strategy", JOBS)
-def test_what_is_trained_and_everything_about_it_lies_with_the_chief(training_of: Trained, strategy: str) -> None:
+def test_checkpoints_summaries_and_placement_are_on_the_chief(training_of: Trained, strategy: str) -> None:
     training = training_of(strategy, "--train_steps=300")
     training.chief.ends()
     last = training.macro_f1()
@@ -165,26 +165,26 @@ def has_stepped(process: ProgramProcess) -> bool:
     return len(process.times("step")) > 5
 
 
-def test_sigterm_to_one_replica_saves_and_ends_them_all_and_each_goes_on_with_the_same_model(
+def test_sigterm_to_one_replica_saves_and_ends_all_and_each_resumes_with_the_same_model(
     counter: Callable[..., Training],
 ) -> None:
     training = counter(addresses(worker=3))
     training.chief.until(has_stepped, TIME)
     training.running["worker2"].popen.terminate()
     assert [process.wait(TIME) for process in training.running.values()] == [143, 143, 143]
-    told = re.search(
+    output = re.search(
         r"worker/0 stopped by a signal to another task; saved saved/model.ckpt-(\d+)$", training.chief.err, re.MULTILINE
     )
-    assert told, training.chief.err
-    assert "worker/2 stopped by SIGTERM at step " + told[1] in training.running["worker2"].err
+    assert output, training.chief.err
+    assert "worker/2 stopped by SIGTERM at step " + output[1] in training.running["worker2"].err
     assert not whole(training.saved("worker1"))
     weights = training.chief.times("weights")
 
     # What they begin with is random: the same numbers again are those of the chief's checkpoint.
-    again = counter(training.cluster, f"--train_steps={int(told[1]) + 5}")
+    again = counter(training.cluster, f"--train_steps={int(output[1]) + 5}")
     assert [process.wait(TIME) for process in again.running.values()] == [0, 0, 0]
     assert [process.times("weights") for process in again.running.values()] == [weights] * 3
-    assert f"tfprov: worker/0 goes on from saved/model.ckpt-{told[1]}" in again.chief.err
+    assert f"tfprov: worker/0 goes on from saved/model.ckpt-{output[1]}" in again.chief.err
 
 
 def test_a_variable_is_split_among_ps_saved_whole_and_read_by_another_number_of_them(
@@ -194,12 +194,12 @@ def test_a_variable_is_split_among_ps_saved_whole_and_read_by_another_number_of_
     training.chief.until(has_stepped, TIME)
     training.chief.popen.terminate()
     training.chief.ends(143)
-    told = re.search(
+    output = re.search(
         r"^tfprov: chief/0 stopped by SIGTERM; saved saved/model.ckpt-(\d+)$", training.chief.err, re.MULTILINE
     )
-    assert told, training.chief.err
+    assert output, training.chief.err
     saved = training.saved()
-    code, _ = verify(saved / f"model.ckpt-{told[1]}")
+    code, _ = verify(saved / f"model.ckpt-{output[1]}")
     assert code == 0
     assert not list(training.saved("ps0").glob("*")) + list(training.saved("ps1").glob("*"))
     parts = [each for each in read(saved / "placement.json")["variables"] if each["name"].startswith("weights")]
@@ -210,12 +210,12 @@ def test_a_variable_is_split_among_ps_saved_whole_and_read_by_another_number_of_
         training.running[name].popen.terminate()
         assert training.running[name].wait() == 143
 
-    again = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", f"--train_steps={int(told[1]) + 5}")
+    again = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", f"--train_steps={int(output[1]) + 5}")
     again.chief.ends()
     assert again.chief.times("weights") == pytest.approx(weights)
 
 
-def test_a_lost_ps_ends_the_chief_in_one_line(counter: Callable[..., Training]) -> None:
+def test_a_lost_ps_ends_the_chief_with_one_line(counter: Callable[..., Training]) -> None:
     training = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server")
     training.chief.until(has_stepped, TIME)
     assert greets(training.cluster["chief"][0]), "what waits for every task to serve waits for the chief too"
@@ -225,7 +225,7 @@ def test_a_lost_ps_ends_the_chief_in_one_line(counter: Callable[..., Training]) 
     assert last.startswith(f"tfprov: error: chief/0: lost ps/0 at {training.cluster['ps'][0]}"), training.chief.err
 
 
-def test_what_a_step_raises_ends_the_chief(counter: Callable[..., Training]) -> None:
+def test_an_error_in_a_step_ends_the_chief(counter: Callable[..., Training]) -> None:
     training = counter(addresses(ps=1, chief=1, worker=1), "--parameter_server", "--wrong")
     training.chief.ends(1)
     assert "three were promised" in training.chief.err

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md shows what tfprov prints: each section's block is compared with a run of the same mistake.
+"""docs/troubleshooting.md quotes tfprov's output: each block is compared with a run of the same mistake.
 
 In a block `…` stands for what differs from machine to machine, within a line.
 """
@@ -80,8 +80,8 @@ MISTAKES = {
 
 def shown(page: str) -> dict[str, str]:
     """Return the first block of every section that has one, by the section's title."""
-    found = re.findall(r"^### (.+?)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
-    return {title: block[1] for title, body in found if (block := re.search(r"```text\n(.*?)```", body, re.DOTALL))}
+    observed = re.findall(r"^### (.+?)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+    return {title: block[1] for title, body in observed if (block := re.search(r"```text\n(.*?)```", body, re.DOTALL))}
 
 
 def printed(cluster: LocalCluster, mistake: Mistake) -> str:
@@ -116,7 +116,7 @@ def is_as_shown(text: str, block: str) -> bool:
     return bool(re.fullmatch(re.escape(without_marks(block)).replace("…", "[^\n]*"), without_marks(text)))
 
 
-def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
+def test_the_troubleshooting_page_quotes_the_printed_lines(tmp_path: Path) -> None:
     blocks = shown(PAGE.read_text())
     assert set(MISTAKES) <= set(blocks)
     with ThreadPoolExecutor(3) as pool:

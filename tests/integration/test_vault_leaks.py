@@ -1,4 +1,4 @@
-"""What was encrypted stands nowhere: in nothing that any verb prints, and in no file but those of a task's own."""
+"""Encrypted values appear in no output of a command, and in no file except those of a task."""
 
 import json
 from collections.abc import Iterator
@@ -57,10 +57,10 @@ class Sealed:
     def __call__(self, *words: str, code: int = 0, password: str = "password") -> str:
         options = ["-i", str(self.local.inventory), "-e", "@extra.yml", "--vault-password-file", password, "-vv"]
         done = python("-m", "tfprov", *words, *options, env=self.local.env, cwd=self.local.directory)
-        told = done.stdout + done.stderr
-        self.printed.append(told)
-        assert done.returncode == code, told
-        return told
+        output = done.stdout + done.stderr
+        self.printed.append(output)
+        assert done.returncode == code, output
+        return output
 
     def check(self) -> None:
         """Look through all that was printed, and all files that tfprov wrote."""
@@ -77,9 +77,9 @@ class Sealed:
         text = file.read_text(errors="replace")
         if file.name == "order.json":  # its supervisor needs the environment
             assert file.stat().st_mode & 0o777 == 0o600
-            told = json.loads(text)
-            assert told["env"]["DIRECT"] == INLINE
-            text = json.dumps({key: found for key, found in told.items() if key != "env"})
+            output = json.loads(text)
+            assert output["env"]["DIRECT"] == INLINE
+            text = json.dumps({key: result for key, result in output.items() if key != "env"})
         assert not [secret for secret in SECRETS if secret in text], file
 
 
@@ -95,7 +95,7 @@ def sealed(tmp_path: Path) -> Iterator[Sealed]:
 _WITHOUT = "  children: {ps: {hosts: {localhost: }}, worker: {hosts: {localhost: }}}\n"
 
 
-def test_no_verb_repeats_what_was_encrypted(sealed: Sealed) -> None:
+def test_no_command_prints_an_encrypted_value(sealed: Sealed) -> None:
     assert "start" in sealed("plan")
     assert json.loads(sealed("plan", "--json"))["actions"]
     assert "ok" in sealed("up")
@@ -112,11 +112,11 @@ def test_the_inventory_shows_ciphertexts_and_stars(sealed: Sealed) -> None:
     assert shown["api"]["__ansible_vault"].startswith("$ANSIBLE_VAULT;1.1;AES256\n")
     assert shown["of_file"] == shown["of_extra"] == "******"
     assert json.loads(sealed("inventory", "host", "localhost")) == shown
-    told = sealed("inventory", "explain", "localhost")
-    assert "tfprov.env.DIRECT" in told
-    told = json.loads(sealed("inventory", "explain", "localhost", "tfprov.env", "--json"))["settings"]["worker"]
-    assert {one["value"] for one in told.values()} == {"******"}
-    assert told["tfprov.env.WHOLE"]["template"] == "{{ api }}"
+    output = sealed("inventory", "explain", "localhost")
+    assert "tfprov.env.DIRECT" in output
+    output = json.loads(sealed("inventory", "explain", "localhost", "tfprov.env", "--json"))["settings"]["worker"]
+    assert {one["value"] for one in output.values()} == {"******"}
+    assert output["tfprov.env.WHOLE"]["template"] == "{{ api }}"
 
 
 WRONG = {
@@ -130,16 +130,16 @@ WRONG = {
 }
 
 
-def test_a_wrong_value_is_told_without_it(sealed: Sealed) -> None:
-    for env, said in WRONG.items():
+def test_an_invalid_encrypted_value_is_reported_without_its_text(sealed: Sealed) -> None:
+    for env, message in WRONG.items():
         sealed.write(env)
-        assert said in sealed("plan", code=2), env
+        assert message in sealed("plan", code=2), env
 
 
-def test_a_wrong_password_is_told_with_the_line_of_each_value(sealed: Sealed) -> None:
+def test_a_wrong_password_is_reported_with_the_line_of_each_value(sealed: Sealed) -> None:
     (sealed.local.directory / "other").write_text("another")
-    said = "no given password decrypts this value; check the password, and that the value is whole"
+    message = "no given password decrypts this value; check the password, and that the value is whole"
     lines = sealed("plan", code=2, password="other").splitlines()
-    assert [line for line in lines if line.endswith(said)] == lines
-    assert f"{sealed.local.inventory}:10:17: error: {said}" in lines
-    assert f"extra.yml:1:1: error: {said}" in lines
+    assert [line for line in lines if line.endswith(message)] == lines
+    assert f"{sealed.local.inventory}:10:17: error: {message}" in lines
+    assert f"extra.yml:1:1: error: {message}" in lines

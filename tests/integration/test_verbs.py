@@ -1,4 +1,4 @@
-"""Every verb on this machine, with stand-in programs: quick, and about tfprov rather than TensorFlow."""
+"""Every command on this machine, with stand-in programs instead of TensorFlow."""
 
 import contextlib
 import fcntl
@@ -62,7 +62,7 @@ def test_a_killed_worker_is_named_and_only_it_is_started_again(local_cluster: Lo
     assert {task for task in before if before[task] != after[task]} == {"worker/1"}
 
 
-def test_an_edited_flag_restarts_what_it_is_for_and_is_named(local_cluster: LocalCluster) -> None:
+def test_an_edited_flag_restarts_its_tasks_and_is_named(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     local_cluster("up")
     before = local_cluster.pids()
@@ -76,7 +76,7 @@ def test_an_edited_flag_restarts_what_it_is_for_and_is_named(local_cluster: Loca
     assert local_cluster("up").endswith("nothing to do\n")
 
 
-def test_edited_code_is_delivered_and_restarts_what_runs_it(local_cluster: LocalCluster) -> None:
+def test_edited_code_is_delivered_and_restarts_its_tasks(local_cluster: LocalCluster) -> None:
     code = local_cluster.directory / "code"
     code.mkdir()
     (code / "train.py").write_text(SLEEPER)
@@ -109,9 +109,9 @@ def test_a_ps_is_stopped_when_the_chief_is_done(local_cluster: LocalCluster) -> 
     assert local_cluster.processes() == []
     kept = re.search(r"^logs are kept in (.*)$", output, re.MULTILINE)
     assert kept
-    said, *lines = local_cluster("logs", "worker/0").splitlines()
+    message, *lines = local_cluster("logs", "worker/0").splitlines()
     ended = r"worker/0 is not there any more \(exited with code 0, 20\S+ \d\d:\d\d:\d\d UTC\); its log is kept in "
-    assert re.fullmatch(ended + re.escape(f"{kept[1]}/worker-0.log:"), said)
+    assert re.fullmatch(ended + re.escape(f"{kept[1]}/worker-0.log:"), message)
     assert lines == ["worker/0 | trained"]
 
 
@@ -210,7 +210,7 @@ def test_a_terminal_that_is_closed_leaves_the_training_running(local_cluster: Lo
     assert local_cluster.processes() == []
 
 
-def test_a_hang_up_says_how_to_come_back(local_cluster: LocalCluster) -> None:
+def test_a_hang_up_prints_how_to_reattach(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     process = local_cluster.start("run", fresh=True)
     until(lambda: len(local_cluster.pids()) == 3 and lock_is_free(local_cluster), "run follows", of=process)
@@ -266,7 +266,7 @@ MANY = (
 """Writes more than is gathered at a time, and then a file that takes seconds to read."""
 
 
-def test_a_down_that_is_killed_while_it_gathers_left_nothing_running_and_the_next_goes_on(
+def test_a_down_killed_while_it_gathers_leaves_nothing_running_and_the_next_completes_it(
     local_cluster: LocalCluster,
 ) -> None:
     local_cluster.write(INVENTORY.replace("tasks_per_host: 2", f'command: [python, -c, "{MANY}"]'))
@@ -288,7 +288,7 @@ def test_a_down_that_is_killed_while_it_gathers_left_nothing_running_and_the_nex
     assert local_cluster("down") == "nothing to do: verbs is not there\n"
 
 
-def test_the_second_of_two_ups_says_who_holds_the_cluster(local_cluster: LocalCluster) -> None:
+def test_the_second_of_two_ups_names_the_lock_holder(local_cluster: LocalCluster) -> None:
     slow = INVENTORY.replace("ready: start", "start_timeout: 600")
     local_cluster.write(slow)
     process = local_cluster.start("up")
@@ -322,7 +322,7 @@ def test_down_works_while_run_follows_in_another_terminal(local_cluster: LocalCl
     assert "Traceback" not in output
 
 
-def test_a_port_that_is_taken_is_told_with_its_owner(local_cluster: LocalCluster) -> None:
+def test_a_port_in_use_is_reported_with_its_owner(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     with socket.socket() as owner:
         owner.bind(("127.0.0.1", local_cluster.port + 1))
@@ -350,7 +350,7 @@ def test_a_command_that_cannot_be_started_is_refused_before_anything_is_built(lo
     assert not (local_cluster.directory / "state").exists()
 
 
-def test_partial_keeps_what_did_start(local_cluster: LocalCluster) -> None:
+def test_partial_keeps_the_started_tasks(local_cluster: LocalCluster) -> None:
     local_cluster.write(INVENTORY)
     with socket.socket() as owner:
         owner.bind(("127.0.0.1", local_cluster.port + 1))

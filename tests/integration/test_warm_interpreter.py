@@ -1,4 +1,4 @@
-"""A fork of the warm interpreter is, for whoever starts it, a process of its own: what tests rely on without looking."""
+"""A fork of the warm interpreter behaves as a process of its own: other tests rely on that."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def test_two_forks_draw_different_random_numbers() -> None:
     assert not set(python("-c", program).stdout.split()) & set(python("-c", program).stdout.split())
 
 
-def test_what_an_interpreter_decides_at_its_start_gets_a_fresh_one() -> None:
+def test_options_read_at_interpreter_start_get_a_fresh_interpreter() -> None:
     about = "import sys; print('tensorflow' in sys.modules, sys.flags.isolated, sys.flags.optimize)"
     assert python("-I", "-c", about).stdout == "False 1 0\n"
     assert python("-c", about, env={**os.environ, "PYTHONOPTIMIZE": "1"}).stdout == "False 0 1\n"

@@ -1,4 +1,4 @@
-"""Watching a training on this machine: speeds, stragglers, restarts, crash loops, and the way to its TensorBoard."""
+"""Watch a training on this machine: rates, stragglers, restarts, crash loops, and its TensorBoard."""
 
 import http.client
 import json
@@ -93,20 +93,20 @@ def say(local_cluster: LocalCluster, task: str, word: str) -> Path:
 
 
 def status(local_cluster: LocalCluster) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(local_cluster("status", "--json"))
-    return found
+    result: dict[str, Any] = json.loads(local_cluster("status", "--json"))
+    return result
 
 
 def compared(local_cluster: LocalCluster) -> dict[str, Any]:
     """Wait until the speeds of all three are known, and the first steps no longer count for much; return the status."""
 
     def look() -> dict[str, Any] | None:
-        found = status(local_cluster)
-        slowest = found["slowest"]
-        return found if slowest and (slowest["task"], slowest["tasks"]) == ("worker/1", 3) else None
+        result = status(local_cluster)
+        slowest = result["slowest"]
+        return result if slowest and (slowest["task"], slowest["tasks"]) == ("worker/1", 3) else None
 
-    found: dict[str, Any] = until(look, "worker/1 is the slowest of three")
-    return found
+    result: dict[str, Any] = until(look, "worker/1 is the slowest of three")
+    return result
 
 
 def read_until(process: AnyProcess, what: str) -> str:
@@ -129,9 +129,9 @@ def kill(local_cluster: LocalCluster, task: str) -> None:
 
 def test_status_shows_every_tasks_own_speed_and_the_slowest(local_cluster: LocalCluster) -> None:
     up(local_cluster)
-    found = compared(local_cluster)
-    assert 0 < found["slowest"]["rate"] < found["slowest"]["median"]
-    by_task = {task["task"]: task for task in found["tasks"]}
+    result = compared(local_cluster)
+    assert 0 < result["slowest"]["rate"] < result["slowest"]["median"]
+    by_task = {task["task"]: task for task in result["tasks"]}
     assert by_task["ps/0"]["pace"] is None
     assert by_task["worker/2"]["pace"]["examples_rate"] > by_task["worker/1"]["pace"]["examples_rate"]
     output = local_cluster("status")
@@ -140,24 +140,24 @@ def test_status_shows_every_tasks_own_speed_and_the_slowest(local_cluster: Local
     assert re.search(
         r"^slowest: worker/1 with [\d.]+ steps/s, \d+% of the median [\d.]+ of 3 tasks$", output, re.MULTILINE
     ), output
-    told = re.search(r"^worker/0: step (\d+) .* examples/s \(\d+s ago\)$", output, re.MULTILINE)
-    assert told, output
-    assert int(told[1]) > 500
+    printed = re.search(r"^worker/0: step (\d+) .* examples/s \(\d+s ago\)$", output, re.MULTILINE)
+    assert printed, output
+    assert int(printed[1]) > 500
     assert "went back" not in output
 
 
-def test_status_says_which_ps_holds_which_variable(local_cluster: LocalCluster) -> None:
+def test_status_shows_which_ps_holds_which_variable(local_cluster: LocalCluster) -> None:
     up(local_cluster)
     placed = "worker/0 has not written placement.json"
     until(lambda: placed not in local_cluster.run("status", "--placement").stdout, "the chief has written it")
     assert local_cluster("status", "--placement") == (
         "VARIABLE  TASK  SHAPE   SIZE\nW         ps/0  [2, 3]  24 B\nps/0: 1 variable, 24 B\n"
     )
-    said = json.loads(local_cluster("status", "--placement", "--json"))
-    assert said["tasks"] == {"ps/0": {"variables": 1, "bytes": 24}}
+    message = json.loads(local_cluster("status", "--placement", "--json"))
+    assert message["tasks"] == {"ps/0": {"variables": 1, "bytes": 24}}
 
 
-def test_a_chief_that_was_started_again_says_which_steps_were_lost(local_cluster: LocalCluster) -> None:
+def test_a_restarted_chief_reports_the_lost_steps(local_cluster: LocalCluster) -> None:
     up(local_cluster)
     until(lambda: status(local_cluster)["progress"], "it trains")
     follower = local_cluster.start("wait")
@@ -177,7 +177,7 @@ def test_a_chief_that_was_started_again_says_which_steps_were_lost(local_cluster
 # --- restarts and crash loops ----------------------------------------------------------------------------------------
 
 
-def test_a_restart_is_told_once_and_the_run_goes_on_to_its_end(local_cluster: LocalCluster) -> None:
+def test_a_restart_is_reported_once_and_the_run_continues_to_its_end(local_cluster: LocalCluster) -> None:
     (local_cluster.directory / "code").mkdir()
     (local_cluster.directory / "code" / "training.py").write_text(TRAINING)
     local_cluster.write(INVENTORY)
@@ -211,18 +211,18 @@ def test_a_task_over_its_limit_is_shown_with_its_last_twenty_lines(local_cluster
         f"  worker/2 | reason {n}" for n in range(10, 30)
     ]
     assert local_cluster.tasks()["worker/0"]["state"] == "running"
-    told = read_until(follower, "the training goes on without worker/2\n")
+    printed = read_until(follower, "the training goes on without worker/2\n")
     say(local_cluster, "worker/0", "fails")
-    told += read_to_end(follower)
-    assert follower.returncode == 5, told
-    assert "worker/2: exited with code 5 after 1 restart\n  worker/2 | reason 10\n" in told
-    assert "error: worker/0: exited with code 5 after 1 restart\n  worker/0 | reason 10\n" in told
+    printed += read_to_end(follower)
+    assert follower.returncode == 5, printed
+    assert "worker/2: exited with code 5 after 1 restart\n  worker/2 | reason 10\n" in printed
+    assert "error: worker/0: exited with code 5 after 1 restart\n  worker/0 | reason 10\n" in printed
 
 
 # --- stragglers ------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_stands_still_is_named_and_its_stacks_are_in_its_log(local_cluster: LocalCluster) -> None:
+def test_a_stalled_worker_is_named_and_its_stacks_are_in_its_log(local_cluster: LocalCluster) -> None:
     up(local_cluster)
     compared(local_cluster)
     follower = local_cluster.start("wait")
@@ -249,17 +249,17 @@ BOARD = 'command: [python, -m, http.server, "BOARD_PORT", --bind, 127.0.0.1]'
 def with_board(local_cluster: LocalCluster, settings: str = BOARD) -> str:
     """Return the inventory with a tensorboard; those of a host would count for all its roles."""
     port = str(local_cluster.port + 4)
-    said = f"{{tfprov: {{port: {port}, {settings.replace('BOARD_PORT', port)}}}}}"
-    return INVENTORY.rstrip("\n") + f"\n    tensorboard: {{hosts: {{localhost: }}, vars: {said}}}\n"
+    message = f"{{tfprov: {{port: {port}, {settings.replace('BOARD_PORT', port)}}}}}"
+    return INVENTORY.rstrip("\n") + f"\n    tensorboard: {{hosts: {{localhost: }}, vars: {message}}}\n"
 
 
 def address(process: AnyProcess) -> tuple[str, str]:
     """Return what `tfprov tensorboard` says first, and the address in it."""
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = re.search(r"http://\S+/", line)
-    assert found is not None, line + process.stdout.read()
-    return line, found[0]
+    result = re.search(r"http://\S+/", line)
+    assert result is not None, line + process.stdout.read()
+    return line, result[0]
 
 
 def test_the_way_to_the_tensorboard_is_shown_once_it_answers_and_stays_until_ctrl_c(
@@ -278,7 +278,7 @@ def test_the_way_to_the_tensorboard_is_shown_once_it_answers_and_stays_until_ctr
     assert local_cluster.tasks()["tensorboard/0"]["state"] == "running"
 
 
-def test_what_is_wrong_with_a_tensorboard_is_one_line(local_cluster: LocalCluster) -> None:
+def test_a_failed_tensorboard_is_reported_in_one_line(local_cluster: LocalCluster) -> None:
     up(local_cluster)
     output = local_cluster("tensorboard", code=2)
     assert output.startswith("error: cluster watching has no tensorboard; add the group `tensorboard`")

@@ -1,4 +1,4 @@
-"""Say which digits an image of two shows: multi-label classification, alone or on every worker of a cluster.
+"""Recognize the digits in an image of two: multi-label classification, alone or on every worker of a cluster.
 
     python digits.py --data_dir=DIR         # as one task: trains, then measures
     tfprov up -i inventories/…              # as tasks: asynchronously, or with --sync

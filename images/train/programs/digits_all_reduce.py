@@ -1,4 +1,4 @@
-"""Say which digits an image of two shows: replicas that step together, their gradients summed in a ring over gRPC.
+"""Recognize the digits in an image of two: synchronous replicas, their gradients summed in a ring over gRPC.
 
     python digits_all_reduce.py --data_dir=DIR      # alone; with TF_CONFIG as one of several workers
 

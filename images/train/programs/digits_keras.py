@@ -1,4 +1,4 @@
-"""What digits_parameter_server.py and digits_all_reduce.py share: flags, data, the model, and what a step does."""
+"""Flags, data, model and training step of digits_parameter_server.py and digits_all_reduce.py."""
 
 import argparse
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What digits.py and digits_in_graph.py have in common: their flags, their input, their model and how it is measured."""
+"""Flags, input, model and evaluation of digits.py and digits_in_graph.py."""
 
 import argparse
 from typing import Any

@@ -1,4 +1,4 @@
-"""Say which digits an image of two shows: the chief hands steps to workers, the variables are on the ps.
+"""Recognize the digits in an image of two: the chief schedules steps on workers, the variables are on the ps.
 
     python digits_parameter_server.py --data_dir=DIR      # alone; with TF_CONFIG as a chief, a worker or a ps
 

@@ -1,6 +1,6 @@
 """Learn y = 2x from noisy points: on one machine, or asynchronously on every worker of a cluster.
 
-On its last line the chief prints what it learned: `done: step=2000 loss=0.0101 W=2.0003 b=-0.0002`.
+The chief's last line is the result: `done: step=2000 loss=0.0101 W=2.0003 b=-0.0002`.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Tell one handwritten digit from ten, with the flags of the well-known example: two hidden layers, sync or async.
+"""Classify handwritten digits, with the flags of the well-known example: two hidden layers, sync or async.
 
     python mnist.py --data_dir=DIR --hidden1=128 --hidden2=32 --train_steps=2000
 

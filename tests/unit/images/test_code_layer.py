@@ -289,9 +289,9 @@ os.umask(int(sys.argv[1], 8))
 from tfprov.images.code_layer import append_runtime, runtime_digest
 from tfprov.images.oci_layout import Layout
 from pathlib import Path
-from tests.support.delivery_images import loaded
+from tests.support.delivery_images import load_image
 layout = Layout(Path(sys.argv[2]))
-print(runtime_digest(), append_runtime(layout, loaded(layout), "top").id)
+print(runtime_digest(), append_runtime(layout, load_image(layout), "top").id)
 """
 
 

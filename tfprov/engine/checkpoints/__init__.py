@@ -1,1 +1,1 @@
-"""Checkpoints: whole ones are brought back, and nothing that holds one is removed."""
+"""Checkpoints: gathering complete ones, resuming from them, and keeping tasks whose checkpoints were not gathered."""

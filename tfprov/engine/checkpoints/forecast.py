@@ -1,4 +1,4 @@
-"""What a plan means for the training that is under way: the step it goes on from."""
+"""The cost of a plan for a running training: the step it resumes from."""
 
 from collections.abc import Mapping
 
@@ -33,7 +33,7 @@ def forecast(context: Context, plan: Plan, observation: Observation) -> str | No
 
 
 def _of_new_chief(context: Context, observation: Observation, former: Observed | None) -> str | None:
-    """What happens where the chief is not there yet; what a former one holds is gathered before it goes."""
+    """The forecast for a chief that is not on its host yet; the files of a former chief are gathered before its removal."""
     task = context.cluster.chief
     resume = _newest(context)
     steps = [resume.saved.step] if resume else []
@@ -70,13 +70,13 @@ def _of_chief(context: Context, plan: Plan, observation: Observation, chief: Obs
 
 
 _OLD = 120.0
-"""Seconds behind which a step that an event file says is no figure of now: TensorFlow writes one every two minutes."""
+"""Age in seconds from which an event file's step is out of date: TensorFlow writes one every two minutes."""
 _KEEPING = ("between_graph", "in_graph")
-"""Strategies in which a chief that comes back goes on with the model that its ps kept."""
+"""Strategies in which a restarted chief continues with the variables on its ps."""
 
 
 def _or_later(context: Context, plan: Plan, observation: Observation, chief: Observed) -> str:
-    """Say what may be newer than the newest checkpoint."""
+    """Return which progress may be newer than the newest checkpoint."""
     if chief.state is State.RUNNING:
         saves = any(action.kind == ActionKind.STOP and action.subject == chief.task for action in plan.actions)
         return ", or later if it saves when stopped" if saves else ""
@@ -88,7 +88,7 @@ def _or_later(context: Context, plan: Plan, observation: Observation, chief: Obs
 
 
 def _apart(look: Survey, resume: Resume | None) -> str | None:
-    """Say that the newest checkpoint lies where the chief's TensorFlow does not find it."""
+    """Return the warning for a newest checkpoint in a directory where the chief's TensorFlow does not look."""
     checkpoint = look.find(look.named[0]) if look.named else None
     if checkpoint is None or not checkpoint.from_ps:
         return None

@@ -36,12 +36,12 @@ from tfprov.formats.checkpoint import (
 from tfprov.model.state import Observation, Observed
 
 _TRIES = 3
-"""Listings taken before giving up: the chief removes old checkpoints while they are copied."""
+"""Tries before giving up: the chief removes old checkpoints while they are copied."""
 _LEFTOVER = re.compile(r"\.tempstate|_temp(_[0-9a-f]+)?(/|\Z)|\.part(/|\Z)")
 
 
 def _together(names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return what is on its own, and what is true only as a whole: folders with a `checkpoint` file of their own."""
+    """Return the independent files, and the groups to copy as a whole: folders with a `checkpoint` file."""
     kept = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == STATE}
     groups = [[name for name in names if name.rpartition("/")[0] == folder] for folder in sorted(kept)]
     return [name for name in names if name.rpartition("/")[0] not in kept], groups
@@ -49,7 +49,7 @@ def _together(names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What a gather brought: `new` checkpoints, and the number and bytes of all files copied."""
+    """The result of a gather: the `new` checkpoints, and the number and bytes of all copied files."""
 
     directory: Path
     newest: GatheredCheckpoint | None
@@ -108,7 +108,7 @@ class _Gather:
         surveyed = survey(self.context, self.observed, self.look)
         if (
             surveyed.named and not surveyed.whole
-        ):  # it may have been listed while the program removed one and saved the next
+        ):  # the program may have replaced a checkpoint during the listing
             surveyed = survey_held(self.context, self.observed, self.look)
         self.explain(surveyed)
         kept = before if before is not None and before.run == self.observed.run else None
@@ -123,7 +123,7 @@ class _Gather:
         after = kept or Manifest(self.context.cluster.name, self.observed.run)
         if (
             kept is None
-        ):  # first, so that a gather that is cut off from here on leaves a directory that is known as ours
+        ):  # first, so that a directory left by an interrupted gather is recognized as ours
             self.target.mkdir(parents=True, exist_ok=True)
             after.write(self.target)
         saved = self.accept(new, verify)
@@ -133,7 +133,7 @@ class _Gather:
         return self.finish(after, saved)
 
     def bring_others(self, names: Sequence[str], surveyed: Survey, kept: Manifest) -> Manifest:
-        """Bring what is no checkpoint of the chief, and note it down every now and then: it may be much."""
+        """Copy all files that are not the chief's checkpoints, and update the manifest in between: they may be many."""
         alone, folders = _together(names)
         came = 0
         for batch in self.staging.fetch_each(alone, surveyed.chief):
@@ -166,7 +166,7 @@ class _Gather:
         )
 
     def clean(self) -> None:
-        """Remove what was staged and not moved into place."""
+        """Remove staged files that were not moved into place."""
         self.staging.clean()
         with suppress(HostError):  # the next gather releases it
             self.context.runtimes[self.observed.host].release(self.chief)
@@ -174,7 +174,7 @@ class _Gather:
             self.target.rmdir()
 
     def explain(self, surveyed: Survey) -> None:
-        """Say why the checkpoint that the chief calls its newest is not taken, when it is not whole."""
+        """Report why the chief's newest checkpoint is not gathered, if it is not whole."""
         if not surveyed.named:
             if not surveyed.whole and (torn := unmerged(self.context, surveyed, self.look())):
                 raise GatherError(torn)
@@ -214,7 +214,7 @@ class _Gather:
         return fetched, surveyed
 
     def accept(self, fetched: Sequence[WholeCheckpoint], verify: Verify) -> list[GatheredCheckpoint]:
-        """Verify what is staged and move the good ones into place; a damaged one is left out and told."""
+        """Verify staged checkpoints and move them into place; a damaged one is left out and reported."""
         prefixes = [self.staging.directory / one.checkpoint.prefix for one in fetched]
         if prefixes:
             self.context.report.awaiting(f"reading every tensor of {prefixes[-1].name}")
@@ -236,7 +236,7 @@ class _Gather:
         return saved
 
     def tell_origin(self, newest: Sequence[WholeCheckpoint]) -> None:
-        """Say when files were not where the user would look for them."""
+        """Report checkpoints that were gathered from a ps instead of the chief."""
         for one in newest:
             if one.place is not one.chief:
                 shards = sum(".data-" in name for name in one.checkpoint.files)
@@ -245,7 +245,7 @@ class _Gather:
                 self.context.report.note(f"{one.checkpoint.prefix}: {what} ({why})")
 
     def others(self, surveyed: Survey, kept: Manifest | None) -> list[str]:
-        """Return the names of the event files, and of all else the program put there, that are new or have changed."""
+        """Return the names of new and changed files besides checkpoints, such as event files."""
         listing = surveyed.chief.files
         parts = {name for checkpoint in checkpoints(listing) for name in checkpoint.files}
         parts |= {f"{prefix}.meta" for prefix in surveyed.named}
@@ -266,7 +266,7 @@ class _Gather:
         return Gathered(self.target, after.newest, tuple(saved), self.staging.copied, self.staging.size)
 
     def note_down(self, kept: Manifest, saved: Sequence[GatheredCheckpoint] = ()) -> Manifest:
-        """Write down what is in place by now, and return it: should this be cut off, the next gather goes on from there."""
+        """Write the manifest of the files in place so far, and return it: an interrupted gather continues from there."""
         known = {old.prefix: old for old in kept.checkpoints} | {new.prefix: new for new in saved}
         after = with_fields(
             kept,
@@ -282,7 +282,7 @@ class _Gather:
 
 
 def _lacks(prefix: str, surveyed: Survey) -> str:
-    """Say what of a checkpoint is not with the chief."""
+    """Return which files of a checkpoint the chief lacks."""
     has = next((one for one in checkpoints(surveyed.chief.files) if one.prefix == prefix), None)
     if has is not None and has.conflict:
         return f"is torn: {has.conflict}"

@@ -1,4 +1,4 @@
-"""What lies in a gather directory: written last, so that everything it names is there and whole."""
+"""The manifest of a gather directory: written last, so that every file in it exists and is complete."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tfprov.hosts.base import File
 
 NAME = "manifest.json"
 LOGS = "logs"
-"""The directory in which the logs of runs are kept; a program may have one of that name as well."""
+"""The directory of kept logs; a program may have a directory of that name, too."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Manifest:
 
     @property
     def step(self) -> int:
-        """The highest step, or less than any when nothing was gathered yet."""
+        """The highest step; less than any step if nothing was gathered yet."""
         return self.newest.step if self.newest else NO_STEP - 1
 
     def has_changed(self, name: str, file: File) -> bool:
-        """Whether a file on a host is not the one that was gathered."""
+        """Whether a file on a host differs from the gathered one."""
         entry = self.files.get(name)
         return entry is None or (entry.size, entry.modified) != (file.size, file.modified)
 
@@ -104,7 +104,7 @@ def _is_foreign(path: Path) -> bool:
 
 
 def aside(directory: Path, number: int) -> Path:
-    """Return where what lies in `directory` is kept when another run takes its place, for the `number`-th time."""
+    """Return the name under which `directory` is set aside for another run, for the `number`-th time."""
     return directory.with_name(f"{directory.name}.{number}")
 
 

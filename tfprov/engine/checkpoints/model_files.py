@@ -25,14 +25,14 @@ from tfprov.model.state import Observation, Observed
 from tfprov.planning.plan_text import join_names
 
 _WHOLE = "work"
-"""What a whole working directory is called beside the checkpoints."""
+"""Name of a gathered working directory beside the checkpoints."""
 _RESERVED = (STATE, manifests.NAME, manifests.LOGS, ".part")
-"""Names beside the gathered checkpoints that mean something."""
+"""Names in the gather directory that tfprov uses itself."""
 
 
 @dataclass(frozen=True)
 class CopiedPath:
-    """What was brought: where it lies now, and the number and bytes of its files."""
+    """The result of `gather --path`: the path of the copy, and the number and bytes of its files."""
 
     at: Path
     files: int
@@ -40,7 +40,7 @@ class CopiedPath:
 
 
 def check_path(path: str) -> None:
-    """Usage for a path that leads out of where it begins, or nowhere."""
+    """Raise Usage for an empty path, or one with `..` in it."""
     if ".." in path.split("/"):
         raise Usage(
             f"`--path {path}` has `..` in it", "name what lies in the chief's working directory, or an absolute path"
@@ -85,7 +85,7 @@ class _Bringing:
         self.copy()
         if before is not None and not own:
             set_aside(self.context, before, self.staging.directory)
-        if not own:  # first: a directory that is cut off from here on is known as ours
+        if not own:  # first: a directory left by an interrupted copy is recognized as ours
             self.context.target.mkdir(parents=True, exist_ok=True)
             kept.write(self.context.target)
         self.place(kept)
@@ -127,7 +127,7 @@ class _Bringing:
 
 
 _NAMED = 3
-"""Models that are named in one line."""
+"""How many models a line names; it counts the rest."""
 _DISCARD = "remove it for good with `tfprov down --discard`"
 
 
@@ -152,7 +152,7 @@ class NothingSaved:
 
     @property
     def has_trained(self) -> bool:
-        """Whether the chief ran, and neither failed nor was lost: it is done, or was stopped."""
+        """Whether the chief ran and then finished or was stopped; False if it failed or was lost."""
         return self.chief.started_at is not None and (self.chief.finished or self.chief.stopped)
 
     @property
@@ -161,7 +161,7 @@ class NothingSaved:
         return bool(self.unsaved or self.elsewhere)
 
     def kept(self) -> GatherError:
-        """Return why the chief is neither removed nor started again, and how its model is brought."""
+        """Return the error for a chief that is kept because of its model, with the command that copies the model."""
         where = f"{self.chief.task} on {self.chief.host} is kept"
         if self.unsaved:
             return GatherError(
@@ -172,20 +172,20 @@ class NothingSaved:
         return GatherError(what, f"{bring} and run this again, or {_DISCARD}")
 
     def ended(self) -> GatherError:
-        """Return that a training has ended and left nothing to bring."""
+        """Return the error for a training that ended without a checkpoint."""
         written = f"it has written {_named(self.staying)}, which stays on {self.chief.host}"
         else_ = written if self.staying else "nothing that it wrote looks like a model"
         fix = "save there, or set `checkpoints: none` for a program that saves nothing"
         return GatherError(f"{self.chief.task} has ended: {self._nothing}, and {else_}", fix)
 
     def hint(self) -> str:
-        """Return what was written elsewhere, and how it is brought."""
+        """Return the models outside of the checkpoint directory, with the command that copies them."""
         which = "it" if len(self.elsewhere) == 1 else "the first of them"
         return f"{self.chief.task} has written {_named(self.elsewhere)}: `{self.remedy}` brings {which}"
 
     @property
     def remedy(self) -> str:
-        """The command that brings what lies elsewhere, or the first of several."""
+        """The command that copies a model from outside of the checkpoint directory: the first of several."""
         return f"tfprov gather --path {shlex.quote(self.elsewhere[0])}"
 
     @property
@@ -207,7 +207,7 @@ def nothing_saved(
     runtime, kept = context.runtimes[chief.host], gathered_of(context, chief.run)
     if kept is not None and _is_gathered(kept):
         return None
-    listing = runtime.files(chief.task)  # of a stopped container it takes as long as to read all of it
+    listing = runtime.files(chief.task)  # takes as long as reading the whole container if it is stopped
     names = _names(listing)
     if STATE in names or any(checkpoints(names)):
         return None

@@ -36,7 +36,7 @@ class Resume:
     files: Mapping[str, Entry]
 
     def check(self) -> None:
-        """GatherError when a file is not the one that was gathered; reads all of them."""
+        """Raise GatherError if a file differs from the gathered one; reads all of them."""
         for name, entry in self.files.items():
             if (wrong := _wrong(self.directory / name, entry)) is not None:
                 fix = "put a copy of it back, or start without `--resume`"
@@ -52,7 +52,7 @@ class Resume:
 
 
 def newest(context: Context) -> Resume | None:
-    """Return what a training can go on from, or None when no checkpoint was gathered."""
+    """Return the newest gathered checkpoint, or None if none was gathered."""
     manifest = check_target(context)
     saved = manifest.newest if manifest else None
     if manifest is None or saved is None:
@@ -95,7 +95,7 @@ def _check_elsewhere(chief: Observed, look: Survey, step: int) -> None:
 
 
 def nothing(context: Context) -> Usage:
-    """Return the error for a context that is to resume and has nothing to resume from."""
+    """Return the error for `--resume` without a gathered checkpoint."""
     what = f"nothing to resume from: {context.target} has no checkpoint"
     return Usage(what, "start without `--resume`, or set `checkpoints.to` to where one was gathered")
 
@@ -126,13 +126,13 @@ def resuming(context: Context, observation: Observation) -> str | None:
 
 
 def _chief(context: Context, observation: Observation) -> Observed | None:
-    """Return the container of the chief on the host where it is to be."""
+    """Return the chief's container on the host that the plan assigns it to."""
     task = context.cluster.chief
     return next((one for one in observation.containers() if (one.task, one.host) == (task.name, task.host)), None)
 
 
 def _check_ps(context: Context, resume: Resume, observation: Observation) -> None:
-    """A ps that goes on running gets no files: it must have them."""
+    """Raise if a ps that keeps running lacks files of the checkpoint: only a started task gets files."""
     starting = {action.subject for action in plan(context, observation).actions if action.kind == ActionKind.START}
     for task in context.cluster.tasks:
         if task.job == "ps" and task.name not in starting:
@@ -170,7 +170,7 @@ def _for_task(context: Context, task: Task, run: str) -> Resume | None:
 
 
 def _wrong(path: Path, entry: Entry) -> str | None:
-    """Say what is wrong with a gathered file, or return None."""
+    """Return what is wrong with a gathered file, or None."""
     digest = hashlib.sha256()
     try:
         if path.stat().st_size != entry.size:
@@ -199,7 +199,7 @@ def known_run(context: Context, observation: Observation) -> str:
 
 
 def _run_of_ps(context: Context, observation: Observation) -> str:
-    """Return the one run of all ps that go on running, if nobody else saves in it."""
+    """Return the run that all running ps belong to, if no other task saves in it."""
     starting = {
         (action.subject, action.host) for action in plan(context, observation).actions if action.kind == "start"
     }

@@ -18,7 +18,7 @@ from tfprov.model.state import Observation, Observed, State
 
 REMEDY = "save with tfprov.runtime, or with a Saver(sharded=False) on the chief"
 _STATE_LIMIT = 1024 * 1024
-"""Bytes of a `checkpoint` file that are read: its names are short, and few."""
+"""How many bytes of a `checkpoint` file are read."""
 _UNMERGED = re.compile(r"((?P<prefix>[^/]+)_temp(?:_[0-9a-f]+)?)/part-[0-9]{5}-of-[0-9]{5}\.(?:index|data-.+)")
 
 
@@ -115,7 +115,7 @@ def survey(context: Context, chief: Observed, observation: Callable[[], Observat
 
 
 def ps_places(context: Context, chief: Observed, observation: Observation) -> list[Place]:
-    """Return the directories of the ps that train with `chief`; another run's shards can have the same names."""
+    """Return the checkpoint directories of the ps of the chief's run; shards of other runs can have the same names."""
     containers = [one for one in observation.containers() if one.task.startswith("ps/") and one.run == chief.run]
     places = (Place(context.runtimes[ps.host], ps, context.runtimes[ps.host].files(ps.task)) for ps in containers)
     return sorted(places, key=lambda place: (place.task, place.holder.host))
@@ -211,7 +211,7 @@ def _differing(offers: Mapping[Place, Mapping[str, File]]) -> str | None:
 
 
 def _silent(context: Context, observation: Observation) -> str:
-    """Return the ps whose hosts did not say what they have, in words; nothing when all did."""
+    """Return the names of the ps on unreachable hosts as text; empty if there are none."""
     tasks = [task for task in context.cluster.tasks if task.job == "ps" and task.host in observation.unreachable]
     return _listed(f"{task.name} on {task.host}, which cannot be reached" for task in tasks)
 

@@ -1,4 +1,4 @@
-"""Copying a task's files into a directory beside their place, hashed and on the disk, before any of them counts."""
+"""Copies a task's files into a staging directory, hashed and fsynced, before they are moved into place."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ _CHUNK = 1024 * 1024
 """Bytes copied at a time."""
 _ZEROS = bytes(_CHUNK)
 _BATCH_FILES, _BATCH_BYTES = 1000, 256 * 1024 * 1024
-"""After so many files, or bytes, what has come of independent files counts: a gather that is cut off loses no more."""
+"""Independent files are moved into place after this many files or bytes: an interrupted gather loses no more than that."""
 
 
 class Staging:
@@ -46,7 +46,7 @@ class Staging:
         self._made: set[Path] = set()
 
     def fetch(self, files: Mapping[str, Place]) -> bool:
-        """Copy `files` from where they lie; False when one of them cannot be had."""
+        """Copy `files`; return False if one of them cannot be read."""
         moved = self._counting(sum(source.files[name].size for name, source in files.items()))
         by_place: dict[Place, list[str]] = defaultdict(list)
         for name, source in files.items():
@@ -166,7 +166,7 @@ class Staging:
             self.placed[name] = self.entries[name]
 
     def clean(self) -> None:
-        """Remove what was copied and not moved."""
+        """Remove copied files that were not moved into place."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self._made.clear()
 
@@ -177,7 +177,7 @@ def stays_below(name: str) -> bool:
 
 
 def _pieces(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield up to `size` bytes of a file; of its holes nothing is read."""
+    """Yield up to `size` bytes of a file without reading its holes."""
     left = size
     while left:
         gap = stream.hole() if left >= _CHUNK and isinstance(stream, SparseReader) else 0

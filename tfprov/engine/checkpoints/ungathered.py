@@ -1,4 +1,4 @@
-"""What the hosts hold and the controller has not: the reason not to remove something."""
+"""Checkpoints on hosts that were not gathered: the reason to keep a task."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Why tasks have failed, told once: the one that failed first with its traceback, and each of the others in a line."""
+"""Reports why tasks failed: the first failure with its traceback, and each of the others in one line."""
 
 import os
 import re
@@ -63,16 +63,16 @@ KNOWN_CAUSES: tuple[tuple[str, str], ...] = (
     (r"No space left on device", _ROOM),
     (r"NotFoundError.*[ :](?!/)[\w.-]+/[^\s;]*model\.ckpt\S*; No such file or directory", _LINK),
 )
-"""Regular expressions, and what to do where one matches the line that names a failure; the first that does counts."""
+"""Regular expressions for the line that names a failure, each with its remedy; the first match counts."""
 
 
 def same_cause(words: str) -> str:
-    """Return what is equal for all tasks that failed for one reason: the values of their flags are not."""
+    """Return the failure without the values of flags, which differ between tasks that failed for the same reason."""
     return words.partition("=")[0] if "arguments: --" in words else words
 
 
 def remedy(lines: Iterable[str]) -> str:
-    """Return what to do about the failure that `lines` name; empty where its cause is not known."""
+    """Return the remedy for the failure that `lines` name; empty for an unknown cause."""
     text = tuple(lines)
     return next((cure for pattern, cure in KNOWN_CAUSES if any(re.search(pattern, line) for line in text)), "")
 
@@ -80,7 +80,7 @@ def remedy(lines: Iterable[str]) -> str:
 LINES = 20
 """Lines that are shown of a log without a traceback, and of what follows the exception's line in one with."""
 _WHOLE = 120
-"""Lines of a traceback that are shown; of a longer one the middle is left out."""
+"""How many lines of a traceback are shown; a longer one loses its middle."""
 _HEAD = 20
 """Lines before what is left out."""
 _LONGEST = 300
@@ -111,7 +111,7 @@ def shortened(lines: Sequence[str]) -> list[str]:
 
 
 def _once(lines: list[str]) -> list[str]:
-    """Return `lines` without what their last lines repeat: a task that was started again says the same once more."""
+    """Return `lines` without the repetition at their end: a restarted task prints the same again."""
     for size in range(1, min(LINES, len(lines) // 2) + 1):
         while lines[-size:] == lines[-2 * size : -size]:
             lines = lines[:-size]
@@ -152,9 +152,9 @@ def in_own_paths(task: str, directory: str, *, in_container: bool) -> Callable[[
 
 
 _NAMED = 3
-"""Tasks that are named when many failed with the same words."""
+"""How many tasks are named if many failed with the same message."""
 _READ = 16
-"""Tasks whose logs are read: where more have failed, those that failed first."""
+"""How many logs are read if many tasks failed: those of the first failures."""
 
 
 @dataclass(frozen=True)
@@ -167,17 +167,17 @@ class Failure:
 
     @property
     def is_consequence(self) -> bool:
-        """Whether it may have failed only because another task did."""
+        """Whether the failure may be a consequence of another task's failure."""
         return is_transient(self.words)
 
 
 def has_failed(observed: Observed) -> bool:
-    """Whether a task has ended for good and badly."""
+    """Whether a task failed and will not be restarted."""
     return observed.state is not State.RUNNING and not observed.finished
 
 
 def fallen(context: Context, observation: Observation) -> list[Observed]:
-    """Return the tasks that have ended for good and badly, where they should run."""
+    """Return the tasks that failed on their assigned host and will not be restarted."""
     wanted = {(container.task.name, container.task.host) for container in context.wanted}
     return [
         one
@@ -214,7 +214,7 @@ def read_failure(context: Context, observed: Observed) -> Failure:
 
 
 def _what(context: Context, failed: Failure, observation: Observation) -> str:
-    """Return how a task failed and what helps; of a chief also what no restart can mend."""
+    """Return how a task failed, and the remedy; for a chief also failures that no restart can repair."""
     observed = failed.observed
     torn = explain_torn(context, observation) if observed.task == context.cluster.chief.name else None
     if torn:
@@ -224,7 +224,7 @@ def _what(context: Context, failed: Failure, observation: Observation) -> str:
 
 
 def _lines(first: Failure, others: Iterable[Failure]) -> list[str]:
-    """Return a line for all that failed with the same words."""
+    """Return one line for all tasks that failed with the same message."""
     by_words: dict[tuple[str, str], list[Failure]] = {}
     for one in others:
         by_words.setdefault((one.observed.ending, same_cause(one.words)), []).append(one)
@@ -258,7 +258,7 @@ def _from_here(directory: str) -> str:
 
 
 def ended(observed: Observed) -> str:
-    """Return how a task ended, and after how many restarts: one that fails again and again is at its limit."""
+    """Return how a task ended, and after how many restarts."""
     after = f" after {format_count(observed.restarts, 'restart')}" if observed.restarts else ""
     enough = " (the same error twice: not started again)" if observed.gave_up else ""
     ending = observed.ending.replace("could not start", f"could not start on {observed.host}", 1)

@@ -1,4 +1,4 @@
-"""Stay with a training until its chief is done: logs, progress, and the tasks that fall over on the way."""
+"""Follows a training until its chief is done: logs, progress, and failures of other tasks."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -18,17 +18,17 @@ from tfprov.model.state import Container, Observation, Observed, State
 from tfprov.planning.plan_text import join_names
 
 _SETTLE = 1.0
-"""Seconds in which a worker sees that the training is over: it is not told about one that ends in them."""
+"""Seconds that workers have to notice the end of the training before they are reported."""
 _POLL = 1.0
-"""Seconds between two looks at those that are waited for."""
+"""Seconds between two observations of the tasks that are waited for."""
 _NAMED = 3
 """Tasks that are named when many still run."""
 STANDSTILL = 30.0
-"""Seconds after its last step in which a program saves and leaves; one that takes longer is called by name."""
+"""Seconds after its last step in which a program saves and exits; a slower one is reported."""
 _SERVING = ("in_graph", "parameter_server")
 """Strategies whose workers only serve: they train nothing once the chief is done."""
 _MOST = 2 * 1024 * 1024
-"""Bytes of an evaluator's event file that are looked at."""
+"""How many bytes of an evaluator's event file are read."""
 
 
 def see_out(context: Context, observation: Observation, look: Callable[[], Observation]) -> None:
@@ -53,7 +53,7 @@ def see_out(context: Context, observation: Observation, look: Callable[[], Obser
 
 
 def _busy(context: Context, observation: Observation) -> list[Container]:
-    """Return who still runs and is not done: workers, and evaluators that have not evaluated the last checkpoint."""
+    """Return the running workers, and the evaluators that have not evaluated the last checkpoint."""
     busy = []
     for container in context.wanted:
         task, observed = container.task, context.observed(container.task.name, observation)
@@ -82,7 +82,7 @@ def _tell(context: Context, workers: Sequence[Container], observation: Observati
 
 
 def _unevaluated(context: Context, observation: Observation) -> str:
-    """Say which checkpoint an evaluator has not evaluated; empty where it has, or where there is none."""
+    """Return which checkpoint an evaluator has not evaluated; empty if it has, or if there is none."""
     chief = context.chief(observation)
     if chief is None:
         return ""
@@ -135,7 +135,7 @@ class Standstill:
 
 
 _LOOK = 1.0
-"""Seconds between two looks at the tasks."""
+"""Seconds between two observations of all tasks."""
 _PROGRESS = 2.0
 """Seconds between two readings of the chief's event file: one takes milliseconds of a core that may be a worker's, too."""
 PATIENCE = 300.0
@@ -146,7 +146,7 @@ _INDISPENSABLE = {
     "ps": "its variables",
     "dispatcher": "its data",
 }
-"""What the training loses with a task that has ended for good, by its job: everyone else would wait for it in silence."""
+"""What the training loses with a task that will not be restarted, by its job: other tasks would wait for it silently."""
 _TOGETHER = ("multi_worker_mirrored", "in_graph")
 """Strategies in which every step needs every worker."""
 
@@ -216,7 +216,7 @@ class _Training:
         return chief.finished
 
     def chief(self) -> Observed | None:
-        """Return the chief; None while it is not known what is on its host."""
+        """Return the chief; None while its host is unreachable."""
         wanted = self.context.cluster.chief
         chief = self.context.chief(self.seen)
         if chief is None and wanted.host in self.seen.hosts:
@@ -255,7 +255,7 @@ class _Training:
         return "it" if job == "worker" and strategy in _TOGETHER else _INDISPENSABLE.get(job, "")
 
     def tell_progress(self) -> None:
-        """Say how far the chief has got."""
+        """Report the chief's progress."""
         name, reached = self.context.cluster.chief.name, read_reached(self.context, self.seen)
         progress = reached.progress if reached is not None else None
         steps = steps_of(self.context)
@@ -269,7 +269,7 @@ class _Training:
             self.context.report.note(f"{name} {remark}")
 
     def tell_fall(self, reached: Reached, now: float) -> None:
-        """Say so when the training went back, and its program does not say it itself."""
+        """Report that the training went back to an earlier step, if its program does not report it itself."""
         living = lives(self.seen.containers(), self.context.cluster.chief.name)
         if fell := self.falls.update(reached, living, now, lambda at: read_fall(self.context, self.seen, reached, at)):
             self.context.report.note(fell)

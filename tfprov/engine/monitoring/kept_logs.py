@@ -28,9 +28,9 @@ from tfprov.settings.resolve import RoleSettings
 from tfprov.vault.redaction import is_masked, mentions_secret
 
 _LARGE = 1024 * 1024
-"""Bytes of a log from which on it is compressed."""
+"""Size in bytes from which a log is compressed."""
 _RUN = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]+", re.ASCII)
-"""What the id of a run looks like: a program may write directories into `logs/` as well."""
+"""The form of a run's id: a program may have directories in `logs/`, too."""
 _SETTINGS = "settings.json"
 _LOG = re.compile(r"(?P<job>[a-z_]+)-(?P<index>[0-9]+(?:@.+)?)\.log(?:\.gz)?", re.ASCII)
 
@@ -74,7 +74,7 @@ class KeptLogs:
             self._context.report.note(f"the log of {task} is not kept: {to}: {error.strerror}")
 
     def tell(self) -> None:
-        """Say where the logs are."""
+        """Report the directory of the kept logs."""
         for directory in sorted(self._kept):
             self._context.report.note(f"logs are kept in {directory}")
 
@@ -99,7 +99,7 @@ def kept_logs(logs: Path | None, task: str | None = None) -> Kept | None:
 
 
 def lines_of(path: Path, tail: int | None) -> Iterable[str]:
-    """Return the lines of a kept log, or only its last ones."""
+    """Return the lines of a kept log, or its last `tail` lines."""
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         lines = (line.decode("utf-8", "replace").rstrip("\n") for line in file)
         return list(lines if tail is None else deque(lines, tail))

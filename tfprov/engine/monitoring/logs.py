@@ -15,13 +15,13 @@ from tfprov.model.state import Observation, Observed
 from tfprov.results import LogRecord, LogStream
 
 _DRAIN = 3.0
-"""Seconds that the other tasks' last lines get after those of the chief."""
+"""Seconds to read the other tasks' last lines after those of the chief."""
 _BACKLOG = 30.0
-"""Seconds in which a chief's lines that have not been shown when it ends are: more than that scrolls by unread."""
+"""Seconds to show the rest of the chief's log after its end: more than that scrolls by unread."""
 _AGAIN = 2.0
-"""Seconds before another try to read on from a host that was lost."""
+"""Seconds before the next try to read from a lost host."""
 _AT_ONCE = 10_000
-"""Lines that wait for whoever shows them, before their tasks' logs are read on."""
+"""Lines that are buffered before reading the tasks' logs pauses."""
 
 
 def read_logs(context: Context, tasks: Sequence[str], *, follow: bool, tail: int | None) -> LogStream:

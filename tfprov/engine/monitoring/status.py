@@ -1,4 +1,4 @@
-"""What `status` says: every task that should be there or is, how fast each is, and how far the chief has got."""
+"""The verb `status`: the state and speed of every task, and the chief's progress."""
 
 import json
 import re
@@ -63,11 +63,11 @@ class Status:
     went_back: StepBack | None
     unreachable: Mapping[str, HostError]
     steps: int | None = None
-    """How many steps the chief is to train, by its flags; None where they do not say it."""
+    """The number of steps in the chief's flags; None if they do not set it."""
 
     @property
     def left(self) -> float | None:
-        """The seconds that the chief still trains at its present rate; None where that is not known."""
+        """The seconds until the chief's last step at its present rate; None if unknown."""
         return self.progress.seconds_left(self.steps) if self.progress and self.chief_runs else None
 
     @property
@@ -77,7 +77,7 @@ class Status:
 
     @property
     def examples_rate(self) -> float | None:
-        """The examples per second of all tasks that run and say theirs; None where none does."""
+        """The examples per second of all running tasks that report theirs; None if none does."""
         rates = [row.pace.examples_rate for row in self.rows if row.pace and row.state == "running"]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if known else None

@@ -1,4 +1,4 @@
-"""How all training tasks get on while a training is followed: who lost steps, and who stands still, with its stacks."""
+"""Monitors training tasks while a training is followed: lost steps, and stragglers with their stacks."""
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -11,7 +11,7 @@ from tfprov.errors import HostError
 from tfprov.model.state import Observation, Observed
 
 AT_LEAST = 30.0
-"""Seconds without a step before a task is called a straggler: a save of a large model takes less."""
+"""Seconds without a step before a task is a straggler: saving a large model takes less."""
 BEFORE_THE_FIRST = 4.0
 """How much longer a task may take for its first step after a start or a restart: TensorFlow traces and compiles in it."""
 TIMES = 10.0
@@ -109,7 +109,7 @@ class StragglerMonitor:
         self._spoken: set[str] = set()
 
     def look(self, observation: Observation) -> None:
-        """Take what has been read, tell what there is to tell, and read again when it is time. Never waits."""
+        """Process what was read, report lost steps and stragglers, and start the next reading when due. Never blocks."""
         now = self._context.clock.now()
         running = {one.task: one for one in observed_running(observation.containers()) if one.task in self._wanted}
         paces = {task: pace for task, pace in self._answers().items() if task in running}
@@ -143,7 +143,7 @@ class StragglerMonitor:
             self._context.report.note(f"the training went back {chief.lost} -> {chief.resumed}")
 
     def _take_stacks(self, straggler: Straggler, observed: Observed) -> None:
-        """Have the straggler write where it is, and tell about it; runs in the background."""
+        """Have the straggler write its stacks into its log, and report it; runs in the background."""
         behind = f"{straggler.task} on {observed.host} has made no step for {straggler.idle:.0f} s while others do"
         if straggler.step:
             behind += f" (a step takes {straggler.step:.3g} s)"

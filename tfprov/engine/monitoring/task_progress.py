@@ -1,4 +1,4 @@
-"""How fast each training task is, by what it says itself: the `progress.json` that tfprov's runtime writes beside it."""
+"""The speed of each training task, from the `progress.json` that tfprov's runtime writes for it."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from tfprov.model.state import Observed, State
 
 FILE = "progress.json"
 _MOST = 4096
-"""Bytes of such a file that are read: it has one line."""
+"""How many bytes of the file are read: it has one line."""
 _TRAINING = ("chief", "worker")
 _STEPS, _UPTIME = 20, 30.0
 """Steps, or seconds since its start, after one of which the speed of a task can be compared with that of others."""
@@ -91,7 +91,7 @@ def _number(value: Any) -> float | None:
 
 
 def says(observed: Observed) -> bool:
-    """Whether a task may write its pace: only the chief and the workers train."""
+    """Whether a task may write `progress.json`: only the chief and the workers train."""
     return observed.task.partition("/")[0] in _TRAINING
 
 
@@ -119,7 +119,7 @@ def settled(pace: Pace, uptime: float | None) -> bool:
 
 
 def slowest(paces: Mapping[str, Pace]) -> Slowest | None:
-    """Return the slowest of the tasks that train now; None where there are not two to compare."""
+    """Return the slowest of the training tasks; None if fewer than two can be compared."""
     rates = {task: pace.rate for task, pace in paces.items() if pace.rate is not None}
     if len(rates) < 2:
         return None
@@ -139,5 +139,5 @@ def step_back(paces: Mapping[str, Pace], chief: str) -> tuple[str, Pace] | None:
 
 
 def observed_running(containers: Iterable[Observed]) -> list[Observed]:
-    """Return the training tasks that run now, and are not between two lives."""
+    """Return the training tasks that run now and are not being restarted."""
     return [one for one in containers if says(one) and one.state is State.RUNNING and not one.restarting]

@@ -1,4 +1,4 @@
-"""The way to the cluster's TensorBoard: where it is, a port of this machine that leads there, and whether it answers."""
+"""The cluster's TensorBoard: its host, the local port that is forwarded to it, and whether it answers."""
 
 import http.client
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 _JOB = "tensorboard"
 _ASK = 0.5
-"""Seconds between two tries while it does not answer yet: it takes several to start."""
+"""Seconds between two requests until it answers: it takes several to start."""
 _LOOK = 2.0
-"""Seconds between two looks whether it still runs."""
+"""Seconds between two observations of a TensorBoard that is open."""
 _HTTP = 5.0
 """Seconds for an answer to one request."""
 _ANY = "0.0.0.0"  # noqa: S104  compared with, not bound
@@ -35,7 +35,7 @@ class Board:
     address: str
     port: int
     gate: TokenGate | None = None
-    """Who is let through to another host; every user of this machine can reach a TensorBoard of this machine."""
+    """Checks the token of requests to another host; every user of this machine can reach a TensorBoard on it."""
 
     @property
     def url(self) -> str:

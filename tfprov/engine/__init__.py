@@ -1,1 +1,1 @@
-"""Effects, in order: observe, execute a plan, wait, gather, and the playbooks that put them together."""
+"""Effects on hosts: observe, execute a plan, wait, gather, lock."""

@@ -1,4 +1,4 @@
-"""What a host must have before a task starts there: where it is made, and how it gets there."""
+"""Artifacts: what a host needs before a task starts there (code, images, data), how it is made and delivered."""
 
 import os
 import posixpath
@@ -28,17 +28,17 @@ Made = TypeVar("Made")
 
 
 class Artifact(Protocol):
-    """Code or an image. What it is called is the key under which a Context holds it."""
+    """Code or an image; a Context holds it by its name."""
 
     @property
     def ready(self) -> bool:
-        """Whether the controller has it, or need not: then there is nothing to build."""
+        """Whether there is nothing to build: the controller has it, or does not need it."""
 
     def build(self) -> None:
-        """Make it on the controller; a second time changes nothing."""
+        """Make it on the controller; idempotent."""
 
     def deliver(self, host: str) -> None:
-        """Bring it to `host`; a second time changes nothing."""
+        """Deliver it to `host`; idempotent."""
 
 
 Makes = Callable[[str, Code | None], Artifact]
@@ -68,7 +68,7 @@ class PackedCode:
 
 
 class Once(Generic[Made]):
-    """A value that is made when it is first asked for, once for all threads."""
+    """A value that is made on first use, once for all threads."""
 
     def __init__(self, make: Callable[[], Made]) -> None:
         self._make, self._lock = make, threading.Lock()
@@ -84,7 +84,7 @@ class Once(Generic[Made]):
 
 @dataclass(frozen=True)
 class Later:
-    """An artifact that is put together when it is first needed: a run with nothing to do needs none."""
+    """An artifact that is assembled on first use: a run with nothing to do needs none."""
 
     once: Once[Artifact]
 
@@ -104,7 +104,7 @@ class Later:
 
 @dataclass(frozen=True)
 class Ready(Container[str]):
-    """The keys of the artifacts that need not be made before they are delivered; asked one by one, as far as needed."""
+    """The names of the artifacts that need no build before their delivery; each is checked only when it is looked up."""
 
     artifacts: Mapping[str, Artifact]
 
@@ -127,13 +127,13 @@ class Fetched:
     is_cut: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def cut(self) -> None:
-        """End all fetches, also those that are about to begin: what they have got is gone on with."""
+        """Cancel all fetches, also those that are about to begin; the next fetch continues from what they have."""
         self.is_cut.set()
         for telling in tuple(self.under_way):
             telling.cancel()
 
     def fetch(self, host: str, report: Reporter) -> None:
-        """Have `host` fetch it; what nothing wants any more makes room first. A second time changes nothing."""
+        """Have `host` fetch it, after removing data that nothing uses any more; idempotent."""
         runtime = self.runtimes[host]
         runtime.tidy(self.keep)
         telling = FetchProgress(lambda there, whole: report.transferred(host, there, whole), report.note)
@@ -182,7 +182,7 @@ def never_code(
 
 
 def _gathered(roles: Sequence[RoleSettings]) -> Iterator[Path]:
-    """Yield where checkpoints are gathered: `to`, and this cluster's own directories where `to` is that of the code."""
+    """Yield the gather directories: `to`, or only this cluster's directories if `to` contains the code."""
     name = roles[0].values.cluster
     for to in {resolve_path(role, "checkpoints", "to") for role in roles}:
         earlier = (path for path in to.glob(f"{name}.*") if path.suffix[1:].isdigit())
@@ -190,7 +190,7 @@ def _gathered(roles: Sequence[RoleSettings]) -> Iterator[Path]:
 
 
 def pack_all(roles: Sequence[RoleSettings], never: Collection[Path] = ()) -> Mapping[RoleHost, Code]:
-    """Pack every `code:` directory once, however many tasks run it; `never` is what is no code wherever it lies."""
+    """Pack every `code:` directory once for all its tasks, without the paths in `never`."""
     packed: dict[Path, Code] = {}
     codes = {}
     problems: list[Problem] = []
@@ -223,7 +223,7 @@ def _in_the_way(role: RoleSettings, code: Code) -> Iterator[Problem]:
 
 
 def check_data(roles: Sequence[RoleSettings]) -> None:
-    """Raise InvalidInput for data that is to be on this machine, and is not."""
+    """Raise InvalidInput for local data that does not exist."""
     missing = {}
     for role in roles:
         lies_there = role.reads_data and role.values.data is not None and role.values.data.path is not None
@@ -235,7 +235,7 @@ def check_data(roles: Sequence[RoleSettings]) -> None:
 
 
 def check_python(roles: Sequence[RoleSettings]) -> None:
-    """Raise InvalidInput for a Python that is to run tasks on this machine, and is not there."""
+    """Raise InvalidInput for a local Python interpreter that does not exist."""
     named = {python_position(role): path for role in roles if (path := python_path(role))}
     problems = []
     for at, path in named.items():
@@ -247,7 +247,7 @@ def check_python(roles: Sequence[RoleSettings]) -> None:
 
 
 def all_problems(*attempts: Callable[[], Any]) -> list[Any]:
-    """Try all of them, so that what is wrong with one does not hide what is wrong with the next; return the results."""
+    """Call all functions and return their results; InvalidInput carries the problems of all that failed."""
     problems: list[Problem] = []
     results: list[Any] = []
     for attempt in attempts:

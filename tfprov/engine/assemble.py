@@ -1,4 +1,4 @@
-"""From an inventory file to a Context: the pure chain, and the hosts at its end."""
+"""Assembles the Context of a cluster: tasks, containers, artifacts, and a runtime for each host."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -98,7 +98,7 @@ def _in_docker(assembly: _Assembly) -> Context:
 
 
 def _is_possible(roles: tuple[RoleSettings, ...]) -> bool:
-    """Whether there is such a cluster; what is wrong with it is told later, with all else, and no host is bothered."""
+    """Whether tasks can be assigned; if not, no connection is opened, and the problems are reported with all others."""
     try:
         assign_tasks(roles)
     except InvalidInput:
@@ -171,7 +171,7 @@ def _context(assembly: _Assembly, tasks: _Tasks, runtimes: Mapping[str, Runtime]
 
 
 def hide_secrets(wanted: Sequence[Container]) -> None:
-    """Have no message of this process repeat the secrets of containers."""
+    """Mask the secrets of containers in all messages of this process."""
     for container in wanted:
         for name in container.secret:
             hide_secret(container.env[name])
@@ -186,7 +186,7 @@ def _limit(inventory: Inventory, pattern: str | None) -> frozenset[str] | None:
 
 
 def _check_runtime(home: Path, cluster: str, *, in_docker: bool) -> None:
-    """Whoever changes what runs the tasks would not see the tasks of before any more, and start them a second time."""
+    """Raise Usage if tasks of the other runtime exist: they would not be observed, and would be started a second time."""
     before = "process" if in_docker else "docker"
     there = any((home / "hosts").glob("*/tasks/*")) if in_docker else bool(Record(home).read())
     if there:
@@ -195,7 +195,7 @@ def _check_runtime(home: Path, cluster: str, *, in_docker: bool) -> None:
 
 
 def _processes(roles: Sequence[RoleSettings], home: Path, factory: RuntimeFactory) -> dict[str, Runtime]:
-    """Return the way to every host: those of the inventory, and those that left it with something still on them."""
+    """Return the runtime of every host: those of the inventory, and removed hosts that still have tasks."""
     hosts = home / "hosts"
     left = {path.name for path in hosts.iterdir()} if hosts.is_dir() else set()
     names = dict.fromkeys([*(role.host for role in roles), *sorted(left)])
@@ -203,7 +203,7 @@ def _processes(roles: Sequence[RoleSettings], home: Path, factory: RuntimeFactor
 
 
 def docked(assembly: _Assembly, reach: "Connections") -> Context:
-    """Return the context; InvalidInput with all that is wrong, HostError when this machine's own engine does not run."""
+    """Return the context of a cluster in Docker. Raises InvalidInput, or HostError if this machine's engine is down."""
     # Imported here for start-up time: the docker SDK takes 0.2 s, in which hosts already answer, and the process runtime
     # needs none of it.
     from tfprov.engine import machines  # noqa: PLC0415
@@ -254,7 +254,7 @@ def docked(assembly: _Assembly, reach: "Connections") -> Context:
 
 
 def _check_without_hosts(assembly: _Assembly, supplier: "Supplier") -> None:
-    """Raise InvalidInput for what is wrong whatever the hosts say: it comes before that one of them does not answer."""
+    """Raise InvalidInput for problems that do not depend on hosts: they are reported before an unreachable host."""
     from tfprov.engine import machines  # noqa: PLC0415  see docked
 
     roles = assembly.definition.roles
@@ -268,7 +268,7 @@ def _check_without_hosts(assembly: _Assembly, supplier: "Supplier") -> None:
 
 
 def put_into(store: CodeStore, codes: Mapping[str, Code]) -> Callable[[str], bytes]:
-    """Return what gives a container the code (by digest) and the runtime that its image does not have."""
+    """Return a function from a code's digest to the archive of code and runtime for an image that lacks them."""
 
     def archive(digest: str) -> bytes:
         from tfprov.images.code_layer import code_archive  # noqa: PLC0415  most images have their code in them

@@ -1,4 +1,4 @@
-"""How a run reads the time, lets it pass, and asks in the background while it does."""
+"""The clock and the threads of a run."""
 
 import threading
 import time
@@ -8,26 +8,26 @@ from contextlib import contextmanager
 
 
 class Clock:
-    """The machine's own clock and threads; tests replace all of it, so that no limit depends on how fast they run."""
+    """The machine's clock and threads; tests replace it, so that no time limit depends on their speed."""
 
     def now(self) -> float:
-        """Return the seconds since some moment; they only ever grow."""
+        """Return monotonic seconds."""
         return time.monotonic()
 
     def wall(self) -> float:
-        """Return the seconds since 1970, to compare with what hosts and files say."""
+        """Return the seconds since 1970, to compare with times of hosts and files."""
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass."""
+        """Sleep."""
         time.sleep(seconds)
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Let `seconds` pass, or fewer when `event` is set; return whether it is."""
+        """Wait up to `seconds` for `event`; return whether it is set."""
         return event.wait(seconds)
 
     def pool(self, workers: int) -> Executor:
-        """Return what runs up to `workers` calls at a time in the background."""
+        """Return an executor for up to `workers` calls at the same time."""
         return ThreadPoolExecutor(max_workers=max(1, workers))
 
 

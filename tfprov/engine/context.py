@@ -70,7 +70,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Context:
-    """One cluster, as its inventory wants it. `home` is its directory on the controller, `target` where gathers go."""
+    """A cluster with its hosts. `home` is its directory on the controller, `target` the gather directory."""
 
     inventory: Inventory
     cluster: Cluster
@@ -83,45 +83,45 @@ class Context:
     """The data sets that hosts fetch, by their names as artifacts."""
     report: Reporter = field(default_factory=Quiet)
     clock: Clock = field(default_factory=Clock)
-    """How the run reads the time and waits."""
+    """The clock of the run."""
     verify: Verify = verify
-    """What reads the tensors of a gathered checkpoint."""
+    """Reads the tensors of a gathered checkpoint."""
     forks: int = DEFAULT_FORKS
     hosts: frozenset[str] | None = None
     """The hosts that may be changed (`--limit`, a play's `hosts:`); None for all, also those not in the inventory."""
     machines: "Mapping[str, Machine]" = field(default_factory=dict)
     """Every host with a Docker engine; none under the process runtime."""
     left: frozenset[str] = frozenset()
-    """The hosts that are not in the inventory any more, and may still have something of the cluster on them."""
+    """Hosts that left the inventory and may still have tasks of the cluster."""
     record: Record | None = None
-    """Where the hosts are noted to which something is brought; `ways` is how each of the inventory is reached."""
+    """The record of hosts that received something; `ways` are the connection settings of the inventory's hosts."""
     ways: Mapping[str, Connection] = field(default_factory=dict)
     resume: bool = False
-    """Whether a training that starts goes on from the newest gathered checkpoint."""
+    """Whether a training that starts resumes from the newest gathered checkpoint."""
     codes: Mapping[str, Code] = field(default_factory=dict)
     """The packed code of all tasks, by its digest."""
     roles: tuple[RoleSettings, ...] = ()
     """The settings of every role on every host, to be kept with the logs."""
     logs: Path | None = None
-    """Where the logs of tasks are kept when they are removed; None for nowhere."""
+    """The directory for the logs of removed tasks; None keeps no logs."""
     before_remove: Callable[[str, str], None] | None = None
-    """What is done with a task on a host just before it is removed."""
+    """Called with a task and its host just before the task is removed."""
     saves: bool = True
     """Whether the program is expected to save checkpoints (`checkpoints: none` says that it is not)."""
     followed: bool = False
     """Whether the training was followed to its end by the same play, which then answers for a missing checkpoint."""
     partial: bool = False
-    """Whether what cannot be started leaves what can be (`--partial`)."""
+    """Whether started tasks stay if others cannot be started (`--partial`)."""
     tolerant: bool = False
-    """Whether to work with the hosts that can be reached: taking down what is there must not wait for one that is not."""
+    """Whether to continue without unreachable hosts, as `down` does."""
     code: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """The `code:` directory of each role on each host, as a path of the controller."""
     noted: set[tuple[str, str]] = field(default_factory=set)
-    """Tasks, with their hosts, of which it was told that they ended at once; filled as it turns out."""
+    """Tasks, with their hosts, already reported as ended at once. Mutated during the run."""
     seen: Observation | None = None
-    """What was there a moment ago, for a step that would look first of all; None where it has to look itself."""
+    """A fresh observation for a step that would observe first; None if the step has to observe."""
     missed: dict[str, HostError] = field(default_factory=dict)
-    """The hosts that could not be asked and without which it goes on; filled as it turns out, so that each is told once."""
+    """Unresponsive hosts, each reported once. Mutated during the run."""
 
     def limited(self, hosts: Iterable[str]) -> "Context":
         """Return this context with only those of its hosts that are among `hosts`."""
@@ -141,7 +141,7 @@ class Context:
         return Ready(self.artifacts)
 
     def remember(self) -> None:
-        """Note the hosts that something is about to be brought to."""
+        """Record the hosts that are about to receive something."""
         if self.record is not None:
             self.record.add({host: way for host, way in self.ways.items() if self.allows(host)})
 
@@ -160,7 +160,7 @@ class Context:
         return next((container for container in self.wanted if container.task.name == task), None)
 
     def observed(self, task: str, observation: Observation) -> Observed | None:
-        """Return the container of `task`: where it should be, or else where it is; None when it is nowhere."""
+        """Return the container of `task`, on its assigned host if it is there; None if it is nowhere."""
         wanted = self.container(task)
         containers = [container for container in observation.containers() if container.task == task]
         return next(

@@ -1,4 +1,4 @@
-"""Carry out a plan: what does not depend on each other at the same time, each action once, no decisions."""
+"""Executes a plan: independent actions in parallel, each action once, without decisions."""
 
 import secrets
 import time
@@ -15,12 +15,12 @@ from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Observation
 
 DEFAULT_GRACE = 30.0
-"""Seconds to stop a task that is not in the inventory any more, so that no setting says it."""
+"""Seconds to stop a task that is not in the inventory any more, and so has no `stop_grace`."""
 
 
 @dataclass
 class Outcome:
-    """What became of a plan's actions; `failed` holds the errors by action id."""
+    """The outcome of a plan: `failed` holds the errors by action id."""
 
     done: list[Action] = field(default_factory=list)
     failed: dict[str, TfprovError] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""Which hosts a cluster was brought to, so that a host that left the inventory is still cleaned up. Used for nothing else.
+"""What the controller remembers: hosts of a cluster, ids of delivered images, and the key for hashes of secrets.
 
-What runs on a host is only ever asked of the host itself. Passwords are not kept.
+What runs on a host is always read from the host. Passwords are not recorded.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What the inventory says of images, as artifacts: nothing is built here, only read and named."""
+"""Reads the `image:` settings and names the images; nothing is built."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfprov.engine.image_artifacts import Workshop
 
 CONTROLLER = "this machine"
-"""How messages call the controller's own engine."""
+"""The controller's engine in messages."""
 _CERTIFICATES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 """Variables that name the certificates programs on the controller trust; where they are needed, a build needs them too."""
 

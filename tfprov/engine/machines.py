@@ -1,4 +1,4 @@
-"""The machines of a cluster in Docker: from what the inventory says of them to connections, addresses and runtimes."""
+"""The hosts of a cluster in Docker: their machines, addresses and runtimes."""
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ _USUAL_GATEWAY = "172.17.0.1"
 
 
 def machines(connections: Connections, environ: Mapping[str, str]) -> dict[str, Machine]:
-    """Return the machine of every host; nothing is asked of it yet."""
+    """Return the machine of every host, without connecting."""
     return {
         host: LocalMachine(host, engine_socket(environ)) if way.local else SSHMachine(connections.over[host])
         for host, way in connections.ways.items()

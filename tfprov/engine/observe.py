@@ -1,4 +1,4 @@
-"""What the hosts say now, and what is made of the hosts that say nothing."""
+"""Observes the hosts, and decides what unreachable hosts mean for a verb."""
 
 from collections.abc import Collection
 

@@ -106,9 +106,7 @@ class _Gather:
 
     def run(self, before: Manifest | None, verify: Verify) -> Gathered:
         surveyed = survey(self.context, self.observed, self.look)
-        if (
-            surveyed.named and not surveyed.whole
-        ):  # the program may have replaced a checkpoint during the listing
+        if surveyed.named and not surveyed.whole:  # the program may have replaced a checkpoint during the listing
             surveyed = survey_held(self.context, self.observed, self.look)
         self.explain(surveyed)
         kept = before if before is not None and before.run == self.observed.run else None
@@ -121,9 +119,7 @@ class _Gather:
         if foreign and before is not None:
             set_aside(self.context, before, self.staging.directory)
         after = kept or Manifest(self.context.cluster.name, self.observed.run)
-        if (
-            kept is None
-        ):  # first, so that a directory left by an interrupted gather is recognized as ours
+        if kept is None:  # first, so that a directory left by an interrupted gather is recognized as ours
             self.target.mkdir(parents=True, exist_ok=True)
             after.write(self.target)
         saved = self.accept(new, verify)

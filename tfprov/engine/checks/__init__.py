@@ -1,1 +1,1 @@
-"""Whether every host can do its part, before anything is brought to it."""
+"""The verb `check`: whether every host can run its tasks."""

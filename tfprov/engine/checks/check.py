@@ -1,4 +1,4 @@
-"""`check`: whether every host can do its part, before anything is brought to it."""
+"""The report of `check`, and the checks of the process runtime."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -56,30 +56,30 @@ class CheckReport:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings in the order in which they are told."""
+    """Return findings in the order of the report."""
     return tuple(sorted(findings, key=lambda finding: CHECKS.index(finding.check)))
 
 
 def words(error: TfprovError, host: str = "") -> tuple[str, str]:
-    """Return what an error says, without the name of its host, and its remedy."""
+    """Return an error's message without the host's name, and its fix."""
     name = error.host if isinstance(error, HostError) and not host else host
     what, _, fix = str(error).removeprefix(f"{name}: ").partition("; ")
     return what, fix
 
 
 def lost(host: str, error: HostError) -> Finding:
-    """Return the one finding on a host that cannot be asked: the connection's own words, with their remedy."""
+    """Return the only finding of an unreachable host: the connection's error, and its fix."""
     return failed(REACH, *words(error, host))
 
 
 def gone(host: str, error: HostError) -> Finding:
-    """Return the one finding on a host that cannot be asked, and left the inventory."""
+    """Return the only finding of an unreachable host that left the inventory."""
     what, fix = words(error, host)
     return warning(REACH, f"left the inventory, and what runs there cannot be seen: {what}", fix)
 
 
 def check_processes(context: Context) -> CheckReport:
-    """Look whether this machine can run the tasks as processes."""
+    """Check whether this machine can run the tasks as processes."""
     runtimes = [runtime for host, runtime in context.runtimes.items() if context.allows(host)]
     here = [runtime for runtime in runtimes if runtime.host not in context.left]
     return CheckReport(context.cluster.name, {runtime.host: _of_processes(context, runtime) for runtime in here})

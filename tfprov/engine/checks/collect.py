@@ -1,4 +1,4 @@
-"""Asks all machines of a cluster for their facts, at the same time, and says what is to be made of them."""
+"""Collects the facts of all hosts of a cluster in parallel, and judges them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""`check` for clusters in Docker: every host is asked, and then each tries every task's address."""
+"""`check` for clusters in Docker: collects facts, then tries every task's address from every host."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""What `check` makes of a host with a Docker engine and of the containers that shall run there. Pure."""
+"""Judges a host with a Docker engine against the containers planned for it. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""What `check` makes of the facts of a machine: a verdict on each thing that can be in the way of its tasks. Pure.
+"""Judges the facts of a machine: a verdict on everything that can prevent its tasks from running. Pure.
 
-Facts that could not be had are told as such, and count neither for nor against a machine.
+Unknown facts are reported as unknown, and count neither for nor against a machine.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ CHECKS = (
     "reach", "engine", "architecture", "cpu", "clock", "disk", "memory", "cpus", "gpus", "address", "ports",
     "containers", "image", "command", "tensorflow", "lock", "network",
 )  # fmt: skip
-"""In the order in which they are told."""
+"""The checks, in the order of the report."""
 
 GIB = 1 << 30
 APART = 5.0

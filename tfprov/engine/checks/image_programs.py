@@ -1,4 +1,4 @@
-"""What `check` makes of the programs in images: every host that has its image looks into it."""
+"""Judges the programs in images: each host that has its image looks into it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

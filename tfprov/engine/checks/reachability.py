@@ -1,4 +1,4 @@
-"""Which host reaches which task, as a table, and what is to be done about those that do not. Pure."""
+"""The reachability matrix: which host reaches which task, and the fix for pairs that fail. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

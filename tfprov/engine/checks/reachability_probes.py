@@ -1,4 +1,4 @@
-"""Tries every task's address from every host, with throw-away containers; nothing of them stays, whatever happens."""
+"""Tries every task's address from every host, with temporary containers that are always removed."""
 
 import secrets
 import threading

@@ -1,1 +1,1 @@
-"""One run at a time changes a cluster."""
+"""The cluster's lock: one run at a time changes a cluster."""

@@ -1,4 +1,4 @@
-"""Who holds a lock: what is written into it for people, and the one case in which a program may act on it."""
+"""The holder of a lock: the text in the lock file, and whether its process is known to be dead."""
 
 import getpass
 import json
@@ -13,7 +13,7 @@ from tfprov.errors import shown
 from tfprov.hosts.process.proc import identity, is_alive
 
 UNKNOWN = "another run"
-"""Who holds a lock in which nothing can be read."""
+"""The holder of an unreadable lock."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The half of the lock that is on a host: two controllers, or two users, that work on the same engines.
+"""The lock on the cluster's first host, against other controllers and other users.
 
 A program on the host holds a lock file for as long as the channel to it is open, so that it ends with its controller.
 """

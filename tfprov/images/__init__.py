@@ -1,1 +1,1 @@
-"""What a task runs, brought to where it runs: content-addressed, so that only what changed travels."""
+"""Images and code, content-addressed: built, stored and delivered, so that only changed layers are sent."""

@@ -187,7 +187,7 @@ def _verify(layer: Member, blob: Descriptor, diff_id: str) -> None:
 
 
 PIECE = 128 * 1024
-"""Bytes handed out at a time."""
+"""Size of a yielded chunk."""
 
 
 def saved(layout: Layout, image: Image, reference: str | None, layers: Collection[Descriptor]) -> Iterator[bytes]:

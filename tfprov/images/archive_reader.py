@@ -19,7 +19,7 @@ from tfprov.images.blobs import CHUNK, Blobs, Incoming
 from tfprov.images.oci_spec import Parsed, parse
 
 MAX_MEMBERS = 10_000
-"""Far beyond any image (three files a layer, 127 layers an image): a root file system was given instead."""
+"""Far beyond any image (three files a layer, 127 layers): more files mean that it is a root file system."""
 
 _GZIP, _ZSTD = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"
 _DIGEST = re.compile(r"(?:blobs/sha256/(?P<blob>[0-9a-f]{64})|(?P<config>[0-9a-f]{64})\.json)\Z")

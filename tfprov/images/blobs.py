@@ -26,7 +26,7 @@ CHUNK = 64 * 1024
 
 @contextmanager
 def stored(directory: Path) -> Iterator[None]:
-    """Turn what a disk complains of into DeliveryError."""
+    """Convert OSError into DeliveryError."""
     try:
         yield
     except OSError as error:
@@ -36,7 +36,7 @@ def stored(directory: Path) -> Iterator[None]:
 
 
 class Incoming:
-    """A blob on its way in, hashed while it is written. Nothing is stored until `keep` is called."""
+    """A blob that is being written and hashed. Nothing is stored until `keep` is called."""
 
     def __init__(self, blobs: "Blobs") -> None:
         self._blobs = blobs
@@ -76,7 +76,7 @@ class Incoming:
         return Descriptor(media_type=media_type, digest=self.digest, size=self.size)
 
     def keep(self, media_type: str) -> Descriptor:
-        """Make a blob of it, once: it is on the disk for good when this returns."""
+        """Store the blob; when this returns, it is fsynced and in place."""
         self.close()
         blob = self.describe(media_type)
         if not self._blobs.has(blob):
@@ -86,7 +86,7 @@ class Incoming:
         return blob
 
     def drop(self) -> None:
-        """Forget what was not kept."""
+        """Remove the file if it was not kept."""
         self.close()
         self._path.unlink(missing_ok=True)
 
@@ -155,7 +155,7 @@ class Blobs:
         return data
 
     def sound(self, blob: Descriptor) -> bool:
-        """Read a blob to its end to see whether it is what its name says; one that is not is removed."""
+        """Read a blob and compare its digest; a damaged one is removed."""
         if not self.has(blob):
             return False
         with self.open(blob) as file, stored(self.path(blob.digest)):

@@ -29,7 +29,7 @@ from tfprov.images.oci_spec import Image
 KEY = "image.build"
 """The setting that names the directory."""
 OURS = ".tfprov"
-"""In the context: what a build gets to know of this machine. It is put there on the way, and is not read from disk."""
+"""Directory in the context for this machine's certificates and package index; it is added while sending."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ def _encoded(parts: Any) -> bytes:
 
 
 LABEL = "tfprov.image"
-"""On a built image: what it was built for."""
+"""Label of a built image: the recipe's key."""
 SHOWN = 20
-"""Last lines of a failed step's output that are told."""
+"""How many last lines of a failed step's output are shown."""
 SILENCE = 3600
 """Seconds an engine may say nothing: a step installs packages, or a large image is gathered before it is handed out."""
 
@@ -151,7 +151,7 @@ def export(engine: Engine, image_id: str, layout: Layout, name: str, sent: OnPro
 
 
 class _Stream:
-    """What an engine sends, in the shape of a file; what goes wrong on the way is a HostError."""
+    """The stream of an engine as a file; errors are HostError."""
 
     def __init__(self, engine: Engine, pieces: Iterator[bytes], come: Callable[[int], None]) -> None:
         self._engine, self._pieces, self._come = engine, pieces, come
@@ -188,7 +188,7 @@ def sent(recipe: Recipe) -> Iterator[bytes]:
 
 
 class _Progress:
-    """What an engine says while it builds."""
+    """The progress messages of a build."""
 
     def __init__(self, host: str, say: Callable[[str], None]) -> None:
         self.image: str | None = None
@@ -199,7 +199,7 @@ class _Progress:
         self._rest = ""
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Take the next message."""
+        """Process the next message."""
         if "error" in line:
             self.failure = self._failure(str(line["error"]))
         self.image = (line.get("aux") or {}).get("ID") or self.image

@@ -62,7 +62,7 @@ def _translate(glob: str) -> str:
 
 
 MAX_BYTES = 512 * 1024 * 1024
-"""More than this is data rather than code, and would be read on every run."""
+"""The largest `code:` directory: more is data rather than code, and would be read on every run."""
 
 _ALWAYS_LEFT_OUT = ("**/__pycache__", "**/*.pyc", ".git", "**/.DS_Store")
 

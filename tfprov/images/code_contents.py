@@ -1,4 +1,4 @@
-"""What is in packed code, without unpacking it: its files, whether they can be run, and what they import."""
+"""The contents of packed code, without unpacking it: its files, whether they are executable, what they import."""
 
 import io
 import posixpath

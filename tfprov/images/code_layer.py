@@ -1,4 +1,4 @@
-"""What tfprov adds to an image: its runtime, and above that the training program, each a layer made without an engine.
+"""The layers that tfprov adds to an image, made without an engine: its runtime, and the training program above it.
 
 Everything that could differ between two machines is fixed: owners, times, the order of names and of JSON keys. The same
 code on the same image gives the same image id everywhere, and an edit changes one small layer.
@@ -54,9 +54,9 @@ DIRECTORY = "/code"
 RUNTIME_DIRECTORY = "/tfprov"
 """Where the runtime lies, and what PYTHONPATH says. Not below /opt: see _PLACE."""
 LABEL = "tfprov.code"
-"""On the image: the digest of the code in its top layer."""
+"""Label of an image: the digest of the code in its top layer."""
 RUNTIME_LABEL = "tfprov.runtime"
-"""On the image: the digest of tfprov's runtime in it."""
+"""Label of an image: the digest of tfprov's runtime in it."""
 
 _WHITEOUT = ".wh."
 _PATH = "PYTHONPATH"

@@ -1,4 +1,4 @@
-"""What a host's engine has: images by name or id, the layers they share with another, and their names."""
+"""The images of a host's engine: looked up by name or id, compared by layers, tagged, pulled."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

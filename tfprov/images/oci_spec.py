@@ -1,4 +1,4 @@
-"""What an image is made of, as the OCI image specification 1.1 and Docker's manifest schema 2 write it down. No effects.
+"""The documents of an image: the OCI image specification 1.1 and Docker's manifest schema 2. No effects.
 
 Foreign JSON is read strictly where it is used and passed on untouched where it is not: an image keeps its digest.
 """

@@ -1,4 +1,4 @@
-"""Whether an image can be used on a host, found out before a byte of it is sent: its platform, and room for it."""
+"""Checks before a delivery: the image's platform, and free disk space on the host."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,7 +9,7 @@ from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, Image, compression
 
 MARGIN = 8 * 1024 * 1024
-"""Bytes that are to stay free: the engine keeps books, and a container wants to write."""
+"""Bytes that stay free for the engine's metadata and for containers."""
 
 _ARCHITECTURES = {
     "x86_64": "amd64",
@@ -19,7 +19,7 @@ _ARCHITECTURES = {
     "i386": "386",
     "i686": "386",
 }
-"""What Go, and so every image, calls the machines that Linux names."""
+"""Go's names of architectures, which images use, by Linux's names."""
 _DF = re.compile(r"\s\d+\s+-?\d+\s+(?P<free>-?\d+)\s+\d+%\s")
 
 

@@ -1,4 +1,4 @@
-"""An image of the controller brought to a host's engine: what the engine lacks, and nothing else.
+"""Delivers an image of the controller to a host's engine: only the layers that the engine lacks.
 
 The engine pulls it from a read-only registry in this process, through a port of the host's loopback that leads back
 through the SSH connection. Where that cannot be, the same layers go as an archive to `docker load`.

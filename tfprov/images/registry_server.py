@@ -97,7 +97,7 @@ class Connection(Protocol):
 
 
 class _Malformed(Exception):
-    """Not HTTP, or more of it than is answered here."""
+    """A request that is no HTTP, or uses more of it than the server supports."""
 
 
 def serve(

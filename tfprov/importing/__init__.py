@@ -1,1 +1,1 @@
-"""Files of other engines to inventories: a Compose file, a TFJob, or Kubernetes objects that run one task each."""
+"""Converts files of other engines to inventories: Compose files, TFJobs, Kubernetes objects that run one task each."""

@@ -1,4 +1,4 @@
-"""A Compose file, or a stack file of Docker Swarm, to what may be tasks. Nothing is run, and no other file is read."""
+"""Parses the services of a Compose file or a Docker Swarm stack. Nothing is run, and no other file is read."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The door of this package: the content of a foreign file in, an inventory and what it lacks out."""
+"""Converts the content of a foreign file to an inventory, with notes on what is not carried over."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The text of an inventory, line by line, with the place in the foreign file that each line comes from."""
+"""Emits the text of an inventory, with the position in the foreign file that each line comes from."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Who a task is, and what its program is, from its command line and its environment."""
+"""Identifies a task: its job and index, and its program, from its command line and environment."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tfprov.wiring import FLAGS, FLAGS_VARIABLE, Wiring, WiringError, from_flags
 
 @dataclass(frozen=True)
 class SourceText:
-    """A text and where it stands."""
+    """A text with its position."""
 
     text: str
     at: Position
@@ -20,7 +20,7 @@ class SourceText:
 
 @dataclass(frozen=True)
 class Setting:
-    """The value of a setting, as an inventory has it, and where it was given."""
+    """The value of an inventory's setting, with its position in the foreign file."""
 
     value: object
     at: Position

@@ -49,7 +49,7 @@ all:
       cluster: board
       code: PROGRAMS
       command: [python, linear.py]
-      flags: {train_steps: 20000, learning_rate: 0.001, save_every_steps: 200, pause: 0.003}
+      flags: {train_steps: 2000, learning_rate: 0.001, save_every_steps: 200}
       env: {TF_CPP_MIN_LOG_LEVEL: "2"}
       port: PORT
   children:

@@ -54,7 +54,7 @@ class Trained:
 
     def write(self, steps: int, pause: float = 0.0) -> None:
         """Write the inventory with so many `train_steps`, and seconds after each."""
-        flags = {"train_steps": steps, "save_every_steps": 200, "pause": pause}
+        flags = {"train_steps": steps, "save_every_steps": 100, "pause": pause}
         self.settings["all"]["vars"]["tfprov"]["flags"] |= flags
         self.run.inventory.write_text(yaml.safe_dump(self.settings))
 
@@ -95,7 +95,7 @@ class Trained:
         """Start it without an end, and kill a task of each kind."""
         self.write(ENDLESS, PAUSE)
         self.run("up", timeout=LONG)
-        self.trains_past(250)
+        self.trains_past(120)
         while_it_trains()
         for kind in KINDS:
             if kind in self.case.victims:

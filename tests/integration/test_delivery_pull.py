@@ -16,7 +16,7 @@ from tfprov.images.engine_images import pull
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
 from tfprov.images.registry_routes import Registry, Request, Response
-from tfprov.images.registry_server import Connection, serve
+from tfprov.images.registry_server import ByteStream, serve
 
 TEAM = "team/linear"
 
@@ -58,7 +58,7 @@ def registry(node_machine: SSHMachine, layout: Layout, *images: Image) -> Iterat
     served = Tagged(layout, {TEAM: images})
     served.latest = images[0].manifest.digest
 
-    def answer(connection: Connection) -> None:
+    def answer(connection: ByteStream) -> None:
         serve(served, connection)
 
     with node_machine.remote_forward(answer) as port:

@@ -108,7 +108,7 @@ def test_an_impossible_pull_is_reported_in_one_line_with_a_fix(
         )
         assert failing(node_machine, f"{at}/nobody/nothing:1").startswith("node1: the registry ")
     assert failing(node_machine, "127.0.0.1:1/team/linear:1") == (
-        "node1: its engine does not reach the registry 127.0.0.1:1; look at the host's network, its DNS and its proxy, "
+        "node1: its engine does not reach the registry 127.0.0.1:1; check the host's network, its DNS and its proxy, "
         "or deliver the image from here with `image: {build: …}`"
     )
     assert "its engine does not reach the registry registry.invalid" in failing(

@@ -99,7 +99,7 @@ def _read_images(members: ArchiveMembers, platform: str) -> Iterator[_ArchivedIm
     if "manifest.json" in members:
         return _docker_images(members)
     fix = "make it with `docker save` (a file system from `docker export` has no command, no environment and no user)"
-    raise DeliveryError("not an archive of an image: it has neither index.json nor manifest.json", fix)
+    raise DeliveryError("not an image archive: it has neither index.json nor manifest.json", fix)
 
 
 def _docker_images(members: ArchiveMembers) -> Iterator[_ArchivedImage]:
@@ -161,7 +161,7 @@ def _choose(candidates: list[_ArchivedImage], wanted: str | None) -> _ArchivedIm
         return matches[0]
     available = "; ".join(map(str, candidates)) or "none"
     if wanted is None and candidates:
-        raise DeliveryError(f"it holds {len(candidates)} images: {available}", "say which of them")
+        raise DeliveryError(f"it holds {len(candidates)} images: {available}", "name one of them")
     raise DeliveryError(f"no image {shown(wanted)}; it has: {available}" if wanted else "it holds no image")
 
 
@@ -169,7 +169,7 @@ def _store(layout: Layout, archived: _ArchivedImage) -> Image:
     """Verify the sizes and digests of all parts, then keep them, the manifest last."""
     image = Image.read(archived.manifest, archived.document, archived.config.blob.read())
     if (archived.config.blob.size, len(archived.document)) != (image.config.size, image.manifest.size):
-        raise DeliveryError(f"image {image.id} is damaged: its manifest is wrong about sizes")
+        raise DeliveryError(f"image {image.id} is damaged: its manifest has wrong sizes")
     for layer, blob, diff_id in zip(archived.layers, image.layers, image.diff_ids, strict=True):
         _verify(layer, blob, diff_id)
     for layer, blob in zip(archived.layers, image.layers, strict=True):

@@ -122,7 +122,7 @@ class ArchiveMembers:
         with _archive_errors(), tarfile.open(fileobj=stream, mode="r|*", bufsize=CHUNK) as archive:
             for number, entry in enumerate(archive):
                 if number == MAX_MEMBERS:
-                    raise DeliveryError(f"more than {MAX_MEMBERS} files: not an archive of an image")
+                    raise DeliveryError(f"more than {MAX_MEMBERS} files: not an image archive")
                 self._take(blobs, archive, entry)
 
     def _take(self, blobs: Blobs, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
@@ -134,9 +134,9 @@ class ArchiveMembers:
             return
         file = archive.extractfile(entry) if entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) else None
         if file is None:
-            raise DeliveryError(f"{_tail(name)} is a link or a device: not an archive of an image")
+            raise DeliveryError(f"{_tail(name)} is a link or a device: not an image archive")
         if name in self._files:
-            raise DeliveryError(f"{_tail(name)} is there twice")
+            raise DeliveryError(f"{_tail(name)} is in it twice")
         member = self._files[name] = ArchiveMember(blobs.begin())
         member.fill(file)
         self._check_digest(name, member.blob.digest)

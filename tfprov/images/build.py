@@ -128,7 +128,7 @@ def build(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]
     if progress.failure is not None:
         raise progress.failure
     if progress.image is None:
-        raise HostError(engine.host, "its Docker engine did not say what it built", "run this again")
+        raise HostError(engine.host, "its Docker engine returned no image id", "run this again")
     return progress.image
 
 
@@ -140,7 +140,7 @@ def export(
     `on_progress` is called with the bytes received and an estimate of the total: the engine reports the unpacked size.
     """
     if (facts := inspect_image(engine, image_id)) is None:
-        raise HostError(engine.host, f"the image {shown(image_id)} is not there", "build it again")
+        raise HostError(engine.host, f"it has no image {shown(image_id)}", "build it again")
     with engine.errors():
         api = engine.api
         timeout, api.timeout = api.timeout, READ_TIMEOUT  # `get_image` has no such argument

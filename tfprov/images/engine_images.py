@@ -102,7 +102,7 @@ def last_tag_time(engine: Engine, image_id: str) -> datetime:
 _PULL_ERRORS: tuple[tuple[str, str, str], ...] = (
     (
         r"unauthorized|authentication required|no basic auth credentials|denied: |docker login",
-        "the registry does not let us read {name}, or has no such image",
+        "the registry refuses access to {name}, or has no such image",
         "correct `image`, or log in on this machine: `docker login {registry}`",
     ),
     (
@@ -112,13 +112,13 @@ _PULL_ERRORS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"no matching manifest",
-        "the image {name} is not there for this kind of machine",
-        "make one for it, or take the host out of the cluster",
+        "the image {name} has no variant for this host's platform",
+        "build one, or take the host out of the cluster",
     ),
     (
         r"dial tcp|no such host|lookup |i/o timeout|timeout exceeded|handshake timeout|connection refused|request canceled",
         "its engine does not reach the registry {registry}",
-        "look at the host's network, its DNS and its proxy, or deliver the image from here with `image: {{build: …}}`",
+        "check the host's network, its DNS and its proxy, or deliver the image from here with `image: {{build: …}}`",
     ),
     (
         r"server gave HTTP response to HTTPS client|x509|certificate",

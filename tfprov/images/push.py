@@ -110,8 +110,8 @@ class _Delivery:
         if not self._tag_image():
             self._send()
             if not self._tag_image():
-                what = "its engine took the image and does not have it"
-                raise HostError(self._machine.host, what, "look at the engine's log there, and run this again")
+                what = "its engine accepted the image and does not have it"
+                raise HostError(self._machine.host, what, "check the engine's log there, and run this again")
         return PushResult(self._sent, self._way, self._reason, self._id)
 
     def _tag_image(self) -> bool:
@@ -166,7 +166,7 @@ class _Delivery:
                     "its engine does not reach the host's loopback, so the image went as one archive, which is slower"
                 )
             if not registry.is_authenticated:
-                return "its engine shows a registry no token, so the image went as one archive, which is slower"
+                return "its engine sent the registry no token, so the image went as one archive, which is slower"
             if "no space" in str(error):
                 raise
             # The engine fetches a layer once for all concurrent pulls, and another delivery may have refused it.

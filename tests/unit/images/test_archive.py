@@ -127,7 +127,7 @@ def test_an_archive_with_both_layouts_is_read_with_dockers_names(layout: Layout)
     assert layer_contents(layout, archive.tar(), wanted="app").manifest == first
     assert layer_contents(layout, archive.tar(), wanted="user/tool:2").manifest == second
     with pytest.raises(
-        DeliveryError, match=r"a.tar: it holds 2 images: app:1, .*app:latest.*; user/tool:2, .*; say which"
+        DeliveryError, match=r"a.tar: it holds 2 images: app:1, .*app:latest.*; user/tool:2, .*; name one"
     ):
         layer_contents(layout, archive.tar())
 
@@ -172,7 +172,7 @@ def test_one_of_several_images_is_chosen(layout: Layout, wanted: str) -> None:
 
 
 def test_an_ambiguous_choice_lists_the_images(layout: Layout) -> None:
-    with pytest.raises(DeliveryError, match=r"a\.tar: it holds 2 images: app:1; other:latest; say which of them"):
+    with pytest.raises(DeliveryError, match=r"a\.tar: it holds 2 images: app:1; other:latest; name one of them"):
         layer_contents(layout, tar(TWO))
     with pytest.raises(DeliveryError, match=r"a\.tar: no image app:2; it has: app:1; other:latest"):
         layer_contents(layout, tar(TWO), wanted="app:2")
@@ -215,17 +215,17 @@ REFUSED: Sequence[tuple[str, bytes, str]] = (
         "a file system",
         tar({"bin/sh": b""}),
         (
-            r"a\.tar: not an archive of an image: it has neither index\.json nor manifest\.json; "
+            r"a\.tar: not an image archive: it has neither index\.json nor manifest\.json; "
             r"make it with `docker save` \(a file system from `docker export` has no command, no environment and no user\)$"
         ),
     ),
     ("an absolute name", tar({"/etc/passwd": b""}), "/etc/passwd leads out of the archive"),
     ("a name that climbs", tar({"blobs/../../x": b""}), r"blobs/\.\./\.\./x leads out of the archive"),
-    ("a link", tar({"bin/sh": link("busybox")}), "bin/sh is a link or a device: not an archive of an image$"),
+    ("a link", tar({"bin/sh": link("busybox")}), "bin/sh is a link or a device: not an image archive$"),
     ("a hard link", tar({"bin/sh": link("busybox", tarfile.LNKTYPE)}), "is a link or a device"),
     ("a device", tar({"null": link("", tarfile.CHRTYPE)}), "null is a link or a device"),
     ("a layer that links out", tar({f"{0:064}/layer.tar": link("../../etc/shadow")}), "layer.tar.* is a link"),
-    ("a name twice", tar([("a", b"1"), ("a", b"2")]), "a is there twice"),
+    ("a name twice", tar([("a", b"1"), ("a", b"2")]), "a is in it twice"),
     (
         "another layer",
         with_entry(ONE, "0/layer.tar", LAYERS[1]),
@@ -260,7 +260,7 @@ def test_a_root_file_system_is_refused_before_it_fills_the_disk(
 ) -> None:
     monkeypatch.setattr("tfprov.images.archive_reader.MAX_MEMBERS", 9)
     assert_refused(
-        layout, tar([(f"{number}", b"") for number in range(10)]), "more than 9 files: not an archive of an image$"
+        layout, tar([(f"{number}", b"") for number in range(10)]), "more than 9 files: not an image archive$"
     )
 
 
@@ -308,7 +308,7 @@ def test_a_manifest_that_is_wrong_about_a_size_is_refused(layout: Layout) -> Non
 def test_an_index_that_is_wrong_about_a_size_is_refused(layout: Layout) -> None:
     archive = OciArchive()
     archive.index.append(entry(archive.image(LAYERS)) | {"size": 7})
-    assert_refused(layout, archive.tar(), "is damaged: its manifest is wrong about sizes")
+    assert_refused(layout, archive.tar(), "is damaged: its manifest has wrong sizes")
 
 
 ARCHIVES = (tar(ONE), oci_archive(), oci_archive(compressed=True), gzip.compress(tar(ONE), mtime=0))

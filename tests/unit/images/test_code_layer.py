@@ -145,7 +145,7 @@ def test_another_directory(layout: Layout) -> None:
 
 @pytest.mark.parametrize("directory", ["code", "/", "/opt/app", "/..", "/a\n", ""])
 def test_a_nested_target_directory_is_refused(layout: Layout, directory: str) -> None:
-    with pytest.raises(DeliveryError, match=r"code cannot be put at .*; give a directory such as /code"):
+    with pytest.raises(DeliveryError, match=r"code cannot be added at .*; give a directory such as /code"):
         append(layout, load_image(layout), PROGRAM, "top", directory)
 
 
@@ -153,20 +153,20 @@ def test_a_nested_target_directory_is_refused(layout: Layout, directory: str) ->
 def test_a_whiteout_name_is_refused(layout: Layout, name: str) -> None:
     base = load_image(layout)
     before = contents(layout)
-    with pytest.raises(DeliveryError, match=r"programs: .*: in an image such a name removes a file; rename it"):
+    with pytest.raises(DeliveryError, match=r"programs: .*: in an image layer this name removes a file; rename it"):
         append(layout, base, Code("programs", "sha256:1", tar({name: b""})), "top")
     assert contents(layout) == before
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../main.py", "a/../../b"])
 def test_code_stays_in_its_directory(layout: Layout, name: str) -> None:
-    with pytest.raises(DeliveryError, match="cannot be put into an image"):
+    with pytest.raises(DeliveryError, match="cannot be in an image"):
         append(layout, load_image(layout), Code("programs", "sha256:1", tar({name: b""})), "top")
 
 
 def test_hard_links_and_devices_are_refused(layout: Layout) -> None:
     archive = tar({"a": link("b", tarfile.LNKTYPE)})
-    with pytest.raises(DeliveryError, match="programs: a cannot be put into an image"):
+    with pytest.raises(DeliveryError, match="programs: a cannot be in an image"):
         append(layout, load_image(layout), Code("programs", "sha256:1", archive), "top")
 
 

@@ -134,7 +134,7 @@ def test_a_failure_before_the_first_step_is_reported_without_a_step() -> None:
 
 
 def test_a_build_without_an_image_id_is_an_error() -> None:
-    with pytest.raises(HostError, match=r"^h1: its Docker engine did not say what it built; run this again$"):
+    with pytest.raises(HostError, match=r"^h1: its Docker engine returned no image id; run this again$"):
         build_with(*stream("Step 1/1 : FROM scratch\n"))
 
 
@@ -161,7 +161,7 @@ def test_a_built_image_is_exported_as_a_stream_of_any_chunks(tmp_path: Path, siz
 
 def test_a_removed_image_cannot_be_exported(tmp_path: Path) -> None:
     there = engine(inspect_image=raising(docker.errors.ImageNotFound("no such image: x")))
-    with pytest.raises(HostError, match=r"^h1: the image sha256:7 is not there; build it again$"):
+    with pytest.raises(HostError, match=r"^h1: it has no image sha256:7; build it again$"):
         export(there, "sha256:7", Layout(tmp_path), "x")
 
 

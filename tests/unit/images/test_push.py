@@ -359,16 +359,16 @@ def test_sizes_are_formatted_with_units(size: int, text: str) -> None:
 # --- an engine that cannot pull --------------------------------------------------------------------------------------
 
 NAME = "registry.example:5000/team/linear:1"
-SAID = [
+PULL_ERRORS = [
     (
         "pull access denied for team/linear, repository does not exist or may require 'docker login': denied: requested",
-        "the registry does not let us read",
+        "the registry refuses access",
     ),
-    ("Get https://registry.example:5000/v2/team/linear/manifests/1: no basic auth credentials", "does not let us read"),
-    ("unauthorized: authentication required", "does not let us read"),
+    ("Get https://registry.example:5000/v2/team/linear/manifests/1: no basic auth credentials", "refuses access to"),
+    ("unauthorized: authentication required", "refuses access to"),
     ("manifest for registry.example:5000/team/linear:1 not found: manifest unknown: no such manifest", "has no image"),
     ("name unknown: repository name not known to registry", "has no image"),
-    ("no matching manifest for linux/arm64/v8 in the manifest list entries", "not there for this kind of machine"),
+    ("no matching manifest for linux/arm64/v8 in the manifest list entries", "has no variant for this host's platform"),
     ('Get "https://registry.example:5000/v2/": dial tcp: lookup registry.example: no such host', "does not reach"),
     ("Get https://registry.example:5000/v2/: dial tcp 10.0.0.1:5000: connect: connection refused", "does not reach"),
     (
@@ -382,7 +382,7 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("text", "what"), SAID, ids=[text[-30:] for text, _ in SAID])
+@pytest.mark.parametrize(("text", "what"), PULL_ERRORS, ids=[text[-30:] for text, _ in SAID])
 def test_a_pull_error_is_explained_with_a_fix(text: str, what: str) -> None:
     message, fix = explain_pull_error(NAME, text)
     assert what in message

@@ -140,7 +140,7 @@ def export(
     `on_progress` is called with the bytes received and an estimate of the total: the engine reports the unpacked size.
     """
     if (facts := inspect_image(engine, image_id)) is None:
-        raise HostError(engine.host, f"it has no image {shown(image_id)}", "build it again")
+        raise HostError(engine.host, f"the image {shown(image_id)} is not there", "build it again")
     with engine.errors():
         api = engine.api
         timeout, api.timeout = api.timeout, READ_TIMEOUT  # `get_image` has no such argument

@@ -161,7 +161,7 @@ def test_a_built_image_is_exported_as_a_stream_of_any_chunks(tmp_path: Path, siz
 
 def test_a_removed_image_cannot_be_exported(tmp_path: Path) -> None:
     there = engine(inspect_image=raising(docker.errors.ImageNotFound("no such image: x")))
-    with pytest.raises(HostError, match=r"^h1: it has no image sha256:7; build it again$"):
+    with pytest.raises(HostError, match=r"^h1: the image sha256:7 is not there; build it again$"):
         export(there, "sha256:7", Layout(tmp_path), "x")
 
 

@@ -382,7 +382,7 @@ PULL_ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "what"), PULL_ERRORS, ids=[text[-30:] for text, _ in SAID])
+@pytest.mark.parametrize(("text", "what"), PULL_ERRORS, ids=[text[-30:] for text, _ in PULL_ERRORS])
 def test_a_pull_error_is_explained_with_a_fix(text: str, what: str) -> None:
     message, fix = explain_pull_error(NAME, text)
     assert what in message

@@ -23,6 +23,9 @@ READERS = ("evaluator", "tensorboard")
 FEEDERS = ("dispatcher", "data_worker")
 """Jobs of tf.data's service, which prepare data for the tasks that train."""
 
+DRIVEN_BY_CHIEF = ("in_graph", "parameter_server")
+"""Strategies whose chief runs the training on workers and ps, which are servers and decide nothing."""
+
 OUTSIDE = (*READERS, *FEEDERS)
 """Jobs outside of the ClusterSpec: TensorFlow runs an evaluator beside the cluster, not in it."""
 

@@ -17,11 +17,11 @@ from tfprov.model.cluster import Task
 from tfprov.model.node import Node
 from tfprov.model.plan import Plan
 from tfprov.model.state import Container, Observed, State
-from tfprov.planning.datasets import datasets_of
 from tfprov.planning.desired import RoleImage, desired_containers
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import parse_extra_vars
 from tfprov.settings.resolve import RoleSettings, resolve
+from tfprov.settings.role_settings import datasets_of
 from tfprov.vault.redaction import KeyedHash
 from tfprov.yamltext.load import parse
 

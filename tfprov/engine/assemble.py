@@ -22,10 +22,10 @@ from tfprov.model.cluster import Cluster
 from tfprov.model.inventory import Inventory
 from tfprov.model.state import Container
 from tfprov.paths import cache_home, state_home
-from tfprov.planning.datasets import datasets_of
 from tfprov.planning.desired import RoleHost, desired_containers
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.resolve import RoleSettings
+from tfprov.settings.role_settings import datasets_of
 
 if TYPE_CHECKING:
     from tfprov.engine.connect import Connections

@@ -12,6 +12,7 @@ from tfprov.formats.checkpoint import checkpoints
 from tfprov.model.plan import Action, ActionKind, Plan
 from tfprov.model.state import Observation, Observed, State
 from tfprov.planning.order import order_actions
+from tfprov.planning.reconcile import servers_of_chief
 
 Place = tuple[str, str]
 """A task's name and a host."""
@@ -33,7 +34,7 @@ def undo(cluster: str, before: Observation, after: Observation, started: Collect
             actions.append(Action(ActionKind.STOP, now.host, now.task, cause))
         if place not in was:
             actions.append(Action(ActionKind.REMOVE, now.host, now.task, cause))
-    return Plan(cluster, order_actions(actions, {}))
+    return Plan(cluster, order_actions(actions, {}, servers_of_chief(after)))
 
 
 def _runs_anew(was: Observed | None, now: Observed) -> bool:

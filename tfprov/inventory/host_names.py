@@ -96,16 +96,19 @@ def check_name(kind: NameKind, key: Scalar, name: str | None = None) -> tuple[st
 
     `name` is checked instead of `key` where `key` is a range.
     """
-    text = shown(key.text) or "''"
-    if not isinstance(key.data, str):
-        what = f"{kind} name `{text}` is read by YAML as {_type_name(key.data)}, not as text"
-        return what, f'quote it: "{text}"' if key.text else "write a name"
-    checked = key.text if name is None else name
-    if _is_name(checked) or (
-        _GROUP.match(checked) if kind is NameKind.GROUP else ":" in checked and _is_address(checked)
-    ):
+    if isinstance(key.data, str) and _is_valid(kind, key.text if name is None else name):
         return None
-    return f"{kind} name `{text}` is not valid", _name_fix(kind, key.text)
+    text = shown(key.text) or "''"
+    if isinstance(key.data, str):
+        return f"{kind} name `{text}` is not valid", _name_fix(kind, key.text)
+    what = f"{kind} name `{text}` is read by YAML as {_type_name(key.data)}, not as text"
+    return what, f'quote it: "{text}"' if key.text else "write a name"
+
+
+def _is_valid(kind: NameKind, name: str) -> bool:
+    if _is_name(name):
+        return True
+    return bool(_GROUP.match(name)) if kind is NameKind.GROUP else ":" in name and _is_address(name)
 
 
 def _is_name(text: str) -> bool:

@@ -70,7 +70,7 @@ class _YamlReader:
         name = key.text
         if not self.builder.add_group(key):
             return
-        sections = self.mapping(body, f"group `{name}`", key.at)
+        sections = self.mapping(body, "group", name, key.at)
         for section, content in sections.entries.items():
             at = sections.key_at(section)
             if section not in _SECTIONS:
@@ -81,20 +81,20 @@ class _YamlReader:
     def section(self, section: str, content: Node, group: str, at: Position) -> Mapping:
         if section != "vars" and isinstance(content, Scalar) and isinstance(content.data, str):
             return Mapping({content.text: Scalar(None, content.at)}, content.at, {content.text: content})
-        return self.mapping(content, f"`{section}` of group `{group}`", at)
+        return self.mapping(content, f"`{section}` of group", group, at)
 
-    def mapping(self, node: Node, what: str, at: Position) -> Mapping:
+    def mapping(self, node: Node, kind: str, name: str, at: Position) -> Mapping:
         if isinstance(node, Mapping):
             return node
         if not isinstance(node, Scalar) or node.data is not None:
             dashes = ", without dashes" if isinstance(node, Items) else ""
-            self.report(node.at, f"{what} must be a mapping", f"write one `name:` per line{dashes}")
+            self.report(node.at, f"{kind} `{shown(name)}` must be a mapping", f"write one `name:` per line{dashes}")
         return Mapping(at=at)
 
     def read_hosts(self, group: str, content: Mapping) -> None:
         for pattern, body in content.entries.items():
             key = content.keys[pattern]
-            self.builder.add_hosts(group, key, self.mapping(body, f"host `{shown(pattern)}`", key.at))
+            self.builder.add_hosts(group, key, self.mapping(body, "host", pattern, key.at))
 
     def read_children(self, group: str, content: Mapping) -> None:
         for child, body in content.entries.items():

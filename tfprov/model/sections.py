@@ -97,7 +97,7 @@ class NoCheckpoints(Checkpoints):
 
 
 class Image(StrictModel):
-    """The image of containers: exactly one of `build`, `name` and `archive`, which `container_rules` checks."""
+    """The image of containers: exactly one of `build`, `name` and `archive`, which `role_rules` checks."""
 
     build: PathText | None = Field(
         None,
@@ -224,7 +224,7 @@ class DataSource(StrictModel):
 
 
 class Data(StrictModel):
-    """Training data: exactly one of `path` and `fetch`, which `container_rules` checks."""
+    """Training data: exactly one of `path` and `fetch`, which `role_rules` checks."""
 
     path: Annotated[PathText, field_types.DATA] | None = Field(
         None,

@@ -11,11 +11,10 @@ from tfprov.model.node import Node, Scalar, find, plain
 from tfprov.model.state import Box, Container, Mount
 from tfprov.model.validators import parse_size
 from tfprov.planning import task_args
-from tfprov.planning.datasets import DatasetPath, data_dir, data_mounts, data_spec, dataset_of
 from tfprov.settings.resolve import RoleSettings
-from tfprov.settings.role_settings import python_path
-from tfprov.settings.task_templates import add_task_variables, render_task_settings
+from tfprov.settings.role_settings import DatasetPath, data_dir, data_mounts, data_spec, dataset_of, python_path
 from tfprov.templating.host_values import Faults
+from tfprov.templating.magic_vars import add_task_variables, render_task_settings
 from tfprov.vault.redaction import KeyedHash, is_secret_name
 
 _MIN_SECRET = 8

@@ -1,7 +1,7 @@
 """Orders actions, and determines which of them wait for others."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tfprov.model.plan import Action, ActionKind
 from tfprov.wiring import FEEDERS, READERS
@@ -15,13 +15,16 @@ _REMOVE_ORDER = ("evaluator", "tensorboard", "chief", "worker", "data_worker", "
 """The order of removals: an evaluator and a tensorboard mount the chief's files, which are removed with it."""
 
 
-def order_actions(actions: Sequence[Action], endpoints: Mapping[str, str]) -> tuple[Action, ...]:
+def order_actions(
+    actions: Sequence[Action], endpoints: Mapping[str, str], servers: Collection[str] = ()
+) -> tuple[Action, ...]:
     """Return the actions in an order in which they can be carried out, each with the ids it waits for.
 
-    `endpoints` has, by action id, the `address:port` that a stop frees and a start takes.
+    `endpoints` has, by action id, the `address:port` that a stop frees and a start takes. `servers` are the workers that
+    only carry out what the chief asks of them.
     """
     in_order = sorted(actions, key=_rank)
-    index = _Index(in_order, endpoints)
+    index = _Index(in_order, endpoints, servers)
     return tuple(Action(a.kind, a.host, a.subject, a.causes, _ids(index.needs(a))) for a in in_order)
 
 
@@ -55,8 +58,8 @@ def _trains(action: Action) -> bool:
 class _Index:
     """Indexes of the actions: comparing each with each takes seconds for a thousand tasks."""
 
-    def __init__(self, actions: Sequence[Action], endpoints: Mapping[str, str]) -> None:
-        self.endpoints = endpoints
+    def __init__(self, actions: Sequence[Action], endpoints: Mapping[str, str], servers: Collection[str]) -> None:
+        self.endpoints, self.servers = endpoints, servers
         self.of_kind: dict[ActionKind, list[Action]] = defaultdict(list)
         self.of_subject: dict[tuple[ActionKind, str], list[Action]] = defaultdict(list)
         self.delivered_to: dict[str, list[Action]] = defaultdict(list)
@@ -80,6 +83,10 @@ class _Index:
                 yield from (other for other in self.delivered_to[action.host] if other.kind == ActionKind.DELIVER)
             case ActionKind.STOP if _is_ps(action):  # a ps outlives all tasks that train with it
                 yield from (stop for stop in self.of_kind[ActionKind.STOP] if not _is_ps(stop))
+            case ActionKind.STOP if (
+                action.subject in self.servers
+            ):  # without them, the chief cannot save when it is stopped
+                yield from (stop for stop in self.of_kind[ActionKind.STOP] if _job(stop) == "chief")
             case ActionKind.STOP if _feeds(action):  # so that no task waits for data
                 yield from (stop for stop in self.of_kind[ActionKind.STOP] if _trains(stop))
             case ActionKind.REMOVE:

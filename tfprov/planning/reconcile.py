@@ -9,6 +9,7 @@ from tfprov.model.state import DATA_PREFIX as DATA
 from tfprov.model.state import Container, Observation, Observed, State
 from tfprov.planning.order import order_actions
 from tfprov.vault.redaction import hashed_with_other_key
+from tfprov.wiring import DRIVEN_BY_CHIEF
 
 _TaskHost = tuple[str, str]
 """A task's name and a host."""
@@ -29,7 +30,8 @@ def reconcile(cluster: str, wanted: Sequence[Container], seen: Observation) -> P
     actions = [*_removals(wanted, seen), *_starts(wanted, seen)]
     starting = {action.subject for action in actions if action.kind == ActionKind.START}
     deliveries = list(_deliveries([c for c in wanted if c.task.name in starting], seen))
-    return Plan(cluster, order_actions([*deliveries, *actions], _endpoints(actions, wanted, seen)))
+    endpoints = _endpoints(actions, wanted, seen)
+    return Plan(cluster, order_actions([*deliveries, *actions], endpoints, servers_of_chief(seen)))
 
 
 def plan_teardown(cluster: str, seen: Observation, selects: Callable[[Observed], bool], *, remove: bool) -> Plan:
@@ -41,7 +43,17 @@ def plan_teardown(cluster: str, seen: Observation, selects: Callable[[Observed],
             actions.append(Action(ActionKind.STOP, container.host, container.task, cause))
         if remove:
             actions.append(Action(ActionKind.REMOVE, container.host, container.task, cause))
-    return Plan(cluster, order_actions(actions, {}))
+    return Plan(cluster, order_actions(actions, {}, servers_of_chief(seen)))
+
+
+def servers_of_chief(seen: Observation) -> frozenset[str]:
+    """Return the workers that run as servers of the chief, which alone knows when to stop and what to save."""
+    strategies = {c.task: c.spec.get("wiring", {}).get("strategy") for c in seen.containers() if _is_worker(c)}
+    return frozenset(task for task, strategy in strategies.items() if strategy in DRIVEN_BY_CHIEF)
+
+
+def _is_worker(container: Observed) -> bool:
+    return container.task.partition("/")[0] == "worker"
 
 
 def plan_deliveries(cluster: str, wanted: Sequence[Container], seen: Observation) -> Plan:

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from tfprov.errors import InvalidInput, Problem
 from tfprov.model.cluster import Cluster, Task, is_loopback
 from tfprov.settings.resolve import RoleSettings
+from tfprov.wiring import DRIVEN_BY_CHIEF
 
 _TRAINING = ("chief", "worker")
-_NEED_CHIEF = ("in_graph", "parameter_server")
-"""Strategies that need a chief, workers and a ps."""
 
 
 def has_chief_task(role: RoleSettings) -> bool:
@@ -26,7 +25,7 @@ def check_strategy(roles: Sequence[RoleSettings]) -> Iterator[Problem]:
     by_name = {role.role: role for role in reversed(roles)}
     trainers = [role for role in roles if role.role in _TRAINING]
     count = sum(role.values.tasks_per_host for role in trainers)
-    if strategy in _NEED_CHIEF:
+    if strategy in DRIVEN_BY_CHIEF:
         for name in ("chief", "worker", "ps"):
             if name not in by_name:
                 what = f"`strategy: {strategy}` needs a {name}"

@@ -13,13 +13,12 @@ from tfprov.errors import Problem
 from tfprov.images.code_layer import RUNTIME_DIRECTORY
 from tfprov.model.cluster import Task
 from tfprov.paths import PACKAGE
-from tfprov.planning.datasets import data_path
 from tfprov.render import options
 from tfprov.render.dns_names import short_name, too_long
 from tfprov.render.options import Option, Values
 from tfprov.render.output import documents
 from tfprov.render.target import BaseTarget, Member, Rendering, RenderRequest
-from tfprov.settings.role_settings import resolve_path
+from tfprov.settings.role_settings import data_path, resolve_path
 
 SHARED = "checkpoints"
 """The volume of the chief, of the ps, and of those who read its files; others have one of their own."""

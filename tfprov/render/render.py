@@ -13,7 +13,6 @@ from tfprov.model.node import Mapping as Map
 from tfprov.model.sections import Image
 from tfprov.model.state import Container, Mount
 from tfprov.planning import task_args
-from tfprov.planning.datasets import data_dir, dataset_of
 from tfprov.planning.desired import RoleHost, RoleImage, desired_containers
 from tfprov.planning.tasks import DEFAULT_PORT, TENSORBOARD_PORT, assign_tasks
 from tfprov.render import options
@@ -21,9 +20,9 @@ from tfprov.render.dns_names import long_name
 from tfprov.render.options import Option, Values
 from tfprov.render.quoting import fill
 from tfprov.render.target import WITH_GPUS, Data, Member, Rendering, RenderRequest, Target, find_target
-from tfprov.settings.role_settings import RoleSettings
-from tfprov.settings.task_templates import add_task_variables
+from tfprov.settings.role_settings import RoleSettings, data_dir, dataset_of
 from tfprov.templating.host_values import is_secret, is_template
+from tfprov.templating.magic_vars import add_task_variables
 from tfprov.vault.redaction import KeyedHash, is_secret_name
 
 

@@ -16,12 +16,11 @@ from pathlib import Path
 from tfprov.errors import Position, Problem
 from tfprov.images.code_layer import DIRECTORY, RUNTIME_DIRECTORY, code_archive
 from tfprov.model.cluster import Cluster, Task
-from tfprov.planning.datasets import data_path
 from tfprov.render import options
 from tfprov.render.dns_names import short_name
 from tfprov.render.options import Option, Values
 from tfprov.render.target import WITH_GPUS, BaseTarget, Member, Rendering, RenderRequest
-from tfprov.settings.role_settings import RoleSettings, resolve_path
+from tfprov.settings.role_settings import RoleSettings, data_path, resolve_path
 
 DOMAIN = "slurm.invalid"
 """Under this domain, which can never exist, tasks have names until they have nodes."""

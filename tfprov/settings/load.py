@@ -82,7 +82,8 @@ def read_inventory(options: InventoryOptions) -> tuple[Inventory, list[Problem]]
     vault, builder = options.vault or Vault(), InventoryBuilder()
     variables = Mapping()
     try:
-        variables = parse_extra_vars(options.extra, vault, options.file_overlay)
+        if options.extra:
+            variables = parse_extra_vars(options.extra, vault, options.file_overlay)
     except InvalidInput as error:
         builder.problems.extend(error.problems)
     config = read_ansible_cfg(sources)

@@ -16,9 +16,8 @@ from tfprov.model.sections import StrictModel
 from tfprov.model.settings import Settings, implied_runtime, implied_wiring
 from tfprov.settings.pydantic_errors import model_of
 from tfprov.settings.role_settings import settings_for_other_roles
-from tfprov.settings.task_templates import CLUSTER_VARIABLES, TASK_SETTINGS, add_task_variables
 from tfprov.templating.host_values import Variables, is_template, render
-from tfprov.templating.magic_vars import HostVars
+from tfprov.templating.magic_vars import CLUSTER_VARIABLES, TASK_SETTINGS, HostVars, add_task_variables
 from tfprov.vault.decrypt import DecryptionError
 from tfprov.vault.redaction import KeyPath as Path
 from tfprov.vault.redaction import ShowValue, mask_value, public_env_names, reveal_value, show_public_env

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pydantic import ValidationError
@@ -23,17 +23,19 @@ from tfprov.settings.cluster_rules import (
 )
 from tfprov.settings.connection import Connection, build_connection, resolve_connection
 from tfprov.settings.connection_vars import ADDRESSES
-from tfprov.settings.container_rules import check_container_settings
 from tfprov.settings.pydantic_errors import ErrorExplainer
+from tfprov.settings.role_rules import check_default_flags, check_role_settings, lint_settings, scalar_text
 from tfprov.settings.role_settings import DEFAULT_COMMANDS, RoleSettings, settings_for_role
-from tfprov.settings.settings_cache import CheckedSettings, SettingsCache
-from tfprov.settings.task_templates import CLUSTER_VARIABLES, TASK_SETTINGS, add_task_variables, render_task_settings
 from tfprov.templating.errors import UNDEFINED
 from tfprov.templating.host_values import Faults, Variables, decrypt_node, is_secret, render
-from tfprov.templating.magic_vars import HostVars
+from tfprov.templating.magic_vars import (
+    CLUSTER_VARIABLES,
+    TASK_SETTINGS,
+    HostVars,
+    add_task_variables,
+    render_task_settings,
+)
 from tfprov.vault.decrypt import is_decryption_problem
-from tfprov.wiring import FLAGS
-from tfprov.yamltext.yaml11 import lint_keys, lint_values
 
 __all__ = ["RoleSettings", "Rule", "resolve", "resolve_connection"]
 
@@ -47,6 +49,51 @@ _explainer = ErrorExplainer(Settings, NAMESPACE, "see what `tfprov init` writes"
 
 Rule = Callable[[Sequence[RoleSettings]], Iterator[Problem]]
 """Yields problems of all roles together."""
+
+
+_MAX_ENTRIES = 8
+"""Results kept for the same settings: with more, they differ from host to host anyway."""
+
+
+@dataclass(frozen=True)
+class CheckedSettings:
+    """Settings after rendering and checking; `values` are None if they are invalid."""
+
+    rendered: Mapping
+    values: Settings | None
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class _CacheEntry:
+    """A result and its inputs: the settings as written, and the names that their templates looked up."""
+
+    written: Mapping
+    context: Variables
+    names: frozenset[str]
+    checked: CheckedSettings
+
+
+@dataclass
+class SettingsCache:
+    """The cached results of one inventory."""
+
+    entries: dict[tuple[str, int], list[_CacheEntry]] = field(default_factory=dict)
+
+    def checked(
+        self, role: str, written: Mapping, context: Variables, check: Callable[[], CheckedSettings]
+    ) -> CheckedSettings:
+        """Return what `check` makes of `written` in `context`; a cached result where it would be the same."""
+        key = (role, id(written))  # unique, because the entry keeps `written` alive
+        entries = self.entries.setdefault(key, [])
+        for entry in entries:
+            if context.agrees_with(entry.context, entry.names):
+                return entry.checked
+        with context.recorded() as names:
+            checked = check()
+        if len(entries) < _MAX_ENTRIES:
+            entries.append(_CacheEntry(written, context, frozenset(names), checked))
+        return checked
 
 
 def resolve(
@@ -201,13 +248,9 @@ def _try_task_settings(role: str, node: Mapping, context: Variables, faults: Fau
 
 def _job(role: str, node: Mapping) -> str:
     """Return the job of a role's tasks, as far as it is known before the settings are checked."""
-    wiring, strategy = (_word(node.get(name)) for name in ("wiring", "strategy"))
+    wiring, strategy = (scalar_text(node.get(name)) for name in ("wiring", "strategy"))
     has_chief = strategy != "multi_worker_mirrored" and (wiring or implied_wiring(strategy)) == "tf_config"
     return "worker" if role == "chief" and not has_chief else role
-
-
-def _word(node: Node | None) -> str | None:
-    return str(node.data) if isinstance(node, Scalar) else None
 
 
 def _without_index(node: Node) -> Node:
@@ -223,70 +266,20 @@ def _without_index(node: Node) -> Node:
 
 def _validate(node: Mapping, faults: Faults, *, whole: bool) -> Settings | None:
     """Return the settings in `node`, or None with the reasons in `faults`; unless `whole`, some may be missing."""
-    for problem in _surprises(node):
+    for problem in lint_settings(node):
         faults.add(problem.at, problem.what, problem.fix)
     try:
         values = Settings.model_validate(plain(node))
     except ValidationError as error:
         missing = not whole and all(item["type"] == "missing" for item in error.errors())
         faults.problems.extend(() if missing else _explainer.problems(node, error, faults.at))
-        faults.problems.extend(_default_flags(node))
+        faults.problems.extend(check_default_flags(node))
         return None
-    faults.problems.extend(
-        [*_reserved(node, values), *_chief_by_flags(node, values), *check_container_settings(node, values, whole=whole)]
-    )
+    faults.problems.extend(check_role_settings(node, values, whole=whole))
     return values
-
-
-def _surprises(node: Mapping) -> Iterator[Problem]:
-    """Yield values that YAML 1.1 reads otherwise than they look, and such keys of flags, variables and build arguments."""
-    yield from lint_values(node)
-    for path in (["flags"], ["env"], ["image", "build_args"]):
-        names = find(node, path)[0]
-        if isinstance(names, Mapping) and names is not find(node, path[:-1])[0]:
-            yield from lint_keys(names)
-            if path != ["flags"]:  # a flag keeps its spelling
-                yield from lint_values(names, as_text=True)
 
 
 def _lacks_command(node: Mapping) -> bool:
     command = node.get("command")
     is_null = isinstance(command, Scalar) and command.data is None
     return is_null or (command is None and "command" not in _explainer.misspelt_keys(node))
-
-
-def _reserved(node: Mapping, values: Settings) -> Iterator[Problem]:
-    """Yield flags that the wiring also sets: the program would get them twice, and take the last."""
-    all_names = [values.flag_names.get(name, name) for name in FLAGS] if values.by_flags else []
-    names = [name for name in all_names if name]
-    for number, word in enumerate(values.command or ()):
-        if word.partition("=")[0] in {f"--{name}" for name in names}:
-            what = f"`{word.partition('=')[0]}` is set by tfprov for every task"
-            yield Problem(find(node, ["command", number])[1], what, "remove it, or set `wiring: tf_config`")
-    for name in values.flags:
-        if name in names:
-            yield _repeated_flag(node, name)
-    for flag, name in values.flag_names.items():
-        if names.count(name) > 1:
-            at = find(node, ["wiring", "flags", flag])[1]
-            yield Problem(at, f"`wiring.flags.{flag}` repeats the name `--{name}`", "give each flag a name of its own")
-
-
-def _default_flags(node: Mapping) -> Iterator[Problem]:
-    """Yield the same for settings that are invalid otherwise, so that one problem does not hide another."""
-    wiring, strategy, flags = _word(node.get("wiring")), _word(node.get("strategy")), node.get("flags")
-    by_flags = strategy != "single" and (wiring or implied_wiring(strategy)) == "flags"
-    if by_flags and not isinstance(node.get("wiring"), Mapping) and isinstance(flags, Mapping):
-        yield from (_repeated_flag(node, name) for name in flags.entries if name in FLAGS)
-
-
-def _repeated_flag(node: Mapping, flag: str) -> Problem:
-    what = f"`flags.{flag}` is set by tfprov for every task"
-    return Problem(find(node, ["flags", flag])[1], what, "remove it, or set `wiring: tf_config`")
-
-
-def _chief_by_flags(node: Mapping, values: Settings) -> Iterator[Problem]:
-    """Yield a problem for a strategy that needs a chief, which the flags cannot name."""
-    if values.strategy in ("in_graph", "parameter_server") and values.wiring != "tf_config":
-        what = f"`wiring: flags` cannot name the chief that `strategy: {values.strategy}` needs"
-        yield Problem(find(node, ["wiring"])[1], what, "remove it: programs of this strategy read TF_CONFIG")

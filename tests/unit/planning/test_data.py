@@ -14,10 +14,10 @@ from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.node import plain
 from tfprov.model.plan import Action, ActionKind
 from tfprov.model.state import DataFile, DataSet, dataset_artifact
-from tfprov.planning.datasets import data_dir, data_path
 from tfprov.planning.reconcile import plan_deliveries
 from tfprov.playbook.steps import RUN
 from tfprov.settings.resolve import resolve
+from tfprov.settings.role_settings import data_dir, data_path
 from tfprov.yamltext.load import parse
 
 ONE, TWO = "1" * 64, "2" * 64

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.inventories import inventory, roles
-from tests.support.memory_cluster import HASHES, make_context
+from tests.support.memory_cluster import HASHES, Runtimes, make_context, run_up
 from tests.support.paths import ROOT
+from tfprov.engine.observe import observe, plan
 from tfprov.errors import InvalidInput
+from tfprov.model.plan import ActionKind
 from tfprov.model.state import Box, Container, Mount
 from tfprov.planning.desired import desired_containers
 from tfprov.planning.plan_text import summary
+from tfprov.planning.reconcile import plan_teardown
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
 from tfprov.settings.provenance import explain
@@ -338,3 +341,24 @@ def test_a_ps_takes_no_gpu_of_other_roles() -> None:
     text = LAB.replace("MORE", "gpus: 1, image: {name: train}")
     assert {role.role: role.values.gpus for role in roles(text)} == {"ps": 0, "chief": 1, "worker": 1, "evaluator": 1}
     assert inventory(text).members("ps") == ("h1",)
+
+
+# --- the order of stops ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategy", "waits"),
+    [("in_graph", True), ("parameter_server", True), ("between_graph, wiring: tf_config", False)],
+)
+def test_workers_that_only_serve_the_chief_are_stopped_after_it(strategy: str, waits: bool) -> None:
+    """While they are down, the chief waits for them and cannot save: it would be killed when its grace period ends."""
+    hosts: Runtimes = {}
+    text = LAB.replace("MORE", f"strategy: {strategy}, flags: {{steps: 5}}")
+    run_up(make_context(text, (), hosts))
+    changed = make_context(text.replace("steps: 5", "steps: 6"), (), hosts)
+    seen = observe(changed)
+    for made in plan(changed, seen), plan_teardown("lab", seen, lambda _container: True, remove=True):
+        stops = {action.subject: action for action in made.actions if action.kind == ActionKind.STOP}
+        assert (stops["chief/0"].id in stops["worker/1"].needs) is waits
+        assert stops["chief/0"].needs == ()
+        assert {stops["worker/0"].id, stops["chief/0"].id} <= set(stops["ps/0"].needs)

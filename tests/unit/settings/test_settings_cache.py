@@ -5,8 +5,7 @@ import pytest
 from tests.support.memory_cluster import make_context
 from tfprov.errors import InvalidInput
 from tfprov.inventory.yaml_source import read_groups
-from tfprov.settings.resolve import RoleSettings, resolve
-from tfprov.settings.settings_cache import SettingsCache
+from tfprov.settings.resolve import RoleSettings, SettingsCache, resolve
 from tfprov.yamltext.load import parse
 
 INVENTORY = """\

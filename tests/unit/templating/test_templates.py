@@ -12,10 +12,9 @@ from tests.support.command_output import SMALLEST, run_command
 from tfprov.errors import InvalidInput, Position
 from tfprov.model.node import EncryptedValue, Mapping, Scalar, plain
 from tfprov.settings.load import load_inventory
-from tfprov.settings.task_templates import render_task_settings
 from tfprov.templating.host_values import Faults, Variables, is_secret, render
 from tfprov.templating.limits import Limits
-from tfprov.templating.magic_vars import HostVars
+from tfprov.templating.magic_vars import HostVars, render_task_settings
 from tfprov.templating.render import render_node, render_text
 from tfprov.yamltext.load import parse
 

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tfprov.model.settings import Settings
-from tfprov.settings.task_templates import TASK_SETTINGS
+from tfprov.templating.magic_vars import TASK_SETTINGS
 
 Schema = dict[str, Any]
 

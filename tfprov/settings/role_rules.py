@@ -1,14 +1,76 @@
-"""Rules about settings that exclude or need each other, each reported at the line to change."""
+"""Rules about the settings of one role that exclude or need each other, each reported at the line to change."""
 
 from collections.abc import Iterator
 
 from tfprov.errors import Problem, shown
-from tfprov.model.node import Mapping, find
+from tfprov.model.node import Mapping, Node, Scalar, find
 from tfprov.model.sections import Data, DataSource, Image
-from tfprov.model.settings import CONTAINER_ONLY, Settings
+from tfprov.model.settings import CONTAINER_ONLY, Settings, implied_wiring
 from tfprov.model.validators import InvalidValue, check_file_name
+from tfprov.wiring import FLAGS
+from tfprov.yamltext.yaml11 import lint_keys, lint_values
 
 _DATA_KINDS = ("path", "fetch")
+
+
+def check_role_settings(node: Mapping, values: Settings, *, whole: bool) -> Iterator[Problem]:
+    """Yield the problems of `values`, which were read from `node`; unless `whole`, settings may be missing."""
+    yield from _reserved(node, values)
+    yield from _chief_by_flags(node, values)
+    yield from check_container_settings(node, values, whole=whole)
+
+
+def lint_settings(node: Mapping) -> Iterator[Problem]:
+    """Yield values that YAML 1.1 reads otherwise than they look, and such keys of flags, variables and build arguments."""
+    yield from lint_values(node)
+    for path in (["flags"], ["env"], ["image", "build_args"]):
+        names = find(node, path)[0]
+        if isinstance(names, Mapping) and names is not find(node, path[:-1])[0]:
+            yield from lint_keys(names)
+            if path != ["flags"]:  # a flag keeps its spelling
+                yield from lint_values(names, as_text=True)
+
+
+def _reserved(node: Mapping, values: Settings) -> Iterator[Problem]:
+    """Yield flags that the wiring also sets: the program would get them twice, and take the last."""
+    all_names = [values.flag_names.get(name, name) for name in FLAGS] if values.by_flags else []
+    names = [name for name in all_names if name]
+    for number, word in enumerate(values.command or ()):
+        if word.partition("=")[0] in {f"--{name}" for name in names}:
+            what = f"`{word.partition('=')[0]}` is set by tfprov for every task"
+            yield Problem(find(node, ["command", number])[1], what, "remove it, or set `wiring: tf_config`")
+    for name in values.flags:
+        if name in names:
+            yield _repeated_flag(node, name)
+    for flag, name in values.flag_names.items():
+        if names.count(name) > 1:
+            at = find(node, ["wiring", "flags", flag])[1]
+            yield Problem(at, f"`wiring.flags.{flag}` repeats the name `--{name}`", "give each flag a name of its own")
+
+
+def check_default_flags(node: Mapping) -> Iterator[Problem]:
+    """Yield flags that the wiring also sets, of settings that are invalid for other reasons: all are reported at once."""
+    wiring, strategy, flags = scalar_text(node.get("wiring")), scalar_text(node.get("strategy")), node.get("flags")
+    by_flags = strategy != "single" and (wiring or implied_wiring(strategy)) == "flags"
+    if by_flags and not isinstance(node.get("wiring"), Mapping) and isinstance(flags, Mapping):
+        yield from (_repeated_flag(node, name) for name in flags.entries if name in FLAGS)
+
+
+def _repeated_flag(node: Mapping, flag: str) -> Problem:
+    what = f"`flags.{flag}` is set by tfprov for every task"
+    return Problem(find(node, ["flags", flag])[1], what, "remove it, or set `wiring: tf_config`")
+
+
+def _chief_by_flags(node: Mapping, values: Settings) -> Iterator[Problem]:
+    """Yield a problem for a strategy that needs a chief, which the flags cannot name."""
+    if values.strategy in ("in_graph", "parameter_server") and values.wiring != "tf_config":
+        what = f"`wiring: flags` cannot name the chief that `strategy: {values.strategy}` needs"
+        yield Problem(find(node, ["wiring"])[1], what, "remove it: programs of this strategy read TF_CONFIG")
+
+
+def scalar_text(node: Node | None) -> str | None:
+    """Return the text of a scalar; None for other nodes."""
+    return str(node.data) if isinstance(node, Scalar) else None
 
 
 def check_data(node: Mapping, data: Data, *, whole: bool) -> Iterator[Problem]:

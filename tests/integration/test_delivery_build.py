@@ -17,7 +17,7 @@ from tests.support.images import Images
 from tests.support.testhosts import Lab
 from tfprov.errors import HostError, Position
 from tfprov.hosts.docker.engine import Engine
-from tfprov.images.build import LABEL, SHOWN, Recipe, build, export, pack_context
+from tfprov.images.build import LABEL, MAX_ERROR_LINES, Recipe, build, export, pack_context
 from tfprov.images.oci_layout import Layout
 
 OURS = "build-test"
@@ -140,7 +140,7 @@ def test_a_failed_build_step_is_reported_with_its_output(engine: Engine, base: s
 def test_the_end_of_a_long_output_is_reported(engine: Engine, base: str, tmp_path: Path) -> None:
     steps = "RUN echo an earlier step\nRUN for i in $(seq 1000); do echo line $i; done; exit 1"
     message = failing(engine, tmp_path, {"Dockerfile": f"ARG BASE\nFROM ${{BASE}}\n{steps}\n"}, BASE=base)
-    assert message.split("\n")[1:] == [f"  build | line {number}" for number in range(1001 - SHOWN, 1001)]
+    assert message.split("\n")[1:] == [f"  build | line {number}" for number in range(1001 - MAX_ERROR_LINES, 1001)]
 
 
 @pytest.mark.parametrize(

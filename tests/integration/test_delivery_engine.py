@@ -27,7 +27,7 @@ from tfprov.images.code_layer import append
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
 from tfprov.images.registry_routes import Registry
-from tfprov.images.registry_server import Connection, serve
+from tfprov.images.registry_server import ByteStream, serve
 
 PROGRAMS = ("sh", "cat", "id", "stat")
 
@@ -112,7 +112,7 @@ def serving(docker: Docker, layout: Layout, *images: Image, cut_after: int | Non
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            connection: Connection = Watched(self.request, served)
+            connection: ByteStream = Watched(self.request, served)
             serve(served.registry, connection, served.count)
 
     class Server(socketserver.ThreadingTCPServer):

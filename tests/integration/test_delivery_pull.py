@@ -16,7 +16,7 @@ from tfprov.images.engine_images import pull
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
 from tfprov.images.registry_routes import Registry, Request, Response
-from tfprov.images.registry_server import Connection, serve
+from tfprov.images.registry_server import ByteStream, serve
 
 TEAM = "team/linear"
 
@@ -58,7 +58,7 @@ def registry(node_machine: SSHMachine, layout: Layout, *images: Image) -> Iterat
     served = Tagged(layout, {TEAM: images})
     served.latest = images[0].manifest.digest
 
-    def answer(connection: Connection) -> None:
+    def answer(connection: ByteStream) -> None:
         serve(served, connection)
 
     with node_machine.remote_forward(answer) as port:
@@ -108,7 +108,7 @@ def test_an_impossible_pull_is_reported_in_one_line_with_a_fix(
         )
         assert failing(node_machine, f"{at}/nobody/nothing:1").startswith("node1: the registry ")
     assert failing(node_machine, "127.0.0.1:1/team/linear:1") == (
-        "node1: its engine does not reach the registry 127.0.0.1:1; look at the host's network, its DNS and its proxy, "
+        "node1: its engine does not reach the registry 127.0.0.1:1; check the host's network, its DNS and its proxy, "
         "or deliver the image from here with `image: {build: …}`"
     )
     assert "its engine does not reach the registry registry.invalid" in failing(

@@ -22,15 +22,15 @@ from tests.support.testhosts import Lab
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import LocalMachine, Machine, SSHMachine
-from tfprov.images.archive import saved
+from tfprov.images.archive import stream_archive
 from tfprov.images.build import export
 from tfprov.images.code import Code
 from tfprov.images.code_layer import compose
-from tfprov.images.engine_images import heeded
+from tfprov.images.engine_images import wait_for_stream
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
-from tfprov.images.push import Pushed, forget, present
-from tfprov.images.registry_server import STAGE, PushRegistry
+from tfprov.images.push import PushResult, list_tags, remove_old_tags
+from tfprov.images.registry_server import STAGE_SIZE, PushRegistry
 
 DOCUMENTS = 8_000
 """Bytes of manifests, configurations and headers that one pull takes at most."""
@@ -69,7 +69,7 @@ def node_machine(node: Host) -> Iterator[SSHMachine]:
 
 def load(host: Host, layout: Layout, image: Image, name: str) -> None:
     """Put an image on a host as somebody would who does not know of us."""
-    for _ in host.client.api.load_image(saved(layout, image, name, image.layers)):  # type: ignore[no-untyped-call]
+    for _ in host.client.api.load_image(stream_archive(layout, image, name, image.layers)):  # type: ignore[no-untyped-call]
         pass
 
 
@@ -118,10 +118,10 @@ def test_an_image_the_host_has_is_only_tagged(
 ) -> None:
     image = compose(layout, tiny, program(), "there")
     push_image(node_machine, layout, image, "1")
-    assert push_image(node_machine, layout, image, "1") == Pushed(0, "there")
+    assert push_image(node_machine, layout, image, "1") == PushResult(0, "there")
     node.client.images.get(f"{OURS}:1").tag(OURS, "other")
     node.client.images.remove(f"{OURS}:1")
-    assert push_image(node_machine, layout, image, "2") == Pushed(0, "there")
+    assert push_image(node_machine, layout, image, "2") == PushResult(0, "there")
     assert tags(node) == {f"{OURS}:other", f"{OURS}:2"}
 
 
@@ -136,7 +136,7 @@ def test_an_edit_of_the_code_sends_its_layer_and_nothing_else(
     assert pushed.way == "pull"
     assert layer < pushed.sent <= 1.1 * layer + DOCUMENTS
     assert watched.reports[0][1] < 1.1 * layer + DOCUMENTS, "that is what was announced, too"
-    assert present(node_machine.engine, OURS) == {"1": edited.id}
+    assert list_tags(node_machine.engine, OURS) == {"1": edited.id}
 
 
 def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(
@@ -148,7 +148,7 @@ def test_layers_that_an_engine_has_from_elsewhere_are_not_sent(
     image = compose(layout, base, program(), "top")
     pushed = push_image(node_machine, layout, image, "1")
     assert pushed.way == "load"
-    assert pushed.reason == "it has the lower layers from elsewhere, so that the others went as one archive"
+    assert pushed.reason == "it has the lower layers from elsewhere, so the others went as one archive"
     assert pushed.sent < 2 * sum(layer.size for layer in image.layers[-2:]) + 2 * DOCUMENTS < image.size
     assert node.client.images.get(f"{OURS}:1").id == image.id
     assert tags(node) == {f"{OURS}:1", "foreign/base:1"}
@@ -164,7 +164,7 @@ def test_an_engine_that_is_brought_two_images_at_once_upon_layers_from_elsewhere
     with ThreadPoolExecutor() as pool:
         pushed = list(pool.map(lambda image: push_image(node_machine, layout, image, image.id[7:19]), images))
     assert {one.way for one in pushed} == {"load"}
-    assert set(present(node_machine.engine, OURS).values()) == {image.id for image in images}
+    assert set(list_tags(node_machine.engine, OURS).values()) == {image.id for image in images}
 
 
 def test_a_host_that_forwards_no_ports_gets_it_as_an_archive(node: Host, layout: Layout, tiny: Image) -> None:
@@ -190,15 +190,15 @@ def test_a_lost_connection_is_reopened_and_costs_one_stage(node: Host, layout: L
     if not forwards:
         node.sshd_option("AllowTcpForwarding no")
         node.wait()
-    image = random_image(layout, *[STAGE + 10_000] * 3, 1000)
+    image = random_image(layout, *[STAGE_SIZE + 10_000] * 3, 1000)
     made = machine(node)
-    watched = PushRecorder(int(2.2 * STAGE), lambda: node.run("sh", "-c", CUT))
+    watched = PushRecorder(int(2.2 * STAGE_SIZE), lambda: node.run("sh", "-c", CUT))
     pushed = push_image(made, layout, image, "1", watched)
     assert pushed.way == ("pull" if forwards else "load")
     assert watched.notes == ["connection lost; retry 1/3"]
     assert node.client.images.get(f"{OURS}:1").id == image.id
     # The engine drops what it got of a stage; what came before stays. Packets that were on their way are counted twice.
-    assert image.size < pushed.sent < image.size + STAGE
+    assert image.size < pushed.sent < image.size + STAGE_SIZE
     assert names(node) == {f"{OURS}:1"}, "the stages are gone"
     made.close()
 
@@ -272,16 +272,16 @@ def test_foreign_images_and_names_stay_as_they_are(
         load(node, layout, tiny, name)
     for number in range(4):
         push_image(node_machine, layout, compose(layout, tiny, program(1000), "x"), str(number))
-    assert present(node_machine.engine, OURS).keys() == {"0", "1", "2", "3"}
+    assert list_tags(node_machine.engine, OURS).keys() == {"0", "1", "2", "3"}
     node.client.containers.create(f"{OURS}:0", ["true"])
     node.client.containers.create("foreign/app:1", ["true"])
-    forget(node_machine.engine, OURS, keep=2)
-    assert present(node_machine.engine, OURS).keys() == {"0", "2", "3"}, "0 is in use"
-    forget(node_machine.engine, OURS, keep=9)
-    forget(node_machine.engine, "foreign/none", keep=0)
-    assert present(node_machine.engine, OURS).keys() == {"0", "2", "3"}
+    remove_old_tags(node_machine.engine, OURS, keep=2)
+    assert list_tags(node_machine.engine, OURS).keys() == {"0", "2", "3"}, "0 is in use"
+    remove_old_tags(node_machine.engine, OURS, keep=9)
+    remove_old_tags(node_machine.engine, "foreign/none", keep=0)
+    assert list_tags(node_machine.engine, OURS).keys() == {"0", "2", "3"}
     node.clean()
-    forget(node_machine.engine, OURS, keep=0)
+    remove_old_tags(node_machine.engine, OURS, keep=0)
     assert tags(node) == foreign
     assert {node.client.images.get(name).id for name in foreign} == {tiny.id}
 
@@ -293,8 +293,8 @@ def test_images_are_kept_by_their_last_delivery(
     for number, image in enumerate(made):
         push_image(node_machine, layout, image, str(number))
     push_image(node_machine, layout, made[0], "0")
-    forget(node_machine.engine, OURS, keep=1)
-    assert present(node_machine.engine, OURS) == {"0": made[0].id}
+    remove_old_tags(node_machine.engine, OURS, keep=1)
+    assert list_tags(node_machine.engine, OURS) == {"0": made[0].id}
 
 
 def test_a_tag_that_means_another_image_is_moved(
@@ -305,7 +305,7 @@ def test_a_tag_that_means_another_image_is_moved(
     node.client.images.get(f"{OURS}:old").tag(OURS, "1")
     image = compose(layout, tiny, program(1000), "x")
     push_image(node_machine, layout, image, "1")
-    assert present(node_machine.engine, OURS) == {"old": other.id, "1": image.id}
+    assert list_tags(node_machine.engine, OURS) == {"old": other.id, "1": image.id}
 
 
 def test_names_that_a_killed_run_left_are_removed_by_the_next(
@@ -316,9 +316,9 @@ def test_names_that_a_killed_run_left_are_removed_by_the_next(
     with node_machine.remote_forward(handing.serve) as port, node_machine.engine.errors():
         name, login = f"127.0.0.1:{port}/{handing.name}", handing.login
         pulled = node_machine.engine.api.pull(name, image.manifest.digest, stream=True, decode=True, auth_config=login)
-        heeded(node_machine.engine, pulled)
+        wait_for_stream(node_machine.engine, pulled)
     assert f"{name}@{image.manifest.digest}" in names(node)
-    assert push_image(node_machine, layout, image, "1") == Pushed(0, "there")
+    assert push_image(node_machine, layout, image, "1") == PushResult(0, "there")
     assert names(node) == {f"{OURS}:1"}
 
 

@@ -12,7 +12,7 @@ from tfprov.hosts.ssh.client_config import SSHTarget
 from tfprov.hosts.ssh.host import SSH
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_CONFIG, DOCKER_LAYER, Image, write_manifest
-from tfprov.images.push import Pushed, push
+from tfprov.images.push import PushResult, push
 
 OURS = "tfprov/push-test"
 
@@ -52,7 +52,7 @@ class PushRecorder:
         return self.reports[-1][0] if self.reports else 0
 
 
-def push_image(to: Machine, layout: Layout, image: Image, tag: str, recorder: PushRecorder | None = None) -> Pushed:
+def push_image(to: Machine, layout: Layout, image: Image, tag: str, recorder: PushRecorder | None = None) -> PushResult:
     recorder = recorder or PushRecorder()
     pushed = push(to, layout, image, f"{OURS}:{tag}", recorder.progress, recorder.notes.append, (0, 0, 1))
     assert pushed.sent == recorder.sent

@@ -27,7 +27,7 @@ Entry = bytes | tarfile.TarInfo
 
 
 def tar(entries: Mapping[str, Entry] | Sequence[tuple[str, Entry]]) -> bytes:
-    """Return a tar of files, given by name, and of ready headers."""
+    """Return a tar of files, by name, and of complete headers."""
     pairs = entries.items() if isinstance(entries, Mapping) else entries
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -62,7 +62,7 @@ def config(layers: Sequence[bytes], **settings: Any) -> bytes:
 
 
 def save_entries(*images: tuple[str | None, Sequence[bytes]], **settings: Any) -> dict[str, Entry]:
-    """Return the files `docker save` of engine 20.10 writes; a layer that is there already is a link."""
+    """Return the files that `docker save` of engine 20.10 writes; a repeated layer is a link."""
     files: dict[str, Entry] = {}
     written: dict[bytes, str] = {}
     entries = []
@@ -86,19 +86,19 @@ def blob_path(digest: str) -> str:
 
 
 class OciArchive:
-    """An OCI layout in the making."""
+    """Builds an OCI layout."""
 
     def __init__(self) -> None:
         self.files: dict[str, Entry] = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}'}
         self.index: list[dict[str, Any]] = []
 
     def blob(self, media_type: str, data: bytes) -> Descriptor:
-        found = describe(media_type, data)
-        self.files[blob_path(found.digest)] = data
-        return found
+        descriptor = describe(media_type, data)
+        self.files[blob_path(descriptor.digest)] = data
+        return descriptor
 
     def image(self, layers: Sequence[bytes], suffix: str = "", stored: Sequence[bytes] = ()) -> Descriptor:
-        """Add an image; `stored` are its layers as compressed, with the suffix of their media type."""
+        """Add an image; `stored` are its compressed layers, `suffix` ends their media type."""
         parts = [self.blob(OCI_LAYER + suffix, data) for data in stored or layers]
         settings = self.blob(OCI_CONFIG, config(layers))
         document = {
@@ -132,30 +132,30 @@ def oci_archive(layers: Sequence[bytes] = LAYERS, *, compressed: bool = False) -
 
 
 def load_image(layout: Layout, name: str = "base", layers: Sequence[bytes] = LAYERS, **settings: Any) -> Image:
-    """Bring an image into the layout."""
+    """Load an image into the layout."""
     return load(layout, io.BytesIO(tar(save_entries((f"{name}:1", layers), **settings))), name)
 
 
 def code(**files: bytes) -> Code:
-    """Return code of these files, as packed."""
+    """Return packed code with these files."""
     archive = tar({name.replace("__", "/"): data for name, data in sorted(files.items())})
     return Code("programs", digest_of(archive), archive)
 
 
 def contents(layout: Layout) -> dict[str, bytes]:
-    """Return every file of the layout that matters: the blobs and what is on its way in."""
+    """Return the blobs of the layout, stored and incoming, by file name."""
     folders = (layout.blobs.directory, layout.blobs.incoming)
     return {path.name: path.read_bytes() for folder in folders for path in folder.iterdir()}
 
 
 def settings(layout: Layout, image: Image) -> dict[str, Any]:
     """Return the configuration of an image."""
-    found: dict[str, Any] = json.loads(layout.blobs.read(image.config))
-    return found
+    document: dict[str, Any] = json.loads(layout.blobs.read(image.config))
+    return document
 
 
 def layer_files(layout: Layout, image: Image, number: int = -1) -> dict[str, tarfile.TarInfo]:
-    """Return what a layer has, by name."""
+    """Return the tar entries of a layer, by name."""
     with layout.blobs.open(image.layers[number]) as file, tarfile.open(fileobj=file) as archive:
         return {member.name: member for member in archive}
 

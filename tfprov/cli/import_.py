@@ -11,7 +11,7 @@ from tfprov.cli.screening import write_document
 from tfprov.errors import InvalidInput, Position, Problem, Usage
 
 if TYPE_CHECKING:
-    from tfprov.importing.identify import Machine
+    from tfprov.importing.identify import TargetHost
 
 _STDIN = "-"
 
@@ -24,12 +24,12 @@ _STDIN = "-"
 @click.option("--hosts", metavar="NAMES", help="For these machines, as SSH names them: `trainer@node1,node2:2200`.")
 @click.option("-v", "--verbose", count=True, help="-vv shows where an internal error comes from.")
 def import_command(file: str, output: Path | None, hosts: str | None, verbose: int) -> None:
-    """FILE is a Compose file, a TFJob, or objects of Kubernetes that run one task each; `-` is the standard input.
+    """FILE is a Compose file, a TFJob, or Kubernetes objects that run one task each; `-` is the standard input.
 
     What cannot be carried over is listed with its line. Nothing in the file is run, no other file is read, and secrets
     are not copied. A file that exists is never overwritten.
     """
-    from tfprov.importing.convert import imported  # noqa: PLC0415
+    from tfprov.importing.convert import convert  # noqa: PLC0415
     from tfprov.yamltext.load import MAX_BYTES, read_bytes  # noqa: PLC0415  the others need none of it
 
     _refuse_existing(output)
@@ -38,7 +38,7 @@ def import_command(file: str, output: Path | None, hosts: str | None, verbose: i
         data, home = sys.stdin.buffer.read(MAX_BYTES + 1), Path()
     else:
         data, home = read_bytes(Path(file), Position(file), fix="check the path"), Path(file).parent
-    made = imported(data, "(standard input)" if file == _STDIN else file, home, machines)
+    made = convert(data, "(standard input)" if file == _STDIN else file, home, machines)
     for note in made.notes:
         click.echo(str(note), err=True)
     if output is None:
@@ -51,11 +51,11 @@ def import_command(file: str, output: Path | None, hosts: str | None, verbose: i
     click.echo(f"next: tfprov plan -i {output}")
 
 
-def _machines(hosts: str | None) -> "list[Machine]":
+def _machines(hosts: str | None) -> "list[TargetHost]":
     from tfprov.cli.init import read_machines  # noqa: PLC0415
-    from tfprov.importing.identify import Machine  # noqa: PLC0415
+    from tfprov.importing.identify import TargetHost  # noqa: PLC0415
 
-    machines = [Machine(one.name, one.user, one.port) for one in read_machines(hosts or "")]
+    machines = [TargetHost(one.name, one.user, one.port) for one in read_machines(hosts or "")]
     if hosts is not None and not machines:
         raise Usage("`--hosts` names no machine", "for example `--hosts trainer@node1,trainer@node2`")
     return machines

@@ -29,10 +29,10 @@ from tfprov.images.archive import load
 from tfprov.images.build import Recipe, build, export
 from tfprov.images.code import Code, CodeStore
 from tfprov.images.code_layer import compose
-from tfprov.images.engine_images import inspected, pull, tag
+from tfprov.images.engine_images import inspect_image, pull, tag
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
-from tfprov.images.push import forget, present, push
+from tfprov.images.push import list_tags, push, remove_old_tags
 from tfprov.paths import cache_home
 from tfprov.planning.plan_text import NOTHING
 from tfprov.planning.reconcile import describe_artifact, plan_deliveries
@@ -157,7 +157,7 @@ class Layered:
         if pushed.reason:
             report.note(f"{host}: {pushed.reason}")
         with suppress(HostError):  # the images that are not needed any more are a matter of tidiness
-            forget(machine.engine, self.reference.rpartition(":")[0], KEPT + len(workshop.names))
+            remove_old_tags(machine.engine, self.reference.rpartition(":")[0], KEPT + len(workshop.names))
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Named:
         """Give the image that was delivered to `host` its name back, where only the name was moved."""
         engine = self.workshop.machines[host].engine
         for image_id in self.workshop.delivered.known(host, self.reference):
-            if inspected(engine, image_id) is not None:
+            if inspect_image(engine, image_id) is not None:
                 tag(engine, image_id, self.reference)
                 return True
         return False
@@ -265,16 +265,16 @@ class ClusterImages:
         return [
             StoredImage(host, f"{self._repository}:{tag}", image_id)
             for host, machine in self._machines().items()
-            for tag, image_id in present(machine.engine, self._repository).items()
+            for tag, image_id in list_tags(machine.engine, self._repository).items()
         ]
 
     def prune(self) -> Iterator[PruneResult]:
         """Remove the cluster's images and fetched data that no task uses from each host; yield what was removed."""
         runtimes = self._context.runtimes
         for host, machine in self._machines().items():
-            before = len(present(machine.engine, self._repository))
-            forget(machine.engine, self._repository, 0)
-            removed = before - len(present(machine.engine, self._repository))
+            before = len(list_tags(machine.engine, self._repository))
+            remove_old_tags(machine.engine, self._repository, 0)
+            removed = before - len(list_tags(machine.engine, self._repository))
             yield PruneResult(host, removed, runtimes[host].tidy(()) if host in runtimes else 0)
 
     def _machines(self) -> Mapping[str, Machine]:

@@ -16,7 +16,7 @@ from tfprov.engine.context import Context
 from tfprov.errors import InvalidInput, Problem, shown
 from tfprov.hosts.process.spec import PYTHON, environment
 from tfprov.hosts.program_checks import COMMON_PROGRAMS
-from tfprov.images.code_contents import Inside, names_tensorflow
+from tfprov.images.code_contents import CodeContents, names_tensorflow
 from tfprov.model.plan import ActionKind, Plan
 from tfprov.model.state import Container
 from tfprov.planning.program import Program, module_files, parse_command, parse_shebang
@@ -46,13 +46,13 @@ def which(container: Container, name: str) -> str | None:
 class Programs:
     """The programs of a cluster's tasks. `inside` is their code by its digest; `which` looks on this machine."""
 
-    inside: Mapping[str, Inside]
+    inside: Mapping[str, CodeContents]
     which: Which = which
 
     @classmethod
     def of(cls, context: Context) -> "Programs":
         """Return the programs of the tasks of `context`."""
-        return cls({digest: Inside(code) for digest, code in context.codes.items()})
+        return cls({digest: CodeContents(code) for digest, code in context.codes.items()})
 
     def program(self, container: Container) -> Program | None:
         """Return what a task runs; None where it is not known: no command, or code that is not here."""
@@ -60,7 +60,7 @@ class Programs:
         digest = container.spec.get("code")
         return parse_command(words) if words and (digest is None or digest in self.inside) else None
 
-    def code(self, container: Container) -> Inside | None:
+    def code(self, container: Container) -> CodeContents | None:
         """Return a task's code; None for a task without."""
         return self.inside.get(container.spec.get("code") or "")
 
@@ -101,7 +101,7 @@ class Programs:
         names = _programs(program, self.code(container)) if program is not None else []
         return next((name for name in names if Program(name).is_python), None)
 
-    def _here(self, container: Container, program: Program, inside: Inside | None) -> Fault | None:
+    def _here(self, container: Container, program: Program, inside: CodeContents | None) -> Fault | None:
         for name in _programs(program, inside):
             if not _is_slashed_relative(name) and self.which(container, name) is None:
                 return _no_program(name, inside, "this machine", dict.fromkeys(COMMON_PROGRAMS, True), ())
@@ -152,7 +152,7 @@ def refuse_start(context: Context, plan: Plan) -> tuple[Programs, list[Container
     return programs, starting
 
 
-def _in_code(program: Program, inside: Inside | None, *, in_image: bool) -> Fault | None:
+def _in_code(program: Program, inside: CodeContents | None, *, in_image: bool) -> Fault | None:
     own = program.command if _is_slashed_relative(program.command) else program.script
     if own and _is_relative(own):
         if inside is None:
@@ -169,10 +169,10 @@ def _in_code(program: Program, inside: Inside | None, *, in_image: bool) -> Faul
     return _no_module(program.module, inside) if inside is not None and program.module else None
 
 
-def _not_runnable(name: str, inside: Inside) -> Fault | None:
+def _not_runnable(name: str, inside: CodeContents) -> Fault | None:
     first = inside.first_line(name)
     fix = f"write the interpreter before it, for example `[{'python' if name.endswith('.py') else 'sh'}, {name}]`"
-    if not inside.may_run(name):
+    if not inside.is_executable(name):
         return Fault(f"{shown(name)} is not executable", f"run `chmod +x` on it, or {fix}")
     if first is None or first.startswith(b"\x7fELF"):
         return None
@@ -183,7 +183,7 @@ def _not_runnable(name: str, inside: Inside) -> Fault | None:
     return None
 
 
-def _no_module(module: str, inside: Inside) -> Fault | None:
+def _no_module(module: str, inside: CodeContents) -> Fault | None:
     top = module.partition(".")[0]
     is_ours = any(name == f"{top}.py" or name.startswith(f"{top}/") for name in inside.names)
     if not is_ours and top == posixpath.basename(inside.source) and "." in module:
@@ -196,7 +196,7 @@ def _no_module(module: str, inside: Inside) -> Fault | None:
     return Fault(f"there is no module {shown(module)} in the code ({inside.source})", "correct the name after `-m`")
 
 
-def _instead(name: str, inside: Inside, *, in_image: bool) -> str:
+def _instead(name: str, inside: CodeContents, *, in_image: bool) -> str:
     same = [it for it in inside.names if posixpath.basename(it) == posixpath.basename(name)]
     close = same or difflib.get_close_matches(posixpath.normpath(name), inside.names, 1)
     fix = (
@@ -206,7 +206,7 @@ def _instead(name: str, inside: Inside, *, in_image: bool) -> str:
 
 
 def _no_program(
-    name: str, inside: Inside | None, where: str, there: Mapping[str, bool], entrypoint: Sequence[str]
+    name: str, inside: CodeContents | None, where: str, there: Mapping[str, bool], entrypoint: Sequence[str]
 ) -> Fault:
     what = f"{where} has no program {shown(name)}"
     if inside is not None and inside.has(name):
@@ -228,14 +228,14 @@ def _no_program(
     return Fault(what, f"did you mean {close[0]}?" if close else "install it there, or correct `command`")
 
 
-def _programs(program: Program, inside: Inside | None) -> list[str]:
+def _programs(program: Program, inside: CodeContents | None) -> list[str]:
     """Return what is started: the command, and the interpreter that a script of the code names in its first line."""
     first = inside.first_line(program.command) if inside is not None and "/" in program.command else None
     interpreter = parse_shebang(first) if first else ""
     return [program.command, *([interpreter] if interpreter else [])]
 
 
-def _is_of_code(program: Program, inside: Inside) -> bool:
+def _is_of_code(program: Program, inside: CodeContents) -> bool:
     if program.module:
         return any(inside.has(name) for name in module_files(program.module))
     own = program.script or program.command

@@ -12,7 +12,7 @@ from typing import IO, Any
 from pydantic import BaseModel, Field, RootModel
 
 from tfprov.errors import DeliveryError, shown
-from tfprov.images.archive_reader import Member, Members
+from tfprov.images.archive_reader import ArchiveMember, ArchiveMembers
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import (
     DOCKER_CONFIG,
@@ -34,7 +34,7 @@ _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 _ATTESTATION = "unknown/unknown"
 
 
-def load(  # noqa: PLR0913  each says another thing about the same archive
+def load(  # noqa: PLR0913
     layout: Layout,
     stream: IO[bytes],
     name: str,
@@ -47,13 +47,13 @@ def load(  # noqa: PLR0913  each says another thing about the same archive
 
     `wanted` is the name or the id of one of several images in the archive; `platform` chooses among the variants of one
     image, and an image for another platform is taken when it is the only one. `where` names the archive in messages.
-    DeliveryError when the archive is not whole, or the choice is not clear; what `name` meant before then stays.
+    DeliveryError when the archive is incomplete or the choice is ambiguous; `name` keeps its previous image then.
     """
-    members = Members()
+    members = ArchiveMembers()
     with layout.in_use():
         try:
             members.take(layout.blobs, stream)
-            image = _store(layout, _chosen(list(_found(members, platform)), wanted))
+            image = _store(layout, _choose(list(_read_images(members, platform)), wanted))
         except DeliveryError as error:
             raise DeliveryError(f"{where}: {error}") from None
         finally:
@@ -63,14 +63,14 @@ def load(  # noqa: PLR0913  each says another thing about the same archive
 
 
 @dataclass(frozen=True)
-class _Found:
-    """An image in the archive: its manifest, as it is there or as we write it, and the files it is made of."""
+class _ArchivedImage:
+    """An image in the archive: its manifest, from the archive or written by us, and its files."""
 
     names: tuple[str, ...]
     manifest: Descriptor
     document: bytes
-    config: Member
-    layers: tuple[Member, ...]
+    config: ArchiveMember
+    layers: tuple[ArchiveMember, ...]
 
     @property
     def id(self) -> str:
@@ -80,38 +80,38 @@ class _Found:
         return ", ".join(map(shown, self.names)) or self.id
 
 
-class _Saved(BaseModel):
-    """An entry of the classic `manifest.json`; its paths are those of the archive."""
+class _SavedImage(BaseModel):
+    """An entry of the `manifest.json` of `docker save`; its paths are relative to the archive."""
 
     config: str = Field(alias="Config")
     layers: tuple[str, ...] = Field(alias="Layers")
     tags: tuple[str, ...] | None = Field(None, alias="RepoTags")
 
 
-class _SavedList(RootModel[tuple[_Saved, ...]]):
+class _SavedImages(RootModel[tuple[_SavedImage, ...]]):
     pass
 
 
-def _found(members: Members, platform: str) -> Iterator[_Found]:
-    # Newer engines write both. The OCI layout says more: it has the manifest, and with it the image's digest.
+def _read_images(members: ArchiveMembers, platform: str) -> Iterator[_ArchivedImage]:
+    # Newer engines write both. The OCI layout has more: the manifest, and with it the image's digest.
     if "index.json" in members:
         return _oci_images(members, platform)
     if "manifest.json" in members:
         return _docker_images(members)
     fix = "make it with `docker save` (a file system from `docker export` has no command, no environment and no user)"
-    raise DeliveryError("not an archive of an image: it has neither index.json nor manifest.json", fix)
+    raise DeliveryError("not an image archive: it has neither index.json nor manifest.json", fix)
 
 
-def _docker_images(members: Members) -> Iterator[_Found]:
-    for saved in members.parse(_SavedList, "manifest.json").root:
-        config = members[saved.config]
-        layers = tuple(members[name] for name in saved.layers)
+def _docker_images(members: ArchiveMembers) -> Iterator[_ArchivedImage]:
+    for entry in members.parse(_SavedImages, "manifest.json").root:
+        config = members[entry.config]
+        layers = tuple(members[name] for name in entry.layers)
         typed = tuple(layer.blob.describe(layer_type(layer.compression)) for layer in layers)
         manifest, document = write_manifest(config.blob.describe(DOCKER_CONFIG), typed)
-        yield _Found(tuple(map(_familiar, saved.tags or ())), manifest, document, config, layers)
+        yield _ArchivedImage(tuple(map(_short_name, entry.tags or ())), manifest, document, config, layers)
 
 
-def _oci_images(members: Members, platform: str) -> Iterator[_Found]:
+def _oci_images(members: ArchiveMembers, platform: str) -> Iterator[_ArchivedImage]:
     names: dict[str, list[str]] = {}
     manifests: dict[str, Descriptor] = {}
     for entry in filter(_is_image, members.parse(Index, "index.json").manifests):
@@ -119,81 +119,83 @@ def _oci_images(members: Members, platform: str) -> Iterator[_Found]:
         manifests[manifest.digest] = manifest.blob
         annotations = entry.annotations or {}
         names.setdefault(manifest.digest, []).extend(
-            _familiar(annotations[key]) for key in _NAMES if key in annotations
+            _short_name(annotations[key]) for key in _NAMES if key in annotations
         )
     for digest, blob in manifests.items():
         yield _oci_image(members, blob, tuple(dict.fromkeys(names[digest])))
 
 
-def _for_platform(members: Members, index: Entry, platform: str) -> Entry:
-    """Choose among the variants of an image: an archive may name some that it does not hold."""
+def _for_platform(members: ArchiveMembers, index: Entry, platform: str) -> Entry:
+    """Choose among the variants of an image; an index may list variants that the archive does not contain."""
     variants = [it for it in members.parse(Index, _path(index)).manifests if _path(it) in members and _is_image(it)]
-    fitting = [it for it in variants if str(it.platform) == platform] or variants
-    if len(fitting) == 1:
-        return fitting[0]
-    has = ", ".join(sorted(shown(it.platform) for it in variants)) or "none"
-    raise DeliveryError(f"no image for {platform}; it has: {has}")
+    matches = [it for it in variants if str(it.platform) == platform] or variants
+    if len(matches) == 1:
+        return matches[0]
+    available = ", ".join(sorted(shown(it.platform) for it in variants)) or "none"
+    raise DeliveryError(f"no image for {platform}; it has: {available}")
 
 
 def _is_image(entry: Entry) -> bool:
     return entry.media_type in MANIFESTS | INDEXES and str(entry.platform) != _ATTESTATION
 
 
-def _oci_image(members: Members, manifest: Descriptor, names: tuple[str, ...]) -> _Found:
+def _oci_image(members: ArchiveMembers, manifest: Descriptor, names: tuple[str, ...]) -> _ArchivedImage:
     parts = members.parse(Manifest, _path(manifest))
     layers = tuple(members[_path(layer)] for layer in parts.layers)
-    return _Found(names, manifest, members[_path(manifest)].blob.read(), members[_path(parts.config)], layers)
+    return _ArchivedImage(names, manifest, members[_path(manifest)].blob.read(), members[_path(parts.config)], layers)
 
 
 def _path(blob: Descriptor) -> str:
     return f"blobs/{blob.digest.replace(':', '/')}"
 
 
-def _familiar(name: str) -> str:
+def _short_name(name: str) -> str:
     """Return a name as `docker images` shows it, with its tag."""
     short = name.removeprefix("docker.io/").removeprefix("library/")
     return short if ":" in short.rpartition("/")[2] else f"{short}:latest"
 
 
-def _chosen(candidates: list[_Found], wanted: str | None) -> _Found:
-    fitting = [it for it in candidates if wanted is None or wanted == it.id or _familiar(wanted) in it.names]
-    if len({it.id for it in fitting}) == 1:
-        return fitting[0]
-    has = "; ".join(map(str, candidates)) or "none"
+def _choose(candidates: list[_ArchivedImage], wanted: str | None) -> _ArchivedImage:
+    matches = [it for it in candidates if wanted is None or wanted == it.id or _short_name(wanted) in it.names]
+    if len({it.id for it in matches}) == 1:
+        return matches[0]
+    available = "; ".join(map(str, candidates)) or "none"
     if wanted is None and candidates:
-        raise DeliveryError(f"it holds {len(candidates)} images: {has}", "say which of them")
-    raise DeliveryError(f"no image {shown(wanted)}; it has: {has}" if wanted else "it holds no image")
+        raise DeliveryError(f"it holds {len(candidates)} images: {available}", "name one of them")
+    raise DeliveryError(f"no image {shown(wanted)}; it has: {available}" if wanted else "it holds no image")
 
 
-def _store(layout: Layout, found: _Found) -> Image:
-    """Keep the parts of an image, the manifest last, when all of them are what they say they are."""
-    image = Image.read(found.manifest, found.document, found.config.blob.read())
-    if (found.config.blob.size, len(found.document)) != (image.config.size, image.manifest.size):
-        raise DeliveryError(f"image {image.id} is damaged: its manifest is wrong about sizes")
-    for layer, blob, diff_id in zip(found.layers, image.layers, image.diff_ids, strict=True):
+def _store(layout: Layout, archived: _ArchivedImage) -> Image:
+    """Verify the sizes and digests of all parts, then keep them, the manifest last."""
+    image = Image.read(archived.manifest, archived.document, archived.config.blob.read())
+    if (archived.config.blob.size, len(archived.document)) != (image.config.size, image.manifest.size):
+        raise DeliveryError(f"image {image.id} is damaged: its manifest has wrong sizes")
+    for layer, blob, diff_id in zip(archived.layers, image.layers, image.diff_ids, strict=True):
         _verify(layer, blob, diff_id)
-    for layer, blob in zip(found.layers, image.layers, strict=True):
+    for layer, blob in zip(archived.layers, image.layers, strict=True):
         layer.blob.keep(blob.media_type)
-    found.config.blob.keep(image.config.media_type)
-    layout.blobs.write(found.document, image.manifest.media_type)
+    archived.config.blob.keep(image.config.media_type)
+    layout.blobs.write(archived.document, image.manifest.media_type)
     return image
 
 
-def _verify(layer: Member, blob: Descriptor, diff_id: str) -> None:
-    # Only the engine can look into zstd, and it does: Python reads it from 3.14 on.
-    known = compression(blob) == layer.compression and (layer.compression == "zstd" or layer.diff_id == diff_id)
-    if not known or layer.blob.size != blob.size:
+def _verify(layer: ArchiveMember, blob: Descriptor, diff_id: str) -> None:
+    # The engine verifies zstd layers; Python reads zstd only from 3.14 on.
+    is_intact = compression(blob) == layer.compression and (layer.compression == "zstd" or layer.diff_id == diff_id)
+    if not is_intact or layer.blob.size != blob.size:
         raise DeliveryError(f"layer {diff_id} is damaged: its content has another digest")
 
 
-PIECE = 128 * 1024
+CHUNK = 128 * 1024
 """Size of a yielded chunk."""
 
 
-def saved(layout: Layout, image: Image, reference: str | None, layers: Collection[Descriptor]) -> Iterator[bytes]:
+def stream_archive(
+    layout: Layout, image: Image, reference: str | None, layers: Collection[Descriptor]
+) -> Iterator[bytes]:
     """Yield the archive of `image` with `layers` only, the lowest first, and with the name `reference`, if there is one.
 
-    The layout must be held `in_use` meanwhile. DeliveryError when a blob is not whole on the disk.
+    The caller holds the layout `in_use`. DeliveryError when a blob on the disk is incomplete.
     """
     paths = [_path(layer) for layer in image.layers]
     names = [reference] if reference else None
@@ -203,14 +205,14 @@ def saved(layout: Layout, image: Image, reference: str | None, layers: Collectio
     yield from _document("manifest.json", manifest)
     for blob in {it.digest: it for it in (image.config, image.manifest, *layers)}.values():
         yield _header(_path(blob), blob.size)
-        yield from _content(layout, blob)
+        yield from _blob_chunks(layout, blob)
     yield bytes(2 * tarfile.BLOCKSIZE)
 
 
 def _index(image: Image, reference: str | None) -> bytes:
     manifest = image.manifest
     entry: dict[str, Any] = {"mediaType": manifest.media_type, "digest": manifest.digest, "size": manifest.size}
-    if reference:  # containerd wants it in full
+    if reference:  # containerd needs the fully qualified name
         full, tag = f"docker.io/{reference}", reference.rpartition(":")[2]
         entry["annotations"] = {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": tag}
     return encode({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]})
@@ -221,14 +223,14 @@ def _document(name: str, data: bytes) -> Iterator[bytes]:
     yield data + _padding(len(data))
 
 
-def _content(layout: Layout, blob: Descriptor) -> Iterator[bytes]:
-    rest = blob.size
+def _blob_chunks(layout: Layout, blob: Descriptor) -> Iterator[bytes]:
+    remaining = blob.size
     with layout.blobs.open(blob) as file:
-        while rest:
-            data = file.read(min(PIECE, rest))
+        while remaining:
+            data = file.read(min(CHUNK, remaining))
             if not data:
                 raise DeliveryError(f"{file.name} is damaged", "remove it: images are made again when they are needed")
-            rest -= len(data)
+            remaining -= len(data)
             yield data
     if padding := _padding(blob.size):
         yield padding

@@ -1,7 +1,7 @@
-"""Content by its digest: the blobs of an OCI image layout.
+"""The content-addressed blobs of an OCI image layout.
 
-A blob appears by a rename, after it was written beside and fsynced: there is never half of one, and two writers of the
-same blob do no harm. What a killed process leaves behind lies in `incoming/`.
+A blob is written to `incoming/`, fsynced and renamed: a stored blob is always complete, and two writers of the same blob
+do no harm. Files of a killed process stay in `incoming/` until `prune`.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ CHUNK = 64 * 1024
 
 
 @contextmanager
-def stored(directory: Path) -> Iterator[None]:
+def disk_errors(directory: Path) -> Iterator[None]:
     """Convert OSError into DeliveryError."""
     try:
         yield
@@ -35,7 +35,7 @@ def stored(directory: Path) -> Iterator[None]:
         raise DeliveryError(f"{error.filename or directory}: {error.strerror or error}", fix) from None
 
 
-class Incoming:
+class IncomingBlob:
     """A blob that is being written and hashed. Nothing is stored until `keep` is called."""
 
     def __init__(self, blobs: "Blobs") -> None:
@@ -46,41 +46,41 @@ class Incoming:
         self.size = 0
 
     def write(self, data: bytes) -> int:
-        """Take the next bytes, all of them."""
+        """Write and hash all of `data`."""
         self._hash.update(data)
         self.size += len(data)
-        with stored(self._path):
+        with disk_errors(self._path):
             rest = memoryview(data)
-            while rest:  # a file may take less than it is given, as when the disk is nearly full
+            while rest:  # an unbuffered write may be short, for example when the disk is nearly full
                 rest = rest[self._file.write(rest) :]
         return len(data)
 
     def close(self) -> None:
-        """End the writing."""
+        """Close the file."""
         self._file.close()
 
     @property
     def digest(self) -> str:
-        """Of what was written so far."""
+        """The digest of the bytes written so far."""
         return f"sha256:{self._hash.hexdigest()}"
 
     def read(self) -> bytes:
-        """Return what was written; DeliveryError when that is more than a manifest or a configuration can be."""
+        """Return the bytes written; DeliveryError when they are more than a manifest or a configuration may have."""
         if self.size > MAX_DOCUMENT:
             raise DeliveryError(f"an image's JSON is not valid: it has {self.size} bytes")
-        with stored(self._path):
+        with disk_errors(self._path):
             return self._path.read_bytes()
 
     def describe(self, media_type: str) -> Descriptor:
-        """Return the descriptor it has once it is kept."""
+        """Return the blob's descriptor."""
         return Descriptor(media_type=media_type, digest=self.digest, size=self.size)
 
     def keep(self, media_type: str) -> Descriptor:
-        """Store the blob; when this returns, it is fsynced and in place."""
+        """Fsync the blob and move it to its place."""
         self.close()
         blob = self.describe(media_type)
         if not self._blobs.has(blob):
-            with stored(self._path):
+            with disk_errors(self._path):
                 sync(self._path)
                 self._path.rename(self._blobs.path(blob.digest))
         return blob
@@ -92,21 +92,21 @@ class Incoming:
 
 
 class Blobs:
-    """The blobs of the layout at `directory`. Every method raises DeliveryError when the disk fails it."""
+    """The blobs of the layout at `directory`. Every method raises DeliveryError on disk errors."""
 
     def __init__(self, directory: Path) -> None:
         self.incoming = directory / "incoming"
         self.directory = directory / "blobs" / "sha256"
-        with stored(directory):
+        with disk_errors(directory):
             private_directory(self.directory)
             private_directory(self.incoming)
 
     def path(self, digest: str) -> Path:
-        """Return where the blob of a descriptor's `digest` is, or would be."""
+        """Return the path of the blob with this digest, stored or not."""
         return self.directory / digest.removeprefix("sha256:")
 
     def has(self, blob: Descriptor) -> bool:
-        """Whether the blob is stored. Its size is compared: a disk that lost power may have kept the name only."""
+        """Whether the blob is stored with its full size: after a power loss a file may be there without its content."""
         try:
             return self.path(blob.digest).stat().st_size == blob.size
         except OSError:
@@ -115,17 +115,17 @@ class Blobs:
     def open(self, blob: Descriptor) -> BufferedReader:
         """Open a blob for reading; once open, it can be read to its end even when it is pruned."""
         path = self.path(blob.digest)
-        with stored(path):
+        with disk_errors(path):
             return path.open("rb")
 
-    def begin(self) -> Incoming:
-        """Return a blob to write; whoever begins one drops it in the end."""
-        with stored(self.incoming):
-            return Incoming(self)
+    def begin(self) -> IncomingBlob:
+        """Return a new blob to write; the caller drops it in the end."""
+        with disk_errors(self.incoming):
+            return IncomingBlob(self)
 
     @contextmanager
-    def receive(self) -> Iterator[Incoming]:
-        """Yield a blob to write; what was not kept in the block is gone after it."""
+    def receive(self) -> Iterator[IncomingBlob]:
+        """Yield a blob to write, removed after the block unless it was kept."""
         blob = self.begin()
         try:
             yield blob
@@ -133,7 +133,7 @@ class Blobs:
             blob.drop()
 
     def put(self, stream: BinaryIO, media_type: str) -> Descriptor:
-        """Store all that `stream` yields."""
+        """Store the content of `stream`."""
         with self.receive() as blob:
             while data := stream.read(CHUNK):
                 blob.write(data)
@@ -146,7 +146,7 @@ class Blobs:
             return blob.keep(media_type)
 
     def read(self, blob: Descriptor) -> bytes:
-        """Return a manifest or a configuration; DeliveryError when it is missing or was damaged on the disk."""
+        """Return a manifest or a configuration; DeliveryError when it is missing or damaged."""
         with self.open(blob) as file:
             data = file.read(MAX_DOCUMENT + 1)
         if digest_of(data) != blob.digest:
@@ -154,11 +154,11 @@ class Blobs:
             raise DeliveryError(f"{self.path(blob.digest)} is damaged", fix)
         return data
 
-    def sound(self, blob: Descriptor) -> bool:
-        """Read a blob and compare its digest; a damaged one is removed."""
+    def verify(self, blob: Descriptor) -> bool:
+        """Whether a blob has the content of its digest; a damaged blob is removed."""
         if not self.has(blob):
             return False
-        with self.open(blob) as file, stored(self.path(blob.digest)):
+        with self.open(blob) as file, disk_errors(self.path(blob.digest)):
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if f"sha256:{digest}" == blob.digest:
             return True
@@ -166,24 +166,24 @@ class Blobs:
         return False
 
 
-KEEP = 50
-"""Files that are remembered: the last ones that were read."""
+MAX_CACHED = 50
+"""Entries of the digest cache: the files hashed last."""
 
 
 def digest_of_file(path: Path, cache: Path) -> str:
     """Return the sha256 of the file at `path`; OSError when it cannot be read.
 
-    The file `cache` remembers it as long as the size, the time of change to the nanosecond and the inode stay. A cache
-    that is damaged, or cannot be written, costs only time.
+    The file `cache` holds digests by path; an entry is valid as long as size, mtime (in ns) and inode are the same. A
+    damaged or read-only cache costs only time.
     """
     key, stamp = str(path.resolve()), _stamp(path)
-    known = _read(cache).get(key)
-    if isinstance(known, list) and known[:-1] == stamp and isinstance(known[-1], str):
-        return known[-1]
+    cached = _read_cache(cache).get(key)
+    if isinstance(cached, list) and cached[:-1] == stamp and isinstance(cached[-1], str):
+        return cached[-1]
     with path.open("rb") as file:
         digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     if _stamp(path) == stamp:  # else it was written while it was read
-        _remember(cache, key, [*stamp, digest])
+        _write_cache(cache, key, [*stamp, digest])
     return digest
 
 
@@ -192,19 +192,19 @@ def _stamp(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ino]
 
 
-def _remember(cache: Path, key: str, entry: list[Any]) -> None:
-    known = _read(cache)
-    known.pop(key, None)
-    known[key] = entry
-    last = dict(list(known.items())[-KEEP:])
+def _write_cache(cache: Path, key: str, entry: list[Any]) -> None:
+    entries = _read_cache(cache)
+    entries.pop(key, None)
+    entries[key] = entry
+    newest = dict(list(entries.items())[-MAX_CACHED:])
     with contextlib.suppress(OSError):
         private_directory(cache.parent)
-        replace(cache, json.dumps(last).encode(), mode=0o600)
+        replace(cache, json.dumps(newest).encode(), mode=0o600)
 
 
-def _read(cache: Path) -> dict[str, Any]:
+def _read_cache(cache: Path) -> dict[str, Any]:
     try:
-        known = json.loads(cache.read_bytes())
+        entries = json.loads(cache.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return known if isinstance(known, dict) else {}
+    return entries if isinstance(entries, dict) else {}

@@ -1,7 +1,7 @@
-"""An image built by a Docker engine, and brought from there into the controller's layout.
+"""Builds an image with a Docker engine and exports it to the controller's layout.
 
-What is built is the recipe's context and arguments. How it is built (certificates, package index, proxies) belongs to the
-machine, and neither changes the recipe's key nor stays in the image.
+The recipe's key covers the context and the arguments. Certificates, package index and proxies belong to the machine: they
+neither change the key nor stay in the image.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from tfprov.hosts.base import OnProgress, ignore_progress
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.docker.engine_errors import explain
 from tfprov.images.archive import load
-from tfprov.images.code import archived, check_directory
-from tfprov.images.engine_images import inspected
+from tfprov.images.code import archive_directory, check_directory
+from tfprov.images.engine_images import inspect_image
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Image
 
 KEY = "image.build"
-"""The setting that names the directory."""
-OURS = ".tfprov"
+"""The setting with the directory's path."""
+HOST_FILES = ".tfprov"
 """Directory in the context for this machine's certificates and package index; it is added while sending."""
 
 
@@ -43,17 +43,17 @@ class BuildContext:
 
 
 def pack_context(directory: Path, at: Position, dockerfile: str = "Dockerfile") -> BuildContext:
-    """Read `directory` as code is read; the Dockerfile is there even where .dockerignore names it.
+    """Pack `directory` as `code` is packed, with the Dockerfile even where .dockerignore names it.
 
-    Directories without a file are left out. InvalidInput, at `at`, when there is no such directory or Dockerfile, or
-    more than 512 MiB.
+    Empty directories are left out. InvalidInput, at `at`, when the directory or the Dockerfile is missing, or the context
+    is larger than 512 MiB.
     """
     check_directory(directory, at, KEY, "the Dockerfile")
     name = os.path.normpath(dockerfile)
     if os.path.isabs(name) or name.split("/")[0] == ".." or not (directory / name).is_file():  # noqa: PTH117 a mere name
         fix = "add it, or name another file of that directory with `image.dockerfile`"
         raise InvalidInput([Problem(at, f"`{KEY}`: {directory} has no {shown(dockerfile)}", fix)])
-    archive = archived(directory, at, KEY, left_out=(OURS,), kept=(name,))
+    archive = archive_directory(directory, at, KEY, left_out=(HOST_FILES,), kept=(name,))
     return BuildContext(str(directory), f"sha256:{hashlib.sha256(archive).hexdigest()}", archive, name)
 
 
@@ -62,10 +62,10 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an image is built from: a context and build arguments.
+    """A build context and its build arguments.
 
     `ca_bundle` (certificates in PEM) and `pip_conf` are in the context as `.tfprov/ca.crt` and `.tfprov/pip.conf`;
-    `proxies` are arguments that every build may use, and that engines leave out of the image.
+    `proxies` are Docker's predefined build arguments, which engines leave out of the image.
     """
 
     context: BuildContext
@@ -76,28 +76,28 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The sha256, in hex, of what decides the image's content: equal keys need no second build."""
-        return hashlib.sha256(_encoded([self.context.digest, self.context.dockerfile, dict(self.args)])).hexdigest()
+        """The sha256, in hex, of context and arguments: an image with the same key need not be built again."""
+        return hashlib.sha256(_encode([self.context.digest, self.context.dockerfile, dict(self.args)])).hexdigest()
 
 
 def proxies(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxy settings of an environment, in capitals and in small letters, as build arguments."""
+    """Return the proxy variables of an environment, upper and lower case, as build arguments."""
     names = [name for pair in zip(_PROXIES, map(str.lower, _PROXIES), strict=True) for name in pair]
     return {name: environ[name] for name in names if environ.get(name)}
 
 
-def _encoded(parts: Any) -> bytes:
+def _encode(parts: Any) -> bytes:
     return json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()
 
 
 LABEL = "tfprov.image"
 """Label of a built image: the recipe's key."""
-SHOWN = 20
-"""How many last lines of a failed step's output are shown."""
-SILENCE = 3600
-"""Seconds an engine may say nothing: a step installs packages, or a large image is gathered before it is handed out."""
+MAX_ERROR_LINES = 20
+"""Lines of a failed step's output in the error, the last ones."""
+READ_TIMEOUT = 3600
+"""Seconds without a byte from the engine: a step may install packages, and a large image is collected before it is sent."""
 
-_PIECE = 128 * 1024
+_CHUNK = 128 * 1024
 _STEP = re.compile(r"Step (?P<number>\d+/\d+) : (?P<instruction>.*)")
 _FAILED = re.compile(r"The command '.*' returned a non-zero code: (?P<code>\d+)", re.DOTALL)
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -107,20 +107,20 @@ _NOT_OUTPUT = (" ---> ", "Removing intermediate container ")
 def build(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]) -> str:
     """Build the image and return its id; it stays on `engine`, whose cache makes the next build fast.
 
-    The image is labelled with `label`. `say` is told each step as it begins: `Step 2/5 : RUN …`. HostError with the
-    step that failed and the last lines it printed.
+    The image gets the label `label`. `say` is called with each step when it begins: `Step 2/5 : RUN …`. HostError with
+    the failed step and its last lines of output.
     """
     progress = _Progress(engine.host, say)
     with engine.errors():
         lines = engine.api.build(
-            fileobj=cast("IO[bytes]", sent(recipe)),
+            fileobj=cast("IO[bytes]", context_chunks(recipe)),
             custom_context=True,
             dockerfile=recipe.context.dockerfile,
             buildargs={**recipe.proxies, **recipe.args},
             labels={LABEL: label},
             rm=True,
             forcerm=True,
-            timeout=SILENCE,
+            timeout=READ_TIMEOUT,
             decode=True,
         )
         for line in lines:
@@ -128,33 +128,37 @@ def build(engine: Engine, recipe: Recipe, label: str, say: Callable[[str], None]
     if progress.failure is not None:
         raise progress.failure
     if progress.image is None:
-        raise HostError(engine.host, "its Docker engine did not say what it built", "run this again")
+        raise HostError(engine.host, "its Docker engine returned no image id", "run this again")
     return progress.image
 
 
-def export(engine: Engine, image_id: str, layout: Layout, name: str, sent: OnProgress = ignore_progress) -> Image:
-    """Bring an image of `engine` into `layout` as `name`, as a stream; DeliveryError when it does not arrive whole.
+def export(
+    engine: Engine, image_id: str, layout: Layout, name: str, on_progress: OnProgress = ignore_progress
+) -> Image:
+    """Stream an image of `engine` into `layout` as `name`; DeliveryError when it arrives incomplete.
 
-    `sent` is told the bytes that have come, and about how many there are: an engine knows what it unpacks to.
+    `on_progress` is called with the bytes received and an estimate of the total: the engine reports the unpacked size.
     """
-    if (facts := inspected(engine, image_id)) is None:
+    if (facts := inspect_image(engine, image_id)) is None:
         raise HostError(engine.host, f"the image {shown(image_id)} is not there", "build it again")
     with engine.errors():
         api = engine.api
-        usual, api.timeout = api.timeout, SILENCE  # `get_image` has no such argument
+        timeout, api.timeout = api.timeout, READ_TIMEOUT  # `get_image` has no such argument
         try:
-            pieces = api.get_image(image_id, chunk_size=_PIECE)
+            pieces = api.get_image(image_id, chunk_size=_CHUNK)
         finally:
-            api.timeout = usual
-        stream = cast("IO[bytes]", _Stream(engine, pieces, lambda come: sent(come, max(come, facts.get("Size") or 0))))
+            api.timeout = timeout
+        stream = cast(
+            "IO[bytes]", _Stream(engine, pieces, lambda size: on_progress(size, max(size, facts.get("Size") or 0)))
+        )
         return load(layout, stream, name, where=f"the image from {engine.host}")
 
 
 class _Stream:
-    """The stream of an engine as a file; errors are HostError."""
+    """A response stream of the engine as a file; errors are HostError."""
 
-    def __init__(self, engine: Engine, pieces: Iterator[bytes], come: Callable[[int], None]) -> None:
-        self._engine, self._pieces, self._come = engine, pieces, come
+    def __init__(self, engine: Engine, pieces: Iterator[bytes], on_progress: Callable[[int], None]) -> None:
+        self._engine, self._pieces, self._on_progress = engine, pieces, on_progress
         self._size = 0
         self._rest = memoryview(b"")
 
@@ -168,23 +172,23 @@ class _Stream:
                 if not self._rest:
                     break
                 self._size += len(self._rest)
-                self._come(self._size)
+                self._on_progress(self._size)
             chunks.append(self._rest[:size])
             self._rest = self._rest[size:]
             size -= len(chunks[-1])
         return b"".join(chunks)
 
 
-def sent(recipe: Recipe) -> Iterator[bytes]:
-    """Yield the context with what is ours in front: a tar may be followed by another when it has no end of its own."""
-    ours = {"ca.crt": recipe.ca_bundle, "pip.conf": recipe.pip_conf}
-    for name, data in ours.items():
+def context_chunks(recipe: Recipe) -> Iterator[bytes]:
+    """Yield the context, with `.tfprov/` in front: tar entries without an end-of-archive block can be prepended."""
+    host_files = {"ca.crt": recipe.ca_bundle, "pip.conf": recipe.pip_conf}
+    for name, data in host_files.items():
         if data is not None:
-            info = tarfile.TarInfo(f"{OURS}/{name}")
+            info = tarfile.TarInfo(f"{HOST_FILES}/{name}")
             info.size, info.mode = len(data), 0o644
             yield info.tobuf() + data + bytes(-len(data) % tarfile.BLOCKSIZE)
     archive = io.BytesIO(recipe.context.archive)
-    yield from iter(lambda: archive.read(_PIECE), b"")
+    yield from iter(lambda: archive.read(_CHUNK), b"")
 
 
 class _Progress:
@@ -195,7 +199,7 @@ class _Progress:
         self.failure: HostError | None = None
         self._host, self._say = host, say
         self._number, self._step = "", ""
-        self._output: deque[str] = deque(maxlen=SHOWN)
+        self._output: deque[str] = deque(maxlen=MAX_ERROR_LINES)
         self._rest = ""
 
     def take(self, line: Mapping[str, Any]) -> None:
@@ -203,10 +207,10 @@ class _Progress:
         if "error" in line:
             self.failure = self._failure(str(line["error"]))
         self.image = (line.get("aux") or {}).get("ID") or self.image
-        said = str(line.get("stream", ""))
-        if said.startswith(("Step ", *_NOT_OUTPUT)) and self._rest:  # the step's output had no last newline
-            said = f"\n{said}"
-        *whole, self._rest = (self._rest + said).split("\n")
+        output = str(line.get("stream", ""))
+        if output.startswith(("Step ", *_NOT_OUTPUT)) and self._rest:  # the step's output had no last newline
+            output = f"\n{output}"
+        *whole, self._rest = (self._rest + output).split("\n")
         for text in whole:
             self._line(text)
 
@@ -228,6 +232,6 @@ class _Progress:
 
 
 def _clean(text: str) -> str:
-    """Return a line as a terminal would leave it: without colours, and of a bar that was redrawn only its last state."""
+    """Return a line without colours and control characters; of a redrawn progress bar, the last state."""
     last = _COLOURS.sub("", text).rstrip("\r").rpartition("\r")[2].expandtabs()
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in last).rstrip()

@@ -1,4 +1,4 @@
-"""The training program as one deterministic archive: the same files give the same digest on any machine."""
+"""Packs the training program into a deterministic archive: the same files give the same digest on any machine."""
 
 import errno
 import fcntl
@@ -18,26 +18,26 @@ from tfprov.errors import InvalidInput, Position, Problem
 
 
 class Ignore:
-    """The patterns of one ignore file. Names are relative to its directory, with `/` between the parts."""
+    """The patterns of a .dockerignore file. Names are relative to its directory, with `/` between the parts."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._rules = [rule for line in lines if (rule := _rule(line))]
         self._has_exceptions = any(not leaves_out for _, leaves_out in self._rules)
 
     def matches(self, name: str) -> bool:
-        """Whether the file `name` is left out: it, or a directory above it, matches."""
+        """Whether the file `name` is ignored: it, or a directory above it, matches."""
         left_out = False
         for pattern, leaves_out in self._rules:
-            if leaves_out != left_out and any(pattern.fullmatch(part) for part in _and_parents(name)):
+            if leaves_out != left_out and any(pattern.fullmatch(part) for part in _with_parents(name)):
                 left_out = leaves_out
         return left_out
 
     def prunes(self, name: str) -> bool:
-        """Whether the directory `name` need not be entered at all: nothing below it could be brought back by a `!`."""
+        """Whether the directory `name` can be skipped: it is ignored and no `!` pattern can bring back a file in it."""
         return not self._has_exceptions and self.matches(name)
 
 
-def _and_parents(name: str) -> list[str]:
+def _with_parents(name: str) -> list[str]:
     parts = name.split("/")
     return ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
 
@@ -62,9 +62,9 @@ def _translate(glob: str) -> str:
 
 
 MAX_BYTES = 512 * 1024 * 1024
-"""The largest `code:` directory: more is data rather than code, and would be read on every run."""
+"""The largest `code:` directory. It is read on every run; more than this is data."""
 
-_ALWAYS_LEFT_OUT = ("**/__pycache__", "**/*.pyc", ".git", "**/.DS_Store")
+_ALWAYS_IGNORED = ("**/__pycache__", "**/*.pyc", ".git", "**/.DS_Store")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Code:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The archive's size in bytes."""
         return len(self.archive)
 
     def names(self) -> list[str]:
@@ -87,27 +87,27 @@ class Code:
 
 
 class _LeadsOutError(OSError):
-    """A symbolic link to something that is not delivered."""
+    """A symbolic link that leads out of the directory."""
 
 
 def pack(directory: Path, at: Position, never: Collection[Path] = ()) -> Code:
-    """Read `directory` into an archive, without the files and directories in `never`, whatever .dockerignore says.
+    """Pack `directory`, without the files and directories in `never`, whatever .dockerignore says.
 
-    InvalidInput, at `at`, when it is not a directory of reasonable size.
+    InvalidInput, at `at`, when it is not a directory or is too large.
     """
     check_directory(directory, at, "code", "the training program")
-    data = archived(directory, at, "code", never=never)
+    data = archive_directory(directory, at, "code", never=never)
     return Code(str(directory), f"sha256:{hashlib.sha256(data).hexdigest()}", data)
 
 
 def check_directory(directory: Path, at: Position, key: str, content: str) -> None:
-    """Raise InvalidInput when `directory`, which the setting `key` names, cannot hold the `content` it should."""
+    """Raise InvalidInput, naming the setting `key` and its `content`, when `directory` is not a directory."""
     if not directory.is_dir():
         reason = "is not a directory" if directory.exists() else "does not exist"
         raise InvalidInput([Problem(at, f"`{key}`: {directory} {reason}", f"give the directory that holds {content}")])
 
 
-def archived(  # noqa: PLR0913  what stays and what goes, by three rules
+def archive_directory(  # noqa: PLR0913
     directory: Path,
     at: Position,
     key: str,
@@ -116,11 +116,11 @@ def archived(  # noqa: PLR0913  what stays and what goes, by three rules
     kept: Collection[str] = (),
     never: Collection[Path] = (),
 ) -> bytes:
-    """Return the files of `directory` that its .dockerignore lets pass, and those `kept` in any case, as a tar.
+    """Return a tar of the files of `directory` that its .dockerignore does not exclude, and of those in `kept`.
 
-    Names are sorted, owners, times and the umask's share of the modes are dropped: what is left is the content. Patterns
-    `left_out` are added to the .dockerignore, and `never` are left out even where it brings them back. InvalidInput, at
-    `at` and in the name of the setting `key`, when it is too much or cannot be read.
+    Names are sorted; owners, times and the umask's share of the modes are dropped. The patterns `left_out` are added to
+    the .dockerignore; `never` is left out even where a pattern brings it back. InvalidInput, at `at` and naming the
+    setting `key`, when the directory is too large or cannot be read.
     """
     buffer = io.BytesIO()
     try:
@@ -138,7 +138,7 @@ def archived(  # noqa: PLR0913  what stays and what goes, by three rules
 
 
 def _below(directory: Path, paths: Collection[Path]) -> frozenset[str]:
-    """Return the names, relative to `directory`, of those `paths` that lie in it: links by their own name as well."""
+    """Return the names, relative to `directory`, of the `paths` inside it; of a link, its own name and its target's."""
     top = os.path.realpath(directory)
     real = {os.path.realpath(path) for path in paths}
     real |= {os.path.join(os.path.realpath(path.parent), path.name) for path in paths}  # noqa: PTH118  names, not files
@@ -150,22 +150,22 @@ def _files(
 ) -> Iterator[tuple[str, Path]]:
     ignore_file = directory / ".dockerignore"
     patterns = ignore_file.read_text(errors="replace").splitlines() if ignore_file.is_file() else []
-    ignore = Ignore([*_ALWAYS_LEFT_OUT, *patterns, *left_out])
-    found: list[tuple[str, Path]] = []
+    ignore = Ignore([*_ALWAYS_IGNORED, *patterns, *left_out])
+    entries: list[tuple[str, Path]] = []
     for parent, folders, files in os.walk(directory):
         base = Path(parent)
-        below = {name: _relative(base / name, directory) for name in (*folders, *files)}
+        below = {name: _relative_name(base / name, directory) for name in (*folders, *files)}
         folders[:] = [name for name in folders if below[name] not in never and not _prunes(ignore, below[name], kept)]
         links = [name for name in folders if (base / name).is_symlink()]
-        found.extend((below[name], base / name) for name in (*files, *links) if below[name] not in never)
-    yield from sorted((name, path) for name, path in found if name in kept or not ignore.matches(name))
+        entries.extend((below[name], base / name) for name in (*files, *links) if below[name] not in never)
+    yield from sorted((name, path) for name, path in entries if name in kept or not ignore.matches(name))
 
 
 def _prunes(ignore: Ignore, folder: str, kept: Collection[str]) -> bool:
     return ignore.prunes(folder) and not any(name.startswith(f"{folder}/") for name in kept)
 
 
-def _relative(path: Path, root: Path) -> str:
+def _relative_name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
@@ -183,8 +183,8 @@ def _add(archive: tarfile.TarFile, name: str, path: Path, status: os.stat_result
         archive.addfile(info, io.BytesIO(data))
 
 
-KEEP = 20
-"""Archives kept; the ones unused for longest go first. They are made again from the `code:` directory when needed."""
+MAX_ARCHIVES = 20
+"""Archives kept; the least recently used are removed. They can be made again from the `code:` directory."""
 
 
 class CodeStore:
@@ -201,25 +201,25 @@ class CodeStore:
         return frozenset(f"sha256:{path.stem}" for path in self.directory.glob("*.tar"))
 
     def put(self, code: Code) -> None:
-        """Store `code`, and drop what has not been used for longest."""
+        """Store `code`, and remove the least recently used archives."""
         private_directory(self.directory)
-        with self._held():
+        with self._lock():
             replace(self._path(code.digest), code.archive, mode=0o600)
             by_age = sorted(self.directory.glob("*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
-            for path in by_age[KEEP:]:
+            for path in by_age[MAX_ARCHIVES:]:
                 path.unlink()
 
     def get(self, digest: str) -> bytes:
         """Return the archive of `digest`."""
         path = self._path(digest)
-        with self._held():
+        with self._lock():
             archive = path.read_bytes()
             path.touch()
         return archive
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Keep other runs out: those of other clusters have the same store, and maybe the same code."""
+    def _lock(self) -> Iterator[None]:
+        """Lock the store against other runs: all clusters share it."""
         descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

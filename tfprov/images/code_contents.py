@@ -1,4 +1,4 @@
-"""The contents of packed code, without unpacking it: its files, whether they are executable, what they import."""
+"""Inspects packed code without unpacking it: its files, whether they are executable, whether they import TensorFlow."""
 
 import io
 import posixpath
@@ -12,12 +12,12 @@ _TENSORFLOW = re.compile(
     rb"^[ \t]*(?:(?:import|from)[ \t]+(?:tensorflow|keras|tf_keras|tfprov\.runtime)\b|from[ \t]+tfprov[ \t]+import\b)",
     re.MULTILINE,
 )
-_LINE = 256
-"""Bytes in which a script's first line must end; a kernel reads no more."""
+_MAX_LINE = 256
+"""Bytes of a script's first line; the kernel reads no more of a `#!` line."""
 
 
-class Inside:
-    """The files of `code`, by their names in it."""
+class CodeContents:
+    """The files of `code`, by name."""
 
     def __init__(self, code: Code) -> None:
         self.source = code.source
@@ -37,26 +37,26 @@ class Inside:
         return list(self._entries)
 
     def has(self, name: str) -> bool:
-        """Whether there may be a file, or a directory with a program, called `name`; behind links, that is not known."""
+        """Whether `name` is a file or a directory with `__main__.py`; True for a name behind a link, which is unknown."""
         name = posixpath.normpath(name)
         parents = [name[:at] for at, letter in enumerate(name) if letter == "/"]
         linked = any(parent in self._entries and self._entries[parent].issym() for parent in parents)
         return linked or name in self._entries or posixpath.join(name, "__main__.py") in self._entries
 
-    def may_run(self, name: str) -> bool:
+    def is_executable(self, name: str) -> bool:
         """Whether the file is executable."""
         entry = self._entries.get(posixpath.normpath(name))
         return entry is None or entry.issym() or bool(entry.mode & 0o100)
 
     def first_line(self, name: str) -> bytes | None:
-        """Return the first line of a file as it is, without its end; None of what is no plain file."""
+        """Return the first line of a file without its line end; None if it is not a regular file."""
         entry = self._entries.get(posixpath.normpath(name))
         file = self._tar.extractfile(entry) if entry is not None and entry.isreg() else None
-        return None if file is None else file.readline(_LINE).rstrip(b"\n")
+        return None if file is None else file.readline(_MAX_LINE).rstrip(b"\n")
 
     @cached_property
     def imports_tensorflow(self) -> bool:
-        """Whether a Python file in it imports TensorFlow, or what needs it."""
+        """Whether one of its Python files imports TensorFlow, Keras or `tfprov.runtime`."""
         return any(_TENSORFLOW.search(self._read(name)) for name in self._entries if name.endswith(".py"))
 
     def _read(self, name: str) -> bytes:

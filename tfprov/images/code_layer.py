@@ -1,7 +1,7 @@
-"""The layers that tfprov adds to an image, made without an engine: its runtime, and the training program above it.
+"""Adds layers to an image without an engine: tfprov's runtime, and the training program above it.
 
-Everything that could differ between two machines is fixed: owners, times, the order of names and of JSON keys. The same
-code on the same image gives the same image id everywhere, and an edit changes one small layer.
+Owners, times, the order of names and of JSON keys are fixed. The same code on the same image gives the same image id on
+every machine, and an edit changes one small layer.
 """
 
 import hashlib
@@ -23,14 +23,14 @@ from tfprov.images.oci_spec import Descriptor, Image, encode, layer_type, write_
 from tfprov.paths import PACKAGE
 
 MODULES = ("__init__.py", "atomic_write.py", "formats/__init__.py", "formats/checkpoint.py", "runtime", "wiring.py")
-"""`tfprov.runtime` and all that it imports of ours; a test follows the imports."""
+"""`tfprov.runtime` and all tfprov modules that it imports; a test follows the imports."""
 
 
 @cache
 def runtime() -> Code:
-    """Return these modules below `tfprov/`: a directory to put on PYTHONPATH.
+    """Return MODULES below `tfprov/`: a directory for PYTHONPATH.
 
-    The digest is the same on every machine that has this version; no mode or time of an installed file is in it.
+    The digest depends on this version of tfprov alone, not on modes or times of the installed files.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -52,7 +52,7 @@ def _files(package: Path) -> Iterator[tuple[str, Path]]:
 
 DIRECTORY = "/code"
 RUNTIME_DIRECTORY = "/tfprov"
-"""Where the runtime lies, and what PYTHONPATH says. Not below /opt: see _PLACE."""
+"""The runtime's directory, on PYTHONPATH. Not below /opt: see _TARGET."""
 LABEL = "tfprov.code"
 """Label of an image: the digest of the code in its top layer."""
 RUNTIME_LABEL = "tfprov.runtime"
@@ -61,17 +61,17 @@ RUNTIME_LABEL = "tfprov.runtime"
 _WHITEOUT = ".wh."
 _PATH = "PYTHONPATH"
 _EPOCH = "1970-01-01T00:00:00Z"
-# One level below the root: a layer would have to name the directories between, and so change those of the image.
-_PLACE = re.compile(r"/[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+# One level below the root: a layer with a deeper path has entries for its parents, which would change the image's own.
+_TARGET = re.compile(r"/[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
 def append(layout: Layout, base: Image, code: Code, name: str, directory: str = DIRECTORY) -> Image:
-    """Put `code` under `directory` of `base`, in place of the code it may have there, and return it as image `name`.
+    """Add `code` at `directory` to `base`, replacing the code layer it may have, and return it as image `name`.
 
-    The image starts in `directory`. DeliveryError when the code holds what a layer cannot say.
+    The working directory becomes `directory`. DeliveryError when the code has a file that a layer cannot hold.
     """
-    if not _PLACE.match(directory):
-        raise DeliveryError(f"code cannot be put at {shown(directory)}", f"give a directory such as {DIRECTORY}")
+    if not _TARGET.match(directory):
+        raise DeliveryError(f"code cannot be added at {shown(directory)}", f"give a directory such as {DIRECTORY}")
     with layout.in_use():
         draft = _Draft(layout, base)
         draft.put_code(code, directory)
@@ -79,9 +79,9 @@ def append(layout: Layout, base: Image, code: Code, name: str, directory: str = 
 
 
 def append_runtime(layout: Layout, base: Image, name: str) -> Image:
-    """Put tfprov's runtime on `base`, in place of the one it may have, and return it as image `name`.
+    """Add tfprov's runtime to `base`, replacing the one it may have, and return it as image `name`.
 
-    Code that tfprov put on `base` stays, above the runtime. Every Python in the image finds it through PYTHONPATH.
+    A code layer of tfprov's on `base` stays, above the runtime. Every Python in the image finds it through PYTHONPATH.
     """
     with layout.in_use():
         draft = _Draft(layout, base)
@@ -90,7 +90,7 @@ def append_runtime(layout: Layout, base: Image, name: str) -> Image:
 
 
 def compose(layout: Layout, base: Image, code: Code | None, name: str) -> Image:
-    """Put the runtime on `base`, and `code` on that, and return it as image `name`; see the two above."""
+    """Add the runtime to `base`, then `code`, and return it as image `name`; see `append` and `append_runtime`."""
     with layout.in_use():
         draft = _Draft(layout, base)
         draft.put_runtime()
@@ -105,9 +105,9 @@ def runtime_digest() -> str:
 
 
 def code_archive(code: Code) -> bytes:
-    """Return the runtime and `code` as a tar to be put at `/` of a container whose image has neither.
+    """Return the runtime and `code` as a tar to extract at `/` of a container whose image has neither.
 
-    Where the code has no `tfprov` of its own, a link beside it lets it find the runtime without a PYTHONPATH.
+    Unless the code has a `tfprov` of its own, a link beside it makes the runtime importable without PYTHONPATH.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -121,7 +121,7 @@ def code_archive(code: Code) -> bytes:
 
 @dataclass(frozen=True)
 class _Part:
-    """A layer of ours, known again by its `label`, which has its digest, and by the words it has in the history."""
+    """A kind of layer of tfprov's, recognised by its label (the content's digest) and its `created_by` in the history."""
 
     label: str
     made_by: str
@@ -129,7 +129,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer as it is stored, perhaps compressed, and the digest of what is in it."""
+    """A layer as it is stored, compressed or not, and the digest of its uncompressed content."""
 
     blob: Descriptor
     diff_id: str
@@ -140,10 +140,10 @@ _RUNTIME = _Part(RUNTIME_LABEL, "tfprov runtime ")
 
 
 class _Draft:
-    """An image in the making: `base`, with other layers at its top."""
+    """`base` with other layers at its top, before it is stored."""
 
     def __init__(self, layout: Layout, base: Image) -> None:
-        layout.use(base)
+        layout.mark_used(base)
         self._layout, self._base = layout, base
         self._layers = list(base.layers)
         self._config: dict[str, Any] = json.loads(layout.blobs.read(base.config))
@@ -159,13 +159,13 @@ class _Draft:
         return self._settings.get("Labels") or {}
 
     def put_code(self, code: Code, directory: str) -> None:
-        """Put `code` at the top, in place of the code that is there."""
+        """Replace the top code layer, if there is one, by `code`."""
         self._take_off(_CODE)
         self._put_on(_CODE, self._layer(code, directory), code.digest)
         self._settings["WorkingDir"] = directory
 
     def put_runtime(self) -> None:
-        """Put the runtime at the top, or below the code that is there, in place of the runtime that is there."""
+        """Replace the runtime layer, if there is one; the runtime comes below the code layer."""
         code, digest = self._take_off(_CODE), self._labels.get(LABEL, "")
         self._take_off(_RUNTIME)
         self._put_on(_RUNTIME, self._layer(runtime(), RUNTIME_DIRECTORY), runtime().digest)
@@ -178,11 +178,11 @@ class _Draft:
             target = cast("IO[bytes]", blob)
             with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT, bufsize=CHUNK) as layer:
                 _write(layer, code, directory)
-            kept = blob.keep(layer_type(""))
-        return _Layer(kept, kept.digest)
+            descriptor = blob.keep(layer_type(""))
+        return _Layer(descriptor, descriptor.digest)
 
     def _take_off(self, part: _Part) -> _Layer | None:
-        """Remove the top layer when it is this part; an image built upon one with it has the label, not the last word."""
+        """Remove and return the top layer if it is `part`: an image built upon it has the label, but another last step."""
         history = self._config.get("history") or []
         digest = self._labels.get(part.label)
         if not digest or not history or history[-1].get("created_by") != f"{part.made_by}{digest}":
@@ -198,7 +198,7 @@ class _Draft:
         self._config["history"] = [*(self._config.get("history") or []), entry]
 
     def store(self, name: str) -> Image:
-        """Keep the image, and let `name` mean it."""
+        """Store the image under `name`."""
         blobs = self._layout.blobs
         settings = blobs.write(encode(self._config), self._base.config.media_type)
         manifest, document = write_manifest(settings, tuple(self._layers))
@@ -209,7 +209,7 @@ class _Draft:
 
 
 def _with_path(environment: Collection[str], directory: str) -> list[str]:
-    """Return the variables with `directory` in PYTHONPATH; an empty part of it would mean the working directory."""
+    """Return the variables with `directory` first in PYTHONPATH, without empty parts: they mean the working directory."""
     path = next((it.partition("=")[2] for it in environment if it.startswith(f"{_PATH}=")), "")
     parts = [directory, *(part for part in path.split(":") if part and part != directory)]
     others = [it for it in environment if not it.startswith(f"{_PATH}=")]
@@ -217,22 +217,22 @@ def _with_path(environment: Collection[str], directory: str) -> list[str]:
 
 
 def _write(layer: tarfile.TarFile, code: Code, directory: str) -> set[str]:
-    """Add the files of `code`, and the directories they lie in, below `directory`; return what lies directly in it."""
+    """Add the files of `code` and their directories below `directory`; return the names at its top level."""
     root = directory.removeprefix("/")
-    made = {root}
+    added = {root}
     layer.addfile(_folder(root))
-    with tarfile.open(fileobj=io.BytesIO(code.archive)) as files:
-        for entry in files:
-            if not entry.isdir():  # folders are made from the names, so that their modes are ours
-                _add_folders(layer, f"{root}/{entry.name}", made)
-                layer.addfile(_plain(entry, root, code), files.extractfile(entry) if entry.isreg() else None)
-        return {name.partition("/")[0] for name in files.getnames()}
+    with tarfile.open(fileobj=io.BytesIO(code.archive)) as members:
+        for entry in members:
+            if not entry.isdir():  # folders are added from the file names, with fixed modes
+                _add_folders(layer, f"{root}/{entry.name}", added)
+                layer.addfile(_normalize(entry, root, code), members.extractfile(entry) if entry.isreg() else None)
+        return {name.partition("/")[0] for name in members.getnames()}
 
 
-def _add_folders(layer: tarfile.TarFile, name: str, made: set[str]) -> None:
+def _add_folders(layer: tarfile.TarFile, name: str, added: set[str]) -> None:
     for parent in reversed(PurePosixPath(name).parents[:-1]):
-        if str(parent) not in made:
-            made.add(str(parent))
+        if str(parent) not in added:
+            added.add(str(parent))
             layer.addfile(_folder(str(parent)))
 
 
@@ -242,13 +242,13 @@ def _folder(name: str) -> tarfile.TarInfo:
     return info
 
 
-def _plain(entry: tarfile.TarInfo, root: str, code: Code) -> tarfile.TarInfo:
-    """Return the header of a file or a link: of root, with no time, and the rest as it was packed."""
+def _normalize(entry: tarfile.TarInfo, root: str, code: Code) -> tarfile.TarInfo:
+    """Return the tar header of a file or a link, owned by root and without a time."""
     path = PurePosixPath(entry.name)
     if path.is_absolute() or ".." in path.parts or not (entry.isreg() or entry.issym()):
-        raise DeliveryError(f"{code.source}: {shown(entry.name)} cannot be put into an image")
+        raise DeliveryError(f"{code.source}: {shown(entry.name)} cannot be in an image")
     if path.name.startswith(_WHITEOUT):
-        what = f"{code.source}: {shown(entry.name)}: in an image such a name removes a file"
+        what = f"{code.source}: {shown(entry.name)}: in an image layer this name removes a file"
         raise DeliveryError(what, "rename it, or leave it out with a .dockerignore file")
     info = tarfile.TarInfo(f"{root}/{entry.name}")
     info.type, info.linkname, info.size, info.mode = entry.type, entry.linkname, entry.size, entry.mode

@@ -12,8 +12,8 @@ from tfprov.hosts.docker.engine_errors import explain
 from tfprov.images.oci_spec import Image
 
 
-def inspected(engine: Engine, name: str) -> dict[str, Any] | None:
-    """Return what `engine` says of the image `name`, a name or an id; None when it has none of that name."""
+def inspect_image(engine: Engine, name: str) -> dict[str, Any] | None:
+    """Return the engine's facts on the image with this name or id; None when it has no such image."""
     with engine.errors():
         api = engine.api
     try:
@@ -21,43 +21,43 @@ def inspected(engine: Engine, name: str) -> dict[str, Any] | None:
             facts: dict[str, Any] = api.inspect_image(name)  # type: ignore[no-untyped-call]
     except Unreachable:
         raise
-    except HostError:  # what else may be wrong with the engine shows in the next call
+    except HostError:  # any other fault of the engine shows in the next call
         return None
     return facts
 
 
-def held(engine: Engine, image: Image) -> dict[str, Any] | None:
-    """Return what `engine` says of `image`; None when it does not have it.
+def find_image(engine: Engine, image: Image) -> dict[str, Any] | None:
+    """Return the engine's facts on `image`; None when it does not have it.
 
-    Engines know an image by its configuration, and those that keep images in containerd by its manifest.
+    The image id is the configuration's digest, or the manifest's where the engine keeps images in containerd.
     """
-    return inspected(engine, image.id) or inspected(engine, image.manifest.digest)
+    return inspect_image(engine, image.id) or inspect_image(engine, image.manifest.digest)
 
 
-def layers_held(engine: Engine, diff_ids: Sequence[str], enough: int | None = None) -> int:
-    """Return how many layers, from the lowest on, of an image with `diff_ids` the engine has.
+def count_shared_layers(engine: Engine, diff_ids: Sequence[str], enough: int | None = None) -> int:
+    """Return how many of the lowest layers of an image with `diff_ids` the engine has.
 
-    An engine finds a layer by all that lies below it, so what counts is the longest beginning that another image shares.
-    With `enough` of them found, it is not asked about more images: it may have more layers than that.
+    An engine identifies a layer by the chain of layers below it, so the longest common prefix with another image counts.
+    The search ends when it has found `enough` layers.
     """
     with engine.errors():
-        listed = engine.api.images()
-    most, enough = 0, len(diff_ids) if enough is None else enough
-    for it in listed:
-        most = max(most, _in_common(_layers(engine, it["Id"]), diff_ids))
-        if most >= enough:
+        images = engine.api.images()
+    longest, enough = 0, len(diff_ids) if enough is None else enough
+    for image in images:
+        longest = max(longest, _common_prefix(_layers(engine, image["Id"]), diff_ids))
+        if longest >= enough:
             break
-    return most
+    return longest
 
 
 def _layers(engine: Engine, image_id: str) -> Sequence[str]:
-    facts = inspected(engine, image_id) or {}  # it may have been removed since it was listed
+    facts = inspect_image(engine, image_id) or {}  # it may have been removed since it was listed
     return (facts.get("RootFS") or {}).get("Layers") or ()
 
 
-def _in_common(one: Sequence[str], other: Sequence[str]) -> int:
+def _common_prefix(first: Sequence[str], second: Sequence[str]) -> int:
     number = 0
-    for left, right in zip(one, other, strict=False):
+    for left, right in zip(first, second, strict=False):
         if left != right:
             break
         number += 1
@@ -65,14 +65,14 @@ def _in_common(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def tag(engine: Engine, image_id: str, reference: str) -> None:
-    """Give an image the name `reference`, `repository:tag`, which may have meant another image."""
+    """Tag an image as `reference` (`repository:tag`), moving the tag if another image has it."""
     repository, _, name = reference.rpartition(":")
     with engine.errors():
         engine.api.tag(image_id, repository, name)
 
 
 def untag(engine: Engine, name: str) -> None:
-    """Take a name away, and the image with its last one, unless a container uses it; what it was built on stays."""
+    """Remove a tag, and the image with its last tag, unless a container uses it; its parent images stay."""
     try:
         with engine.errors():
             engine.api.remove_image(name, noprune=True)
@@ -82,27 +82,27 @@ def untag(engine: Engine, name: str) -> None:
         return
 
 
-def heeded(engine: Engine, lines: Iterator[Mapping[str, Any]]) -> None:
-    """Follow what the engine says while it works, to the end. HostError when it says that it failed."""
+def wait_for_stream(engine: Engine, lines: Iterator[Mapping[str, Any]]) -> None:
+    """Read the engine's progress messages to the end; HostError with the first error among them."""
     with engine.errors():
         errors = [str(line["error"]) for line in lines if "error" in line]
     if errors:
         raise HostError(engine.host, *explain(errors[0]))
 
 
-def tagged(engine: Engine, image_id: str) -> datetime:
-    """Return when an image was last given a name, by the engine's own clock."""
-    text = ((inspected(engine, image_id) or {}).get("Metadata") or {}).get("LastTagTime") or ""
+def last_tag_time(engine: Engine, image_id: str) -> datetime:
+    """Return when an image was last tagged, by the engine's clock; datetime.min when unknown."""
+    text = ((inspect_image(engine, image_id) or {}).get("Metadata") or {}).get("LastTagTime") or ""
     with suppress(ValueError):
         tagged_at = datetime.fromisoformat(text)
         return tagged_at if tagged_at.tzinfo else tagged_at.replace(tzinfo=UTC)
     return datetime.min.replace(tzinfo=UTC)
 
 
-_REASONS: tuple[tuple[str, str, str], ...] = (
+_PULL_ERRORS: tuple[tuple[str, str, str], ...] = (
     (
         r"unauthorized|authentication required|no basic auth credentials|denied: |docker login",
-        "the registry does not let us read {name}, or has no such image",
+        "the registry refuses access to {name}, or has no such image",
         "correct `image`, or log in on this machine: `docker login {registry}`",
     ),
     (
@@ -112,13 +112,13 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"no matching manifest",
-        "the image {name} is not there for this kind of machine",
-        "make one for it, or take the host out of the cluster",
+        "the image {name} has no variant for this host's platform",
+        "build one, or take the host out of the cluster",
     ),
     (
         r"dial tcp|no such host|lookup |i/o timeout|timeout exceeded|handshake timeout|connection refused|request canceled",
         "its engine does not reach the registry {registry}",
-        "look at the host's network, its DNS and its proxy, or deliver the image from here with `image: {{build: …}}`",
+        "check the host's network, its DNS and its proxy, or deliver the image from here with `image: {{build: …}}`",
     ),
     (
         r"server gave HTTP response to HTTPS client|x509|certificate",
@@ -126,26 +126,26 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
         "add its certificate below /etc/docker/certs.d there",
     ),
 )
-"""What an engine says when it cannot pull, what that means, and how to mend it. The first that is found decides."""
+"""Pattern of an engine's pull error, the message and the fix. The first match decides."""
 
 
 def pull(engine: Engine, name: str, reference: str, say: Callable[[str], None]) -> tuple[str, str | None]:
-    """Make `engine` pull the image `name`, unless it has it, and name it `reference` (`repository:tag`) there.
+    """Make `engine` pull the image `name`, unless it has it, and tag it as `reference` (`repository:tag`).
 
-    `name` may have a tag or a digest (`repository@sha256:…`). Return the image's id, and the digest form by which other
-    hosts get the same image, or None for an image that came from no registry. `say` is told that a pull begins. The logins
-    of this machine are handed on, as Docker's own client does.
+    `name` may have a tag or a digest (`repository@sha256:…`). Return the image's id, and its name by digest, with which
+    other hosts pull the same image; None for an image without a registry. `say` is called when a pull begins. The
+    registry logins of this machine are passed on, as the Docker client does.
     """
-    facts = inspected(engine, name)
+    facts = inspect_image(engine, name)
     if facts is None:
         say(f"pulling {name}")
         _pull(engine, name)
-        facts = inspected(engine, name)
+        facts = inspect_image(engine, name)
     if facts is None:
         raise HostError(engine.host, f"its engine pulled {shown(name)} and does not have it", "run this again")
     tag(engine, facts["Id"], reference)
-    repository = _familiar(_repository(name))
-    digests = [it for it in facts.get("RepoDigests") or () if _familiar(it.partition("@")[0]) == repository]
+    repository = _short_name(_repository(name))
+    digests = [it for it in facts.get("RepoDigests") or () if _short_name(it.partition("@")[0]) == repository]
     return str(facts["Id"]), digests[0] if digests else None
 
 
@@ -154,18 +154,18 @@ def _pull(engine: Engine, name: str) -> None:
         with engine.errors():
             lines = engine.api.pull(name, stream=True, decode=True)
             errors = [str(line["error"]) for line in lines if "error" in line]
-    except HostError as error:  # said at once, before there is a stream
+    except HostError as error:  # reported at once, before the stream begins
         errors = [getattr(error.__cause__, "explanation", None) or ""]
         if not errors[0]:
             raise
     if errors:
-        raise HostError(engine.host, *meaning(name, errors[0]))
+        raise HostError(engine.host, *explain_pull_error(name, errors[0]))
 
 
-def meaning(name: str, text: str) -> tuple[str, str]:
-    """Return what an engine's words mean and how to mend it."""
+def explain_pull_error(name: str, text: str) -> tuple[str, str]:
+    """Return the message and the fix for an engine's error on pulling `name`."""
     facts = {"name": shown(name), "registry": _registry(name)}
-    for pattern, what, fix in _REASONS:
+    for pattern, what, fix in _PULL_ERRORS:
         if re.search(pattern, text, re.IGNORECASE | re.DOTALL):
             return what.format(**facts), fix.format(**facts)
     return explain(text)
@@ -181,5 +181,5 @@ def _registry(name: str) -> str:
     return first if slash and ("." in first or ":" in first or first == "localhost") else "docker.io"
 
 
-def _familiar(repository: str) -> str:
+def _short_name(repository: str) -> str:
     return repository.removeprefix("docker.io/").removeprefix("library/")

@@ -1,6 +1,6 @@
 """The documents of an image: the OCI image specification 1.1 and Docker's manifest schema 2. No effects.
 
-Foreign JSON is read strictly where it is used and passed on untouched where it is not: an image keeps its digest.
+Fields that are used are validated strictly; documents are passed on unchanged, so that an image keeps its digest.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tfprov.errors import DeliveryError, one_line, shown
 
 MAX_DOCUMENT = 4 * 1024 * 1024
-"""Bytes of a manifest or a configuration; registries refuse more, too."""
+"""Bytes of a manifest or a configuration; registries have the same limit."""
 
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_CONFIG = "application/vnd.docker.container.image.v1+json"
@@ -40,7 +40,7 @@ class _Document(BaseModel):
 
 
 class Platform(_Document):
-    """What an image runs on, in Go's words: `linux` and `amd64`."""
+    """The platform of an image, with Go's names: `linux` and `amd64`."""
 
     os: str = ""
     architecture: str = ""
@@ -50,7 +50,7 @@ class Platform(_Document):
 
 
 class Descriptor(_Document):
-    """A blob by its content: `digest` is `sha256:` and 64 hex digits, `size` in bytes."""
+    """A reference to a blob: `digest` is `sha256:` and 64 hex digits, `size` is in bytes."""
 
     media_type: Annotated[str, Field(alias="mediaType")]
     digest: Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
@@ -58,14 +58,14 @@ class Descriptor(_Document):
 
 
 class Entry(Descriptor):
-    """A descriptor as an index lists it: with a name, or with what it runs on."""
+    """A descriptor in an index, with a name in its annotations, or a platform."""
 
     annotations: dict[str, str] | None = None
     platform: Platform | None = None
 
     @property
     def blob(self) -> Descriptor:
-        """Without what this one index says of it."""
+        """The descriptor without annotations and platform."""
         return Descriptor(media_type=self.media_type, digest=self.digest, size=self.size)
 
 
@@ -104,9 +104,9 @@ class Config(Platform):
 
 @dataclass(frozen=True)
 class Image:
-    """One image for one platform. `manifest` is what it is pulled by, `config.digest` its id in every engine.
+    """An image for one platform. `config.digest` is its id in engines.
 
-    `diff_ids` are the digests of the uncompressed layers, in the order of `layers`; `labels` those of its configuration.
+    `diff_ids` are the digests of the uncompressed layers, in the order of `layers`; `labels` are from its configuration.
     """
 
     manifest: Descriptor
@@ -118,7 +118,7 @@ class Image:
 
     @classmethod
     def read(cls, manifest: Descriptor, document: bytes, config: bytes) -> Self:
-        """Put an image together from its two documents; DeliveryError when they are not of a container image."""
+        """Parse an image from its manifest and configuration; DeliveryError when it is no container image."""
         parts = parse(Manifest, document)
         settings = parse(Config, config)
         if manifest.media_type not in MANIFESTS or any(layer.media_type not in _LAYERS for layer in parts.layers):
@@ -138,22 +138,22 @@ class Image:
 
     @property
     def blobs(self) -> tuple[Descriptor, ...]:
-        """All it consists of, the layers first."""
+        """All blobs, the layers first."""
         return (*self.layers, self.config, self.manifest)
 
     @property
     def size(self) -> int:
-        """Bytes of all blobs: what a host without any of them is sent."""
+        """Bytes of all blobs, each counted once: the delivery to a host that has none of them."""
         return sum(blob.size for blob in {blob.digest: blob for blob in self.blobs}.values())
 
 
 def compression(layer: Descriptor) -> str:
-    """Return `gzip`, `zstd` or, for a layer stored as the tar it is, nothing."""
+    """Return `gzip`, `zstd`, or an empty text for an uncompressed layer."""
     return _LAYERS[layer.media_type]
 
 
 def write_manifest(config: Descriptor, layers: tuple[Descriptor, ...]) -> tuple[Descriptor, bytes]:
-    """Write a manifest of these: Docker's schema 2, which every engine pulls, but OCI's where a layer needs it (zstd)."""
+    """Return a manifest: Docker's schema 2, which every engine pulls, or OCI's where a layer is compressed with zstd."""
     oci = any(compression(layer) == "zstd" for layer in layers)
     kind, settings = (OCI_MANIFEST, OCI_CONFIG) if oci else (DOCKER_MANIFEST, DOCKER_CONFIG)
     document = {
@@ -167,7 +167,7 @@ def write_manifest(config: Descriptor, layers: tuple[Descriptor, ...]) -> tuple[
 
 
 def layer_type(compressed: str, *, oci: bool = False) -> str:
-    """Return the media type of a layer, in Docker's words or in OCI's."""
+    """Return the media type of a layer, Docker's or OCI's."""
     base, joint = (OCI_LAYER, "+") if oci else (DOCKER_LAYER, ".")
     return f"{base}{joint}{compressed}" if compressed else base
 
@@ -182,24 +182,24 @@ def describe(media_type: str, data: bytes) -> Descriptor:
 
 
 def digest_of(data: bytes) -> str:
-    """Return the digest by which `data` is known everywhere."""
+    """Return the sha256 digest of `data`, with its `sha256:` prefix."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def encode(document: Any) -> bytes:
-    """Return JSON with one way of writing each value, so that equal documents have equal digests."""
+    """Return canonical JSON, so that equal documents have equal digests."""
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
-def parse(kind: type[Parsed], data: bytes, what: str = "an image's JSON") -> Parsed:
-    """Read a document; DeliveryError with the first thing that is wrong with it, and `what` it was."""
+def parse(kind: type[Parsed], data: bytes, document: str = "an image's JSON") -> Parsed:
+    """Validate JSON as `kind`; DeliveryError with the name `document` and the first fault."""
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        at = f" at {shown(place)}" if place else ""
-        raise DeliveryError(f"{what} is not valid{at}: {one_line(first['msg'])}") from None
+        path = ".".join(map(str, first["loc"]))
+        at = f" at {shown(path)}" if path else ""
+        raise DeliveryError(f"{document} is not valid{at}: {one_line(first['msg'])}") from None

@@ -24,7 +24,7 @@ _DF = re.compile(r"\s\d+\s+-?\d+\s+(?P<free>-?\d+)\s+\d+%\s")
 
 
 def check_platform(host: str, info: Mapping[str, Any], image: Image) -> None:
-    """Raise HostError when the engine that says `info` of itself runs other machines' programs than the image has."""
+    """Raise HostError when the platform in the engine's `info` differs from the image's."""
     machine = str(info.get("Architecture") or "")
     runs = f"{info.get('OSType') or 'linux'}/{_ARCHITECTURES.get(machine, machine)}"
     if machine and not image.platform.endswith("/") and runs != image.platform:
@@ -32,22 +32,21 @@ def check_platform(host: str, info: Mapping[str, Any], image: Image) -> None:
         raise HostError(host, what, f"make the image for {shown(runs)}, or take the host out of the cluster")
 
 
-def check_room(
-    host: str, directory: str, needed: int, run: Callable[[Sequence[str]], tuple[int, str]], margin: int = MARGIN
+def check_disk_space(
+    host: str, directory: str, size: int, run: Callable[[Sequence[str]], tuple[int, str]], margin: int = MARGIN
 ) -> None:
-    """Raise HostError when less than `needed` bytes and a margin are free in `directory` on the host.
+    """Raise HostError when less than `size` bytes and a margin are free in `directory` on the host.
 
-    `run` runs a program there. Where it cannot be known, there may be room enough.
+    `run` runs a program on the host. If `df` fails there, the check passes.
     """
-    free = _free(directory, run)
-    if free is not None and free < needed + margin:
-        what = (
-            f"no room for the image: it needs {amount(needed + margin)}, {amount(free)} is free in {shown(directory)}"
-        )
+    free = _free_bytes(directory, run)
+    if free is not None and free < size + margin:
+        needed = format_size(size + margin)
+        what = f"no room for the image: it needs {needed}, {format_size(free)} is free in {shown(directory)}"
         raise HostError(host, what, "free some there, for example with `docker system prune`")
 
 
-def _free(directory: str, run: Callable[[Sequence[str]], tuple[int, str]]) -> int | None:
+def _free_bytes(directory: str, run: Callable[[Sequence[str]], tuple[int, str]]) -> int | None:
     try:
         code, output = run(["df", "-Pk", "--", directory])
     except Unreachable:
@@ -58,17 +57,17 @@ def _free(directory: str, run: Callable[[Sequence[str]], tuple[int, str]]) -> in
     return max(0, int(match["free"])) * 1024 if code == 0 and match else None
 
 
-def room_needed(layout: Layout, stages: Sequence[Collection[Descriptor]]) -> int:
-    """Return the bytes an engine needs at the worst moment to take in the layers of `stages`, one after the other.
+def disk_space_needed(layout: Layout, stages: Sequence[Collection[Descriptor]]) -> int:
+    """Return the peak of bytes that an engine needs to store the layers of `stages`, one stage after the other.
 
-    It keeps what came of a stage until all of it is unpacked. A compressed layer counts with what its last bytes say of
-    its content; it may be more.
+    It keeps the layers of a stage as received until all are unpacked. A gzip layer counts with the uncompressed size in its
+    trailer, which is modulo 4 GiB.
     """
-    kept = max((sum(layer.size for layer in layers) for layers in stages), default=0)
-    return kept + sum(_unpacked(layout, layer) for layers in stages for layer in layers)
+    stage_bytes = max((sum(layer.size for layer in layers) for layers in stages), default=0)
+    return stage_bytes + sum(_unpacked_size(layout, layer) for layers in stages for layer in layers)
 
 
-def _unpacked(layout: Layout, layer: Descriptor) -> int:
+def _unpacked_size(layout: Layout, layer: Descriptor) -> int:
     if compression(layer) != "gzip" or layer.size < 4:
         return layer.size
     with layout.blobs.open(layer) as file:
@@ -76,8 +75,8 @@ def _unpacked(layout: Layout, layer: Descriptor) -> int:
         return max(layer.size, int.from_bytes(file.read(4), "little"))
 
 
-def amount(size: int) -> str:
-    """Return a number of bytes as people say it: `1.4 GiB`."""
+def format_size(size: int) -> str:
+    """Return a number of bytes for people: `1.4 GiB`."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB")):
         if size >= unit:
             return f"{size / unit:.1f} {name}"

@@ -13,25 +13,25 @@ from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine import Engine
 from tfprov.hosts.machine import Machine
 from tfprov.hosts.ssh.errors import ConnectionLost, ForwardingForbidden
-from tfprov.images.archive import saved
-from tfprov.images.engine_images import heeded, held, layers_held, tag, tagged, untag
+from tfprov.images.archive import stream_archive
+from tfprov.images.engine_images import count_shared_layers, find_image, last_tag_time, tag, untag, wait_for_stream
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import Descriptor, Image
-from tfprov.images.preflight import check_platform, check_room, room_needed
-from tfprov.images.registry_server import LOOPBACK, PushRegistry, remove, stages, tidy
+from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed
+from tfprov.images.registry_server import LOOPBACK, PushRegistry, remove_stage, split_stages, untag_temporary
 
 PAUSES = (1.0, 3.0, 9.0)
 """Seconds before each new try after the connection was lost."""
 
-_LITTLE = 64 * 1024
-"""Bytes that are sent about as fast as an engine answers about one image."""
+_SMALL = 64 * 1024
+"""Bytes whose transfer takes about as long as one query to the engine about an image."""
 
 
 @dataclass(frozen=True)
-class Pushed:
-    """How an image came to a host: `sent` bytes, by which way, and why it was not the usual one.
+class PushResult:
+    """The result of a delivery: `sent` bytes, the way, and the reason if it was not a pull.
 
-    `image_id` is what the host's engine knows it by.
+    `image_id` is the image's id in the host's engine.
     """
 
     sent: int
@@ -40,7 +40,7 @@ class Pushed:
     image_id: str = field(default="", compare=False)
 
 
-def push(  # noqa: PLR0913, PLR0917  whom to tell what, beside what goes where
+def push(  # noqa: PLR0913, PLR0917
     machine: Machine,
     layout: Layout,
     image: Image,
@@ -48,50 +48,50 @@ def push(  # noqa: PLR0913, PLR0917  whom to tell what, beside what goes where
     progress: Callable[[int, int], None],
     note: Callable[[str], None] = lambda text: None,
     pauses: Sequence[float] = PAUSES,
-) -> Pushed:
-    """Bring `image` to the engine of `machine`, where it is called `reference` (`repository:tag`) afterwards.
+) -> PushResult:
+    """Deliver `image` to the engine of `machine` and tag it there as `reference` (`repository:tag`).
 
-    `progress` is told the bytes sent and the bytes there are to send, from several threads but one at a time; `note`,
-    that a lost connection is made anew, which happens once for each of `pauses`. HostError, before anything is sent,
-    when the image is for another kind of machine or there is no room for it.
+    `progress` is called with the bytes sent and the total, from several threads but one at a time; `note` with a message
+    before each retry after a lost connection, at most one for each of `pauses`. HostError, before anything is sent, when
+    the image is for another platform or the disk is too full.
     """
     delivery = _Delivery(machine, layout, image, reference, progress)
     with layout.in_use():
-        layout.use(image)
+        layout.mark_used(image)
         for number, pause in enumerate(pauses, 1):
             try:
                 return delivery.attempt()
             except Unreachable as error:
-                if not (delivery.begun or isinstance(error, ConnectionLost)):
+                if not (delivery.has_begun or isinstance(error, ConnectionLost)):
                     raise
             note(f"connection lost; retry {number}/{len(pauses)}")
             time.sleep(pause)
         return delivery.attempt()
 
 
-def present(engine: Engine, repository: str) -> dict[str, str]:
-    """Return the id of every image that `engine` has under `repository`, by its tag."""
+def list_tags(engine: Engine, repository: str) -> dict[str, str]:
+    """Return the image ids of `repository` in `engine`, by tag."""
     with engine.errors():
-        listed = engine.api.images(repository)
-    named = ((name.rpartition(":"), it["Id"]) for it in listed for name in it.get("RepoTags") or ())
-    return {tag: image_id for (repo, _, tag), image_id in named if repo == repository}
+        images = engine.api.images(repository)
+    names = ((name.rpartition(":"), it["Id"]) for it in images for name in it.get("RepoTags") or ())
+    return {tag: image_id for (repo, _, tag), image_id in names if repo == repository}
 
 
-def forget(engine: Engine, repository: str, keep: int) -> None:
-    """Take the tags of `repository` away but for the `keep` that were given last, and those a container uses."""
-    tags = present(engine, repository)
+def remove_old_tags(engine: Engine, repository: str, keep: int) -> None:
+    """Remove the tags of `repository` except the `keep` newest and those of images that a container uses."""
+    tags = list_tags(engine, repository)
     if len(tags) <= keep:
         return
     with engine.errors():
         used = {it.get("ImageID") for it in engine.api.containers(all=True)}
-    ages = {image_id: tagged(engine, image_id) for image_id in set(tags.values())}
+    ages = {image_id: last_tag_time(engine, image_id) for image_id in set(tags.values())}
     for name in sorted(tags, key=lambda name: (ages[tags[name]], name), reverse=True)[keep:]:
         if tags[name] not in used:
             untag(engine, f"{repository}:{name}")
 
 
 class _Delivery:
-    """One image on its way to one host, over as many connections as it takes."""
+    """The delivery of one image to one host, over one connection or several."""
 
     def __init__(
         self, machine: Machine, layout: Layout, image: Image, reference: str, progress: Callable[[int, int], None]
@@ -103,109 +103,111 @@ class _Delivery:
         self._reason = ""
         self._id = ""
         self._sent = self._total = 0
-        self.begun = False
+        self.has_begun = False
 
-    def attempt(self) -> Pushed:
-        """Send what is missing now. Raises ConnectionLost, or Unreachable, when it is worth another attempt."""
-        if not self._named():
+    def attempt(self) -> PushResult:
+        """Send the missing layers. ConnectionLost or Unreachable when another attempt may succeed."""
+        if not self._tag_image():
             self._send()
-            if not self._named():
-                what = "its engine took the image and does not have it"
-                raise HostError(self._machine.host, what, "look at the engine's log there, and run this again")
-        return Pushed(self._sent, self._way, self._reason, self._id)
+            if not self._tag_image():
+                what = "its engine accepted the image and does not have it"
+                raise HostError(self._machine.host, what, "check the engine's log there, and run this again")
+        return PushResult(self._sent, self._way, self._reason, self._id)
 
-    def _named(self) -> bool:
-        """Give the image its name, and no other; False when the engine does not have it."""
-        facts = held(self._engine, self._image)
+    def _tag_image(self) -> bool:
+        """Tag the image and remove temporary tags; False when the engine does not have the image."""
+        facts = find_image(self._engine, self._image)
         if facts is None:
             return False
         self._id = str(facts["Id"])
         tag(self._engine, self._id, self._reference)
-        tidy(self._engine, self._image)
+        untag_temporary(self._engine, self._image)
         return True
 
     def _send(self) -> None:
         with self._engine.errors():
             info: dict[str, Any] = self._engine.api.info()
-        self.begun = True
+        self.has_begun = True
         check_platform(self._machine.host, info, self._image)
-        number = layers_held(self._engine, self._image.diff_ids, _enough(self._image))
-        self._expect(self._image.layers[number:])
-        parts = stages(self._layout, self._image)
+        number = count_shared_layers(self._engine, self._image.diff_ids, _layers_worth_finding(self._image))
+        self._set_total(self._image.layers[number:])
+        parts = split_stages(self._layout, self._image)
         wanted = [part for part in parts if len(part.layers) > number or part is self._image]
-        self._check_room(info, wanted, number)
-        self._reason = self._no_pull(wanted, self._image.layers[:number])
+        self._check_space(info, wanted, number)
+        self._reason = self._try_pull(wanted, self._image.layers[:number])
         if self._reason:
             self._load(wanted, number)
         for part in parts[:-1]:
-            remove(self._engine, part)
+            remove_stage(self._engine, part)
 
-    def _check_room(self, info: Mapping[str, Any], wanted: Sequence[Image], number: int) -> None:
-        layers = [part.layers[begin:] for begin, part in _each_upon_the_last(wanted, number)]
+    def _check_space(self, info: Mapping[str, Any], wanted: Sequence[Image], number: int) -> None:
+        layers = [part.layers[begin:] for begin, part in _with_layer_offsets(wanted, number)]
         if directory := info.get("DockerRootDir"):
-            check_room(self._machine.host, str(directory), room_needed(self._layout, layers), self._machine.run)
+            check_disk_space(
+                self._machine.host, str(directory), disk_space_needed(self._layout, layers), self._machine.run
+            )
 
-    def _no_pull(self, wanted: Sequence[Image], lower: Sequence[Descriptor]) -> str:
-        """Let the engine pull the image; or return why this is not the way for this host."""
-        handing = PushRegistry(self._layout, wanted, lower, self._count)
+    def _try_pull(self, wanted: Sequence[Image], lower: Sequence[Descriptor]) -> str:
+        """Let the engine pull the image; return an empty text, or why this host cannot pull it."""
+        registry = PushRegistry(self._layout, wanted, lower, self._count)
         try:
-            with self._machine.remote_forward(handing.serve) as port:
+            with self._machine.remote_forward(registry.serve) as port:
                 for part in wanted:
-                    self._pull(f"{LOOPBACK}:{port}", handing, part.manifest.digest)
+                    self._pull(f"{LOOPBACK}:{port}", registry, part.manifest.digest)
         except ForwardingForbidden:
             return "its sshd forwards no ports, so the image went as one archive, which is slower"
         except Unreachable:
             raise
         except HostError as error:
-            if handing.refused:
-                return "it has the lower layers from elsewhere, so that the others went as one archive"
-            if not handing.asked:
+            if registry.has_refused:
+                return "it has the lower layers from elsewhere, so the others went as one archive"
+            if not registry.was_contacted:
                 return (
                     "its engine does not reach the host's loopback, so the image went as one archive, which is slower"
                 )
-            if not handing.known:
-                return "its engine shows a registry no token, so the image went as one archive, which is slower"
+            if not registry.is_authenticated:
+                return "its engine sent the registry no token, so the image went as one archive, which is slower"
             if "no space" in str(error):
                 raise
-            # It fetches a layer once for all who pull it, and another delivery may have refused it.
-            return "its engine did not pull all of it, so that the rest went as one archive"
+            # The engine fetches a layer once for all concurrent pulls, and another delivery may have refused it.
+            return "its engine did not pull all of it, so the rest went as one archive"
         return ""
 
-    def _pull(self, registry: str, handing: PushRegistry, digest: str) -> None:
+    def _pull(self, address: str, registry: PushRegistry, digest: str) -> None:
         self._way = "pull"
-        login = {**handing.login, "serveraddress": registry}  # those of this machine are for other registries
+        login = {**registry.login, "serveraddress": address}  # instead of this machine's logins
         with self._engine.errors():
             lines = self._engine.api.pull(
-                f"{registry}/{handing.name}", digest, stream=True, decode=True, auth_config=login
+                f"{address}/{registry.name}", digest, stream=True, decode=True, auth_config=login
             )
-        heeded(self._engine, lines)
+        wait_for_stream(self._engine, lines)
 
     def _load(self, wanted: Sequence[Image], number: int) -> None:
         self._way = "load"
         try:
-            for begin, part in _each_upon_the_last(wanted, number):
-                self._load_one(part, part.layers[begin:])
+            for begin, part in _with_layer_offsets(wanted, number):
+                self._load_archive(part, part.layers[begin:])
         except Unreachable:
             raise
         except HostError as error:
             if (len(wanted) == 1 and not number) or "no space" in str(error):
                 raise
-            self._expect(self._image.layers)  # not every engine lets a layer be left out that it has
-            self._load_one(self._image, self._image.layers)
+            self._set_total(self._image.layers)  # not every engine accepts an archive without the layers it has
+            self._load_archive(self._image, self._image.layers)
 
-    def _load_one(self, image: Image, layers: Sequence[Descriptor]) -> None:
+    def _load_archive(self, image: Image, layers: Sequence[Descriptor]) -> None:
         reference = self._reference if image is self._image else None
         with self._engine.errors():
-            archive = self._counted(saved(self._layout, image, reference, layers))
+            archive = self._count_chunks(stream_archive(self._layout, image, reference, layers))
             lines = self._engine.api.load_image(archive)  # type: ignore[no-untyped-call]
-        heeded(self._engine, lines)
+        wait_for_stream(self._engine, lines)
 
-    def _expect(self, layers: Sequence[Descriptor]) -> None:
-        """Note that `layers`, and the two documents, are still to be sent."""
+    def _set_total(self, layers: Sequence[Descriptor]) -> None:
+        """Set the total to the bytes sent, and those of `layers` and the two documents."""
         blobs = {it.digest: it.size for it in (*layers, self._image.config, self._image.manifest)}
         self._total = self._sent + sum(blobs.values())
 
-    def _counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _count_chunks(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         for piece in pieces:
             self._count(len(piece))
             yield piece
@@ -216,18 +218,18 @@ class _Delivery:
         self._progress(self._sent, self._total)
 
 
-def _enough(image: Image) -> int:
-    """How many lower layers leave so little to send that asking about more images takes longer than sending it."""
-    left = 0
+def _layers_worth_finding(image: Image) -> int:
+    """Return how many layers are worth finding: the rest is sent faster than the engine answers about another image."""
+    size = 0
     for number, layer in reversed(list(enumerate(image.layers))):
-        left += layer.size
-        if left > _LITTLE:
+        size += layer.size
+        if size > _SMALL:
             return number + 1
     return 0
 
 
-def _each_upon_the_last(parts: Sequence[Image], number: int) -> Iterator[tuple[int, Image]]:
-    """Yield each stage with the number of its layers that are there before it: at first, `number`."""
+def _with_layer_offsets(parts: Sequence[Image], number: int) -> Iterator[tuple[int, Image]]:
+    """Yield each stage with the number of its layers that the engine has by then: at first, `number`."""
     for part in parts:
         yield number, part
         number = len(part.layers)

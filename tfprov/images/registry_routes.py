@@ -1,7 +1,7 @@
 """A read-only registry: the four routes of the OCI distribution specification 1.1 that a pull needs. No effects.
 
-Only what it was given can be asked for. Names and digests are looked up among the images, never on the disk, so no path
-leads anywhere else.
+Names and digests are looked up in dictionaries of the registry's images, never on the disk, so that no request path
+reaches another file.
 """
 
 import re
@@ -26,7 +26,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """An answer: `body`, or the bytes of `blob` from `first` on, `length` of them."""
+    """A response with `body`, or with `length` bytes of `blob` from offset `first` on."""
 
     status: int
     headers: Mapping[str, str]
@@ -37,9 +37,9 @@ class Response:
 
 
 class Registry:
-    """Hands out `images`, by repository and digest: `{"tfprov/linear": [image]}`. There are no tags.
+    """Serves `images`, by repository and digest: `{"tfprov/linear": [image]}`. There are no tags.
 
-    Immutable, so any number of threads may ask at once. The layout must be held `in_use` meanwhile.
+    Immutable, so any number of threads may call it. The caller holds the layout `in_use`.
     """
 
     def __init__(self, layout: Layout, images: Mapping[str, Sequence[Image]]) -> None:
@@ -54,53 +54,55 @@ class Registry:
         }
 
     def answer(self, request: Request) -> Response:
-        """Return what to send; a HEAD is answered like a GET, and whoever sends it leaves out the body."""
+        """Return the response to a request; a HEAD gets the response of a GET, and the server omits the body."""
         if request.method not in ("GET", "HEAD"):
-            return error(405, "UNSUPPORTED", "this registry is read-only", {"Allow": "GET, HEAD"})
+            return error_response(405, "UNSUPPORTED", "this registry is read-only", {"Allow": "GET, HEAD"})
         if request.target in ("/v2/", "/v2"):
-            return _document(200, b"{}")
+            return _json_response(200, b"{}")
         route = _ROUTE.match(request.target)
         if not route or route["name"] not in self._blobs:
-            return error(404, "NAME_UNKNOWN", "no such repository")
+            return error_response(404, "NAME_UNKNOWN", "no such repository")
         if route["kind"] == "manifests":
             return self._manifest(self._manifests[route["name"]].get(route["reference"]))
         return self._blob(self._blobs[route["name"]].get(route["reference"]), request)
 
     def _manifest(self, manifest: Descriptor | None) -> Response:
         if manifest is None:
-            return error(404, "MANIFEST_UNKNOWN", "no such manifest")
-        headers = {"Content-Type": manifest.media_type, **_identity(manifest)}
+            return error_response(404, "MANIFEST_UNKNOWN", "no such manifest")
+        headers = {"Content-Type": manifest.media_type, **_digest_headers(manifest)}
         return Response(200, headers, manifest.size, blob=manifest)
 
     def _blob(self, blob: Descriptor | None, request: Request) -> Response:
         if blob is None:
-            return error(404, "BLOB_UNKNOWN", "no such blob")
-        headers = {"Content-Type": "application/octet-stream", "Accept-Ranges": "bytes", **_identity(blob)}
-        wanted = _RANGE.match(request.headers.get("range", ""))
-        # A range of something that changed meanwhile would be of no use; blobs do not change, but clients may ask.
-        if not wanted or request.headers.get("if-range", headers["ETag"]) != headers["ETag"]:
+            return error_response(404, "BLOB_UNKNOWN", "no such blob")
+        headers = {"Content-Type": "application/octet-stream", "Accept-Ranges": "bytes", **_digest_headers(blob)}
+        byte_range = _RANGE.match(request.headers.get("range", ""))
+        # Blobs never change, but clients may send If-Range all the same.
+        if not byte_range or request.headers.get("if-range", headers["ETag"]) != headers["ETag"]:
             return Response(200, headers, blob.size, blob=blob)
-        first, end = _bounds(wanted, blob.size)
+        first, end = _bounds(byte_range, blob.size)
         if first >= end:
-            return error(416, "RANGE_INVALID", "not within the blob", {"Content-Range": f"bytes */{blob.size}"})
+            return error_response(
+                416, "RANGE_INVALID", "not within the blob", {"Content-Range": f"bytes */{blob.size}"}
+            )
         headers["Content-Range"] = f"bytes {first}-{end - 1}/{blob.size}"
         return Response(206, headers, end - first, blob=blob, first=first)
 
 
-def _bounds(wanted: re.Match[str], size: int) -> tuple[int, int]:
-    if wanted["suffix"]:
-        return max(0, size - int(wanted["suffix"])), size
-    return int(wanted["first"]), min(size, int(wanted["last"]) + 1) if wanted["last"] else size
+def _bounds(byte_range: re.Match[str], size: int) -> tuple[int, int]:
+    if byte_range["suffix"]:
+        return max(0, size - int(byte_range["suffix"])), size
+    return int(byte_range["first"]), min(size, int(byte_range["last"]) + 1) if byte_range["last"] else size
 
 
-def _identity(blob: Descriptor) -> dict[str, str]:
+def _digest_headers(blob: Descriptor) -> dict[str, str]:
     return {"Docker-Content-Digest": blob.digest, "ETag": f'"{blob.digest}"'}
 
 
-def error(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an error as the specification wants it written."""
-    return _document(status, encode({"errors": [{"code": code, "message": message}]}), headers)
+def error_response(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error in the JSON form of the specification."""
+    return _json_response(status, encode({"errors": [{"code": code, "message": message}]}), headers)
 
 
-def _document(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Response:
+def _json_response(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> Response:
     return Response(status, {"Content-Type": "application/json", **(headers or {})}, len(body), body)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tfprov.errors import InvalidInput, Position, Problem
 from tfprov.importing.compose import is_compose, read_compose
-from tfprov.importing.emit import Key, Line, Page
-from tfprov.importing.identify import ForeignTask, IdentifiedTask, Machine, Note, Notes, Setting, told
+from tfprov.importing.emit import InventoryDraft, Key, Line
+from tfprov.importing.identify import ForeignTask, IdentifiedTask, Note, Notes, Setting, TargetHost, identify
 from tfprov.importing.kubernetes import is_kubernetes, read_kubernetes
-from tfprov.importing.roles import Role, plain, roles_of, strategy_of, wiring_of
+from tfprov.importing.roles import Role, group_by_role, strategy_of, wiring_of, without_positions
 from tfprov.inventory.yaml_source import read_structure
 from tfprov.model.node import Items, Mapping, Node, Scalar
 from tfprov.model.settings import implied_wiring
@@ -20,34 +20,34 @@ from tfprov.settings.resolve import resolve
 from tfprov.yamltext.load import MAX_BYTES, decode, parse
 
 _MARK = re.compile(r"^(?:---(?=\s|$)|\.\.\.\s*$)", re.MULTILINE)
-"""Where a document ends and another one may begin: YAML allows it at the beginning of a line only, even in a text."""
+"""The markers between documents: YAML allows them only at the beginning of a line."""
 _TEMPLATE = re.compile(r"^\s*\{[%{][-+ ]", re.MULTILINE)
 
-MOST_VALUES = 200_000
-"""In all documents together, each alias counted as often as it is used."""
+MAX_VALUES = 200_000
+"""Limit for all documents together; an alias counts each time it is used."""
 
 
 def documents(data: bytes, name: str) -> list[Node]:
-    """Return the documents in a YAML or JSON file; InvalidInput where it is none, or too large."""
+    """Return the documents in a YAML or JSON file; InvalidInput when it is malformed or too large."""
     if len(data) > MAX_BYTES:
         raise InvalidInput([Problem(Position(name), f"larger than {MAX_BYTES:,} bytes", "import a part of it")])
     text = decode(data, name)
     nodes: list[Node] = []
-    left = MOST_VALUES
+    budget = MAX_VALUES
     try:
         for start, part in _parts(text):
             if re.sub(r"(?m)^\s*#.*$", "", part).strip(" \t\r\n-"):
                 nodes.append(parse(part, name, start=start))
-                left = _count(nodes[-1], left)
+                budget = _subtract_values(nodes[-1], budget)
     except InvalidInput:
         if template := _TEMPLATE.search(text):
             at = Position(name, text.count("\n", 0, template.end()) + 1, 1)
-            raise InvalidInput([Problem(at, "a template, not what it renders", "render it first")]) from None
+            raise InvalidInput([Problem(at, "a template", "render it first")]) from None
         raise
-    if left < 0:
-        what = f"more than {MOST_VALUES:,} values once aliases are expanded"
+    if budget < 0:
+        what = f"more than {MAX_VALUES:,} values once aliases are expanded"
         raise InvalidInput([Problem(Position(name), what, "write fewer aliases")])
-    return [one for document in nodes for one in _listed(document)]
+    return [item for document in nodes for item in _list_items(document)]
 
 
 def _parts(text: str) -> list[tuple[int, str]]:
@@ -55,24 +55,26 @@ def _parts(text: str) -> list[tuple[int, str]]:
     parts, begin = [], 0
     for mark in _MARK.finditer(text):
         parts.append((text.count("\n", 0, begin) + 1, text[begin : mark.start()]))
-        # What stands behind `---` belongs to the document, at its place in the line.
+        # Text behind `---` belongs to the document and keeps its column.
         begin = mark.start() if mark[0].startswith("---") else mark.end()
     parts.append((text.count("\n", 0, begin) + 1, text[begin:]))
     return parts
 
 
-def _count(node: Node, left: int) -> int:
-    """Return what is left of a number of values after those in `node`; it stops below 0."""
-    ahead = [node]
-    while ahead and left >= 0:
-        one = ahead.pop()
-        left -= 1
-        ahead.extend(one.entries.values() if isinstance(one, Mapping) else one.items if isinstance(one, Items) else ())
-    return left
+def _subtract_values(node: Node, budget: int) -> int:
+    """Subtract the number of values in `node` from `budget`; stops below 0."""
+    stack = [node]
+    while stack and budget >= 0:
+        value = stack.pop()
+        budget -= 1
+        stack.extend(
+            value.entries.values() if isinstance(value, Mapping) else value.items if isinstance(value, Items) else ()
+        )
+    return budget
 
 
-def _listed(document: Node) -> list[Node]:
-    """Return the objects in a `kind: List`, as `kubectl get -o yaml` prints them; anything else as it is."""
+def _list_items(document: Node) -> list[Node]:
+    """Return the objects of a `kind: List`, as `kubectl get -o yaml` prints them, or the document itself."""
     kind = document.get("kind") if isinstance(document, Mapping) else None
     items = document.get("items") if isinstance(document, Mapping) else None
     if isinstance(kind, Scalar) and str(kind.data).endswith("List") and isinstance(items, Items):
@@ -80,50 +82,52 @@ def _listed(document: Node) -> list[Node]:
     return [document]
 
 
-HERE = Machine("localhost")
-_NEEDED = ("image", "command", "wiring", "strategy", "cluster")
-"""Settings without which the inventory would be another cluster's, or none."""
+LOCALHOST = TargetHost("localhost")
+_REQUIRED = ("image", "command", "wiring", "strategy", "cluster")
+"""Settings that cannot be dropped: without them the inventory would describe another cluster."""
 _SHARED = ("image", "wiring", "strategy")
 
 
 @dataclass(frozen=True)
-class Imported:
-    """The text of an inventory, and what of the file is not in it."""
+class Conversion:
+    """The text of an inventory, and notes on what is not carried over."""
 
     text: str
     notes: tuple[Note, ...]
 
 
-def imported(data: bytes, name: str, home: Path, machines: Sequence[Machine] = ()) -> Imported:
-    """Return the inventory for what the file called `name` runs; `home` is the directory it lies in.
+def convert(data: bytes, name: str, home: Path, hosts: Sequence[TargetHost] = ()) -> Conversion:
+    """Convert the content of the file `name` to an inventory; `home` is the file's directory.
 
-    Its tasks are dealt to `machines`; without any, they are where the file keeps each of them, else on this machine.
-    InvalidInput carries what keeps the file from becoming an inventory, at its own lines.
+    The tasks are distributed over `hosts`; without hosts, each task stays on the host that the file names, else on this
+    machine. InvalidInput has the problems that prevent the import, with the file's lines.
     """
     notes = Notes()
-    found = _found(documents(data, name), name, notes, home)
-    tasks = [task for task in (told(one, notes) for one in found) if task is not None]
+    foreign_tasks = _read_tasks(documents(data, name), name, notes, home)
+    tasks = [task for task in (identify(foreign, notes) for foreign in foreign_tasks) if task is not None]
     if not tasks and not notes.problems:
         notes.refuse(
-            Position(name), "no task of a TensorFlow cluster in it", "give a file whose tasks are told who they are"
+            Position(name),
+            "no task of a TensorFlow cluster in it",
+            "its tasks need TF_CONFIG or cluster flags",
         )
-    roles = roles_of(tasks, notes) if tasks else []
+    roles = group_by_role(tasks, notes) if tasks else []
     if notes.problems:
         raise InvalidInput(notes.problems)
     shared = _shared(tasks, roles, notes)
     if notes.problems:
         raise InvalidInput(notes.problems)
-    page = Page(
+    draft = InventoryDraft(
         Path(name).name if name != "-" else "a pipe",
         _cluster(tasks, home),
         shared,
         roles,
-        _hosts(roles, machines, notes),
+        _assign_hosts(roles, hosts, notes),
     )
-    return _fitting(page, notes)
+    return _drop_invalid(draft, notes)
 
 
-def _found(nodes: Sequence[object], name: str, notes: Notes, home: Path) -> list[ForeignTask]:
+def _read_tasks(nodes: Sequence[object], name: str, notes: Notes, home: Path) -> list[ForeignTask]:
     tasks: list[ForeignTask] = []
     for node in nodes:
         if is_compose(node):  # type: ignore[arg-type]
@@ -132,35 +136,35 @@ def _found(nodes: Sequence[object], name: str, notes: Notes, home: Path) -> list
             tasks.extend(read_kubernetes(node, notes))  # type: ignore[arg-type]
         else:
             at = getattr(node, "at", Position(name))
-            notes.refuse(at, "neither a Compose file nor an object of Kubernetes", "give one of these, or a TFJob")
+            notes.refuse(at, "neither a Compose file nor a Kubernetes object", "give one of these, or a TFJob")
     if not nodes:
-        notes.refuse(Position(name), "empty", "give a Compose file, a TFJob or objects of Kubernetes")
+        notes.refuse(Position(name), "empty", "give a Compose file, a TFJob or Kubernetes objects")
     return tasks
 
 
 def _cluster(tasks: Sequence[IdentifiedTask], home: Path) -> str:
-    """Return the name of the cluster: what its tasks are told, else what they are called together, else the directory's."""
-    names = [task.ours.get("TFPROV_CLUSTER", "") or task.source.group for task in tasks]
+    """Return the name of the cluster: from the tasks' environment, the file's project or job, or its directory."""
+    names = [task.own_env.get("TFPROV_CLUSTER", "") or task.source.group for task in tasks]
     name = next(filter(None, names), "") or home.resolve().name
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "training"
 
 
 def _shared(tasks: Sequence[IdentifiedTask], roles: Sequence[Role], notes: Notes) -> dict[str, Setting]:
-    """Return what all roles have, and take it from them."""
+    """Move the settings that all roles share out of the roles, and return them."""
     at = tasks[0].source.at
     images = [task.source.image for task in tasks if task.source.image]
     shared: dict[str, Setting] = {}
     if images:
-        # A role of its own may have an image of its own, such as a tensorboard; the training's is the cluster's.
+        # A tensorboard may have an image of its own; the cluster gets the image of the training.
         chosen = next(
             (task.source.image for task in tasks if task.source.image and task.job in ("chief", "worker")), images[0]
         )
         shared["image"] = chosen
         for other in images:
             if other.value != chosen.value:
-                notes.add(other.at, "this image is not carried over: all tasks of a cluster have one")
+                notes.add(other.at, "this image is not carried over: all tasks of a cluster use the same image")
     else:
-        notes.refuse(at, "no image", "give the file as its engine takes it")
+        notes.refuse(at, "no image", "correct the file")
     if strategy := strategy_of(tasks):
         shared["strategy"] = Setting(strategy, at)
     if (wiring := wiring_of(tasks)) != implied_wiring(strategy):
@@ -168,52 +172,56 @@ def _shared(tasks: Sequence[IdentifiedTask], roles: Sequence[Role], notes: Notes
     for name in dict.fromkeys(name for role in roles for name in role.settings):
         values = [role.settings.get(name) for role in roles]
         first = values[0]
-        if first is not None and all(value is not None and plain(value) == plain(first) for value in values):
+        if first is not None and all(
+            value is not None and without_positions(value) == without_positions(first) for value in values
+        ):
             shared[name] = first
             for role in roles:
                 del role.settings[name]
     return shared
 
 
-def _hosts(roles: Sequence[Role], machines: Sequence[Machine], notes: Notes) -> dict[str, Sequence[Machine]]:
-    """Return the machines of each role; each has as many of its tasks as the others."""
-    if not machines and all(role.hosts and len(set(role.hosts)) == role.count for role in roles):
-        return {role.name: [Machine(host) for host in role.hosts] for role in roles}
-    if not machines:
+def _assign_hosts(roles: Sequence[Role], hosts: Sequence[TargetHost], notes: Notes) -> dict[str, Sequence[TargetHost]]:
+    """Return the hosts of each role, with the same number of tasks on each."""
+    if not hosts and all(role.hosts and len(set(role.hosts)) == role.count for role in roles):
+        return {role.name: [TargetHost(host) for host in role.hosts] for role in roles}
+    if not hosts:
         if any(role.hosts for role in roles):
-            notes.add(Position(roles[0].name), "the machines of some tasks are not carried over: all are on this one")
-        return {role.name: [HERE] for role in roles}
+            notes.add(
+                Position(roles[0].name), "the hosts of some tasks are not carried over: all tasks are on this machine"
+            )
+        return {role.name: [LOCALHOST] for role in roles}
     leader = "chief" if any(role.name == "chief" for role in roles) else "worker"
-    hosts: dict[str, Sequence[Machine]] = {}
+    assigned: dict[str, Sequence[TargetHost]] = {}
     for role in roles:
-        most = max(number for number in range(1, min(role.count, len(machines)) + 1) if role.count % number == 0)
-        # The ps from the other end, and who reads the chief's files beside it.
-        hosts[role.name] = [*reversed(machines)][:most] if role.name == "ps" else machines[:most]
+        count = max(number for number in range(1, min(role.count, len(hosts)) + 1) if role.count % number == 0)
+        # The ps start from the last host; tasks that read the chief's files run beside it.
+        assigned[role.name] = [*reversed(hosts)][:count] if role.name == "ps" else hosts[:count]
     for name in ("evaluator", "tensorboard"):
-        if name in hosts and leader in hosts:
-            hosts[name] = [hosts[leader][0]]
-    return hosts
+        if name in assigned and leader in assigned:
+            assigned[name] = [assigned[leader][0]]
+    return assigned
 
 
-def _fitting(page: Page, notes: Notes) -> Imported:
-    """Return the inventory without what would make it wrong, which is told; InvalidInput where that is too much."""
-    for _ in range(1 + sum(len(role.settings) for role in page.roles) + 200):
-        lines = page.lines()
+def _drop_invalid(draft: InventoryDraft, notes: Notes) -> Conversion:
+    """Drop invalid settings, with a note each; InvalidInput when a required setting is invalid."""
+    for _ in range(1 + sum(len(role.settings) for role in draft.roles) + 200):
+        lines = draft.lines()
         text = "".join(f"{line.text}\n" for line in lines)
         problems = _problems(text)
         if not problems:
-            return Imported(text, notes.all())
+            return Conversion(text, notes.all())
         faulty = [lines[problem.at.line - 1] if problem.at.line else Line("") for problem in problems]
         if fatal := [
-            replace(problem, at=line.at or Position(page.source))
+            replace(problem, at=line.at or Position(draft.source))
             for problem, line in zip(problems, faulty, strict=True)
-            if line.key is None or line.key[1] in _NEEDED
+            if line.key is None or line.key[1] in _REQUIRED
         ]:
             raise InvalidInput(fatal)
         for problem, line in zip(problems, faulty, strict=True):
-            notes.add(line.at or Position(page.source), f"{line.text.strip()} is not carried over: {problem.what}")
+            notes.add(line.at or Position(draft.source), f"{line.text.strip()} is not carried over: {problem.what}")
         for key in sorted({line.key for line in faulty if line.key}, reverse=True):
-            _remove(page, key)
+            _remove(draft, key)
     raise InvalidInput(problems)
 
 
@@ -227,10 +235,12 @@ def _problems(text: str) -> Sequence[Problem]:
     return ()
 
 
-def _remove(page: Page, key: Key) -> None:
+def _remove(draft: InventoryDraft, key: Key) -> None:
     role, name, number = key
-    settings = page.shared if not role else next(one for one in page.roles if one.name == role).settings
-    assert isinstance(settings, dict), "both are made here"
+    settings = (
+        draft.shared if not role else next(candidate for candidate in draft.roles if candidate.name == role).settings
+    )
+    assert isinstance(settings, dict)
     setting = settings[name]
     if number < 0 or not isinstance(setting.value, list):
         del settings[name]

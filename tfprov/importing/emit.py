@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from tfprov.editing.scalar_emitter import emit_key, emit_text
 from tfprov.errors import Position
-from tfprov.importing.identify import Machine, Setting
+from tfprov.importing.identify import Setting, TargetHost
 from tfprov.importing.roles import Role, Template
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 _BRACES = re.compile(r"\{[{%#]")
 
 Key = tuple[str, str, int]
-"""What a line says: the role, or "" for all; the setting; which of its entries, or -1."""
+"""Role ("" for all), setting, and index of the entry (-1 for the whole setting)."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the inventory; `at` is where it comes from, and `key` what it says, where it may be left out."""
+    """A line of the inventory; `at` is its position in the foreign file, `key` its setting if it can be dropped."""
 
     text: str
     at: Position | None = None
@@ -26,17 +26,17 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Page:
+class InventoryDraft:
     """An inventory before it is written. `shared` are the settings of all roles."""
 
     source: str
     cluster: str
     shared: Mapping[str, Setting]
     roles: Sequence[Role]
-    hosts: Mapping[str, Sequence[Machine]]
+    hosts: Mapping[str, Sequence[TargetHost]]
 
     def lines(self) -> list[Line]:
-        """Return the inventory."""
+        """Return the lines of the inventory."""
         return [
             Line(f"# A TensorFlow cluster, imported from {self.source}."),
             Line("all:"),
@@ -51,46 +51,50 @@ class Page:
     def _role(self, role: Role) -> Iterator[Line]:
         yield Line(f"    {role.name}:")
         yield Line("      hosts:")
-        machines = self.hosts[role.name]
-        for machine in machines:
-            yield Line(f"        {emit_key(machine.name, flow=False, as_json=False)}:{_way(machine)}")
-        per_host = role.count // len(machines)
+        hosts = self.hosts[role.name]
+        for host in hosts:
+            yield Line(f"        {emit_key(host.name, flow=False, as_json=False)}:{_connection_vars(host)}")
+        per_host = role.count // len(hosts)
         own = [*([Line(f"          tasks_per_host: {per_host}")] if per_host > 1 else [])]
         own += _settings(role.name, role.settings, 10)
         if own:
             yield from (Line("      vars:"), Line("        tfprov:"), *own)
 
 
-def _way(machine: Machine) -> str:
-    values = [f"ansible_user: {emit_text(machine.user, flow=True)}"] if machine.user else []
-    values += [f"ansible_port: {machine.port}"] if machine.port else []
+def _connection_vars(host: TargetHost) -> str:
+    values = [f"ansible_user: {emit_text(host.user, flow=True)}"] if host.user else []
+    values += [f"ansible_port: {host.port}"] if host.port else []
     return f" {{{', '.join(values)}}}" if values else ""
 
 
 def _settings(role: str, settings: Mapping[str, Setting], column: int) -> Iterator[Line]:
     for name, setting in settings.items():
         key = (role, name, -1)
-        before = " " * column
+        indent = " " * column
         value = setting.value
         if name == "mounts" and isinstance(value, list):
-            yield Line(f"{before}mounts:", setting.at)
+            yield Line(f"{indent}mounts:", setting.at)
             for number, (_, mount, at) in enumerate(value):
-                yield Line(f"{before}  - {_flow(mount)}", at, (role, name, number))
+                yield Line(f"{indent}  - {_flow(mount)}", at, (role, name, number))
         elif name in ("flags", "env") and isinstance(value, list):
-            yield Line(f"{before}{name}:", setting.at)
-            for number, (entry, said, at) in enumerate(value):
-                text = said if name == "flags" and isinstance(said, str) and _NUMBER.fullmatch(said) else _scalar(said)
-                yield Line(f"{before}  {emit_key(entry, flow=False, as_json=False)}: {text}", at, (role, name, number))
+            yield Line(f"{indent}{name}:", setting.at)
+            for number, (entry, content, at) in enumerate(value):
+                text = (
+                    content
+                    if name == "flags" and isinstance(content, str) and _NUMBER.fullmatch(content)
+                    else _scalar(content)
+                )
+                yield Line(f"{indent}  {emit_key(entry, flow=False, as_json=False)}: {text}", at, (role, name, number))
         else:
-            yield Line(f"{before}{name}: {_flow(value)}", setting.at, key)
+            yield Line(f"{indent}{name}: {_flow(value)}", setting.at, key)
 
 
 def _flow(value: object) -> str:
-    """Return a value on one line, inside brackets where it has several parts."""
+    """Return a value in flow style, on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_flow_part(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_flow_part(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(_flow_part(one) for one in value) + "]"
+        return "[" + ", ".join(_flow_part(part) for part in value) + "]"
     return _scalar(value)
 
 
@@ -105,5 +109,5 @@ def _scalar(value: object, *, flow: bool = False) -> str:
         return str(value).lower()
     if not isinstance(value, str):
         return str(value)
-    # Braces are a template to an inventory; what comes from elsewhere is meant as it is.
+    # An inventory would render braces as a template; foreign text is literal.
     return f"!unsafe {emit_text(value, flow=flow)}" if _BRACES.search(value) else emit_text(value, flow=flow)

@@ -12,7 +12,7 @@ from tfprov.wiring import FLAGS, FLAGS_VARIABLE, Wiring, WiringError, from_flags
 
 @dataclass(frozen=True)
 class SourceText:
-    """A text with its position."""
+    """A text with its position in the foreign file."""
 
     text: str
     at: Position
@@ -28,7 +28,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Volume:
-    """A place in a container: `source` is the directory of the machine that is there, None for storage of the engine's."""
+    """A mount of a container: `source` is a directory of the host, None for a volume of the engine."""
 
     target: SourceText
     source: str | None = None
@@ -37,10 +37,10 @@ class Volume:
 
 @dataclass(frozen=True)
 class ForeignTask:
-    """What may be a task, or `count` of them, as one service or one object says it.
+    """A service or object that may be a task, or `count` tasks.
 
-    `job` is its job where something besides its command line says so; `settings` are by the name they have in an
-    inventory, `host` is the machine it is kept on, and `group` what all of them together are called.
+    `job` is set where the file names it outside the command line. `settings` have the names of an inventory's settings;
+    `host` is the node it is pinned to, `group` the name of the project or job.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ForeignTask:
     index: int | None = None
     count: int = 1
     image: Setting | None = None
-    words: tuple[SourceText, ...] = ()
+    argv: tuple[SourceText, ...] = ()
     env: Mapping[str, SourceText] = field(default_factory=dict)
     volumes: tuple[Volume, ...] = ()
     settings: Mapping[str, Setting] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class ForeignTask:
 
 @dataclass(frozen=True)
 class Note:
-    """Something that is not carried over: where it stands, and why, or what to do."""
+    """A part of the file that is not carried over: its position, and the reason or the fix."""
 
     at: Position
     what: str
@@ -69,32 +69,32 @@ class Note:
 
 
 class Notes:
-    """What is not carried over, each thing once, in the order of the file."""
+    """Collects the notes on what is not carried over, each once, and the problems that prevent the import."""
 
     def __init__(self) -> None:
-        self._found: dict[Note, None] = {}
+        self._notes: dict[Note, None] = {}
         self.problems: list[Problem] = []
 
     def add(self, at: Position, what: str) -> None:
-        """Note something."""
-        self._found[Note(at, what)] = None
+        """Add a note."""
+        self._notes[Note(at, what)] = None
 
-    def left(self, key: str, at: Position, why: str = "an inventory has no word for it") -> None:
-        """Note that what is called `key` is not carried over."""
+    def drop(self, key: str, at: Position, why: str = "an inventory has no such setting") -> None:
+        """Note that `key` is not carried over."""
         self.add(at, f"`{shown(key)}` is not carried over: {why}")
 
     def refuse(self, at: Position, what: str, fix: str) -> None:
-        """Note what keeps the file from being imported at all."""
+        """Add a problem that prevents the import."""
         self.problems.append(Problem(at, what, fix))
 
     def all(self) -> tuple[Note, ...]:
-        """Return what was noted."""
-        return tuple(sorted(self._found, key=lambda note: note.at))
+        """Return the notes in the order of the file."""
+        return tuple(sorted(self._notes, key=lambda note: note.at))
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A machine as SSH names it, for the tasks to run on."""
+class TargetHost:
+    """A host for the tasks: name, user and port for SSH."""
 
     name: str
     user: str | None = None
@@ -102,7 +102,7 @@ class Machine:
 
 
 CHECKPOINT_DIR = "TFPROV_CHECKPOINT_DIR"
-_OURS = re.compile(r"TFPROV_.*|TF_CONFIG")
+_OWN_VARIABLE = re.compile(r"TFPROV_.*|TF_CONFIG")
 _BY_NAME = re.compile(
     r"(?:.*[-_])??(ps|data[-_]worker|worker|chief|master|evaluator|tensorboard|dispatcher)(?:[-_]?([0-9]{1,5}))?"
 )
@@ -112,94 +112,96 @@ _SECRET = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]+:[^/\s@]+@", re.IGNORECASE)
-_WORDS = {"master": "chief", "data-worker": "data_worker"}
+_JOB_NAMES = {"master": "chief", "data-worker": "data_worker"}
 
 
 @dataclass(frozen=True)
 class IdentifiedTask:
-    """A task that is known for one: `job`, `index` if it is said, and the cluster as it was told.
+    """A task with its `job`, its `index` if the file has it, and the cluster of its wiring.
 
-    `command` and `flags` are its program without the wiring, `env` its environment without tfprov's own variables,
-    which are `ours`. `by_flags` says that its command line has the wiring, and `names` what those flags are called.
+    `command` and `flags` are its program without the wiring; `env` is its environment without TF_CONFIG and tfprov's own
+    variables, which are in `own_env`. `uses_flags`: the wiring is on the command line, under the names `flag_names`.
     """
 
     source: ForeignTask
     job: str
     index: int | None
     cluster: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    by_flags: bool = False
-    names: Mapping[str, str] = field(default_factory=dict)
+    uses_flags: bool = False
+    flag_names: Mapping[str, str] = field(default_factory=dict)
     command: tuple[SourceText, ...] = ()
     flags: Mapping[str, SourceText] = field(default_factory=dict)
     env: Mapping[str, SourceText] = field(default_factory=dict)
-    ours: Mapping[str, str] = field(default_factory=dict)
+    own_env: Mapping[str, str] = field(default_factory=dict)
 
     def setting(self, name: str) -> Setting | None:
-        """Return what was said of a setting."""
+        """Return a setting by name."""
         return self.source.settings.get(name)
 
 
-def told(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
-    """Return what a service or an object says of its task; None, and a note, where it is no task."""
-    ours = {name: text.text for name, text in task.env.items() if _OURS.fullmatch(name)}
-    names = _names(ours.get(FLAGS_VARIABLE, ""))
-    by_flags = _by_flags(task, names, notes)
-    wiring = by_flags or _by_config(task, notes)
-    job, index = (wiring.job, wiring.index) if wiring else _by_name(task, ours.get("TFPROV_TASK", ""))
+def identify(task: ForeignTask, notes: Notes) -> IdentifiedTask | None:
+    """Identify the task of a service or an object; None, with a note, when it is no task."""
+    own_env = {name: text.text for name, text in task.env.items() if _OWN_VARIABLE.fullmatch(name)}
+    flag_names = _flag_names(own_env.get(FLAGS_VARIABLE, ""))
+    flags_wiring = _wiring_from_flags(task, flag_names, notes)
+    wiring = flags_wiring or _wiring_from_tf_config(task, notes)
+    job, index = (wiring.job, wiring.index) if wiring else _identify_by_name(task, own_env.get("TFPROV_TASK", ""))
     if job not in ROLES:
         why = (
-            f"no role is like `{shown(job)}`"
+            f"tfprov has no role `{shown(job)}`"
             if job
             else "neither its command line nor TF_CONFIG says that it is a task"
         )
         notes.add(task.at, f"`{shown(task.name)}` is not carried over: {why}")
         return None
-    words = _without_wiring(task.words, names)
-    command, flags = _split(words)
+    argv = _without_wiring(task.argv, flag_names)
+    command, flags = _split(argv)
     return IdentifiedTask(
         source=task,
         job=job,
         index=index,
         cluster=wiring.cluster if wiring else {},
-        by_flags=by_flags is not None,
-        names=names,
+        uses_flags=flags_wiring is not None,
+        flag_names=flag_names,
         command=command,
-        flags=dict(_open("flags", flags, notes)),
-        env=dict(_open("env", {name: text for name, text in task.env.items() if name not in ours}, notes)),
-        ours=ours,
+        flags=dict(_without_secrets("flags", flags, notes)),
+        env=dict(
+            _without_secrets("env", {name: text for name, text in task.env.items() if name not in own_env}, notes)
+        ),
+        own_env=own_env,
     )
 
 
-def _names(text: str) -> dict[str, str]:
+def _flag_names(text: str) -> dict[str, str]:
     try:
         return from_names(text)
     except WiringError:
         return {}
 
 
-def _by_flags(task: ForeignTask, names: Mapping[str, str], notes: Notes) -> Wiring | None:
-    index = f"--{names.get('task_index', 'task_index')}=$("
-    try:  # an index that is known only when the task runs stands for all of them
-        words = [f"{index.rstrip('$(')}0" if word.text.startswith(index) else word.text for word in task.words]
-        return from_flags(words, names)
+def _wiring_from_flags(task: ForeignTask, flag_names: Mapping[str, str], notes: Notes) -> Wiring | None:
+    index = f"--{flag_names.get('task_index', 'task_index')}=$("
+    try:  # an index from a variable stands for all tasks
+        words = [f"{index.rstrip('$(')}0" if word.text.startswith(index) else word.text for word in task.argv]
+        return from_flags(words, flag_names)
     except WiringError as error:
         notes.refuse(task.at, f"`{shown(task.name)}`: {error}", "correct its flags")
         return None
 
 
-def _by_config(task: ForeignTask, notes: Notes) -> Wiring | None:
+def _wiring_from_tf_config(task: ForeignTask, notes: Notes) -> Wiring | None:
     text = task.env.get("TF_CONFIG")
     if text is None:
         return None
     try:
-        return from_tf_config(_with_number(text.text))
+        return from_tf_config(_with_numeric_index(text.text))
     except WiringError as error:
         notes.refuse(text.at, str(error), "correct it")
         return None
 
 
-def _with_number(text: str) -> str:
-    """Return a TF_CONFIG whose index is a number: launchers have written it as text, which TensorFlow takes for another."""
+def _with_numeric_index(text: str) -> str:
+    """Return TF_CONFIG with the index as a number: some launchers write it as text, which TensorFlow misreads."""
     try:
         config = json.loads(text)
         index = config["task"]["index"]
@@ -211,28 +213,28 @@ def _with_number(text: str) -> str:
     return text
 
 
-def _by_name(found: ForeignTask, task: str) -> tuple[str, int | None]:
-    """Return who a task is by what it is called, where nothing tells it."""
+def _identify_by_name(foreign: ForeignTask, task: str) -> tuple[str, int | None]:
+    """Return job and index from TFPROV_TASK, labels or the name, for a task without wiring."""
     job, _, number = task.partition("/")
     if job in ROLES and number.isdecimal():
         return job, int(number)
-    if found.job:
-        return _WORDS.get(found.job, found.job), found.index
-    named = _BY_NAME.fullmatch(found.name)
-    if named is None:
+    if foreign.job:
+        return _JOB_NAMES.get(foreign.job, foreign.job), foreign.index
+    match = _BY_NAME.fullmatch(foreign.name)
+    if match is None:
         return "", None
-    return _WORDS.get(named[1], named[1]), int(named[2]) if named[2] else None
+    return _JOB_NAMES.get(match[1], match[1]), int(match[2]) if match[2] else None
 
 
-def _without_wiring(words: Sequence[SourceText], names: Mapping[str, str]) -> list[SourceText]:
-    told_by = {names.get(flag, flag) for flag in FLAGS}
+def _without_wiring(words: Sequence[SourceText], flag_names: Mapping[str, str]) -> list[SourceText]:
+    wiring_flags = {flag_names.get(flag, flag) for flag in FLAGS}
     kept: list[SourceText] = []
     skip = False
     for word in words:
         name, equals, _ = word.text.lstrip("-").partition("=")
         if skip:
             skip = False
-        elif word.text.startswith("-") and name in told_by:
+        elif word.text.startswith("-") and name in wiring_flags:
             skip = not equals
         else:
             kept.append(word)
@@ -240,7 +242,7 @@ def _without_wiring(words: Sequence[SourceText], names: Mapping[str, str]) -> li
 
 
 def _split(words: Sequence[SourceText]) -> tuple[tuple[SourceText, ...], dict[str, SourceText]]:
-    """Return the command, and the flags behind it: those at its end that have a value, each once."""
+    """Split off the flags at the end of the command line that have a value and occur once."""
     end = len(words)
     flags: dict[str, SourceText] = {}
     while end > 1 and (match := _FLAG.fullmatch(words[end - 1].text)) and match[1] not in flags:
@@ -249,12 +251,12 @@ def _split(words: Sequence[SourceText]) -> tuple[tuple[SourceText, ...], dict[st
     return tuple(words[:end]), dict(reversed(flags.items()))
 
 
-def _open(where: str, texts: Mapping[str, SourceText], notes: Notes) -> Iterator[tuple[str, SourceText]]:
-    """Yield what is no secret; what looks like one is told, and not copied."""
-    for name, one in texts.items():
-        is_secret = _SECRET.fullmatch(name) and one.text and not one.text.startswith("/")
-        if is_secret or _WITH_PASSWORD.search(one.text):
+def _without_secrets(where: str, texts: Mapping[str, SourceText], notes: Notes) -> Iterator[tuple[str, SourceText]]:
+    """Yield the texts that do not look like secrets; add a note for each other one."""
+    for name, text in texts.items():
+        is_secret = _SECRET.fullmatch(name) and text.text and not text.text.startswith("/")
+        if is_secret or _WITH_PASSWORD.search(text.text):
             fix = "add it to `env` as `ansible-vault encrypt_string` prints it"
-            notes.add(one.at, f"`{where}.{shown(name)}` looks like a secret and is not copied: {fix}")
+            notes.add(text.at, f"`{where}.{shown(name)}` looks like a secret and is not copied: {fix}")
         else:
-            yield name, one
+            yield name, text

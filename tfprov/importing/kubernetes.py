@@ -1,4 +1,4 @@
-"""Kubernetes objects to what may be tasks: those that run one pod each, and a TFJob, which runs them all."""
+"""Parses Kubernetes objects: workloads with one task each, and a TFJob with all tasks."""
 
 import re
 from collections.abc import Iterator
@@ -8,81 +8,83 @@ from tfprov.importing.identify import ForeignTask, Notes, Setting, SourceText, V
 from tfprov.importing.tracked_mapping import Fields, as_text, cpus, kubernetes_memory, quantity
 from tfprov.model.node import Mapping, Node, Scalar
 
-_RUN_PODS = ("ReplicaSet", "ReplicationController", "Deployment", "StatefulSet", "Job")
-_SILENT = ("Service", "Namespace")
-"""Kinds that only lead to the pods, which tfprov's addresses do."""
+_WORKLOADS = ("ReplicaSet", "ReplicationController", "Deployment", "StatefulSet", "Job")
+_IGNORED_KINDS = ("Service", "Namespace")
+"""Kinds that an inventory replaces: tfprov addresses tasks itself."""
 _JOBS = {"PS": "ps", "Worker": "worker", "Chief": "chief", "Master": "chief", "Evaluator": "evaluator"}
 _RESTART = {"Never": "never", "OnFailure": "on-failure", "ExitCode": "on-failure", "Always": "on-failure"}
 _MANAGED = "app.kubernetes.io/managed-by"
 _HOST = "kubernetes.io/hostname"
 _OWN = "TFPROV_"
-_SECRET = "secrets are not copied; put what is needed into `env`, encrypted with ansible-vault"  # noqa: S105  no password
+_SECRET = "secrets are not copied; put the values into `env`, encrypted with ansible-vault"  # noqa: S105  no password
 _REFERENCE = re.compile(r"\$(?:(?P<dollar>\$)|\((?P<name>[A-Za-z_.-][\w.-]*)\))")
 
 
 def is_kubernetes(document: Node) -> bool:
-    """Whether a document is an object of Kubernetes."""
+    """Whether a document is a Kubernetes object."""
     return isinstance(document, Mapping) and "kind" in document.entries and "apiVersion" in document.entries
 
 
 def read_kubernetes(document: Node, notes: Notes) -> Iterator[ForeignTask]:
-    """Yield what may be tasks in one object."""
+    """Yield the possible tasks of one object."""
     fields = Fields(document, "", notes, document.at)
-    said = fields.text("kind")
-    kind = said.text if said else ""
-    fields.without("apiVersion", "status")
+    kind_field = fields.text("kind")
+    kind = kind_field.text if kind_field else ""
+    fields.ignore("apiVersion", "status")
     name, labels = _metadata(fields)
     if kind == "TFJob":
         with fields:
-            yield from _tfjob(fields.below("spec"), name, notes)
+            yield from _tfjob(fields.mapping("spec"), name, notes)
     elif kind == "Pod":
-        yield _Pod(fields, name, labels, notes).found(1)
-    elif kind in _RUN_PODS:
-        with fields, fields.below("spec") as spec:
-            spec.without("selector", "serviceName", "minReadySeconds", "backoffLimit", "strategy", "updateStrategy")
-            spec.without("podManagementPolicy", "completionMode", "manualSelector", "revisionHistoryLimit", "suspend")
-            counts = [spec.whole(key) for key in ("replicas", "completions", "parallelism")]
-            template = spec.below("template")
-            below = _metadata(template)[1]
+        yield _Pod(fields, name, labels, notes).to_task(1)
+    elif kind in _WORKLOADS:
+        with fields, fields.mapping("spec") as spec:
+            spec.ignore("selector", "serviceName", "minReadySeconds", "backoffLimit", "strategy", "updateStrategy")
+            spec.ignore("podManagementPolicy", "completionMode", "manualSelector", "revisionHistoryLimit", "suspend")
+            counts = [spec.integer(key) for key in ("replicas", "completions", "parallelism")]
+            template = spec.mapping("template")
+            template_labels = _metadata(template)[1]
             count = next((count[0] for count in counts if count), 1)
-            yield _Pod(template, name, {**labels, **below}, notes).found(count)
+            yield _Pod(template, name, {**labels, **template_labels}, notes).to_task(count)
     elif kind == "Secret":
         notes.add(document.at, f"the Secret `{shown(name)}` is not carried over: {_SECRET}")
-    elif kind not in _SILENT and labels.get(_MANAGED) != "tfprov":  # what its own renderer adds, tfprov does itself
+    elif kind not in _IGNORED_KINDS and labels.get(_MANAGED) != "tfprov":  # tfprov's renderer adds helper objects
         notes.add(document.at, f"the {shown(kind)} `{shown(name)}` is not carried over: it runs no task")
 
 
 def _metadata(fields: Fields) -> tuple[str, dict[str, str]]:
-    metadata = fields.below("metadata")
-    name, labels = metadata.text("name") or metadata.text("generateName"), metadata.take("labels")
+    metadata = fields.mapping("metadata")
+    name, labels = metadata.text("name") or metadata.text("generateName"), metadata.pop("labels")
     entries = labels.entries if isinstance(labels, Mapping) else {}
-    return name.text if name else "", {key: as_text(one) for key, one in entries.items() if isinstance(one, Scalar)}
+    return name.text if name else "", {
+        key: as_text(value) for key, value in entries.items() if isinstance(value, Scalar)
+    }
 
 
 def _tfjob(spec: Fields, name: str, notes: Notes) -> Iterator[ForeignTask]:
     with spec:
-        spec.without("successPolicy")
-        with spec.below("runPolicy") as policy:
-            policy.without("cleanPodPolicy", "backoffLimit", "suspend")
-        with spec.below("tfReplicaSpecs") as replicas:
+        spec.ignore("successPolicy")
+        with spec.mapping("runPolicy") as policy:
+            policy.ignore("cleanPodPolicy", "backoffLimit", "suspend")
+        with spec.mapping("tfReplicaSpecs") as replicas:
             for kind, node in replicas.entries():
                 if kind not in _JOBS:
-                    what = f"the replicas `{shown(kind)}` are not carried over: no role is like it"
-                    notes.add(replicas.where(kind), what)
+                    what = f"the replicas `{shown(kind)}` are not carried over: tfprov has no such role"
+                    notes.add(replicas.position(kind), what)
                     continue
-                with Fields(node, f"spec.tfReplicaSpecs.{kind}", notes, replicas.where(kind)) as replica:
-                    count, policy_ = replica.whole("replicas"), replica.text("restartPolicy")
-                    template = replica.below("template")
+                with Fields(node, f"spec.tfReplicaSpecs.{kind}", notes, replicas.position(kind)) as replica:
+                    count, policy_ = replica.integer("replicas"), replica.text("restartPolicy")
+                    template = replica.mapping("template")
                     labels = _metadata(template)[1]
                     pod = _Pod(template, f"{name}-{_JOBS[kind]}", labels, notes, job=_JOBS[kind], group=name)
-                    pod.restart(policy_)
-                    yield pod.found(count[0] if count else 1)
+                    pod.read_restart(policy_)
+                    yield pod.to_task(count[0] if count else 1)
 
 
 class _Pod:
-    """The pod that an object runs, read from the mapping that has its `spec`."""
+    """The pod of an object, read from the mapping with its `spec`."""
 
-    def __init__(  # noqa: PLR0913  what surrounds a pod says who it is
+    def __init__(  # noqa: PLR0913
         self, outer: Fields, name: str, labels: dict[str, str], notes: Notes, *, job: str | None = None, group: str = ""
     ) -> None:
         self.outer, self.name, self.labels, self.notes = outer, name, labels, notes
@@ -92,50 +94,48 @@ class _Pod:
         self.settings: dict[str, Setting] = {}
         self.host: SourceText | None = None
 
-    def found(self, count: int) -> ForeignTask:
+    def to_task(self, count: int) -> ForeignTask:
         notes = self.notes
-        with self.outer as outer, outer.below("spec") as spec:
-            spec.without("enableServiceLinks", "automountServiceAccountToken", "securityContext")
-            spec.without("hostname", "subdomain", "schedulerName", "dnsPolicy")
+        with self.outer as outer, outer.mapping("spec") as spec:
+            spec.ignore("enableServiceLinks", "automountServiceAccountToken", "securityContext")
+            spec.ignore("hostname", "subdomain", "schedulerName", "dnsPolicy")
             if self.is_ours:
-                spec.without("serviceAccountName")
-            self.restart(spec.text("restartPolicy"))
-            grace = spec.whole("terminationGracePeriodSeconds")
+                spec.ignore("serviceAccountName")
+            self.read_restart(spec.text("restartPolicy"))
+            grace = spec.integer("terminationGracePeriodSeconds")
             if grace:
                 self.settings["stop_grace"] = Setting(*grace)
-            self.host = spec.text("nodeName") or self.selected(spec)
-            spec.refuse({"imagePullSecrets": "log in to the registry on the hosts, or let tfprov deliver the image"})
+            self.host = spec.text("nodeName") or self.node_selector(spec)
+            spec.drop({"imagePullSecrets": "log in to the registry on the hosts, or let tfprov deliver the image"})
             storage = dict(_storage(spec, notes))
             containers = (*spec.items("containers"), *spec.items("initContainers"))
-            chosen = _chosen(containers)
-            for extra in (one for one in containers if one is not chosen and not self.is_ours):
-                notes.add(extra.at, "a further container is not carried over: a task is one")
-            found = self.container(chosen, storage, spec.at) if chosen is not None else None
-        if found is None:
-            notes.refuse(
-                self.outer.at, f"`{shown(self.name)}` has no container", "give the file as its engine takes it"
-            )
+            main = _main_container(containers)
+            for extra in (container for container in containers if container is not main and not self.is_ours):
+                notes.add(extra.at, "a further container is not carried over: a task has one container")
+            parsed = self.container(main, storage, spec.at) if main is not None else None
+        if parsed is None:
+            notes.refuse(self.outer.at, f"`{shown(self.name)}` has no container", "correct the file")
             return ForeignTask(self.name, self.outer.at)
-        image, words, env, volumes = found
+        image, argv, env, volumes = parsed
         task = self.labels.get("task") or self.labels.get("app.kubernetes.io/task") or ""
         return ForeignTask(
             name=self.name, at=self.outer.at, group=self.group, job=self.job, count=count, image=image,
-            index=int(task) if task.isdecimal() and len(task) < 6 else None, words=words, env=env, volumes=volumes,
+            index=int(task) if task.isdecimal() and len(task) < 6 else None, argv=argv, env=env, volumes=volumes,
             settings=self.settings, host=self.host,
         )  # fmt: skip
 
-    def restart(self, text: SourceText | None) -> None:
+    def read_restart(self, text: SourceText | None) -> None:
         if text and text.text in _RESTART and "restart" not in self.settings:
             self.settings["restart"] = Setting(_RESTART[text.text], text.at)
 
-    def selected(self, spec: Fields) -> SourceText | None:
-        node = spec.take("nodeSelector")
+    def node_selector(self, spec: Fields) -> SourceText | None:
+        node = spec.pop("nodeSelector")
         host = None
         for key, value in node.entries.items() if isinstance(node, Mapping) else ():
             if key == _HOST and isinstance(value, Scalar):
                 host = SourceText(as_text(value), value.at)
             else:
-                self.notes.left(f"nodeSelector.{key}", value.at, "say which hosts are in which group")
+                self.notes.drop(f"nodeSelector.{key}", value.at, "put the hosts into groups of the inventory")
         return host
 
     def container(
@@ -144,59 +144,59 @@ class _Pod:
         notes = self.notes
         with Fields(node, "containers[]", notes, at) as fields:
             if self.is_ours:
-                fields.without("restartPolicy", "readinessProbe")
-            fields.without(
+                fields.ignore("restartPolicy", "readinessProbe")
+            fields.ignore(
                 "name", "imagePullPolicy", "ports", "securityContext", "workingDir", "terminationMessagePolicy"
             )
-            fields.refuse(
+            fields.drop(
                 {
-                    "envFrom": "put what is needed into `env`",
-                    "readinessProbe": "tfprov looks whether a task answers on its port",
-                    "livenessProbe": "tfprov looks whether a task answers on its port",
-                    "startupProbe": "tfprov looks whether a task answers on its port",
+                    "envFrom": "put the values into `env`",
+                    "readinessProbe": "tfprov checks the task's port itself",
+                    "livenessProbe": "tfprov checks the task's port itself",
+                    "startupProbe": "tfprov checks the task's port itself",
                 }
             )
             image = fields.text("image")
             env = dict(self.environment(fields))
-            listed = (*fields.items("command"), *fields.items("args"))
-            words = [SourceText(as_text(one), one.at) for one in listed if isinstance(one, Scalar)]
-            volumes = tuple(_mounted(fields, storage, notes))
-            with fields.below("resources") as resources:
-                self.limits(resources)
+            items = (*fields.items("command"), *fields.items("args"))
+            words = [SourceText(as_text(item), item.at) for item in items if isinstance(item, Scalar)]
+            volumes = tuple(_mounts(fields, storage, notes))
+            with fields.mapping("resources") as resources:
+                self.read_limits(resources)
         return (
             Setting({"name": image.text}, image.at) if image else None,
-            tuple(self.expanded(word, env) for word in words),
-            {name: self.expanded(value, env) for name, value in env.items()},
+            tuple(self.expand(word, env) for word in words),
+            {name: self.expand(value, env) for name, value in env.items()},
             volumes,
         )
 
     def environment(self, fields: Fields) -> Iterator[tuple[str, SourceText]]:
         for node in fields.items("env"):
-            with Fields(node, "env[]", self.notes, node.at) as one:
-                name, value, source = one.text("name"), one.text("value"), one.take("valueFrom")
+            with Fields(node, "env[]", self.notes, node.at) as entry:
+                name, value, source = entry.text("name"), entry.text("value"), entry.pop("valueFrom")
             if name and value:
                 yield name.text, SourceText(value.text, value.at)
             elif name and source is not None and not name.text.startswith(_OWN):
-                self.notes.left(f"env.{name.text}", source.at, f"its value is not in the file: {_SECRET}")
+                self.notes.drop(f"env.{name.text}", source.at, f"its value is not in the file: {_SECRET}")
 
-    def expanded(self, text: SourceText, env: dict[str, SourceText]) -> SourceText:
-        """Return a text with the variables in it that Kubernetes would replace."""
+    def expand(self, text: SourceText, env: dict[str, SourceText]) -> SourceText:
+        """Expand `$(NAME)` as Kubernetes does."""
 
         def replaced(match: re.Match[str]) -> str:
             if match["dollar"]:
                 return "$"
-            known = env.get(match["name"])
-            if known is None and not match["name"].startswith(_OWN):
+            value = env.get(match["name"])
+            if value is None and not match["name"].startswith(_OWN):
                 self.notes.add(text.at, f"`$({shown(match['name'])})` stays as it is: its value is not in the file")
-            return known.text if known else match[0]
+            return value.text if value else match[0]
 
         return SourceText(_REFERENCE.sub(replaced, text.text), text.at)
 
-    def limits(self, resources: Fields) -> None:
-        with resources.below("limits") as limits:
+    def read_limits(self, resources: Fields) -> None:
+        with resources.mapping("limits") as limits:
             memory, cores = limits.text("memory"), limits.text("cpu")
             gpus = limits.text("nvidia.com/gpu")
-        resources.without("requests")
+        resources.ignore("requests")
         if memory and (setting := kubernetes_memory(memory, self.notes)):
             self.settings["memory"] = setting
         if cores and (setting := cpus(cores, self.notes)):
@@ -206,33 +206,37 @@ class _Pod:
             self.settings["gpus"] = Setting(int(amount), gpus.at)
 
 
-def _chosen(containers: tuple[Node, ...]) -> Node | None:
-    """Return the container of the program: the one with the name that a TFJob's must have, else the first."""
-    named = [one for one in containers if isinstance(one, Mapping) and isinstance(one.get("name"), Scalar)]
-    ours = [one for one in named if as_text(one.entries["name"]) == "tensorflow"]  # type: ignore[arg-type]
-    return next(iter([*ours, *containers]), None)
+def _main_container(containers: tuple[Node, ...]) -> Node | None:
+    """Return the container named `tensorflow`, as a TFJob requires, else the first."""
+    named = [
+        container
+        for container in containers
+        if isinstance(container, Mapping) and isinstance(container.get("name"), Scalar)
+    ]
+    tensorflow = [container for container in named if as_text(container.entries["name"]) == "tensorflow"]  # type: ignore[arg-type]
+    return next(iter([*tensorflow, *containers]), None)
 
 
 def _storage(spec: Fields, notes: Notes) -> Iterator[tuple[str, str | None]]:
-    """Yield every volume by its name: a directory of the node, or None for storage of the cluster's."""
+    """Yield the volumes by name: the node's directory, or None for other storage."""
     for node in spec.items("volumes"):
         volume = Fields(node, "volumes[]", notes, node.at)
         name = volume.text("name")
-        host = volume.below("hostPath")
+        host = volume.mapping("hostPath")
         path = host.text("path")
         if name:
-            if volume.take("secret") is not None:
-                notes.left(f"volumes.{name.text}", node.at, _SECRET)
+            if volume.pop("secret") is not None:
+                notes.drop(f"volumes.{name.text}", node.at, _SECRET)
                 continue
             yield name.text, path.text if path else None
 
 
-def _mounted(fields: Fields, storage: dict[str, str | None], notes: Notes) -> Iterator[Volume]:
+def _mounts(fields: Fields, storage: dict[str, str | None], notes: Notes) -> Iterator[Volume]:
     for node in fields.items("volumeMounts"):
         mount = Fields(node, "volumeMounts[]", notes, node.at)
         name, target, read_only = mount.text("name"), mount.text("mountPath"), mount.text("readOnly")
-        below = mount.text("subPath")
+        sub_path = mount.text("subPath")
         if name and target and name.text in storage:
             source = storage[name.text]
-            source = f"{source}/{below.text}" if source and below else source
+            source = f"{source}/{sub_path.text}" if source and sub_path else source
             yield Volume(target, source, read_only is not None and read_only.text == "true")

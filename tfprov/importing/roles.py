@@ -1,4 +1,4 @@
-"""Tasks to the roles of an inventory: what all tasks of a role share, and what all roles do."""
+"""Groups tasks into the roles of an inventory, with the settings that the tasks of a role share."""
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,23 +12,23 @@ from tfprov.model.settings import BY_TF_CONFIG, Settings
 from tfprov.wiring import STRATEGY_VARIABLE
 
 CODE, RUNTIME = "/code", "/tfprov"
-_OWN_COMMAND = ("tensorboard", "dispatcher", "data_worker")
+_OWN_PROGRAMS = ("tensorboard", "dispatcher", "data_worker")
 _CHECKPOINT_FLAGS = ("train_dir", "checkpoint_dir", "ckpt_dir", "model_dir", "log_dir", "logdir")
 TEMPLATE = "{{ checkpoint_dir }}"
 
 
 @dataclass(frozen=True)
 class Template:
-    """A text in which braces are meant for the inventory."""
+    """A text with a template, which the emitter leaves unquoted by `!unsafe`."""
 
     text: str
 
 
 @dataclass
 class Role:
-    """A role: how many tasks, the hosts they are kept on, by their index, and settings by name.
+    """A role: the number of tasks, their hosts by index if the file pins them, and the settings by name.
 
-    `flags`, `env` and `mounts` are settings that are written an entry a line; their values are lists of entries.
+    The values of `flags`, `env` and `mounts` are lists of entries, written one per line.
     """
 
     name: str
@@ -37,8 +37,8 @@ class Role:
     hosts: list[str] = field(default_factory=list)
 
 
-def roles_of(tasks: Sequence[IdentifiedTask], notes: Notes) -> list[Role]:
-    """Return the roles, in the order of tfprov's own."""
+def group_by_role(tasks: Sequence[IdentifiedTask], notes: Notes) -> list[Role]:
+    """Return the roles, in the order of ROLES."""
     roles = []
     for name in ROLES:
         members = sorted((task for task in tasks if task.job == name), key=lambda task: task.index or 0)
@@ -51,51 +51,49 @@ def _role(name: str, members: Sequence[IdentifiedTask], notes: Notes) -> Role:
     count = _count(name, members, notes)
     settings = dict(_settings(members[0], notes))
     for other in members[1:]:
-        _compare(settings, dict(_settings(other, Notes())), other, notes)
+        _note_differences(settings, dict(_settings(other, Notes())), other, notes)
     hosts = [task.source.host.text for task in members if task.source.host]
     return Role(name, count, settings, hosts if len(hosts) == count else [])
 
 
 def _count(name: str, members: Sequence[IdentifiedTask], notes: Notes) -> int:
-    there = sum(task.source.count for task in members)
+    count = sum(task.source.count for task in members)
     highest = max((len(task.cluster.get(name, ())) for task in members), default=0)
-    if highest > there:
-        what = f"the tasks are told of {highest} {name} tasks, and the file has {there}: all {highest} are in the inventory"
+    if highest > count:
+        what = f"the tasks have addresses of {highest} {name} tasks, the file has {count}: the inventory has {highest}"
         notes.add(members[0].source.at, what)
     by_index: dict[int, IdentifiedTask] = {}
     for task in members:
         if task.index is not None and task.index in by_index and task.source.count == 1:
             first = by_index[task.index].source.at.line
-            notes.refuse(
-                task.source.at, f"{name}/{task.index} a second time (first on line {first})", "keep one of them"
-            )
+            notes.refuse(task.source.at, f"duplicate {name}/{task.index} (first on line {first})", "keep one of them")
         elif task.index is not None:
             by_index[task.index] = task
-    return max(there, highest)
+    return max(count, highest)
 
 
 def _settings(task: IdentifiedTask, notes: Notes) -> Iterator[tuple[str, Setting]]:
     """Yield the settings of one task."""
     at = task.source.at
     directory = _directory(task)
-    if not _is_own(task, directory):
-        own = task.job in _OWN_COMMAND
-        flags = {} if own else task.flags
+    if not _runs_own_program(task, directory):
+        is_own = task.job in _OWN_PROGRAMS
+        flags = {} if is_own else task.flags
         words = [
             *task.command,
-            *(SourceText(f"--{name}={text.text}", text.at) for name, text in task.flags.items() if own),
+            *(SourceText(f"--{name}={text.text}", text.at) for name, text in task.flags.items() if is_own),
         ]
         if words:
             yield "command", Setting([word.text for word in words], words[0].at)
-        elif task.job not in _OWN_COMMAND:
-            notes.refuse(at, f"`{shown(task.source.name)}` has no command, and runs its image's own", "write it there")
+        elif task.job not in _OWN_PROGRAMS:
+            notes.refuse(at, f"`{shown(task.source.name)}` has no command", "add its command to the file")
         if flags:
             yield "flags", Setting([(name, _flag(name, text, directory), text.at) for name, text in flags.items()], at)
     if task.env:
         env = [(name, text.text, text.at) for name, text in task.env.items() if not _is_runtime(name, text, task)]
         if env:
             yield "env", Setting(env, at)
-    yield from _places(task, directory, notes)
+    yield from _directories(task, directory, notes)
     for name, setting in task.source.settings.items():
         if setting.value != Settings.model_fields[name].default:
             yield name, setting
@@ -106,31 +104,31 @@ def _settings(task: IdentifiedTask, notes: Notes) -> Iterator[tuple[str, Setting
 
 
 def _is_runtime(name: str, text: SourceText, task: IdentifiedTask) -> bool:
-    """Whether a variable is one with which tfprov's own Compose files lead to the runtime."""
-    return name == "PYTHONPATH" and "TFPROV_TASK" in task.ours and text.text == RUNTIME
+    """Whether a variable is the PYTHONPATH that tfprov's Compose files set for the runtime."""
+    return name == "PYTHONPATH" and "TFPROV_TASK" in task.own_env and text.text == RUNTIME
 
 
 def _directory(task: IdentifiedTask) -> str | None:
-    """Return where checkpoints are: what says so, or the storage that a flag of the program leads to."""
-    if directory := task.ours.get(CHECKPOINT_DIR):
+    """Return the checkpoint directory: from TFPROV_CHECKPOINT_DIR, or from a flag of the program."""
+    if directory := task.own_env.get(CHECKPOINT_DIR):
         return directory
     storage = {volume.target.text.rstrip("/") for volume in task.source.volumes if volume.source is None}
-    named = [said.text.rstrip("/") for name, said in task.flags.items() if name in _CHECKPOINT_FLAGS]
-    local = [text for text in named if text.startswith("/")]
+    directories = [flag.text.rstrip("/") for name, flag in task.flags.items() if name in _CHECKPOINT_FLAGS]
+    local = [text for text in directories if text.startswith("/")]
     return next((text for text in local if text in storage), local[0] if local else None)
 
 
-def _is_own(task: IdentifiedTask, directory: str | None) -> bool:
-    """Whether the program of a task is one that tfprov brings."""
-    if task.job not in _OWN_COMMAND:
+def _runs_own_program(task: IdentifiedTask, directory: str | None) -> bool:
+    """Whether a task runs the program that tfprov provides for its role."""
+    if task.job not in _OWN_PROGRAMS:
         return False
     if task.job != "tensorboard":
         return any(word.text == "tfprov.runtime.data_service" for word in task.command)
     words = [word.text for word in task.command]
     logs = task.flags["logdir"].text if "logdir" in task.flags else ""
-    plain = len(words) == 1 and posixpath.basename(words[0]) == "tensorboard"
+    runs_tensorboard = len(words) == 1 and posixpath.basename(words[0]) == "tensorboard"
     others = set(task.flags) - {"logdir", "host", "port", "bind_all"}
-    return plain and not others and (logs.startswith("/") or logs == directory)
+    return runs_tensorboard and not others and (logs.startswith("/") or logs == directory)
 
 
 def _flag(name: str, text: SourceText, directory: str | None) -> str | Template:
@@ -138,10 +136,10 @@ def _flag(name: str, text: SourceText, directory: str | None) -> str | Template:
     return Template(TEMPLATE) if is_directory else text.text
 
 
-def _places(task: IdentifiedTask, directory: str | None, notes: Notes) -> Iterator[tuple[str, Setting]]:
+def _directories(task: IdentifiedTask, directory: str | None, notes: Notes) -> Iterator[tuple[str, Setting]]:
     """Yield the directories: checkpoints, data, code and mounts."""
     at = task.source.at
-    data = task.ours.get("TFPROV_DATA_DIR")
+    data = task.own_env.get("TFPROV_DATA_DIR")
     mounts = []
     for volume in task.source.volumes:
         target, where = volume.target.text.rstrip("/") or "/", volume.target.at
@@ -150,7 +148,7 @@ def _places(task: IdentifiedTask, directory: str | None, notes: Notes) -> Iterat
         if volume.source is None:
             what = f"the storage at {shown(target)} is not carried over: mount a directory of the host, with `mounts`"
             notes.add(where, what)
-        elif target == CODE and "TFPROV_TASK" in task.ours:
+        elif target == CODE and "TFPROV_TASK" in task.own_env:
             yield "code", Setting(volume.source, where)
         elif target == data:
             yield "data", Setting({"path": volume.source, "to": target}, where)
@@ -162,32 +160,34 @@ def _places(task: IdentifiedTask, directory: str | None, notes: Notes) -> Iterat
         yield "checkpoints", Setting({"dir": directory}, at)
 
 
-def _compare(settings: dict[str, Setting], other: Mapping[str, Setting], task: IdentifiedTask, notes: Notes) -> None:
-    """Tell where a task of a role differs from the first one, whose settings count for all of them."""
+def _note_differences(
+    settings: dict[str, Setting], other: Mapping[str, Setting], task: IdentifiedTask, notes: Notes
+) -> None:
+    """Note the settings of a task that differ from the role's first task, which are used for all."""
     for name in dict.fromkeys([*settings, *other]):
-        if name == "port" or plain(settings.get(name)) == plain(other.get(name)):
+        if name == "port" or without_positions(settings.get(name)) == without_positions(other.get(name)):
             continue
         at: Position = other[name].at if name in other else task.source.at
-        what = f"{task.job}/{task.index or 0} has another `{name}` than the first {task.job}, whose own counts for all"
+        what = f"{task.job}/{task.index or 0} has another `{name}` than the first {task.job}, which is used for all"
         notes.add(at, what)
 
 
-def plain(setting: Setting | None) -> object:
-    """Return a value without the places in it, to be compared."""
+def without_positions(setting: Setting | None) -> object:
+    """Return a setting's value without positions, for comparison."""
     if setting is None or not isinstance(setting.value, list):
         return setting.value if setting else None
-    return [one[:2] if isinstance(one, tuple) else one for one in setting.value]
+    return [entry[:2] if isinstance(entry, tuple) else entry for entry in setting.value]
 
 
 def wiring_of(tasks: Sequence[IdentifiedTask]) -> object:
-    """Return the `wiring` setting: flags, under other names perhaps, or TF_CONFIG."""
-    first = next((task for task in tasks if task.by_flags), None)
+    """Return the `wiring` setting: flags, with their names if they differ, or TF_CONFIG."""
+    first = next((task for task in tasks if task.uses_flags), None)
     if first is None:
         return "tf_config"
-    return {"flags": {flag: f"--{name}" for flag, name in first.names.items()}} if first.names else "flags"
+    return {"flags": {flag: f"--{name}" for flag, name in first.flag_names.items()}} if first.flag_names else "flags"
 
 
 def strategy_of(tasks: Sequence[IdentifiedTask]) -> str | None:
-    """Return the strategy that the tasks are told, where it is not the usual one."""
-    strategies = {task.ours[STRATEGY_VARIABLE] for task in tasks if STRATEGY_VARIABLE in task.ours}
+    """Return the strategy from the tasks' environment; None when it is not set or is the default."""
+    strategies = {task.own_env[STRATEGY_VARIABLE] for task in tasks if STRATEGY_VARIABLE in task.own_env}
     return next(iter(strategies)) if len(strategies) == 1 and strategies <= {*BY_TF_CONFIG, "single"} else None

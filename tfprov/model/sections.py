@@ -60,22 +60,23 @@ class Checkpoints(StrictModel):
 
     dir: Annotated[Line, field_types.DIRECTORY] = Field(
         "/checkpoints",
-        description="The chief's checkpoint directory inside its container. Under the process runtime it is a directory "
-        "of the task's own, whatever this says; programs find it in TFPROV_CHECKPOINT_DIR and as `{{ checkpoint_dir }}`.",
+        description="The chief's checkpoint directory inside its container. Under the process runtime, each task "
+        "has a directory of its own and this setting has no effect. Programs get the path in TFPROV_CHECKPOINT_DIR "
+        "and as `{{ checkpoint_dir }}`.",
         examples=["/checkpoints"],
     )
     to: PathText = Field(
         "./checkpoints",
-        description="Where gathered checkpoints go on the controller, in a directory named after the cluster. A relative "
-        "path counts from the file it is written in.",
+        description="The directory for gathered checkpoints on the controller, in a subdirectory with the "
+        "cluster's name. A relative path is relative to the file that contains it.",
         examples=["./checkpoints"],
     )
     link: Annotated[Line, field_types.LINK] | None = Field(
         None,
-        description="For programs that save to a relative path: this name, in the working directory of every task, leads "
-        "to the checkpoint directory. Under the process runtime it is the chief's for all tasks; in a container it is the "
-        "task's own, which an evaluator and a tensorboard share with the chief. The code must have nothing of that name. "
-        "Default: none.",
+        description="For programs that save to a relative path: this name, in the working directory of every "
+        "task, is a link to the checkpoint directory. Under the process runtime it is the chief's for all tasks; in "
+        "a container it is the task's own, which an evaluator and a tensorboard share with the chief. The code must "
+        "not contain that name. Default: none.",
         examples=["logdir"],
     )
 
@@ -85,8 +86,8 @@ class End(StrictModel):
 
     wait: Annotated[Count, Field(ge=0, le=86400)] = Field(
         0,
-        description="How many seconds `run` and `wait` give a worker that still trains, or an evaluator that has not "
-        "evaluated the last checkpoint, once the chief is done. Tasks that still run after that are reported.",
+        description="The seconds that `run` and `wait` give, after the chief is done, to workers that still train "
+        "and to an evaluator that has not evaluated the last checkpoint. Tasks that run longer are reported.",
         examples=[60],
     )
 
@@ -100,50 +101,50 @@ class Image(StrictModel):
 
     build: PathText | None = Field(
         None,
-        description="A directory with a Dockerfile; the image is built from it. A relative path counts from the file it "
-        "is written in. Default: none; one of `build`, `name` and `archive` is given.",
+        description="The directory with the Dockerfile to build. A relative path is relative to the file that "
+        "contains it. Default: none; one of `build`, `name` and `archive` is given.",
         examples=["../images/train"],
     )
     name: Annotated[Line, field_types.IMAGE_NAME] | None = Field(
         None,
-        description="An image in a registry, which the hosts' engines pull: `repository[:tag][@sha256:…]`. Only a digest "
-        "pins the image. Default: none.",
+        description="An image in a registry, pulled by the hosts' engines: `repository[:tag][@sha256:…]`. Only a "
+        "digest pins the image. Default: none.",
         examples=["registry.example.com/train:1.0"],
     )
     archive: PathText | None = Field(
         None,
-        description="A file that `docker save` wrote, or an OCI archive. A relative path counts from the file it is "
-        "written in. Default: none.",
+        description="An archive of `docker save`, or an OCI archive. A relative path is relative to the file that "
+        "contains it. Default: none.",
         examples=["../train.tar"],
     )
     dockerfile: Annotated[Line, field_types.DOCKERFILE] = Field(
         "Dockerfile",
-        description="Beside `build`: the path of the Dockerfile inside the directory.",
+        description="With `build`: the path of the Dockerfile inside the directory.",
         examples=["Dockerfile"],
     )
     build_args: dict[ArgName, Value] = Field(
         default_factory=dict,
-        description="Beside `build`: values for the `ARG`s of the Dockerfile. They can be read in the image's history: "
-        "nothing secret belongs here.",
+        description="With `build`: values for the `ARG`s of the Dockerfile. The image's history shows them: do "
+        "not put secrets here.",
         examples=[{"TENSORFLOW": "2.18.0"}],
     )
     build_on: Line | None = Field(
         None,
-        description="Beside `build`: the host of the inventory whose engine builds. It needs no role. Default: the "
+        description="With `build`: the host whose engine builds the image. It needs no role. Default: the "
         "controller's own engine.",
         examples=["node1"],
     )
     ca_bundle: PathText | None = Field(
         None,
-        description="Beside `build`: a file with the certificates (PEM) of a proxy that inspects TLS, trusted during the "
-        "build and left out of the image. Default: the file that PIP_CERT, REQUESTS_CA_BUNDLE or SSL_CERT_FILE names on "
-        "the controller.",
+        description="With `build`: a file with the certificates (PEM) of a TLS-inspecting proxy, trusted during "
+        "the build only. Default: the file that PIP_CERT, REQUESTS_CA_BUNDLE or SSL_CERT_FILE names on the "
+        "controller.",
         examples=["/etc/ssl/certs/proxy.pem"],
     )
     pip_conf: PathText | None = Field(
         None,
-        description="Beside `build`: a pip.conf for the build, such as one that names an index of your own; it is left out "
-        "of the image. Default: none.",
+        description="With `build`: a pip.conf for the build, for example with your own package index; it is not "
+        "in the image. Default: none.",
         examples=["~/.config/pip/pip.conf"],
     )
 
@@ -160,27 +161,27 @@ class MountSetting(StrictModel):
         description="An absolute path on the host; it must exist there.", examples=["/data/mnist"]
     )
     target: Annotated[Line, field_types.DIRECTORY] = Field(
-        description="Where it is in the container: an absolute path, apart from the checkpoint directory and from /code.",
+        description="The absolute path in the container, outside of the checkpoint directory and of /code.",
         examples=["/data"],
     )
-    read_only: bool = Field(True, description="Whether tasks may only read it.", examples=[False])
+    read_only: bool = Field(True, description="Whether the mount is read-only.", examples=[False])
 
 
 class FlagNames(StrictModel):
     """The program's names of the four wiring flags; null for a flag that it does not have."""
 
     job_name: FlagWord | None = Field(
-        "--job_name", description="The flag that gets the task's job; null leaves it out.", examples=["--job"]
+        "--job_name", description="The flag for the task's job; null omits it.", examples=["--job"]
     )
     task_index: FlagWord | None = Field(
-        "--task_index", description="The flag that gets its index; null leaves it out.", examples=["--index"]
+        "--task_index", description="The flag for the task's index; null omits it.", examples=["--index"]
     )
     ps_hosts: FlagWord | None = Field(
-        "--ps_hosts", description="The flag that gets the addresses of all ps; null leaves it out.", examples=["--ps"]
+        "--ps_hosts", description="The flag for the addresses of all ps; null omits it.", examples=["--ps"]
     )
     worker_hosts: FlagWord | None = Field(
         "--worker_hosts",
-        description="The flag that gets the addresses of all workers; null leaves it out.",
+        description="The flag for the addresses of all workers; null omits it.",
         examples=["--workers"],
     )
 
@@ -190,8 +191,7 @@ class RenamedFlags(StrictModel):
 
     flags: FlagNames = Field(
         default_factory=FlagNames,
-        description="What the program calls the four flags, where it has other names for them; null for a flag that it "
-        "does not know.",
+        description="The program's names for the four flags; null omits a flag.",
         examples=[{"job_name": "--job", "task_index": "--index"}],
     )
 
@@ -203,17 +203,17 @@ class DataSource(StrictModel):
     """A file that hosts fetch from the web."""
 
     url: Annotated[Line, field_types.URL] = Field(
-        description="Where the file is: http or https, as the hosts reach it, and without a password. Another address for "
-        "the same file restarts nothing.",
+        description="The URL of the file (http or https) as seen from the hosts, without a password. A changed "
+        "URL for the same file restarts nothing.",
         examples=["https://example.com/mnist/train.tfrecords"],
     )
     sha256: Annotated[Line, field_types.SHA256] = Field(
-        description="The SHA-256 of the file, as `sha256sum` prints it: what differs is never used.",
+        description="The SHA-256 of the file, as `sha256sum` prints it. A file with another sum is never used.",
         examples=[_SUM],
     )
     name: Annotated[Line, field_types.FILE_NAME] | None = Field(
         None,
-        description="What the file is called in the directory. Default: the last part of `url`.",
+        description="The file's name in the directory. Default: the last part of `url`.",
         examples=["train.tfrecords"],
     )
 
@@ -228,8 +228,8 @@ class Data(StrictModel):
 
     path: Annotated[PathText, field_types.DATA] | None = Field(
         None,
-        description="The directory with the data on every host that reads it. A relative path counts from the file it is "
-        "written in, and is for this machine only. Default: none; one of `path` and `fetch` is given.",
+        description="The directory with the data on every host that reads it. A relative path is relative to the "
+        "file that contains it, and only for this machine. Default: none; one of `path` and `fetch` is given.",
         examples=["/data/mnist"],
     )
     fetch: (
@@ -241,13 +241,13 @@ class Data(StrictModel):
         | None
     ) = Field(
         None,
-        description="Files that every host which reads them fetches for itself, once, and verifies before anything is "
-        "started; all its tasks share them. Under the docker runtime Python in the image does it. Default: none.",
+        description="Files that each host that needs them fetches once and verifies before anything is started; "
+        "its tasks share them. The docker runtime uses the image's Python to fetch them. Default: none.",
         examples=[[{"sha256": _SUM, "url": "https://example.com/mnist/train.tfrecords"}]],
     )
     to: Annotated[Line, field_types.DIRECTORY] = Field(
         "/data",
-        description="Where it is in containers, which may only read it. Under the process runtime tasks read it where it "
-        "is; programs find it in TFPROV_DATA_DIR and as `{{ data_dir }}`.",
+        description="The path of the read-only mount in containers. Under the process runtime tasks read the data "
+        "in place. Programs get the path in TFPROV_DATA_DIR and as `{{ data_dir }}`.",
         examples=["/data"],
     )

@@ -65,140 +65,146 @@ class Settings(StrictModel):
     )
     image: Annotated[Image | None, BeforeValidator(validators.refuse_short_image)] = Field(
         None,
-        description="The image that containers are made from, the same for all. With one, tasks run in containers. "
-        "Default: none.",
+        description="The image of all containers of the cluster. With an image, tasks run in containers. Default: "
+        "none.",
         examples=[{"build": "../images/train"}],
     )
     runtime: Literal["docker", "process"] = Field(
         "process",
-        description="What runs a task: `docker`, a container of `image` on its host's engine; `process`, a supervised "
-        "process of this machine itself, without an image. Default: `docker` where an `image` is given, else `process`.",
+        description="What runs a task: `docker`, a container of `image` on its host's engine; `process`, a "
+        "supervised process on this machine, without an image. Default: `docker` where an `image` is given, else "
+        "`process`.",
         examples=["process"],
     )
     code: PathText | None = Field(
         None,
-        description="The directory with the training program, delivered to every host as it is; `.dockerignore` in it is "
-        "respected, and the inventory's own files and gathered checkpoints are left out. Tasks start in a copy of it. A "
-        "relative path counts from the file it is written in. Default: none.",
+        description="The directory with the training program, delivered to every host. Files in its "
+        "`.dockerignore`, the inventory's own files and gathered checkpoints are left out. Each task starts in a "
+        "copy of it. A relative path is relative to the file that contains it. Default: none.",
         examples=["../images/train/programs"],
     )
     command: Annotated[list[Line], Field(min_length=1), AfterValidator(validators.check_command)] | None = Field(
         None,
-        description="The program and its arguments; tfprov appends the wiring (`wiring: flags`) and `flags`. "
-        "A role for which tfprov brings one takes both from its own group only; a tensorboard `env`, `code` and `bind` as "
-        "well. Default: what tfprov brings for the roles tensorboard, dispatcher and data_worker; all others need one.",
+        description="The program and its arguments; tfprov appends the wiring (`wiring: flags`) and `flags`. The "
+        "roles tensorboard, dispatcher and data_worker take both from their own group only; a tensorboard also "
+        "takes `env`, `code` and `bind` from its group only. Default: tfprov's own program for these three roles; "
+        "the others need a command.",
         examples=[["python", "linear.py"]],
     )
     python: PathText | None = Field(
         None,
-        description="The Python that runs tasks under the process runtime, such as that of a virtual environment: `python` "
-        "and `python3` in `command` mean it, programs beside it come first in PATH, and it can import `tfprov.runtime`. A "
-        "relative path counts from the file it is written in. Default: `ansible_python_interpreter` where that is an "
-        "absolute path, else the Python that runs tfprov.",
+        description="The Python for tasks of the process runtime, for example of a virtual environment: `python` "
+        "and `python3` in `command` mean it, its directory is first in PATH, and it can import `tfprov.runtime`. A "
+        "relative path is relative to the file that contains it. Default: `ansible_python_interpreter` if that is "
+        "an absolute path, else the Python that runs tfprov.",
         examples=["./venv/bin/python"],
     )
     strategy: Strategy = Field(
         "between_graph",
-        description="How the program trains: `between_graph`, every worker builds the graph, variables on the ps; "
-        "`in_graph`, the chief builds one graph over all workers; `parameter_server`, TensorFlow's "
-        "ParameterServerStrategy, in which the chief gives the workers their steps; `multi_worker_mirrored`, workers "
-        "alone, which average their gradients; `single`, one task. The program finds it in TFPROV_STRATEGY.",
+        description="How the program trains: `between_graph`, every worker builds the graph, with the variables "
+        "on the ps; `in_graph`, the chief builds one graph over all workers; `parameter_server`, TensorFlow's "
+        "ParameterServerStrategy, in which the chief dispatches steps to the workers; `multi_worker_mirrored`, "
+        "workers only, which average their gradients; `single`, one task. The program gets the name in "
+        "TFPROV_STRATEGY.",
         examples=["parameter_server"],
     )
     wiring: Wiring = Field(
         "flags",
-        description="How the task learns who it is: `flags` appends --job_name, --task_index, --ps_hosts and "
-        "--worker_hosts, and a mapping gives them other names or, with null, leaves some out. TF_CONFIG is in the "
-        "environment either way, but for `strategy: single`, which tells a task nothing. Default: `flags`, and `tf_config` "
-        "for the strategies `in_graph`, `parameter_server` and `multi_worker_mirrored`.",
+        description="How a task gets its job, its index and the addresses of its peers: `flags` appends "
+        "--job_name, --task_index, --ps_hosts and --worker_hosts; a mapping renames these flags or, with null, "
+        "omits them. TF_CONFIG is always in the environment, except with `strategy: single`, which has no wiring. "
+        "Default: `flags`, and `tf_config` for the strategies `in_graph`, `parameter_server` and "
+        "`multi_worker_mirrored`.",
         examples=["tf_config"],
     )
     flags: dict[FlagName, Value | None] = Field(
         default_factory=dict,
-        description="Flags of the program, appended as `--name=value`, and as `--name` alone where the value is null. "
-        "Arguments without a name belong into `command`; a name that `wiring` uses is tfprov's.",
+        description="Flags of the program, appended as `--name=value`, or as `--name` if the value is null. "
+        "Positional arguments belong in `command`; the names of `wiring` are reserved.",
         examples=[{"train_steps": 2000}],
     )
     env: dict[EnvName, Value] = Field(
         default_factory=dict,
-        description="Environment variables of the task; values are text, so quote what YAML takes for something else.",
+        description="Environment variables of the task; values are text, so quote values that YAML reads as "
+        "another type.",
         examples=[{"TF_CPP_MIN_LOG_LEVEL": "2"}],
     )
     public_env: list[EnvName] = Field(
         default_factory=list,
-        description="Names in `env` that are no secrets, though they have a word such as TOKEN, SECRET, PASSWORD or KEY. "
-        "Secret variables reach a container as files on a tmpfs, and `docker inspect` does not show them.",
+        description="Names in `env` that are not secret, although they contain a word such as TOKEN, SECRET, "
+        "PASSWORD or KEY. Secret variables reach a container as files on a tmpfs, and `docker inspect` does not "
+        "show them.",
         examples=[["SORT_KEY"]],
     )
     checkpoints: CheckpointSetting = Field(
         default_factory=Checkpoints,
-        description="Where checkpoints are saved and gathered. `none` for a program that saves nothing: without it, a "
-        "`run` that ends without a checkpoint ends with exit code 1. What is saved is gathered either way. Default: the "
-        "defaults of `dir` and `to`.",
+        description="Where checkpoints are saved and gathered. `none` is for a program that saves nothing: "
+        "otherwise, a `run` without a checkpoint ends with exit code 1. Checkpoints are gathered in both cases. "
+        "Default: the defaults of `dir` and `to`.",
         examples=[{"to": "./checkpoints"}],
     )
     data: Annotated[Data | None, BeforeValidator(validators.refuse_short_data)] = Field(
         None,
-        description="The training data: a directory on the hosts, or files that they fetch. A ps and a tensorboard do not "
-        "read it. Default: none.",
+        description="The training data: a directory on the hosts, or files that the hosts fetch. A ps and a "
+        "tensorboard do not get it. Default: none.",
         examples=[{"path": "/data/mnist"}],
     )
     address: Address | None = Field(
         None,
-        description="The name or IPv4 address under which the other tasks reach this host. Default: `ansible_host`, else "
-        "the host's name; for `ansible_connection: local` 127.0.0.1, or where tasks run in containers the address of the "
-        "engine's own network.",
+        description="The name or IPv4 address under which the other tasks reach this host. Default: "
+        "`ansible_host`, else the host's name; for `ansible_connection: local` 127.0.0.1, or, if tasks run in "
+        "containers, the address of the engine's own network.",
         examples=["10.0.0.11"],
     )
     bind: Annotated[Line, field_types.IP_V4] | None = Field(
         None,
-        description="The IPv4 address of the host on which the ports of its containers are published. "
-        "Default: `address`, and 127.0.0.1 for a tensorboard, to which `tfprov tensorboard` leads.",
+        description="The IPv4 address of the host on which the ports of its containers are published. Default: "
+        "`address`, and 127.0.0.1 for a tensorboard, which `tfprov tensorboard` reaches.",
         examples=["10.0.0.11"],
     )
     allow_insecure_network: bool = Field(
         False,
-        description="Allows `bind: 0.0.0.0`, which publishes ports in all networks of the host. A TensorFlow server asks "
-        "for no password: anyone who reaches its port can run code.",
+        description="Allows `bind: 0.0.0.0`, which publishes ports in all networks of the host. A TensorFlow "
+        "server has no authentication: anyone who reaches its port can run code.",
         examples=[True],
     )
     port: Annotated[Count, Field(ge=1, le=65535)] | None = Field(
         None,
-        description="The port number of the first task on a host; further tasks there take the ports that follow. "
-        "Default: 2222, and 6006 for tensorboard.",
+        description="The port number of the first task on a host; further tasks there get the following ports. Default: "
+        "2222, and 6006 for tensorboard.",
         examples=[2222],
     )
     tasks_per_host: Annotated[Count, Field(ge=1, le=1000)] = Field(
-        1, description="How many tasks of the role run on each of its hosts.", examples=[2]
+        1, description="The number of tasks of the role on each of its hosts.", examples=[2]
     )
     memory: Annotated[str, BeforeValidator(validators.require_unit), field_types.MEMORY] | None = Field(
         None,
-        description="How much memory a container may use, in Docker's units b, k, m and g (powers of 1024), at least 6m. "
-        "Default: no limit.",
+        description="The memory limit of a container, in Docker's units b, k, m and g (powers of 1024), at least "
+        "6m. Default: no limit.",
         examples=["4g"],
     )
     cpus: Annotated[float, Field(ge=0.01, le=8192, allow_inf_nan=False)] | None = Field(
-        None, description="How many CPUs a container may use, in cores. Default: no limit.", examples=[2.5]
+        None, description="The number of CPUs that a container may use, in cores. Default: no limit.", examples=[2.5]
     )
     gpus: Annotated[
         Annotated[int, Field(ge=0, le=validators.MAX_GPUS)] | Literal["all"], BeforeValidator(validators.check_gpus)
     ] = Field(
         0,
-        description="How many GPUs a container gets, or `all`. A ps, a tensorboard and the tasks of tf.data's "
-        "service get none unless their own group or host says so.",
+        description="The number of GPUs of a container, or `all`. A ps, a tensorboard and the tasks of tf.data's "
+        "service get none unless it is set in their own group or host.",
         examples=[1],
     )
     pids: Annotated[Count, Field(ge=64, le=4194304)] = Field(
-        4096, description="How many processes and threads a container may have.", examples=[4096]
+        4096, description="The limit of processes and threads in a container.", examples=[4096]
     )
     user: Annotated[
         Annotated[int, Field(ge=0, le=field_types.MAX_UID)] | Annotated[str, field_types.USER] | None,
         BeforeValidator(field_types.check_user),
     ] = Field(
         None,
-        description="The user that containers run as: a number, or a name that the image has, with a group after a colon "
-        "or without. The checkpoint directory and secrets are made for that user. With a number, HOME is /tmp unless "
-        "`env` says otherwise. `tfprov check` warns about root. Default: the user of the image.",
+        description="The user that containers run as: a number, or a name from the image, optionally with a colon and a "
+        "group. The checkpoint directory and secrets belong to that user. With a number, HOME is /tmp unless `env` "
+        "says otherwise. `tfprov check` warns about root. Default: the user of the image.",
         examples=["1000:1000"],
     )
     read_only: bool = Field(
@@ -209,32 +215,32 @@ class Settings(StrictModel):
     )
     mounts: list[Annotated[MountSetting, BeforeValidator(validators.refuse_short_mount)]] = Field(
         default_factory=list,
-        description="Directories of the host inside its containers.",
+        description="Directories of the host that are mounted in its containers.",
         examples=[[{"source": "/data/mnist", "target": "/data"}]],
     )
     restart: Literal["never", "on-failure"] = Field(
         "on-failure",
-        description="Whether a task that ends with an exit code other than 0 is started again where it is.",
+        description="Whether a task that exits with a code other than 0 is started again on its host.",
         examples=["never"],
     )
     max_restarts: Annotated[Count, Field(ge=1, le=1000)] = Field(
         3,
-        description="After how many restarts a task that keeps failing is left alone; one that fails twice at once "
-        "with the same error is left alone after the first.",
+        description="The limit of restarts of a task that keeps failing; a task that fails twice in a row with "
+        "the same error is restarted only once.",
         examples=[3],
     )
     ready: Literal["port", "start"] = Field(
         "port",
-        description="When a task counts as up: `port`, once it answers on its port, as every TensorFlow server does; "
-        "`start`, once it runs, for a program that opens no port.",
+        description="When a task counts as ready: `port`, when it answers on its port, as every TensorFlow server "
+        "does; `start`, when it runs, for a program that opens no port.",
         examples=["start"],
     )
     start_timeout: Annotated[Count, Field(ge=1, le=86400)] = Field(
-        120, description="How many seconds a task may take from its start until it serves on its port.", examples=[300]
+        120, description="The seconds from a task's start until it must answer on its port.", examples=[300]
     )
     stop_grace: Annotated[Count, Field(ge=0, le=86400)] = Field(
         30,
-        description="How many seconds a task has between SIGTERM and SIGKILL; the chief saves a checkpoint in them.",
+        description="The seconds between SIGTERM and SIGKILL, in which the chief saves a checkpoint.",
         examples=[120],
     )
 

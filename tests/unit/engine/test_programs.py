@@ -10,7 +10,7 @@ from tfprov.engine.programs import Programs, fault_of_image, tasks_by_program
 from tfprov.hosts.docker.image_contents import ImageLookup
 from tfprov.hosts.program_checks import ImportResult, parse_result
 from tfprov.images.code import Code
-from tfprov.images.code_contents import Inside
+from tfprov.images.code_contents import CodeContents
 from tfprov.model.cluster import Task
 from tfprov.model.state import Box, Container, Mount
 
@@ -51,7 +51,7 @@ def container(*words: str, code: str | None = DIGEST, box: Box | None = None, ro
 
 
 def programs(code: Code | None = None) -> Programs:
-    return Programs({DIGEST: Inside(code or packed(linked="pkg"))}, lambda _container, name: HERE.get(name))
+    return Programs({DIGEST: CodeContents(code or packed(linked="pkg"))}, lambda _container, name: HERE.get(name))
 
 
 BOX = Box("tfprov/linear:1", mounts=(Mount("/opt/venv", "/opt/venv"),))

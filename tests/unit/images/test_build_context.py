@@ -1,4 +1,4 @@
-"""A build context: what code is, with a Dockerfile; and the recipe that says what is built from it."""
+"""Build contexts and the recipes of images."""
 
 import io
 import os
@@ -11,7 +11,7 @@ from tests.support.files import write
 from tests.support.images import train_context
 from tests.support.paths import ROOT
 from tfprov.errors import InvalidInput, Position
-from tfprov.images.build import BuildContext, Recipe, pack_context, proxies, sent
+from tfprov.images.build import BuildContext, Recipe, context_chunks, pack_context, proxies
 from tfprov.images.code import MAX_BYTES, pack
 
 AT = Position("inventory.yml", 5, 7)
@@ -21,16 +21,14 @@ TRAIN = ROOT / "images" / "train"
 
 def members(archive: bytes) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        return {it.name: found.read() for it in files if (found := files.extractfile(it))}
+        return {it.name: file.read() for it in files if (file := files.extractfile(it))}
 
 
 def names(context: BuildContext) -> set[str]:
     return set(members(context.archive))
 
 
-def test_the_same_directory_gives_the_same_bytes_however_it_came_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_directories_give_equal_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = write(tmp_path / "one", FILES)
     other = write(tmp_path / "other", dict(reversed(FILES.items())), umask=0o077)
     for path in other.rglob("*"):
@@ -45,7 +43,7 @@ def test_the_same_directory_gives_the_same_bytes_however_it_came_there(
 
 @pytest.mark.parametrize("ignored", ["*", "**", "Dockerfile", "**/Dockerfile*\n!run.sh", "etc"])
 @pytest.mark.parametrize("dockerfile", ["Dockerfile", "etc/Dockerfile.gpu", "./etc//Dockerfile.gpu"])
-def test_the_dockerfile_is_there_even_where_it_is_ignored(tmp_path: Path, ignored: str, dockerfile: str) -> None:
+def test_an_ignored_dockerfile_is_packed_all_the_same(tmp_path: Path, ignored: str, dockerfile: str) -> None:
     write(tmp_path, FILES | {".dockerignore": ignored, "etc/Dockerfile.gpu": "FROM scratch"})
     context = pack_context(tmp_path, AT, dockerfile)
     assert context.dockerfile in names(context)
@@ -53,7 +51,7 @@ def test_the_dockerfile_is_there_even_where_it_is_ignored(tmp_path: Path, ignore
     assert "etc/a.conf" not in names(context) or ignored.startswith(("Dockerfile", "**/Dockerfile"))
 
 
-def test_what_a_build_learns_of_this_machine_is_never_read_from_the_directory(tmp_path: Path) -> None:
+def test_the_reserved_tfprov_directory_is_never_packed(tmp_path: Path) -> None:
     write(tmp_path, FILES | {".tfprov/pip.conf": "somebody's", ".dockerignore": "!.tfprov\n.dockerignore"})
     assert names(pack_context(tmp_path, AT)) == set(FILES)
 
@@ -74,7 +72,7 @@ def test_what_a_build_learns_of_this_machine_is_never_read_from_the_directory(tm
         ("there", "/etc/passwd", "there has no /etc/passwd; add it"),
     ],
 )
-def test_what_cannot_be_built_is_an_error_at_its_line(
+def test_a_missing_context_or_dockerfile_is_an_error_at_its_line(
     tmp_path: Path, directory: str, dockerfile: str, complaint: str
 ) -> None:
     write(tmp_path / "there", FILES)
@@ -84,10 +82,10 @@ def test_what_cannot_be_built_is_an_error_at_its_line(
 
 
 @pytest.mark.parametrize("what", ["image.build", "code"])
-def test_what_is_too_large_is_an_error_before_it_is_read(tmp_path: Path, what: str) -> None:
+def test_a_directory_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, what: str) -> None:
     write(tmp_path, FILES)
     with (tmp_path / "data").open("wb") as file:
-        file.truncate(MAX_BYTES)  # nothing of it is on the disk
+        file.truncate(MAX_BYTES)  # a sparse file
     with pytest.raises(InvalidInput, match=rf"error: `{what}`: .* is larger than 512 MiB; leave data out with a"):
         pack_context(tmp_path, AT) if what == "image.build" else pack(tmp_path, AT)
     (tmp_path / ".dockerignore").write_text("data")
@@ -95,9 +93,9 @@ def test_what_is_too_large_is_an_error_before_it_is_read(tmp_path: Path, what: s
 
 
 def test_an_edit_of_a_program_does_not_build_the_train_image_again() -> None:
-    found = members(pack_context(TRAIN, AT).archive)
-    assert found == {name: data for name, (data, _) in train_context().items()}
-    assert set(found) == {"Dockerfile", ".dockerignore"}
+    packed = members(pack_context(TRAIN, AT).archive)
+    assert packed == {name: data for name, (data, _) in train_context().items()}
+    assert set(packed) == {"Dockerfile", ".dockerignore"}
 
 
 # --- the recipe ------------------------------------------------------------------------------------------------------
@@ -119,11 +117,11 @@ def recipe(tmp_path: Path, **changes: object) -> Recipe:
     ],
     ids=["certificates", "pip.conf", "proxies", "order"],
 )
-def test_how_an_image_is_built_does_not_change_its_key(tmp_path: Path, change: dict[str, object]) -> None:
+def test_settings_of_the_machine_do_not_change_the_key(tmp_path: Path, change: dict[str, object]) -> None:
     assert recipe(tmp_path, **change).key == recipe(tmp_path).key
 
 
-def test_what_is_built_changes_the_key(tmp_path: Path) -> None:
+def test_context_dockerfile_and_arguments_change_the_key(tmp_path: Path) -> None:
     usual = recipe(tmp_path)
     write(tmp_path, {"Dockerfile.gpu": "FROM scratch\n"})
     write(tmp_path / "other", FILES | {"run.sh": "other"})
@@ -144,20 +142,20 @@ def test_the_key_is_the_same_in_every_release(tmp_path: Path) -> None:
     assert recipe(tmp_path).key == "4de72d5601b202e35d05a04c434ff8cd0265a307b52654de08d724fe06d3228d"
 
 
-def test_what_is_sent_is_one_archive_with_what_the_machine_knows(tmp_path: Path) -> None:
+def test_the_context_is_sent_with_certificates_and_pip_conf(tmp_path: Path) -> None:
     plain = recipe(tmp_path)
-    assert b"".join(sent(plain)) == plain.context.archive
-    found = recipe(tmp_path, ca_bundle=b"c" * 700, pip_conf=b"[global]\n")
-    with tarfile.open(fileobj=io.BytesIO(b"".join(sent(found)))) as archive:
+    assert b"".join(context_chunks(plain)) == plain.context.archive
+    with_host_files = recipe(tmp_path, ca_bundle=b"c" * 700, pip_conf=b"[global]\n")
+    with tarfile.open(fileobj=io.BytesIO(b"".join(context_chunks(with_host_files)))) as archive:
         modes = {member.name: member.mode for member in archive if member.name.startswith(".tfprov/")}
     assert modes == {".tfprov/ca.crt": 0o644, ".tfprov/pip.conf": 0o644}, "every user of the image's build reads them"
-    assert members(b"".join(sent(found))) == members(plain.context.archive) | {
+    assert members(b"".join(context_chunks(with_host_files))) == members(plain.context.archive) | {
         ".tfprov/ca.crt": b"c" * 700,
         ".tfprov/pip.conf": b"[global]\n",
     }
 
 
-def test_proxies_are_taken_in_capitals_and_small_letters_and_nothing_else_is() -> None:
+def test_only_proxy_variables_are_taken_in_upper_and_lower_case() -> None:
     environ = {"HTTP_PROXY": "a", "https_proxy": "b", "no_proxy": "", "PATH": "/bin", "MY_HTTP_PROXY": "c"}
     assert proxies(environ) == {"HTTP_PROXY": "a", "https_proxy": "b"}
     assert proxies({}) == {}

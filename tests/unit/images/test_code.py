@@ -1,4 +1,4 @@
-"""The training program as an archive: the same wherever it is packed, and only what belongs into it."""
+"""The training program as a reproducible archive."""
 
 import io
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.files import write
 from tfprov.errors import InvalidInput, Position
-from tfprov.images.code import KEEP, Code, CodeStore, Ignore, pack
+from tfprov.images.code import MAX_ARCHIVES, Code, CodeStore, Ignore, pack
 
 AT = Position("inventory.yml", 5, 7)
 FILES = {"main.py": "print('hi')", "lib/a.py": "a = 1", "lib/b.py": "b = 2", "data.txt": "x"}
@@ -25,7 +25,7 @@ def digest(directory: Path) -> str:
     return pack(directory, AT).digest
 
 
-def test_the_same_files_give_the_same_bytes_however_they_came_there(tmp_path: Path) -> None:
+def test_equal_files_give_equal_archives(tmp_path: Path) -> None:
     one = write(tmp_path / "one", FILES)
     other = write(tmp_path / "other" / "deeper", dict(reversed(FILES.items())), umask=0o077)
     for path in other.rglob("*"):
@@ -41,7 +41,7 @@ def test_names_are_sorted_and_relative(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["content", "name", "executable", "new file", "link"])
-def test_every_change_that_a_program_could_see_changes_the_digest(tmp_path: Path, change: str) -> None:
+def test_every_change_visible_to_a_program_changes_the_digest(tmp_path: Path, change: str) -> None:
     write(tmp_path, FILES)
     before = digest(tmp_path)
     match change:
@@ -59,14 +59,14 @@ def test_every_change_that_a_program_could_see_changes_the_digest(tmp_path: Path
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o666, 0o444])
-def test_who_else_may_read_a_file_changes_nothing(tmp_path: Path, mode: int) -> None:
+def test_permissions_of_others_do_not_change_the_digest(tmp_path: Path, mode: int) -> None:
     write(tmp_path, FILES)
     before = digest(tmp_path)
     (tmp_path / "main.py").chmod(mode)
     assert digest(tmp_path) == before
 
 
-def test_what_is_never_code_is_left_out(tmp_path: Path) -> None:
+def test_caches_and_git_are_left_out(tmp_path: Path) -> None:
     rubbish = {"__pycache__/a.pyc": "", "lib/__pycache__/b.pyc": "", "c.pyc": "", ".git/config": "", ".DS_Store": ""}
     write(tmp_path, FILES | rubbish)
     os.mkfifo(tmp_path / "pipe")
@@ -102,7 +102,7 @@ def test_a_file_whose_name_begins_with_two_dots_is_not_outside(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("name", "reason"), [("nowhere", "does not exist"), ("file", "is not a directory")])
-def test_what_is_no_directory_is_an_error_at_its_line(tmp_path: Path, name: str, reason: str) -> None:
+def test_a_path_that_is_no_directory_is_an_error_at_its_line(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match=rf"inventory.yml:5:7: error: `code`: .*{name} {reason}"):
         pack(tmp_path / name, AT)
@@ -154,11 +154,11 @@ IGNORED = [
 
 
 @pytest.mark.parametrize(("patterns", "name", "left_out"), IGNORED)
-def test_ignore_patterns_mean_what_they_mean_to_docker(patterns: str, name: str, left_out: bool) -> None:
+def test_ignore_patterns_match_as_in_docker(patterns: str, name: str, left_out: bool) -> None:
     assert Ignore(patterns.splitlines()).matches(name) is left_out
 
 
-def test_a_directory_is_not_entered_unless_something_in_it_may_come_back() -> None:
+def test_an_ignored_directory_is_entered_only_for_exceptions() -> None:
     assert Ignore(["data"]).prunes("data")
     assert not Ignore(["data", "!data/keep"]).prunes("data")
 
@@ -166,7 +166,7 @@ def test_a_directory_is_not_entered_unless_something_in_it_may_come_back() -> No
 # --- the store -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_stored_is_found_by_its_digest(tmp_path: Path) -> None:
+def test_stored_code_is_read_by_its_digest(tmp_path: Path) -> None:
     code = pack(write(tmp_path / "code", FILES), AT)
     store = CodeStore(tmp_path / "store")
     assert store.digests() == frozenset()
@@ -175,7 +175,7 @@ def test_what_is_stored_is_found_by_its_digest(tmp_path: Path) -> None:
     assert store.get(code.digest) == code.archive
 
 
-def test_two_runs_may_store_and_read_the_same_at_once(tmp_path: Path) -> None:
+def test_two_runs_store_and_read_the_same_code_at_once(tmp_path: Path) -> None:
     code = Code("", f"sha256:{1:064}", bytes(100_000))
     store = CodeStore(tmp_path)
 
@@ -187,9 +187,9 @@ def test_two_runs_may_store_and_read_the_same_at_once(tmp_path: Path) -> None:
         assert set(pool.map(use, range(64))) == {code.archive}
 
 
-def test_the_store_drops_what_has_not_been_used_for_longest(tmp_path: Path) -> None:
+def test_the_store_removes_the_least_recently_used_archives(tmp_path: Path) -> None:
     store = CodeStore(tmp_path)
-    codes = [Code("", f"sha256:{number:064}", b"") for number in range(KEEP + 1)]
+    codes = [Code("", f"sha256:{number:064}", b"") for number in range(MAX_ARCHIVES + 1)]
     for age, code in enumerate(codes[:-1]):
         store.put(code)
         os.utime(tmp_path / f"{code.digest.removeprefix('sha256:')}.tar", (age, age))

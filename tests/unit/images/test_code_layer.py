@@ -1,4 +1,4 @@
-"""The code as a layer: the same image everywhere, and nothing but the code in it."""
+"""The layers of code and runtime: the same image everywhere, and nothing but their files in it."""
 
 import ast
 import gzip
@@ -69,14 +69,14 @@ def packed(directory: Path) -> Code:
     return pack(directory, Position("test"))
 
 
-def test_the_same_image_on_every_machine_and_of_every_release(layout: Layout) -> None:
+def test_the_image_id_is_the_same_on_every_machine_and_in_every_release(layout: Layout) -> None:
     # Figures of this project's own: a change here makes every user's tasks restart on the next `up`.
     image = append(layout, load_image(layout), PROGRAM, "top")
     assert image.id == "sha256:2c458f72c3f125980dba0cabaca388b6ce6dc2278a655c98190f4e6b4c9d2dc2"
     assert image.layers[-1].digest == "sha256:0aef031f11e6bf1f20989cb8f4527169cd7a248bc4b4a825e80bd65a1c30f5e9"
 
 
-def test_the_code_lies_in_its_directory_owned_by_root_without_a_time(layout: Layout) -> None:
+def test_code_is_in_its_directory_owned_by_root_without_a_time(layout: Layout) -> None:
     files = layer_files(layout, append(layout, load_image(layout), PROGRAM, "top"))
     assert list(files) == ["code", "code/lib", "code/lib/model", "code/main"]
     assert {(it.uid, it.gid, it.uname, it.gname, it.mtime) for it in files.values()} == {(0, 0, "", "", 0)}
@@ -95,14 +95,14 @@ def test_modes_and_links_are_as_packed(layout: Layout, tmp_path: Path) -> None:
     assert (files["code/start"].issym(), files["code/start"].linkname) == (True, "bin/run")
 
 
-def test_the_image_starts_in_the_code_and_says_which_it_is(layout: Layout) -> None:
+def test_the_image_has_the_code_as_working_directory_and_its_digest_as_label(layout: Layout) -> None:
     base = load_image(layout, Labels={"mine": "kept"}, User="1000", WorkingDir="/somewhere")
     image = append(layout, base, PROGRAM, "top")
-    found = settings(layout, image)
-    assert found["config"]["WorkingDir"] == "/code"
-    assert (found["config"]["User"], found["config"]["Env"]) == ("1000", ["PATH=/bin"])
+    config = settings(layout, image)
+    assert config["config"]["WorkingDir"] == "/code"
+    assert (config["config"]["User"], config["config"]["Env"]) == ("1000", ["PATH=/bin"])
     assert image.labels == {"mine": "kept", LABEL: PROGRAM.digest}
-    assert found["history"][-1] == {"created": "1970-01-01T00:00:00Z", "created_by": f"tfprov code {PROGRAM.digest}"}
+    assert config["history"][-1] == {"created": "1970-01-01T00:00:00Z", "created_by": f"tfprov code {PROGRAM.digest}"}
     assert image.diff_ids == (*base.diff_ids, image.layers[-1].digest)
     assert image.layers[:-1] == base.layers
     assert (image.manifest.media_type, image.layers[-1].media_type) == (DOCKER_MANIFEST, DOCKER_LAYER)
@@ -110,7 +110,7 @@ def test_the_image_starts_in_the_code_and_says_which_it_is(layout: Layout) -> No
     assert layout.find("base") == base
 
 
-def test_new_code_takes_the_place_of_the_old(layout: Layout) -> None:
+def test_new_code_replaces_the_old(layout: Layout) -> None:
     base = load_image(layout)
     first = append(layout, base, PROGRAM, "top")
     other = code(main=b"print(2)")
@@ -120,7 +120,7 @@ def test_new_code_takes_the_place_of_the_old(layout: Layout) -> None:
 
 
 def test_code_on_an_image_built_upon_one_with_code_goes_on_top(layout: Layout) -> None:
-    """Somebody's `FROM` of our image inherits the label, and its own layers are not ours to drop."""
+    """An image built `FROM` ours inherits the label; its own top layer stays."""
     base = load_image(layout, Labels={LABEL: PROGRAM.digest})
     assert len(append(layout, base, PROGRAM, "top").layers) == len(LAYERS) + 1
 
@@ -133,7 +133,7 @@ def test_only_the_new_layer_and_two_documents_are_new(layout: Layout) -> None:
     assert new == {second.layers[-1].digest, second.config.digest, second.manifest.digest}
 
 
-def test_no_code_at_all_is_an_empty_directory(layout: Layout) -> None:
+def test_empty_code_is_an_empty_directory(layout: Layout) -> None:
     assert list(layer_files(layout, append(layout, load_image(layout), code(), "top"))) == ["code"]
 
 
@@ -144,34 +144,34 @@ def test_another_directory(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("directory", ["code", "/", "/opt/app", "/..", "/a\n", ""])
-def test_a_directory_that_would_change_those_of_the_image_is_refused(layout: Layout, directory: str) -> None:
-    with pytest.raises(DeliveryError, match=r"code cannot be put at .*; give a directory such as /code"):
+def test_a_nested_target_directory_is_refused(layout: Layout, directory: str) -> None:
+    with pytest.raises(DeliveryError, match=r"code cannot be added at .*; give a directory such as /code"):
         append(layout, load_image(layout), PROGRAM, "top", directory)
 
 
 @pytest.mark.parametrize("name", [".wh.main.py", "lib/.wh..wh..opq"])
-def test_a_file_that_would_remove_another_is_refused(layout: Layout, name: str) -> None:
+def test_a_whiteout_name_is_refused(layout: Layout, name: str) -> None:
     base = load_image(layout)
     before = contents(layout)
-    with pytest.raises(DeliveryError, match=r"programs: .*: in an image such a name removes a file; rename it"):
+    with pytest.raises(DeliveryError, match=r"programs: .*: in an image layer this name removes a file; rename it"):
         append(layout, base, Code("programs", "sha256:1", tar({name: b""})), "top")
     assert contents(layout) == before
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../main.py", "a/../../b"])
 def test_code_stays_in_its_directory(layout: Layout, name: str) -> None:
-    with pytest.raises(DeliveryError, match="cannot be put into an image"):
+    with pytest.raises(DeliveryError, match="cannot be in an image"):
         append(layout, load_image(layout), Code("programs", "sha256:1", tar({name: b""})), "top")
 
 
 def test_hard_links_and_devices_are_refused(layout: Layout) -> None:
     archive = tar({"a": link("b", tarfile.LNKTYPE)})
-    with pytest.raises(DeliveryError, match="programs: a cannot be put into an image"):
+    with pytest.raises(DeliveryError, match="programs: a cannot be in an image"):
         append(layout, load_image(layout), Code("programs", "sha256:1", archive), "top")
 
 
 @pytest.mark.parametrize("suffix", ["+gzip", "+zstd"])
-def test_compressed_layers_are_kept_in_a_manifest_that_can_name_them(layout: Layout, suffix: str) -> None:
+def test_compressed_layers_are_kept_with_their_media_type(layout: Layout, suffix: str) -> None:
     archive = OciArchive()
     data = b"\x28\xb5\x2f\xfd..." if suffix == "+zstd" else gzip.compress(LAYERS[0])
     archive.name(archive.image(LAYERS[:1], suffix, [data]))
@@ -203,7 +203,7 @@ NAMES = st.lists(
 
 
 @given(st.dictionaries(NAMES, st.binary(max_size=2000), max_size=6))
-def test_every_file_arrives_byte_for_byte_and_twice_gives_the_same(
+def test_every_file_arrives_unchanged_and_the_result_is_reproducible(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes]
 ) -> None:
     directory = tmp_path_factory.mktemp("images")
@@ -216,10 +216,10 @@ def test_every_file_arrives_byte_for_byte_and_twice_gives_the_same(
     assert images[0] == images[1]
     with layout.blobs.open(images[0].layers[-1]) as file, tarfile.open(fileobj=file) as layer:
         arrived = {it.name.removeprefix("code/"): layer.extractfile(it) for it in layer if it.isreg()}
-        assert {name: found.read() for name, found in arrived.items() if found} == files
+        assert {name: info.read() for name, info in arrived.items() if info} == files
 
 
-def test_a_second_append_of_the_same_changes_nothing(layout: Layout) -> None:
+def test_appending_the_same_code_again_changes_nothing(layout: Layout) -> None:
     base = load_image(layout)
     image = append(layout, base, PROGRAM, "top")
     before = {path: path.stat().st_ino for path in layout.blobs.directory.iterdir()}
@@ -231,11 +231,11 @@ def test_a_second_append_of_the_same_changes_nothing(layout: Layout) -> None:
 
 
 def modules(name: str) -> Iterator[Path]:
-    """Yield the files of a module of tfprov's, given as `tfprov.runtime.graph.task`, with the packages it is in."""
-    path = SOURCE.parent
+    """Yield the files of a module such as `tfprov.runtime.graph.task`, and of its parent packages."""
+    base = SOURCE.parent
     for part in name.split("."):
-        path /= part
-        yield from (found for found in (path.with_suffix(".py"), path / "__init__.py") if found.is_file())
+        base /= part
+        yield from (path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file())
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -246,14 +246,14 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_the_runtime_is_closed_under_its_imports_and_holds_nothing_else() -> None:
-    found, new = set[Path](), {SOURCE / "__init__.py", *(SOURCE / "runtime").rglob("*.py")}
-    while new := new - found:
-        found |= new
+def test_the_runtime_has_exactly_the_modules_it_imports() -> None:
+    reached, new = set[Path](), {SOURCE / "__init__.py", *(SOURCE / "runtime").rglob("*.py")}
+    while new := new - reached:
+        reached |= new
         # The package itself imports its public names when they are used, which no task does.
         names = {name for path in new - {SOURCE / "__init__.py"} for name in imports(path) if name.startswith("tfprov")}
         new = {path for name in names for path in modules(name)}
-    assert set(names_of(runtime().archive)) == {f"tfprov/{path.relative_to(SOURCE)}" for path in found}
+    assert set(names_of(runtime().archive)) == {f"tfprov/{path.relative_to(SOURCE)}" for path in reached}
 
 
 def names_of(archive: bytes) -> list[str]:
@@ -296,8 +296,8 @@ print(runtime_digest(), append_runtime(layout, load_image(layout), "top").id)
 
 
 def test_the_runtime_is_the_same_from_every_installation(tmp_path: Path) -> None:
-    """Another place, umask, time and mode of the files, compiled or not, seen from another directory."""
-    told = set()
+    """Another path, umask, mtime and mode, with or without bytecode, another working directory."""
+    digests = set()
     for number, umask in enumerate(("022", "077")):
         root = tmp_path / str(number)
         for package in ("tfprov", "tests/support"):
@@ -312,36 +312,36 @@ def test_the_runtime_is_the_same_from_every_installation(tmp_path: Path) -> None
         done = subprocess.run(
             command, cwd=root, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True
         )
-        told.add(done.stdout)
+        digests.add(done.stdout)
     image = append_runtime(layout := Layout(tmp_path / "here"), load_image(layout), "top")
-    assert told == {f"{runtime_digest()} {image.id}\n"}
+    assert digests == {f"{runtime_digest()} {image.id}\n"}
 
 
-def test_the_runtime_lies_in_a_directory_of_its_own_that_python_looks_into(layout: Layout) -> None:
+def test_the_runtime_has_its_own_directory_on_pythonpath(layout: Layout) -> None:
     image = append_runtime(layout, load_image(layout), "top")
     files = layer_files(layout, image)
     assert {name.partition("/")[0] for name in files} == {"tfprov"}
     assert {(it.uid, it.gid, it.uname, it.gname, it.mtime) for it in files.values()} == {(0, 0, "", "", 0)}
     assert {it.mode for it in files.values()} == {0o755, 0o644}
-    found = settings(layout, image)
-    assert found["config"]["Env"] == ["PATH=/bin", "PYTHONPATH=/tfprov"]
-    assert found["config"]["WorkingDir"] == ""
+    config = settings(layout, image)
+    assert config["config"]["Env"] == ["PATH=/bin", "PYTHONPATH=/tfprov"]
+    assert config["config"]["WorkingDir"] == ""
     assert image.labels == {RUNTIME_LABEL: runtime_digest()}
 
 
 @pytest.mark.parametrize(
-    ("stated", "becomes"),
+    ("path", "becomes"),
     [("/lib", "/tfprov:/lib"), ("", "/tfprov"), (":/a:", "/tfprov:/a"), ("/a:/tfprov:/b", "/tfprov:/a:/b")],
 )
-def test_a_path_that_the_image_has_is_kept(layout: Layout, stated: str, becomes: str) -> None:
-    base = load_image(layout, Env=["A=1", f"PYTHONPATH={stated}", "B=2"])
+def test_the_pythonpath_of_the_image_is_kept(layout: Layout, path: str, becomes: str) -> None:
+    base = load_image(layout, Env=["A=1", f"PYTHONPATH={path}", "B=2"])
     image = append_runtime(layout, base, "top")
     assert settings(layout, image)["config"]["Env"] == ["A=1", "B=2", f"PYTHONPATH={becomes}"]
     assert append_runtime(layout, image, "again") == image
 
 
 def older_runtime(layout: Layout, base: Image, kept: Code | None) -> Image:
-    """Return an image as an earlier tfprov made it: the same with another runtime, and with `kept` on it."""
+    """Return an image of an earlier tfprov: with another runtime, and with `kept` on it."""
     image = append(layout, base, code(tfprov__old=b"1"), "old", "/tfprov")
     config = settings(layout, image)
     digest = config["config"]["Labels"].pop(LABEL)
@@ -355,15 +355,15 @@ def older_runtime(layout: Layout, base: Image, kept: Code | None) -> Image:
 
 
 @pytest.mark.parametrize("kept", [None, PROGRAM], ids=["alone", "under code"])
-def test_a_new_runtime_takes_the_place_of_the_old_and_leaves_the_code(layout: Layout, kept: Code | None) -> None:
+def test_a_new_runtime_replaces_the_old_and_keeps_the_code(layout: Layout, kept: Code | None) -> None:
     base = load_image(layout)
     renewed = append_runtime(layout, older_runtime(layout, base, kept), "top")
     assert renewed == compose(layout, base, kept, "expected")
 
 
 @pytest.mark.parametrize("suffix", ["", "+gzip"])
-def test_code_that_came_back_compressed_stays_as_it_is_on_a_new_runtime(layout: Layout, suffix: str) -> None:
-    """An engine may save what it was given in another form."""
+def test_compressed_code_stays_unchanged_on_a_new_runtime(layout: Layout, suffix: str) -> None:
+    """An engine may compress the layers that it saves."""
     mine = compose(layout, load_image(layout), PROGRAM, "mine")
     stored = [layout.blobs.read(layer) for layer in mine.layers]
     archive = OciArchive()
@@ -401,7 +401,7 @@ def test_an_edit_of_the_code_changes_one_layer(layout: Layout) -> None:
     assert first.layers[-1] != second.layers[-1]
 
 
-def test_for_an_image_without_either_both_come_as_one_archive() -> None:
+def test_runtime_and_code_as_one_archive_for_an_image_without_either() -> None:
     archive = code_archive(PROGRAM)
     assert archive == code_archive(PROGRAM)
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
@@ -409,9 +409,9 @@ def test_for_an_image_without_either_both_come_as_one_archive() -> None:
         assert (members["tfprov"].mode, members["code"].mode) == (0o755, 0o755)
         assert members["code/tfprov"].linkname == "/tfprov/tfprov"
         assert {(it.uid, it.gid, it.mtime) for it in members.values()} == {(0, 0, 0)}
-        found = files.extractfile("code/lib/model")
-        assert found
-        assert found.read() == b"W = 2"
+        file = files.extractfile("code/lib/model")
+        assert file
+        assert file.read() == b"W = 2"
     assert {"tfprov/tfprov/wiring.py", "tfprov/tfprov/runtime/graph/task.py", "code/main"} <= members.keys()
 
 

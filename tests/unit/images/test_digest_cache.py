@@ -1,4 +1,4 @@
-"""A large archive is read once, and what is remembered of it is never wrong."""
+"""The cache of file digests: a large archive is hashed once, and a stale entry is never used."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tfprov.images.blobs import KEEP, digest_of_file
+from tfprov.images.blobs import MAX_CACHED, digest_of_file
 
 
 def sha256(data: bytes) -> str:
@@ -22,14 +22,14 @@ def file(tmp_path: Path) -> Path:
 
 
 def change_unseen(path: Path, data: bytes) -> None:
-    """Write other content with the same size, time and inode: what only reading the file again would show."""
+    """Write other content with the same size, mtime and inode, which only hashing the file again reveals."""
     before = path.stat()
     with path.open("r+b") as file:
         file.write(data)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def test_a_file_that_has_not_changed_is_not_read_again(file: Path, tmp_path: Path) -> None:
+def test_an_unchanged_file_is_not_read_again(file: Path, tmp_path: Path) -> None:
     cache = tmp_path / "made" / "archives.json"
     assert digest_of_file(file, cache) == sha256(b"an image")
     change_unseen(file, b"AN IMAGE")
@@ -37,7 +37,7 @@ def test_a_file_that_has_not_changed_is_not_read_again(file: Path, tmp_path: Pat
     assert digest_of_file(file, tmp_path / "other.json") == sha256(b"AN IMAGE")
 
 
-def test_every_change_that_can_be_seen_is_seen(file: Path, tmp_path: Path) -> None:
+def test_every_visible_change_is_noticed(file: Path, tmp_path: Path) -> None:
     cache = tmp_path / "archives.json"
     digest_of_file(file, cache)
     before = file.stat()
@@ -57,7 +57,7 @@ def test_every_change_that_can_be_seen_is_seen(file: Path, tmp_path: Path) -> No
     assert digest_of_file(file, cache) == sha256(b"LONGER THAN BEFORE")
 
 
-def test_two_ways_to_a_file_are_one(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_paths_of_a_file_share_an_entry(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "archives.json"
     digest_of_file(file, cache)
     change_unseen(file, b"AN IMAGE")
@@ -88,16 +88,16 @@ def test_a_cache_that_cannot_be_written_costs_only_time(file: Path) -> None:
     assert digest_of_file(file, file / "archives.json") == sha256(b"an image")
 
 
-def test_what_cannot_be_read_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_an_unreadable_file_raises_oserror(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         digest_of_file(tmp_path / "none", tmp_path / "archives.json")
     assert not (tmp_path / "archives.json").exists()
 
 
-def test_the_cache_does_not_grow_without_end(tmp_path: Path) -> None:
+def test_the_cache_has_a_limit(tmp_path: Path) -> None:
     cache = tmp_path / "archives.json"
-    for number in range(KEEP + 5):
+    for number in range(MAX_CACHED + 5):
         path = tmp_path / str(number)
         path.write_bytes(b"x")
         digest_of_file(path, cache)
-    assert list(json.loads(cache.read_bytes())) == [str(tmp_path / str(number)) for number in range(5, KEEP + 5)]
+    assert list(json.loads(cache.read_bytes())) == [str(tmp_path / str(number)) for number in range(5, MAX_CACHED + 5)]

@@ -1,4 +1,4 @@
-"""What an engine answers while it builds and when it is asked for its images, without one."""
+"""The responses of an engine to builds, exports and queries about images, with a fake engine."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -13,11 +13,11 @@ import pytest
 from tests.support.delivery_images import load_image
 from tfprov.errors import HostError, Unreachable
 from tfprov.hosts.docker.engine_errors import engine_errors
-from tfprov.images.archive import saved
-from tfprov.images.build import SHOWN, BuildContext, Recipe, build, export
-from tfprov.images.engine_images import heeded, held, layers_held, tag, tagged, untag
+from tfprov.images.archive import stream_archive
+from tfprov.images.build import MAX_ERROR_LINES, BuildContext, Recipe, build, export
+from tfprov.images.engine_images import count_shared_layers, find_image, last_tag_time, tag, untag, wait_for_stream
 from tfprov.images.oci_layout import Layout
-from tfprov.images.registry_server import remove, repository, tidy
+from tfprov.images.registry_server import random_repository, remove_stage, untag_temporary
 
 RECIPE = Recipe(
     BuildContext("/lab", "sha256:1", b"archive", "gpu.Dockerfile"), {"A": "1", "B": "2"}, proxies={"A": "0"}
@@ -25,7 +25,7 @@ RECIPE = Recipe(
 
 
 class Engine:
-    """Stands for an engine on h1 that answers as it is told."""
+    """A fake engine on h1 with prepared responses."""
 
     host = "h1"
 
@@ -40,17 +40,17 @@ def engine(**answers: Any) -> Any:
     return Engine(**answers)
 
 
-def fails(error: Exception) -> Callable[..., Any]:
+def raising(error: Exception) -> Callable[..., Any]:
     def fail(*_arguments: Any, **_options: Any) -> Any:
         raise error
 
     return fail
 
 
-def built(*lines: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return the id of what was built, and what was told meanwhile."""
-    told: list[str] = []
-    return build(engine(build=lambda **_: iter(lines)), RECIPE, "lab", told.append), told
+def build_with(*lines: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the id of the built image, and the reported steps."""
+    steps: list[str] = []
+    return build(engine(build=lambda **_: iter(lines)), RECIPE, "lab", steps.append), steps
 
 
 def stream(*texts: str) -> list[dict[str, str]]:
@@ -60,15 +60,15 @@ def stream(*texts: str) -> list[dict[str, str]]:
 # --- a build ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_engine_is_asked_for_what_the_recipe_says() -> None:
-    asked: dict[str, Any] = {}
+def test_a_build_passes_the_recipe_to_the_engine() -> None:
+    arguments: dict[str, Any] = {}
 
     def answer(fileobj: Iterator[bytes], **options: Any) -> Iterator[dict[str, Any]]:
-        asked.update(options, sent=b"".join(fileobj))
+        arguments.update(options, sent=b"".join(fileobj))
         return iter([{"aux": {"ID": "sha256:7"}}])
 
     assert build(engine(build=answer), RECIPE, "lab", print) == "sha256:7"
-    assert asked == {
+    assert arguments == {
         "sent": b"archive",
         "custom_context": True,
         "dockerfile": "gpu.Dockerfile",
@@ -81,27 +81,27 @@ def test_an_engine_is_asked_for_what_the_recipe_says() -> None:
     }
 
 
-def test_each_step_is_told_as_it_begins_and_the_last_id_counts() -> None:
-    image, told = built(
+def test_each_step_is_reported_when_it_begins_and_the_last_id_counts() -> None:
+    image, steps = build_with(
         *stream("Step 1/2 : FROM scratch\n", " ---> 0123\n", "Step 2/", "2 : RUN make\n", "working"),
         {"aux": {"ID": "sha256:1"}},
         *stream(" ---> 4567\n"),
         {"aux": {"ID": "sha256:2"}},
         {"aux": None},
     )
-    assert (image, told) == ("sha256:2", ["Step 1/2 : FROM scratch", "Step 2/2 : RUN make"])
+    assert (image, steps) == ("sha256:2", ["Step 1/2 : FROM scratch", "Step 2/2 : RUN make"])
 
 
 def failure(*lines: Mapping[str, Any]) -> str:
     with pytest.raises(HostError) as raised:
-        built(*lines, {"aux": {"ID": "sha256:1"}})
+        build_with(*lines, {"aux": {"ID": "sha256:1"}})
     return str(raised.value)
 
 
 RETURNED = "The command '/bin/sh -c make\nall' returned a non-zero code: 2"
 
 
-def test_a_step_that_fails_is_told_with_its_last_lines() -> None:
+def test_a_failed_step_is_reported_with_its_last_lines() -> None:
     lines = stream(
         "Step 1/2 : FROM scratch\nnot of this step\n",
         "Step 2/2 : RUN make\n",
@@ -119,63 +119,63 @@ def test_a_step_that_fails_is_told_with_its_last_lines() -> None:
     )
 
 
-def test_only_the_last_lines_of_a_step_are_told() -> None:
-    said = failure(*stream("Step 1/1 : RUN make\n", *(f"{number}\n" for number in range(30))), {"error": RETURNED})
-    assert said.splitlines()[1:] == [f"  build | {number}" for number in range(30 - SHOWN, 30)]
+def test_only_the_last_lines_of_a_step_are_reported() -> None:
+    message = failure(*stream("Step 1/1 : RUN make\n", *(f"{number}\n" for number in range(30))), {"error": RETURNED})
+    assert message.splitlines()[1:] == [f"  build | {number}" for number in range(30 - MAX_ERROR_LINES, 30)]
 
 
-def test_what_fails_before_a_step_is_told_as_what_it_is() -> None:
-    said = failure({"error": "manifest for nowhere:1 not found"})
-    assert said == (
+def test_a_failure_before_the_first_step_is_reported_without_a_step() -> None:
+    message = failure({"error": "manifest for nowhere:1 not found"})
+    assert message == (
         "h1: the image cannot be built: the image nowhere:1 is in no registry that its engine may read; "
         "correct `image`, or log in there with `docker login`"
     )
     assert failure({"error": "out of luck"}) == "h1: the image cannot be built: out of luck"
 
 
-def test_an_engine_that_does_not_say_what_it_built_is_an_error() -> None:
-    with pytest.raises(HostError, match=r"^h1: its Docker engine did not say what it built; run this again$"):
-        built(*stream("Step 1/1 : FROM scratch\n"))
+def test_a_build_without_an_image_id_is_an_error() -> None:
+    with pytest.raises(HostError, match=r"^h1: its Docker engine returned no image id; run this again$"):
+        build_with(*stream("Step 1/1 : FROM scratch\n"))
 
 
 @pytest.mark.parametrize("size", [1, 1000, 10_000_000])
-def test_a_built_image_comes_as_a_stream_of_any_pieces(tmp_path: Path, size: int) -> None:
+def test_a_built_image_is_exported_as_a_stream_of_any_chunks(tmp_path: Path, size: int) -> None:
     layout = Layout(tmp_path / "there")
     image = load_image(layout)
-    archive = b"".join(saved(layout, image, "tfprov/x:1", image.layers))
-    limits = []
+    archive = b"".join(stream_archive(layout, image, "tfprov/x:1", image.layers))
+    requests = []
 
     def pieces(name: str, chunk_size: int) -> Iterator[bytes]:
-        limits.append((name, chunk_size, there.api.timeout))
+        requests.append((name, chunk_size, source.api.timeout))
         return (archive[start : start + size] for start in range(0, len(archive), size))
 
-    there = engine(inspect_image=lambda _: {"Id": image.id, "Size": 10}, get_image=pieces)
-    told: list[tuple[int, int]] = []
-    sent = lambda come, whole: told.append((come, whole))  # noqa: E731
-    assert export(there, image.id, Layout(tmp_path / "here"), "x", sent).id == image.id
-    assert told[0] == (min(size, len(archive)), max(10, told[0][0]))
-    assert told[-1] == (len(archive), len(archive)), "more has come than it unpacks to"
-    assert limits == [(image.id, 128 * 1024, 3600)]
-    assert there.api.timeout == 60, "for everything else it is as it was"
+    source = engine(inspect_image=lambda _: {"Id": image.id, "Size": 10}, get_image=pieces)
+    progress: list[tuple[int, int]] = []
+    on_progress = lambda come, whole: progress.append((come, whole))  # noqa: E731
+    assert export(source, image.id, Layout(tmp_path / "here"), "x", on_progress).id == image.id
+    assert progress[0] == (min(size, len(archive)), max(10, progress[0][0]))
+    assert progress[-1] == (len(archive), len(archive)), "more has come than it unpacks to"
+    assert requests == [(image.id, 128 * 1024, 3600)]
+    assert source.api.timeout == 60, "the timeout is restored"
 
 
-def test_an_image_that_is_gone_cannot_be_brought(tmp_path: Path) -> None:
-    there = engine(inspect_image=fails(docker.errors.ImageNotFound("no such image: x")))
+def test_a_removed_image_cannot_be_exported(tmp_path: Path) -> None:
+    there = engine(inspect_image=raising(docker.errors.ImageNotFound("no such image: x")))
     with pytest.raises(HostError, match=r"^h1: the image sha256:7 is not there; build it again$"):
         export(there, "sha256:7", Layout(tmp_path), "x")
 
 
-def test_a_stream_that_breaks_off_is_told_with_its_host(tmp_path: Path) -> None:
-    broken = map(fails(ConnectionResetError("reset by peer")), [0])
+def test_a_broken_stream_is_reported_with_its_host(tmp_path: Path) -> None:
+    broken = map(raising(ConnectionResetError("reset by peer")), [0])
     there = engine(inspect_image=lambda _: {}, get_image=lambda *_, **__: broken)
     with pytest.raises(Unreachable, match="h1: its Docker engine closed the connection"):
         export(there, "sha256:7", Layout(tmp_path), "x")
 
 
-# --- what there is ---------------------------------------------------------------------------------------------------
+# --- the engine's images ---------------------------------------------------------------------------------------------
 
 
-def test_an_image_is_known_by_its_configuration_or_by_its_manifest(tmp_path: Path) -> None:
+def test_an_image_is_identified_by_its_configuration_or_its_manifest(tmp_path: Path) -> None:
     image = load_image(Layout(tmp_path))
 
     def holding(*names: str) -> Any:
@@ -186,14 +186,14 @@ def test_an_image_is_known_by_its_configuration_or_by_its_manifest(tmp_path: Pat
 
         return engine(inspect_image=inspect)
 
-    assert held(holding(image.id), image) == {"Id": image.id}
-    assert held(holding(image.manifest.digest), image) == {"Id": image.manifest.digest}
-    assert held(holding(), image) is None
+    assert find_image(holding(image.id), image) == {"Id": image.id}
+    assert find_image(holding(image.manifest.digest), image) == {"Id": image.manifest.digest}
+    assert find_image(holding(), image) is None
     with pytest.raises(Unreachable):
-        held(engine(inspect_image=fails(ConnectionResetError("reset"))), image)
+        find_image(engine(inspect_image=raising(ConnectionResetError("reset"))), image)
 
 
-def test_the_layers_that_another_image_shares_count_from_the_lowest_on() -> None:
+def test_shared_layers_are_counted_from_the_lowest_on() -> None:
     images: dict[str, Any] = {
         "none": {},
         "gone": None,
@@ -203,43 +203,43 @@ def test_the_layers_that_another_image_shares_count_from_the_lowest_on() -> None
         "two": {"RootFS": {"Layers": ["a", "b"]}},
         "more": {"RootFS": {"Layers": ["a", "b", "c", "d"]}},
     }
-    asked = []
+    inspected = []
 
     def inspect(name: str) -> Any:
-        asked.append(name)
+        inspected.append(name)
         if images[name] is None:
             raise docker.errors.ImageNotFound("no such image")
         return images[name]
 
-    there = engine(images=lambda: [{"Id": name} for name in images], inspect_image=inspect)
-    assert layers_held(there, ["a", "b", "c"]) == 3
-    asked.clear()
-    assert layers_held(there, ["a", "b", "c"], enough=1) == 1
-    assert asked == ["none", "gone", "no layers", "other", "one"], "no more is asked about than is needed"
-    assert layers_held(there, ["a", "b", "c", "e"]) == 3
-    assert layers_held(there, ["y"]) == 0
+    fake_engine = engine(images=lambda: [{"Id": name} for name in images], inspect_image=inspect)
+    assert count_shared_layers(fake_engine, ["a", "b", "c"]) == 3
+    inspected.clear()
+    assert count_shared_layers(fake_engine, ["a", "b", "c"], enough=1) == 1
+    assert inspected == ["none", "gone", "no layers", "other", "one"], "no more is asked about than is needed"
+    assert count_shared_layers(fake_engine, ["a", "b", "c", "e"]) == 3
+    assert count_shared_layers(fake_engine, ["y"]) == 0
 
 
 def test_a_name_is_split_at_its_last_colon() -> None:
-    named = []
-    tag(engine(tag=lambda *given: named.append(given)), "sha256:7", "127.0.0.1:5000/tfprov/x:1")
-    assert named == [("sha256:7", "127.0.0.1:5000/tfprov/x", "1")]
+    calls = []
+    tag(engine(tag=lambda *given: calls.append(given)), "sha256:7", "127.0.0.1:5000/tfprov/x:1")
+    assert calls == [("sha256:7", "127.0.0.1:5000/tfprov/x", "1")]
 
 
-def test_a_name_that_cannot_be_taken_away_stays() -> None:
-    asked = []
-    untag(engine(remove_image=lambda name, noprune: asked.append((name, noprune))), "x:1")
-    assert asked == [("x:1", True)]
-    untag(engine(remove_image=fails(docker.errors.APIError("conflict"))), "x:1")
+def test_a_tag_that_cannot_be_removed_stays() -> None:
+    calls = []
+    untag(engine(remove_image=lambda name, noprune: calls.append((name, noprune))), "x:1")
+    assert calls == [("x:1", True)]
+    untag(engine(remove_image=raising(docker.errors.APIError("conflict"))), "x:1")
     with pytest.raises(Unreachable):
-        untag(engine(remove_image=fails(ConnectionResetError("reset"))), "x:1")
+        untag(engine(remove_image=raising(ConnectionResetError("reset"))), "x:1")
 
 
-def test_an_engine_that_fails_while_it_works_says_so_at_the_end() -> None:
-    heeded(engine(), iter([{"status": "Loading"}, {}]))
+def test_an_error_in_the_progress_stream_is_raised_at_its_end() -> None:
+    wait_for_stream(engine(), iter([{"status": "Loading"}, {}]))
     lines = iter([{"error": "no space left on device"}, {"status": "more"}, {"error": "second"}])
     with pytest.raises(HostError, match=r"^h1: ") as raised:
-        heeded(engine(), lines)
+        wait_for_stream(engine(), lines)
     assert "second" not in str(raised.value)
     assert list(lines) == []
 
@@ -258,22 +258,22 @@ NEVER = datetime.min.replace(tzinfo=UTC)
         ({}, NEVER),
     ],
 )
-def test_when_an_image_was_named_is_told_by_the_engines_clock(facts: dict[str, Any], when: datetime) -> None:
-    assert tagged(engine(inspect_image=lambda _: facts), "x") == when
+def test_the_tag_time_is_read_from_the_engine(facts: dict[str, Any], when: datetime) -> None:
+    assert last_tag_time(engine(inspect_image=lambda _: facts), "x") == when
 
 
-def test_an_image_that_is_not_there_was_never_named() -> None:
-    assert tagged(engine(inspect_image=fails(docker.errors.ImageNotFound("no such image"))), "x") == NEVER
+def test_a_missing_image_has_no_tag_time() -> None:
+    assert last_tag_time(engine(inspect_image=raising(docker.errors.ImageNotFound("no such image"))), "x") == NEVER
 
 
-def test_names_of_the_way_are_taken_away_and_others_stay(tmp_path: Path) -> None:
+def test_temporary_names_are_removed_and_others_stay(tmp_path: Path) -> None:
     image = load_image(Layout(tmp_path))
-    name = repository()
+    name = random_repository()
     own = f"127.0.0.1:5000/{name}@sha256:1"
     old = "127.0.0.1:5000/tfprov/image@sha256:1"  # of an earlier version that was killed
     near = f"127.0.0.10:5000/{name}@sha256:1"
     digests = [own, near, "127.0.0.1:5000/train@sha256:1", f"registry.example.com/{name}@sha256:1", old]
-    gone: list[str] = []
+    removed_names: list[str] = []
 
     def there(**facts: Any) -> Any:
         def inspect(name: str) -> dict[str, Any]:
@@ -281,19 +281,19 @@ def test_names_of_the_way_are_taken_away_and_others_stay(tmp_path: Path) -> None
                 raise docker.errors.ImageNotFound("no such image")
             return {"Id": "sha256:7", **facts}
 
-        return engine(inspect_image=inspect, remove_image=lambda name, noprune: gone.append(name))
+        return engine(inspect_image=inspect, remove_image=lambda name, noprune: removed_names.append(name))
 
-    tidy(there(RepoDigests=digests), image)
-    assert gone == [own, old]
-    gone.clear()
+    untag_temporary(there(RepoDigests=digests), image)
+    assert removed_names == [own, old]
+    removed_names.clear()
     for facts, removed in (
         ({"RepoTags": ["x:1"]}, []),
         ({"RepoTags": [], "RepoDigests": None}, ["sha256:7"]),
         ({"RepoTags": None, "RepoDigests": [own]}, [own, "sha256:7"]),
     ):
-        remove(there(**facts), image)
-        assert gone == removed
-        gone.clear()
-    missing = engine(inspect_image=fails(docker.errors.ImageNotFound("no such image")))
-    tidy(missing, image)
-    remove(missing, image)
+        remove_stage(there(**facts), image)
+        assert removed_names == removed
+        removed_names.clear()
+    missing = engine(inspect_image=raising(docker.errors.ImageNotFound("no such image")))
+    untag_temporary(missing, image)
+    remove_stage(missing, image)

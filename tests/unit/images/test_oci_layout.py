@@ -1,4 +1,4 @@
-"""The image layout: never half a blob, never a lost name, whatever is killed and whoever else writes."""
+"""The image layout: no incomplete blob and no lost name after kills and concurrent writes."""
 
 import errno
 import io
@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.delivery_images import LAYERS, code, contents, load_image
 from tfprov.errors import DeliveryError, Locked
-from tfprov.images.blobs import CHUNK, stored
+from tfprov.images.blobs import CHUNK, disk_errors
 from tfprov.images.code_layer import append
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import DOCKER_LAYER, digest_of
@@ -27,7 +27,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 class Broken(io.RawIOBase):
-    """A stream whose other end goes away."""
+    """A stream that breaks."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -39,7 +39,7 @@ class Broken(io.RawIOBase):
         return b"x" * size
 
 
-def test_what_is_put_is_found_by_its_content(layout: Layout) -> None:
+def test_a_stored_blob_is_read_by_its_digest(layout: Layout) -> None:
     data = os.urandom(3 * CHUNK + 1)
     blob = layout.blobs.put(io.BytesIO(data), DOCKER_LAYER)
     assert (blob.digest, blob.size, layout.blobs.has(blob)) == (digest_of(data), len(data), True)
@@ -102,7 +102,7 @@ def test_after_a_kill_everything_is_as_before_and_nothing_is_locked(layout: Layo
     assert set(again.images()) == {"base", "other"}
 
 
-def test_a_name_means_what_it_was_given_last(layout: Layout) -> None:
+def test_a_name_belongs_to_the_image_named_last(layout: Layout) -> None:
     first, second = load_image(layout), load_image(layout, layers=LAYERS[:1])
     assert first != second
     assert layout.find("base") == second
@@ -122,29 +122,29 @@ def test_any_oci_tool_can_read_the_layout(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("part", ["layers", "config", "manifest"])
-def test_an_image_that_lost_a_part_is_not_found(layout: Layout, part: str) -> None:
+def test_an_incomplete_image_is_not_returned(layout: Layout, part: str) -> None:
     image = load_image(layout)
     blob = image.layers[0] if part == "layers" else getattr(image, part)
     path = layout.blobs.path(blob.digest)
     path.write_bytes(path.read_bytes()[:-1])
     assert layout.find("base") is None
     assert layout.images() == {}
-    assert not layout.sound(image)
+    assert not layout.verify(image)
 
 
-def test_a_flipped_bit_is_found_by_reading_and_the_blob_is_removed(layout: Layout) -> None:
+def test_verify_removes_a_blob_with_a_flipped_bit(layout: Layout) -> None:
     image = load_image(layout)
-    assert layout.sound(image)
+    assert layout.verify(image)
     path = layout.blobs.path(image.layers[1].digest)
     data = bytearray(path.read_bytes())
     data[600] ^= 1
     path.write_bytes(data)
     assert layout.find("base") == image
-    assert not layout.sound(image)
+    assert not layout.verify(image)
     assert layout.find("base") is None
 
 
-def test_prune_keeps_what_was_used_last_and_says_what_it_freed(layout: Layout) -> None:
+def test_prune_keeps_the_images_used_last_and_returns_the_bytes_freed(layout: Layout) -> None:
     for age, name in enumerate(("c", "b", "a")):
         image = load_image(layout, name, [*LAYERS[:1], name.encode() * 512])
         os.utime(layout.blobs.path(image.manifest.digest), (1000 - age, 1000 - age))
@@ -165,7 +165,7 @@ def test_prune_leaves_the_layers_another_image_needs(layout: Layout) -> None:
     assert layout.images() == {"top": top}
 
 
-def test_nothing_is_pruned_under_a_run_that_is_going_on(layout: Layout) -> None:
+def test_prune_is_locked_during_a_run(layout: Layout) -> None:
     image = load_image(layout)
     with layout.in_use(), layout.in_use(), pytest.raises(Locked, match="in use by another run; prune when"):
         Layout(layout.directory).prune(keep=0)
@@ -175,7 +175,7 @@ def test_nothing_is_pruned_under_a_run_that_is_going_on(layout: Layout) -> None:
         assert file.read() == LAYERS[0]
 
 
-def test_a_damaged_index_says_what_to_do(layout: Layout) -> None:
+def test_a_damaged_index_is_an_error_with_a_fix(layout: Layout) -> None:
     (layout.directory / "index.json").write_text("{")
     with pytest.raises(DeliveryError, match=r"index\.json is damaged; remove .*images: images are made again"):
         layout.find("base")
@@ -184,12 +184,12 @@ def test_a_damaged_index_says_what_to_do(layout: Layout) -> None:
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
     with (
         pytest.raises(DeliveryError, match=r"images/x: No space left on device; free some space there"),
-        stored(tmp_path),
+        disk_errors(tmp_path),
     ):
         raise OSError(errno.ENOSPC, "No space left on device", "images/x")
 
 
-def test_a_layout_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_layout_that_cannot_be_created_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DeliveryError, match="Not a directory"):
         Layout(tmp_path / "file" / "images")

@@ -1,4 +1,4 @@
-"""What goes to a host, decided without one: stages, archives for `docker load`, room, platform, and who says what."""
+"""A delivery without a host: stages, archives for `docker load`, the registry, disk space, platform, pull errors."""
 
 import gzip
 import io
@@ -14,13 +14,13 @@ import pytest
 
 from tests.support.delivery_images import LAYERS, OciArchive, blob_path, config, entry, load_image, settings, tar
 from tfprov.errors import DeliveryError, HostError, Unreachable
-from tfprov.images.archive import PIECE, load, saved
-from tfprov.images.engine_images import meaning
+from tfprov.images.archive import CHUNK, load, stream_archive
+from tfprov.images.engine_images import explain_pull_error
 from tfprov.images.oci_layout import Layout
 from tfprov.images.oci_spec import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, Descriptor, Image, encode
-from tfprov.images.preflight import amount, check_platform, check_room, room_needed
+from tfprov.images.preflight import check_disk_space, check_platform, disk_space_needed, format_size
 from tfprov.images.registry_routes import Request
-from tfprov.images.registry_server import PushRegistry, stages
+from tfprov.images.registry_server import PushRegistry, split_stages
 
 MIB = 1024 * 1024
 
@@ -34,69 +34,69 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def archive(layout: Layout, image: Image, layers: Sequence[Descriptor], reference: str | None = "tfprov/x:1") -> bytes:
-    pieces = list(saved(layout, image, reference, layers))
-    assert max(map(len, pieces)) <= PIECE + tarfile.BLOCKSIZE, "it is made while it is sent"
+    pieces = list(stream_archive(layout, image, reference, layers))
+    assert max(map(len, pieces)) <= CHUNK + tarfile.BLOCKSIZE, "the archive is streamed"
     return b"".join(pieces)
 
 
-def files(data: bytes) -> dict[str, bytes]:
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as found:
-        members = found.getmembers()
+def entries_of(data: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar_file:
+        members = tar_file.getmembers()
         assert len({it.name for it in members}) == len(members)
-        return {it.name: file.read() for it in members if (file := found.extractfile(it))}
+        return {it.name: file.read() for it in members if (file := tar_file.extractfile(it))}
 
 
 def test_the_whole_archive_is_the_image_again(layout: Layout, tmp_path: Path) -> None:
-    image = load_image(layout, layers=[*LAYERS, tar({"large": b"x" * 3 * PIECE})])
+    image = load_image(layout, layers=[*LAYERS, tar({"large": b"x" * 3 * CHUNK})])
     back = Layout(tmp_path / "back")
     assert load(back, io.BytesIO(archive(layout, image, image.layers)), "x", wanted="tfprov/x:1") == image
 
 
-def test_the_end_of_the_archive_is_what_tar_wants(layout: Layout) -> None:
+def test_the_archive_ends_with_two_zero_blocks(layout: Layout) -> None:
     whole = archive(layout, load_image(layout), ())
-    with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as found:
-        last = found.getmembers()[-1]
+    with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as tar_file:
+        last = tar_file.getmembers()[-1]
     end = last.offset_data + -(-last.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
     assert whole[end:] == bytes(2 * tarfile.BLOCKSIZE)
 
 
-def test_older_engines_find_the_same_in_their_own_words(layout: Layout, tmp_path: Path) -> None:
+def test_older_engines_read_the_same_image_from_manifest_json(layout: Layout, tmp_path: Path) -> None:
     image = load_image(layout)
-    found = files(archive(layout, image, image.layers))
-    del found["index.json"]
-    again = load(Layout(tmp_path / "back"), io.BytesIO(tar(found)), "x", wanted="tfprov/x:1")
+    entries = entries_of(archive(layout, image, image.layers))
+    del entries["index.json"]
+    again = load(Layout(tmp_path / "back"), io.BytesIO(tar(entries)), "x", wanted="tfprov/x:1")
     assert (again.id, again.diff_ids) == (image.id, image.diff_ids)
 
 
 @pytest.mark.parametrize("held", range(len(LAYERS) + 1))
 def test_layers_that_the_host_has_are_named_and_not_sent(layout: Layout, held: int) -> None:
     image = load_image(layout)
-    found = files(archive(layout, image, image.layers[held:]))
-    (entry,) = json.loads(found["manifest.json"])
+    entries = entries_of(archive(layout, image, image.layers[held:]))
+    (entry,) = json.loads(entries["manifest.json"])
     assert entry == {
         "Config": blob_path(image.id),
         "RepoTags": ["tfprov/x:1"],
         "Layers": [blob_path(layer.digest) for layer in image.layers],
     }
-    assert [path in found for path in entry["Layers"]] == [number >= held for number in range(len(LAYERS))]
-    assert found[entry["Config"]] == layout.blobs.read(image.config)
-    assert all(found[blob_path(it.digest)] == layout.blobs.path(it.digest).read_bytes() for it in image.layers[held:])
+    assert [path in entries for path in entry["Layers"]] == [number >= held for number in range(len(LAYERS))]
+    assert entries[entry["Config"]] == layout.blobs.read(image.config)
+    assert all(entries[blob_path(it.digest)] == layout.blobs.path(it.digest).read_bytes() for it in image.layers[held:])
 
 
 def test_a_stage_has_no_name(layout: Layout) -> None:
     image = load_image(layout)
-    found = files(archive(layout, image, image.layers, None))
-    assert json.loads(found["manifest.json"])[0]["RepoTags"] is None
-    assert "annotations" not in json.loads(found["index.json"])["manifests"][0]
+    entries = entries_of(archive(layout, image, image.layers, None))
+    assert json.loads(entries["manifest.json"])[0]["RepoTags"] is None
+    assert "annotations" not in json.loads(entries["index.json"])["manifests"][0]
 
 
-def test_a_layer_that_is_there_twice_is_sent_once(layout: Layout) -> None:
+def test_a_repeated_layer_is_sent_once(layout: Layout) -> None:
     image = load_image(layout, layers=[LAYERS[0], LAYERS[1], LAYERS[0]])
-    found = files(archive(layout, image, image.layers))
-    assert len(json.loads(found["manifest.json"])[0]["Layers"]) == 3
+    entries = entries_of(archive(layout, image, image.layers))
+    assert len(json.loads(entries["manifest.json"])[0]["Layers"]) == 3
 
 
-def test_a_blob_that_is_cut_off_on_the_disk_is_not_sent_as_if_it_were_whole(layout: Layout) -> None:
+def test_a_truncated_blob_is_an_error(layout: Layout) -> None:
     image = load_image(layout)
     path = layout.blobs.path(image.layers[2].digest)
     path.write_bytes(path.read_bytes()[:-1])
@@ -110,10 +110,10 @@ def test_a_blob_that_is_cut_off_on_the_disk_is_not_sent_as_if_it_were_whole(layo
 # --- stages ----------------------------------------------------------------------------------------------------------
 
 SIZES = [60, 10, 20, 80, 1, 1]
-"""Of layers, in units of 10 kB; a tar is a little larger than what is in it."""
+"""Sizes of layers, in units of 10 kB; a tar is a little larger than its content."""
 
 
-def sized(layout: Layout, sizes: Sequence[int]) -> Image:
+def image_of_sizes(layout: Layout, sizes: Sequence[int]) -> Image:
     return load_image(layout, layers=[tar({str(number): b"x" * size * 10_000}) for number, size in enumerate(sizes)])
 
 
@@ -121,12 +121,12 @@ def sized(layout: Layout, sizes: Sequence[int]) -> Image:
     ("stage", "ends"),
     [(1, [1, 2, 3, 4, 5, 6]), (30, [1, 3, 4, 6]), (61, [2, 4, 6]), (65, [2, 4, 6]), (200, [6])],
 )
-def test_stages_end_where_enough_has_come_together(layout: Layout, stage: int, ends: list[int]) -> None:
-    image = sized(layout, SIZES)
-    found = stages(layout, image, stage * 10_000)
-    assert [len(it.layers) for it in found] == ends
-    assert found[-1] is image
-    for it in found:
+def test_a_stage_ends_when_its_layers_reach_the_size(layout: Layout, stage: int, ends: list[int]) -> None:
+    image = image_of_sizes(layout, SIZES)
+    parts = split_stages(layout, image, stage * 10_000)
+    assert [len(it.layers) for it in parts] == ends
+    assert parts[-1] is image
+    for it in parts:
         assert it.layers == image.layers[: len(it.layers)]
         assert it.diff_ids == image.diff_ids[: len(it.layers)]
         assert it.platform == image.platform
@@ -134,97 +134,112 @@ def test_stages_end_where_enough_has_come_together(layout: Layout, stage: int, e
 
 def test_small_images_have_one_stage(layout: Layout) -> None:
     image = load_image(layout)
-    assert stages(layout, image) == (image,)
+    assert split_stages(layout, image) == (image,)
 
 
 def test_images_with_the_same_lower_layers_have_the_same_lower_stages(layout: Layout) -> None:
-    """So what a run that was killed left behind is found, and removed, by the next."""
-    one, other = sized(layout, SIZES), sized(layout, [*SIZES[:-1], 2])
+    """So the next run finds and removes the stages of a killed one."""
+    one, other = image_of_sizes(layout, SIZES), image_of_sizes(layout, [*SIZES[:-1], 2])
     assert one != other
-    assert [it.id for it in stages(layout, one, 300_000)[:-1]] == [it.id for it in stages(layout, other, 300_000)[:-1]]
+    assert [it.id for it in split_stages(layout, one, 300_000)[:-1]] == [
+        it.id for it in split_stages(layout, other, 300_000)[:-1]
+    ]
 
 
-def test_a_stage_says_nothing_but_what_it_is_made_of(layout: Layout) -> None:
-    first = stages(layout, sized(layout, SIZES), 1)[0]
-    found = settings(layout, first)
-    assert found.pop("rootfs") == {"type": "layers", "diff_ids": list(first.diff_ids)}
-    assert found == {"architecture": "amd64", "os": "linux", "config": {}, "history": []}
+def test_the_configuration_of_a_stage_has_only_its_layers(layout: Layout) -> None:
+    first = split_stages(layout, image_of_sizes(layout, SIZES), 1)[0]
+    configuration = settings(layout, first)
+    assert configuration.pop("rootfs") == {"type": "layers", "diff_ids": list(first.diff_ids)}
+    assert configuration == {"architecture": "amd64", "os": "linux", "config": {}, "history": []}
     assert layout.images().keys() == {"base"}
 
 
-# --- what is handed out ----------------------------------------------------------------------------------------------
+# --- the registry with a token ---------------------------------------------------------------------------------------
 
 
-def ask(handing: PushRegistry, kind: str, digest: str) -> int:
-    return handing.answer(
-        Request("GET", f"/v2/{handing.name}/{kind}/{digest}", {"authorization": basic(handing)})
+def status_of(registry: PushRegistry, kind: str, digest: str) -> int:
+    return registry.answer(
+        Request("GET", f"/v2/{registry.name}/{kind}/{digest}", {"authorization": authorization(registry)})
     ).status
 
 
-def basic(handing: PushRegistry) -> str:
-    """Return the header with which an engine shows the token."""
-    return "Basic " + b64encode(f"{handing.login['username']}:{handing.login['password']}".encode()).decode()
+def authorization(registry: PushRegistry) -> str:
+    """Return the Authorization header of an engine with the token."""
+    return "Basic " + b64encode(f"{registry.login['username']}:{registry.login['password']}".encode()).decode()
 
 
-def test_whoever_has_no_token_learns_nothing(layout: Layout) -> None:
+def test_without_the_token_every_request_gets_the_same_401(layout: Layout) -> None:
     image = load_image(layout)
-    handing, other = (PushRegistry(layout, [image], image.layers[:2], lambda size: None) for _ in range(2))
-    assert re.fullmatch(r"tfprov/[0-9a-f]{32}", handing.name)
-    assert (handing.name, handing.login) != (other.name, other.login)
-    there = f"/v2/{handing.name}/manifests/{image.manifest.digest}"
-    held = f"/v2/{handing.name}/blobs/{image.layers[0].digest}"
+    registry, other = (PushRegistry(layout, [image], image.layers[:2], lambda size: None) for _ in range(2))
+    assert re.fullmatch(r"tfprov/[0-9a-f]{32}", registry.name)
+    assert (registry.name, registry.login) != (other.name, other.login)
+    manifest = f"/v2/{registry.name}/manifests/{image.manifest.digest}"
+    blob = f"/v2/{registry.name}/blobs/{image.layers[0].digest}"
     targets = (
-        there,
-        held,
-        f"/v2/{handing.name}/tags/list",
+        manifest,
+        blob,
+        f"/v2/{registry.name}/tags/list",
         "/v2/_catalog",
         "/v2/",
         "/v2/tfprov/image/manifests/latest",
     )
-    headers = ("", "Basic", "Basic dGZwcm92Og==", "Basic \xff", "Bearer " + basic(handing)[6:], basic(other))
+    headers = (
+        "",
+        "Basic",
+        "Basic dGZwcm92Og==",
+        "Basic \xff",
+        "Bearer " + authorization(registry)[6:],
+        authorization(other),
+    )
     answers = {
         (response.status, response.body, tuple(response.headers.items()))
         for target in targets
         for header in headers
-        if (response := handing.answer(Request("GET", target, {"authorization": header} if header else {})))
+        if (response := registry.answer(Request("GET", target, {"authorization": header} if header else {})))
     }
-    ((status, body, told),) = answers
-    assert (status, dict(told)["WWW-Authenticate"]) == (401, 'Basic realm="tfprov"')
+    ((status, body, response_headers),) = answers
+    assert (status, dict(response_headers)["WWW-Authenticate"]) == (401, 'Basic realm="tfprov"')
     assert image.manifest.digest.encode() not in body
-    assert (handing.known, handing.refused) == (False, False)
-    listed = [handing.answer(Request("GET", it, {"authorization": basic(handing)})).status for it in targets]
-    assert listed == [200, 403, 404, 404, 200, 404]
-    assert handing.known
+    assert (registry.is_authenticated, registry.has_refused) == (False, False)
+    statuses = [
+        registry.answer(Request("GET", it, {"authorization": authorization(registry)})).status for it in targets
+    ]
+    assert statuses == [200, 403, 404, 404, 200, 404]
+    assert registry.is_authenticated
 
 
-def test_layers_that_the_host_has_are_refused_and_noted(layout: Layout) -> None:
+def test_a_request_for_a_layer_on_the_host_is_refused_and_recorded(layout: Layout) -> None:
     image = load_image(layout)
-    handing = PushRegistry(layout, [image], image.layers[:2], lambda size: None)
-    assert ask(handing, "manifests", image.manifest.digest) == 200
-    assert [ask(handing, "blobs", it.digest) for it in (image.config, image.layers[2])] == [200, 200]
-    assert not handing.refused
-    assert [ask(handing, "blobs", it.digest) for it in image.layers[:2]] == [403, 403]
-    assert handing.refused
+    registry = PushRegistry(layout, [image], image.layers[:2], lambda size: None)
+    assert status_of(registry, "manifests", image.manifest.digest) == 200
+    assert [status_of(registry, "blobs", it.digest) for it in (image.config, image.layers[2])] == [200, 200]
+    assert not registry.has_refused
+    assert [status_of(registry, "blobs", it.digest) for it in image.layers[:2]] == [403, 403]
+    assert registry.has_refused
 
 
-def test_a_layer_that_is_missing_once_more_is_handed_out(layout: Layout) -> None:
-    """Empty layers are all the same; an engine that has one may want it again higher up."""
+def test_a_layer_that_is_missing_again_higher_up_is_served(layout: Layout) -> None:
+    """Empty layers have the same digest; an engine that has one may need it again higher up."""
     image = load_image(layout, layers=[LAYERS[0], LAYERS[1], LAYERS[0]])
-    handing = PushRegistry(layout, [image], image.layers[:2], lambda size: None)
-    assert [ask(handing, "blobs", it.digest) for it in image.layers] == [200, 403, 200]
+    registry = PushRegistry(layout, [image], image.layers[:2], lambda size: None)
+    assert [status_of(registry, "blobs", it.digest) for it in image.layers] == [200, 403, 200]
 
 
-def test_all_stages_are_handed_out(layout: Layout) -> None:
-    parts = stages(layout, sized(layout, SIZES), 300_000)
-    handing = PushRegistry(layout, parts, (), lambda size: None)
+def test_all_stages_are_served(layout: Layout) -> None:
+    parts = split_stages(layout, image_of_sizes(layout, SIZES), 300_000)
+    registry = PushRegistry(layout, parts, (), lambda size: None)
     for part in parts:
-        assert ask(handing, "manifests", part.manifest.digest) == ask(handing, "blobs", part.config.digest) == 200
+        assert (
+            status_of(registry, "manifests", part.manifest.digest)
+            == status_of(registry, "blobs", part.config.digest)
+            == 200
+        )
 
 
-# --- platform and room -----------------------------------------------------------------------------------------------
+# --- platform and disk space -----------------------------------------------------------------------------------------
 
 
-def on(layout: Layout, platform: str) -> Image:
+def image_for(layout: Layout, platform: str) -> Image:
     os, architecture = platform.split("/")
     document = json.loads(config(LAYERS[:1])) | {"os": os, "architecture": architecture}
     built = OciArchive()
@@ -251,10 +266,8 @@ def on(layout: Layout, platform: str) -> Image:
         ("x86_64", "linux/", True),
     ],
 )
-def test_an_image_for_another_kind_of_machine_is_refused(
-    layout: Layout, machine: str, platform: str, fits: bool
-) -> None:
-    image = on(layout, platform)
+def test_an_image_for_another_platform_is_refused(layout: Layout, machine: str, platform: str, fits: bool) -> None:
+    image = image_for(layout, platform)
     info = {"OSType": "linux", "Architecture": machine}
     if fits:
         check_platform("h1", info, image)
@@ -271,19 +284,19 @@ DF = """Filesystem     1024-blocks     Used Available Capacity Mounted on
 
 
 @pytest.mark.parametrize("name", ["/dev/sda1", "tmpfs", "//nas/a share", "10.0.0.1:/x 7 8"])
-def test_too_little_room_is_an_error_that_names_both_amounts(name: str) -> None:
+def test_too_little_disk_space_is_an_error_with_both_amounts(name: str) -> None:
     output = DF.format(name=name, free=100 * 1024)
-    asked = []
+    commands = []
 
     def run(argv: Sequence[str]) -> tuple[int, str]:
-        asked.append(list(argv))
+        commands.append(list(argv))
         return 0, output
 
-    check_room("h1", "/var/lib/docker", 90 * MIB, run, margin=10 * MIB)
+    check_disk_space("h1", "/var/lib/docker", 90 * MIB, run, margin=10 * MIB)
     expected = r"^h1: no room for the image: it needs 100.1 MiB, 100.0 MiB is free in /var/lib/docker; free some there"
     with pytest.raises(HostError, match=expected):
-        check_room("h1", "/var/lib/docker", 90 * MIB + 100_000, run, margin=10 * MIB)
-    assert asked == [["df", "-Pk", "--", "/var/lib/docker"]] * 2
+        check_disk_space("h1", "/var/lib/docker", 90 * MIB + 100_000, run, margin=10 * MIB)
+    assert commands == [["df", "-Pk", "--", "/var/lib/docker"]] * 2
 
 
 @pytest.mark.parametrize(
@@ -297,65 +310,65 @@ def test_too_little_room_is_an_error_that_names_both_amounts(name: str) -> None:
     ],
     ids=["none", "refused", "silent", "other", "unknown"],
 )
-def test_where_the_room_is_not_known_there_may_be_enough(code: int, output: str) -> None:
-    check_room("h1", "/var/lib/docker", 1 << 60, lambda argv: (code, output))
+def test_unknown_disk_space_passes_the_check(code: int, output: str) -> None:
+    check_disk_space("h1", "/var/lib/docker", 1 << 60, lambda argv: (code, output))
 
 
-def test_a_host_that_cannot_run_df_does_not_fail_and_one_that_is_gone_does() -> None:
+def test_a_host_without_df_passes_and_an_unreachable_host_fails() -> None:
     def failing(error: HostError) -> Any:
         def run(argv: Sequence[str]) -> tuple[int, str]:
             raise error
 
         return run
 
-    check_room("h1", "/x", 1 << 60, failing(HostError("h1", "`df` did not end within 60 s")))
+    check_disk_space("h1", "/x", 1 << 60, failing(HostError("h1", "`df` did not end within 60 s")))
     with pytest.raises(Unreachable):
-        check_room("h1", "/x", 1, failing(Unreachable("h1", "no answer")))
+        check_disk_space("h1", "/x", 1, failing(Unreachable("h1", "no answer")))
 
 
-def test_more_than_all_that_is_free_is_nothing() -> None:
-    """For others than root a disk may be more than full."""
+def test_negative_free_space_counts_as_none() -> None:
+    """Blocks reserved for root make df report less than nothing."""
     with pytest.raises(HostError, match="0 KiB is free"):
-        check_room("h1", "/x", 1, lambda argv: (0, DF.format(name="/dev/sda1", free=-400)))
+        check_disk_space("h1", "/x", 1, lambda argv: (0, DF.format(name="/dev/sda1", free=-400)))
 
 
-def test_an_engine_needs_room_for_what_came_and_for_what_becomes_of_it(layout: Layout) -> None:
-    image = sized(layout, [10, 20, 5])
+def test_an_engine_needs_space_for_layers_as_received_and_unpacked(layout: Layout) -> None:
+    image = image_of_sizes(layout, [10, 20, 5])
     small, large, last = (layer.size for layer in image.layers)
-    assert room_needed(layout, [image.layers]) == 2 * (small + large + last)
-    assert room_needed(layout, [image.layers[:1], image.layers[1:]]) == small + 2 * (large + last)
-    assert room_needed(layout, []) == room_needed(layout, [()]) == 0
+    assert disk_space_needed(layout, [image.layers]) == 2 * (small + large + last)
+    assert disk_space_needed(layout, [image.layers[:1], image.layers[1:]]) == small + 2 * (large + last)
+    assert disk_space_needed(layout, []) == disk_space_needed(layout, [()]) == 0
 
 
-def test_a_compressed_layer_needs_room_for_its_content(layout: Layout) -> None:
+def test_a_compressed_layer_needs_space_for_its_content(layout: Layout) -> None:
     content = tar({"zeros": bytes(MIB)})
     built = OciArchive()
     built.name(built.image([content], "+gzip", [gzip.compress(content)]))
     image = load(layout, io.BytesIO(built.tar()), "base")
-    assert room_needed(layout, [image.layers]) == len(content) + image.layers[0].size
+    assert disk_space_needed(layout, [image.layers]) == len(content) + image.layers[0].size
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "text"),
     [(0, "0 KiB"), (1, "1 KiB"), (1024, "1 KiB"), (1025, "2 KiB"), (MIB, "1.0 MiB"), (3 << 29, "1.5 GiB")],
 )
-def test_amounts_are_said_as_people_say_them(size: int, said: str) -> None:
-    assert amount(size) == said
+def test_sizes_are_formatted_with_units(size: int, text: str) -> None:
+    assert format_size(size) == text
 
 
 # --- an engine that cannot pull --------------------------------------------------------------------------------------
 
 NAME = "registry.example:5000/team/linear:1"
-SAID = [
+PULL_ERRORS = [
     (
         "pull access denied for team/linear, repository does not exist or may require 'docker login': denied: requested",
-        "the registry does not let us read",
+        "the registry refuses access",
     ),
-    ("Get https://registry.example:5000/v2/team/linear/manifests/1: no basic auth credentials", "does not let us read"),
-    ("unauthorized: authentication required", "does not let us read"),
+    ("Get https://registry.example:5000/v2/team/linear/manifests/1: no basic auth credentials", "refuses access to"),
+    ("unauthorized: authentication required", "refuses access to"),
     ("manifest for registry.example:5000/team/linear:1 not found: manifest unknown: no such manifest", "has no image"),
     ("name unknown: repository name not known to registry", "has no image"),
-    ("no matching manifest for linux/arm64/v8 in the manifest list entries", "not there for this kind of machine"),
+    ("no matching manifest for linux/arm64/v8 in the manifest list entries", "has no variant for this host's platform"),
     ('Get "https://registry.example:5000/v2/": dial tcp: lookup registry.example: no such host', "does not reach"),
     ("Get https://registry.example:5000/v2/: dial tcp 10.0.0.1:5000: connect: connection refused", "does not reach"),
     (
@@ -369,45 +382,45 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("text", "what"), SAID, ids=[text[-30:] for text, _ in SAID])
-def test_what_an_engine_says_is_told_with_a_way_out(text: str, what: str) -> None:
-    told, fix = meaning(NAME, text)
-    assert what in told
+@pytest.mark.parametrize(("text", "what"), PULL_ERRORS, ids=[text[-30:] for text, _ in PULL_ERRORS])
+def test_a_pull_error_is_explained_with_a_fix(text: str, what: str) -> None:
+    message, fix = explain_pull_error(NAME, text)
+    assert what in message
     assert fix
-    assert "{" not in told + fix.replace("{build: …}", "")
-    assert "registry.example:5000" in told + fix or "space" in what
+    assert "{" not in message + fix.replace("{build: …}", "")
+    assert "registry.example:5000" in message + fix or "space" in what
 
 
-def test_what_is_not_understood_is_told_as_it_was_said() -> None:
-    assert meaning(NAME, "toomanyrequests: You have reached your pull rate limit.") == (
+def test_an_unknown_pull_error_is_passed_on() -> None:
+    assert explain_pull_error(NAME, "toomanyrequests: You have reached your pull rate limit.") == (
         "toomanyrequests: You have reached your pull rate limit",
         "",
     )
 
 
-def test_a_name_without_a_registry_is_dockers_own() -> None:
+def test_a_name_without_a_registry_is_on_docker_hub() -> None:
     for name in ("python", "team/linear:1"):
-        assert "docker login docker.io" in meaning(name, "unauthorized: authentication required")[1]
+        assert "docker login docker.io" in explain_pull_error(name, "unauthorized: authentication required")[1]
 
 
-def test_some_room_stays_free_for_what_the_engine_writes_besides() -> None:
+def test_a_margin_of_disk_space_stays_free() -> None:
     def free(kibibytes: int) -> tuple[int, str]:
         return 0, f"Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda 9 1 {kibibytes} 50% /\n"
 
-    check_room("h1", "/", 1024, lambda _: free(8 * 1024 + 1))
+    check_disk_space("h1", "/", 1024, lambda _: free(8 * 1024 + 1))
     with pytest.raises(HostError, match=r"h1: no room for the image: it needs 8\.0 MiB, 8\.0 MiB is free in /"):
-        check_room("h1", "/", 1024, lambda _: free(8 * 1024))
+        check_disk_space("h1", "/", 1024, lambda _: free(8 * 1024))
 
 
 @pytest.mark.parametrize("reference", ["tfprov/x:1", None])
-def test_the_documents_of_an_archive_say_what_both_kinds_of_engines_read(layout: Layout, reference: str | None) -> None:
+def test_an_archive_has_the_documents_of_both_kinds_of_engines(layout: Layout, reference: str | None) -> None:
     image = load_image(layout)
-    found = files(archive(layout, image, image.layers, reference))
+    entries = entries_of(archive(layout, image, image.layers, reference))
     notes = {"io.containerd.image.name": "docker.io/tfprov/x:1", "org.opencontainers.image.ref.name": "1"}
     manifest = {"mediaType": image.manifest.media_type, "digest": image.manifest.digest, "size": image.manifest.size}
-    assert json.loads(found["index.json"]) == {
+    assert json.loads(entries["index.json"]) == {
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.index.v1+json",
         "manifests": [{**manifest, **({"annotations": notes} if reference else {})}],
     }
-    assert json.loads(found["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+    assert json.loads(entries["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}

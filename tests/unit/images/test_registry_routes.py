@@ -1,4 +1,4 @@
-"""What the registry answers, and that it answers nothing else."""
+"""The registry's responses to valid, unknown and hostile requests."""
 
 import json
 
@@ -31,32 +31,32 @@ def registry(layout: Layout, image: Image) -> Registry:
     return Registry(layout, {"tfprov/linear": [image], "tfprov/nothing": []})
 
 
-def ask(registry: Registry, target: str, method: str = "GET", **headers: str) -> Response:
+def get(registry: Registry, target: str, method: str = "GET", **headers: str) -> Response:
     return registry.answer(Request(method, target, {name.replace("_", "-"): it for name, it in headers.items()}))
 
 
 def content(layout: Layout, response: Response) -> bytes:
-    """Return what a GET is sent."""
+    """Return the body of a GET."""
     if response.blob is None:
         return response.body
     data = layout.blobs.path(response.blob.digest).read_bytes()
     return data[response.first : response.first + response.length]
 
 
-def code_of(response: Response) -> str:
-    """Return the registry's word for what is wrong."""
+def error_code_of(response: Response) -> str:
+    """Return the code of an error response."""
     (error,) = json.loads(response.body)["errors"]
     assert error["message"]
     return str(error["code"])
 
 
 @pytest.mark.parametrize("target", ["/v2/", "/v2"])
-def test_it_says_that_it_is_a_registry(registry: Registry, target: str) -> None:
-    assert (ask(registry, target).status, ask(registry, target).body) == (200, b"{}")
+def test_the_root_identifies_a_registry(registry: Registry, target: str) -> None:
+    assert (get(registry, target).status, get(registry, target).body) == (200, b"{}")
 
 
 def test_a_manifest_by_its_digest(layout: Layout, registry: Registry, image: Image) -> None:
-    response = ask(registry, f"/v2/tfprov/linear/manifests/{image.manifest.digest}")
+    response = get(registry, f"/v2/tfprov/linear/manifests/{image.manifest.digest}")
     assert (response.status, response.length) == (200, image.manifest.size)
     assert response.headers["Content-Type"] == DOCKER_MANIFEST
     assert response.headers["Docker-Content-Digest"] == image.manifest.digest
@@ -65,15 +65,15 @@ def test_a_manifest_by_its_digest(layout: Layout, registry: Registry, image: Ima
 
 def test_blobs_by_their_digest(layout: Layout, registry: Registry, image: Image) -> None:
     for blob in (*image.layers, image.config):
-        response = ask(registry, f"/v2/tfprov/linear/blobs/{blob.digest}")
+        response = get(registry, f"/v2/tfprov/linear/blobs/{blob.digest}")
         assert (response.status, response.headers["Accept-Ranges"]) == (200, "bytes")
         assert content(layout, response) == layout.blobs.path(blob.digest).read_bytes()
 
 
 @given(first=st.integers(0, 3000), last=st.integers(0, 3000))
-def test_a_range_is_what_slicing_gives(layout: Layout, registry: Registry, image: Image, first: int, last: int) -> None:
+def test_a_range_returns_a_slice(layout: Layout, registry: Registry, image: Image, first: int, last: int) -> None:
     blob, size = image.layers[0], image.layers[0].size
-    response = ask(registry, f"/v2/tfprov/linear/blobs/{blob.digest}", range=f"bytes={first}-{last}")
+    response = get(registry, f"/v2/tfprov/linear/blobs/{blob.digest}", range=f"bytes={first}-{last}")
     wanted = LAYERS[0][first : last + 1]
     if not wanted:
         assert (response.status, response.headers["Content-Range"]) == (416, f"bytes */{size}")
@@ -83,11 +83,9 @@ def test_a_range_is_what_slicing_gives(layout: Layout, registry: Registry, image
 
 
 @given(number=st.integers(0, 20_000))
-def test_a_range_without_an_end_and_one_from_the_end(
-    layout: Layout, registry: Registry, image: Image, number: int
-) -> None:
+def test_an_open_range_and_a_suffix_range(layout: Layout, registry: Registry, image: Image, number: int) -> None:
     target = f"/v2/tfprov/linear/blobs/{image.layers[0].digest}"
-    rest, tail = (ask(registry, target, range=f"bytes={it}") for it in (f"{number}-", f"-{number}"))
+    rest, tail = (get(registry, target, range=f"bytes={it}") for it in (f"{number}-", f"-{number}"))
     assert rest.status == (206 if number < len(LAYERS[0]) else 416)
     assert rest.status == 416 or content(layout, rest) == LAYERS[0][number:]
     assert tail.status == (206 if number else 416)
@@ -95,31 +93,31 @@ def test_a_range_without_an_end_and_one_from_the_end(
 
 
 @pytest.mark.parametrize("text", ["", "bytes", "bytes=-", "bytes=a-b", "bytes=0-1,5-6", "lines=0-1", "bytes=5 -6"])
-def test_a_range_that_is_not_understood_is_no_range(registry: Registry, image: Image, text: str) -> None:
-    response = ask(registry, f"/v2/tfprov/linear/blobs/{image.layers[0].digest}", range=text)
+def test_an_unsupported_range_is_ignored(registry: Registry, image: Image, text: str) -> None:
+    response = get(registry, f"/v2/tfprov/linear/blobs/{image.layers[0].digest}", range=text)
     assert (response.status, response.length) == (200, image.layers[0].size)
 
 
-def test_the_rest_of_something_else_is_the_whole(registry: Registry, image: Image) -> None:
+def test_if_range_with_another_etag_returns_the_whole_blob(registry: Registry, image: Image) -> None:
     target = f"/v2/tfprov/linear/blobs/{image.layers[0].digest}"
-    same = ask(registry, target).headers["ETag"]
-    assert ask(registry, target, range="bytes=5-", if_range=same).status == 206
-    assert ask(registry, target, range="bytes=5-", if_range='"other"').status == 200
+    same = get(registry, target).headers["ETag"]
+    assert get(registry, target, range="bytes=5-", if_range=same).status == 206
+    assert get(registry, target, range="bytes=5-", if_range='"other"').status == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "get"])
 def test_nothing_can_be_written(registry: Registry, image: Image, method: str) -> None:
     for target in ("/v2/", "/v2/tfprov/linear/blobs/uploads/", f"/v2/tfprov/linear/manifests/{image.manifest.digest}"):
-        response = ask(registry, target, method)
-        assert (response.status, code_of(response)) == (405, "UNSUPPORTED")
+        response = get(registry, target, method)
+        assert (response.status, error_code_of(response)) == (405, "UNSUPPORTED")
         assert response.headers["Allow"] == "GET, HEAD"
 
 
-def test_what_was_not_given_is_not_there_though_it_is_stored(layout: Layout, registry: Registry, image: Image) -> None:
+def test_stored_images_outside_the_registry_are_unknown(layout: Layout, registry: Registry, image: Image) -> None:
     hidden = layout.find("hidden")
     assert hidden
     repository = "/v2/tfprov/linear"
-    for target, word in (
+    for target, error_code in (
         (f"{repository}/manifests/{hidden.manifest.digest}", "MANIFEST_UNKNOWN"),
         (f"{repository}/manifests/{image.config.digest}", "MANIFEST_UNKNOWN"),
         (f"{repository}/manifests/latest", "MANIFEST_UNKNOWN"),
@@ -134,8 +132,8 @@ def test_what_was_not_given_is_not_there_though_it_is_stored(layout: Layout, reg
         ("/", "NAME_UNKNOWN"),
         ("/v1/", "NAME_UNKNOWN"),
     ):
-        response = ask(registry, target)
-        assert (response.status, code_of(response)) == (404, word)
+        response = get(registry, target)
+        assert (response.status, error_code_of(response)) == (404, error_code)
 
 
 @pytest.mark.parametrize(
@@ -158,16 +156,16 @@ def test_what_was_not_given_is_not_there_though_it_is_stored(layout: Layout, reg
     ],
 )
 def test_no_path_leads_out(registry: Registry, target: str) -> None:
-    assert ask(registry, target).status == 404
+    assert get(registry, target).status == 404
 
 
 @given(st.text())
 def test_any_other_target_is_unknown(registry: Registry, text: str) -> None:
-    assert ask(registry, f"/v2/{text}").status == (404 if text else 200)
+    assert get(registry, f"/v2/{text}").status == (404 if text else 200)
 
 
 @pytest.mark.parametrize(
-    ("line", "asked", "told"),
+    ("line", "byte_range", "message"),
     [
         ("DELETE /v2/", "", "UNSUPPORTED: this registry is read-only"),
         ("GET /v2/other/manifests/latest", "", "NAME_UNKNOWN: no such repository"),
@@ -177,17 +175,17 @@ def test_any_other_target_is_unknown(registry: Registry, text: str) -> None:
         ("GET /v2/tfprov/linear/blobs/CONFIG", "bytes=9999999-", "RANGE_INVALID: not within the blob"),
     ],
 )
-def test_what_it_does_not_have_is_told_in_full(
-    registry: Registry, image: Image, line: str, asked: str, told: str
+def test_error_responses_have_code_and_message(
+    registry: Registry, image: Image, line: str, byte_range: str, message: str
 ) -> None:
     method, target = line.split()
-    response = ask(registry, target.replace("CONFIG", image.config.digest), method, range=asked)
+    response = get(registry, target.replace("CONFIG", image.config.digest), method, range=byte_range)
     (error,) = json.loads(response.body)["errors"]
-    assert f"{error['code']}: {error['message']}" == told
+    assert f"{error['code']}: {error['message']}" == message
 
 
-def test_a_range_of_what_it_had_before_is_not_taken_for_one_of_what_it_has(registry: Registry, image: Image) -> None:
+def test_if_range_is_compared_with_the_etag(registry: Registry, image: Image) -> None:
     target = f"/v2/tfprov/linear/blobs/{image.config.digest}"
-    assert ask(registry, target, range="bytes=0-3", if_range='"of before"').status == 200
-    etag = ask(registry, target).headers["ETag"]
-    assert ask(registry, target, range="bytes=0-3", if_range=etag).status == 206
+    assert get(registry, target, range="bytes=0-3", if_range='"of before"').status == 200
+    etag = get(registry, target).headers["ETag"]
+    assert get(registry, target, range="bytes=0-3", if_range=etag).status == 206

@@ -1,4 +1,4 @@
-"""HTTP over one connection: what clients may do, and what they may not do to us."""
+"""HTTP over one connection: well-behaved, slow and hostile clients."""
 
 import hashlib
 import io
@@ -43,36 +43,34 @@ def registry(layout: Layout, image: Image) -> Registry:
 
 
 class Client:
-    """The other end of a connection that is being served."""
+    """The client's end of a served connection."""
 
-    def __init__(
-        self, registry: Registry, patience: float = 5.0, progress: Callable[[int], None] | None = None
-    ) -> None:
+    def __init__(self, registry: Registry, timeout: float = 5.0, progress: Callable[[int], None] | None = None) -> None:
         self.socket, served = socket.socketpair()
         self.socket.settimeout(10)
         self._pool = ThreadPoolExecutor(1)
-        tell = progress or (lambda sent: None)
-        self._served = self._pool.submit(serve, registry, served, tell, patience)
+        on_progress = progress or (lambda sent: None)
+        self._served = self._pool.submit(serve, registry, served, on_progress, timeout)
 
-    def sends(self, *lines: str) -> None:
+    def send(self, *lines: str) -> None:
         self.socket.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
     def response(self, method: str = "GET") -> tuple[HTTPResponse, bytes]:
-        """Read one response with a reader that is not ours."""
+        """Read one response with the standard library's client."""
         response = HTTPResponse(self.socket, method=method)
         response.begin()
         return response, response.read()
 
-    def rest(self) -> bytes:
-        """Return all that comes until the connection is closed."""
+    def read_to_end(self) -> bytes:
+        """Return all bytes until the connection is closed."""
         received = b""
-        with suppress(ConnectionError):  # closed while some of what we sent was not read
+        with suppress(ConnectionError):  # the server closed with unread bytes of ours
             while data := self.socket.recv(CHUNK):
                 received += data
         return received
 
-    def sent(self) -> int:
-        """Return what serving ended with."""
+    def result(self) -> int:
+        """Return the result of `serve`: the bytes sent."""
         return self._served.result(10)
 
     def close(self) -> None:
@@ -87,7 +85,7 @@ def client(registry: Registry) -> Iterator[Client]:
     made.close()
 
 
-def test_what_docker_saved_arrives_byte_for_byte(tmp_path: Path) -> None:
+def test_a_saved_image_arrives_unchanged(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     files = save_entries(("app:1", LAYERS))
     base = load(layout, io.BytesIO(tar(files)), "base")
@@ -95,7 +93,7 @@ def test_what_docker_saved_arrives_byte_for_byte(tmp_path: Path) -> None:
     client = Client(Registry(layout, {"app": [top, base]}))
     arrived = []
     for kind, blob in [("manifests", base.manifest), ("blobs", base.config), *(("blobs", it) for it in top.layers)]:
-        client.sends(f"GET /v2/app/{kind}/{blob.digest} HTTP/1.1", "Host: h")
+        client.send(f"GET /v2/app/{kind}/{blob.digest} HTTP/1.1", "Host: h")
         response, data = client.response()
         assert (response.status, response.will_close) == (200, False)
         assert f"sha256:{hashlib.sha256(data).hexdigest()}" == blob.digest
@@ -105,51 +103,51 @@ def test_what_docker_saved_arrives_byte_for_byte(tmp_path: Path) -> None:
     client.close()
 
 
-def test_requests_may_come_all_at_once_and_in_pieces(client: Client, image: Image) -> None:
+def test_requests_may_be_pipelined_and_fragmented(client: Client, image: Image) -> None:
     request = f"GET /v2/app/blobs/{image.layers[0].digest} HTTP/1.1\r\nHost: h\r\nRange: bytes=5-9\r\n\r\n".encode()
     for byte in request * 3:
         client.socket.sendall(bytes([byte]))
     client.socket.shutdown(socket.SHUT_WR)
-    assert client.rest().count(LAYERS[0][5:10]) == 3
+    assert client.read_to_end().count(LAYERS[0][5:10]) == 3
 
 
 def test_a_head_has_the_headers_of_a_get_and_no_body(client: Client, image: Image) -> None:
-    seen = []
+    responses = []
     for method in ("HEAD", "GET"):
-        client.sends(f"{method} /v2/app/blobs/{image.layers[0].digest} HTTP/1.1")
+        client.send(f"{method} /v2/app/blobs/{image.layers[0].digest} HTTP/1.1")
         response, data = client.response(method)
-        seen.append((response.status, response.getheaders()))
+        responses.append((response.status, response.getheaders()))
         assert data == (b"" if method == "HEAD" else LAYERS[0])
-    assert seen[0] == seen[1]
+    assert responses[0] == responses[1]
 
 
 def test_errors_leave_the_connection_open(client: Client) -> None:
     for _ in range(2):
-        client.sends("GET /v2/other/manifests/latest HTTP/1.1")
+        client.send("GET /v2/other/manifests/latest HTTP/1.1")
         response, data = client.response()
         assert (response.status, response.getheader("Content-Type")) == (404, "application/json")
         assert b'"NAME_UNKNOWN"' in data
 
 
 @pytest.mark.parametrize("last", [("HTTP/1.1", "Connection: close"), ("HTTP/1.0", "Host: h")])
-def test_the_connection_ends_when_the_client_wants_it(client: Client, last: tuple[str, str]) -> None:
-    client.sends(f"GET /v2/ {last[0]}", last[1])
-    assert client.rest().endswith(b"\r\nConnection: close\r\n\r\n{}")
-    client.sent()
+def test_the_connection_closes_at_the_clients_request(client: Client, last: tuple[str, str]) -> None:
+    client.send(f"GET /v2/ {last[0]}", last[1])
+    assert client.read_to_end().endswith(b"\r\nConnection: close\r\n\r\n{}")
+    client.result()
 
 
-def test_a_client_that_writes_is_refused_and_its_body_is_not_taken_for_a_request(client: Client) -> None:
+def test_a_write_is_refused_and_its_body_is_not_parsed_as_a_request(client: Client) -> None:
     # In one piece: the server may have closed before a second one is sent.
-    client.sends("POST /v2/app/blobs/uploads/ HTTP/1.1", "Content-Length: 22", "", "GET /v2/ HTTP/1.1")
-    answer = client.rest()
+    client.send("POST /v2/app/blobs/uploads/ HTTP/1.1", "Content-Length: 22", "", "GET /v2/ HTTP/1.1")
+    answer = client.read_to_end()
     assert answer.startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
     assert answer.count(b"HTTP/1.1") == 1
 
 
 @pytest.mark.parametrize("header", ["Content-Length: 22", "Transfer-Encoding: chunked"])
-def test_a_body_where_none_belongs_ends_the_connection(client: Client, header: str) -> None:
-    client.sends("GET /v2/ HTTP/1.1", header, "", "GET /v2/ HTTP/1.1")
-    assert client.rest().count(b"HTTP/1.1 200") == 1
+def test_a_get_with_a_body_closes_the_connection(client: Client, header: str) -> None:
+    client.send("GET /v2/ HTTP/1.1", header, "", "GET /v2/ HTTP/1.1")
+    assert client.read_to_end().count(b"HTTP/1.1 200") == 1
 
 
 @pytest.mark.parametrize(
@@ -169,40 +167,40 @@ def test_a_body_where_none_belongs_ends_the_connection(client: Client, header: s
         "GET /v2/ HTTP/1.1\r\nA: b\nC: d",
     ],
 )
-def test_what_is_not_http_is_answered_once_and_closed(client: Client, head: str) -> None:
-    client.sends(head)
-    assert client.rest().startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    client.sent()
+def test_a_malformed_request_gets_400_and_the_connection_closes(client: Client, head: str) -> None:
+    client.send(head)
+    assert client.read_to_end().startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    client.result()
 
 
-def test_the_greeting_of_tls_is_answered_at_once_so_that_the_engine_goes_on_without(client: Client) -> None:
+def test_a_tls_client_hello_gets_400_at_once(client: Client) -> None:
     client.socket.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
-    assert client.rest().startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert client.read_to_end().startswith(b"HTTP/1.1 400 Bad Request\r\n")
 
 
-def test_a_head_without_end_is_refused_early(client: Client) -> None:
+def test_a_request_without_end_is_refused_early(client: Client) -> None:
     client.socket.sendall(b"GET /v2/ HTTP/1.1\r\n" + b"A: " + b"a" * (2 * MAX_HEAD))
-    assert client.rest().startswith(b"HTTP/1.1 400 ")
+    assert client.read_to_end().startswith(b"HTTP/1.1 400 ")
 
 
 @given(st.binary(max_size=300), st.booleans())
-def test_any_bytes_at_all_end_in_a_closed_connection(registry: Registry, data: bytes, like_http: bool) -> None:
+def test_arbitrary_bytes_end_in_a_closed_connection(registry: Registry, data: bytes, like_http: bool) -> None:
     client = Client(registry)
     client.socket.sendall((b"GET /v2/" if like_http else b"") + data)
     client.socket.shutdown(socket.SHUT_WR)
-    client.rest()
-    client.sent()
+    client.read_to_end()
+    client.result()
     client.close()
 
 
-def test_a_client_that_says_nothing_is_let_go(registry: Registry) -> None:
-    client = Client(registry, patience=0.1)
-    assert (client.rest(), client.sent()) == (b"", 0)
+def test_a_silent_client_is_disconnected(registry: Registry) -> None:
+    client = Client(registry, timeout=0.1)
+    assert (client.read_to_end(), client.result()) == (b"", 0)
     client.close()
 
 
-def test_a_client_that_dribbles_is_let_go(registry: Registry) -> None:
-    client = Client(registry, patience=0.3)
+def test_a_slow_sender_is_disconnected(registry: Registry) -> None:
+    client = Client(registry, timeout=0.3)
 
     def dribble() -> None:
         for _ in range(15_000):
@@ -214,22 +212,22 @@ def test_a_client_that_dribbles_is_let_go(registry: Registry) -> None:
     client.close()
 
 
-def test_a_client_that_does_not_read_is_let_go(registry: Registry, image: Image) -> None:
-    client = Client(registry, patience=2)
-    client.sends(f"GET /v2/app/blobs/{image.layers[-1].digest} HTTP/1.1")
-    assert client.sent() < len(LARGE)
+def test_a_client_that_does_not_read_is_disconnected(registry: Registry, image: Image) -> None:
+    client = Client(registry, timeout=2)
+    client.send(f"GET /v2/app/blobs/{image.layers[-1].digest} HTTP/1.1")
+    assert client.result() < len(LARGE)
     client.close()
 
 
-def test_a_client_that_goes_away_in_the_middle_comes_back_for_the_rest(registry: Registry, image: Image) -> None:
+def test_an_interrupted_transfer_is_resumed_with_a_range(registry: Registry, image: Image) -> None:
     layer = image.layers[-1]
     first = Client(registry)
-    first.sends(f"GET /v2/app/blobs/{layer.digest} HTTP/1.1")
+    first.send(f"GET /v2/app/blobs/{layer.digest} HTTP/1.1")
     first.socket.recv(1000)
     first.socket.close()
-    assert first.sent() < len(LARGE)
+    assert first.result() < len(LARGE)
     second = Client(registry)
-    second.sends(f"GET /v2/app/blobs/{layer.digest} HTTP/1.1", "Range: bytes=5000000-")
+    second.send(f"GET /v2/app/blobs/{layer.digest} HTTP/1.1", "Range: bytes=5000000-")
     response, data = second.response()
     assert (response.status, data) == (206, LARGE[5_000_000:])
     first.close()
@@ -237,39 +235,39 @@ def test_a_client_that_goes_away_in_the_middle_comes_back_for_the_rest(registry:
 
 
 def test_progress_counts_every_byte_sent(registry: Registry, image: Image) -> None:
-    told: list[int] = []
-    client = Client(registry, progress=told.append)
-    client.sends(f"GET /v2/app/blobs/{image.layers[-1].digest} HTTP/1.1", "Connection: close")
-    received = len(client.rest())
-    assert sum(told) == client.sent() == received > len(LARGE)
-    assert max(told) <= CHUNK
+    progress: list[int] = []
+    client = Client(registry, progress=progress.append)
+    client.send(f"GET /v2/app/blobs/{image.layers[-1].digest} HTTP/1.1", "Connection: close")
+    received = len(client.read_to_end())
+    assert sum(progress) == client.result() == received > len(LARGE)
+    assert max(progress) <= CHUNK
     client.close()
 
 
-def test_whoever_watches_progress_can_stop_it(registry: Registry) -> None:
+def test_an_exception_in_the_progress_callback_stops_serving(registry: Registry) -> None:
     def stop(sent: int) -> None:
         raise KeyboardInterrupt
 
     client = Client(registry, progress=stop)
-    client.sends("GET /v2/ HTTP/1.1")
-    client.rest()
+    client.send("GET /v2/ HTTP/1.1")
+    client.read_to_end()
     with pytest.raises(KeyboardInterrupt):
-        client.sent()
+        client.result()
     client.close()
 
 
-def test_a_blob_that_vanished_from_the_disk_is_an_error_and_not_half_an_answer(tmp_path: Path) -> None:
+def test_a_missing_blob_is_404_and_a_truncated_one_closes_the_connection(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     image = load_image(layout)
     client = Client(Registry(layout, {"app": [image]}))
     target = f"/v2/app/blobs/{image.layers[0].digest}"
     layout.blobs.path(image.layers[0].digest).write_bytes(LAYERS[0][:100])
-    client.sends(f"GET {target} HTTP/1.1")
-    assert client.rest().endswith(LAYERS[0][:100]), "cut, so the client sees that bytes are missing"
+    client.send(f"GET {target} HTTP/1.1")
+    assert client.read_to_end().endswith(LAYERS[0][:100]), "cut, so the client sees that bytes are missing"
     client.close()
     client = Client(Registry(layout, {"app": [image]}))
     layout.blobs.path(image.layers[0].digest).unlink()
-    client.sends(f"GET {target} HTTP/1.1")
+    client.send(f"GET {target} HTTP/1.1")
     assert client.response()[0].status == 404
     client.close()
 

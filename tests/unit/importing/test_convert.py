@@ -1,4 +1,4 @@
-"""`tfprov import`: what becomes of the files of other engines, and what is told of the rest."""
+"""`tfprov import`: conversion of Compose files and Kubernetes objects, notes and errors."""
 
 import contextlib
 import copy
@@ -17,8 +17,8 @@ from tests.support.examples import examples
 from tests.support.kubernetes_objects import files_of
 from tests.support.paths import CASES
 from tfprov.errors import InvalidInput
-from tfprov.importing.convert import Imported, imported
-from tfprov.importing.identify import Machine
+from tfprov.importing.convert import Conversion, convert
+from tfprov.importing.identify import TargetHost
 from tfprov.model.cluster import Cluster
 from tfprov.planning.tasks import assign_tasks
 from tfprov.settings.load import load
@@ -26,20 +26,20 @@ from tfprov.settings.load import load
 FILES = CASES / "import"
 
 
-def made(name: str, *machines: str) -> Imported:
-    """Return what one of the cases becomes."""
-    return imported((FILES / name).read_bytes(), name, FILES, [Machine(machine) for machine in machines])
+def convert_case(name: str, *machines: str) -> Conversion:
+    """Convert one of the case files."""
+    return convert((FILES / name).read_bytes(), name, FILES, [TargetHost(machine) for machine in machines])
 
 
-def of(text: str, *machines: str) -> Imported:
-    return imported(text.encode(), "f.yml", Path("/home/me"), [Machine(machine) for machine in machines])
+def convert_text(text: str, *machines: str) -> Conversion:
+    return convert(text.encode(), "f.yml", Path("/home/me"), [TargetHost(machine) for machine in machines])
 
 
 def settings(text: str, *path: str) -> Any:
-    found = yaml.load(text, _Loader)["all"]
+    value = yaml.load(text, _Loader)["all"]
     for key in path:
-        found = found[key]
-    return found
+        value = value[key]
+    return value
 
 
 class _Loader(yaml.SafeLoader):
@@ -56,12 +56,12 @@ def cluster_of(text: str, directory: Path) -> Cluster:
     return assign_tasks(load(path)[1])
 
 
-def test_the_references_kubernetes_template(tmp_path: Path) -> None:
-    found = made("reference.yml")
-    cluster = cluster_of(found.text, tmp_path)
+def test_a_kubernetes_template_with_flags(tmp_path: Path) -> None:
+    conversion = convert_case("reference.yml")
+    cluster = cluster_of(conversion.text, tmp_path)
     assert cluster.name == "tf"
     assert [task.name for task in cluster.tasks] == ["ps/0", "worker/0", "worker/1"]
-    assert settings(found.text, "vars", "tfprov") == {
+    assert settings(conversion.text, "vars", "tfprov") == {
         "cluster": "tf",
         "image": {"name": "img:v1"},
         "command": ["/usr/bin/python", "/train.py"],
@@ -69,19 +69,19 @@ def test_the_references_kubernetes_template(tmp_path: Path) -> None:
         "env": {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/credential/key.json"},
         "port": 5000,
     }
-    assert [(note.at.line, note.what.partition(":")[0]) for note in found.notes] == [
+    assert [(note.at.line, note.what.partition(":")[0]) for note in conversion.notes] == [
         (line, "`volumes.credential` is not carried over") for line in (41, 85, 129)
     ]
 
 
 def test_a_tfjob(tmp_path: Path) -> None:
-    found = made("tfjob.yml", "a", "b", "c")
-    cluster = cluster_of(found.text, tmp_path)
+    conversion = convert_case("tfjob.yml", "a", "b", "c")
+    cluster = cluster_of(conversion.text, tmp_path)
     names = ["ps/0", "chief/0", "worker/0", "worker/1", "worker/2", "worker/3"]
     assert [task.name for task in cluster.tasks] == names
     assert {task.name: task.host for task in cluster.tasks} == dict(zip(names, "caaabb", strict=True))
-    assert settings(found.text, "vars", "tfprov", "wiring") == "tf_config"
-    assert settings(found.text, "children", "chief", "vars", "tfprov") == {
+    assert settings(conversion.text, "vars", "tfprov", "wiring") == "tf_config"
+    assert settings(conversion.text, "children", "chief", "vars", "tfprov") == {
         "flags": {"model_dir": "{{ checkpoint_dir }}", "steps": 2000, "rate": 0.1, "note": "unsafe hello {{ world }}"},
         "env": {"GREETING": "hello"},
         "mounts": [{"source": "/srv/mnist", "target": "/data", "read_only": True}],
@@ -90,8 +90,8 @@ def test_a_tfjob(tmp_path: Path) -> None:
         "cpus": 2.5,
         "gpus": 1,
     }
-    assert settings(found.text, "children", "ps", "vars", "tfprov") == {"restart": "never"}
-    assert [(note.at.line, note.what.partition(" ")[0]) for note in found.notes] == [
+    assert settings(conversion.text, "children", "ps", "vars", "tfprov") == {"restart": "never"}
+    assert [(note.at.line, note.what.partition(" ")[0]) for note in conversion.notes] == [
         (9, "`spec.runPolicy.ttlSecondsAfterFinished`"),
         (17, "`spec.tfReplicaSpecs.Chief.template.spec.tolerations`"),
         (19, "a"),
@@ -101,44 +101,44 @@ def test_a_tfjob(tmp_path: Path) -> None:
 
 
 def test_a_compose_file(tmp_path: Path) -> None:
-    found = made("compose.yml")
-    cluster = cluster_of(found.text, tmp_path)
+    conversion = convert_case("compose.yml")
+    cluster = cluster_of(conversion.text, tmp_path)
     assert [task.name for task in cluster.tasks] == ["ps/0", "worker/0", "worker/1"]
-    assert cluster.name == "import"  # the directory's
-    assert settings(found.text, "vars", "tfprov") == {
+    assert cluster.name == "import"  # the directory's name
+    assert settings(conversion.text, "vars", "tfprov") == {
         "cluster": "import",
         "image": {"name": "registry.example.com/train:1.0"},
         "command": ["python", "train.py"],
         "flags": {"steps": 500},
         "port": 2222,
     }
-    assert settings(found.text, "children", "ps", "vars", "tfprov") == {"memory": "2g"}
-    assert settings(found.text, "children", "worker", "vars", "tfprov") == {
+    assert settings(conversion.text, "children", "ps", "vars", "tfprov") == {"memory": "2g"}
+    assert settings(conversion.text, "children", "worker", "vars", "tfprov") == {
         "tasks_per_host": 2,
         "env": {"GREETING": "it costs $5", "REGION": "eu"},
         "mounts": [{"source": str(FILES / "data"), "target": "/data", "read_only": True}],
     }
-    said = "\n".join(map(str, found.notes))
+    notes = "\n".join(map(str, conversion.notes))
     for line in (
-        "compose.yml:4:12: `unless-stopped` becomes `on-failure`: what ended well is not started again",
+        "compose.yml:4:12: `unless-stopped` becomes `on-failure`: a task that exits with 0 is not started again",
         "compose.yml:17:9: `services.worker0.environment.FROM_OUTSIDE` is not carried over: it comes from the environment",
         "compose.yml:19:9: `env.DB_PASSWORD` looks like a secret and is not copied",
         "compose.yml:20:9: `env.MIRROR` looks like a secret and is not copied",
         "compose.yml:21:34: the storage at /cache is not carried over",
         "compose.yml:22:5: `services.worker0.ports` is not carried over",
         "compose.yml:23:5: `services.worker0.secrets` is not carried over: secrets are not copied",
-        "compose.yml:26:12: this image is not carried over: all tasks of a cluster have one",
+        "compose.yml:26:12: this image is not carried over: all tasks of a cluster use the same image",
         "compose.yml:28:3: `redis` is not carried over: neither its command line nor TF_CONFIG says that it is a task",
     ):
-        assert line in said
-    assert "worker/1 has another `env` than the first worker" in said
+        assert line in notes
+    assert "worker/1 has another `env` than the first worker" in notes
 
 
 @pytest.mark.parametrize("name", ["reference.yml", "tfjob.yml", "compose.yml"])
 def test_no_secret_is_copied(name: str) -> None:
-    found = made(name)
-    assert "do-not-copy-me" not in found.text
-    assert "do-not-copy-me" not in "".join(map(str, found.notes))
+    conversion = convert_case(name)
+    assert "do-not-copy-me" not in conversion.text
+    assert "do-not-copy-me" not in "".join(map(str, conversion.notes))
 
 
 LINEAR = """
@@ -164,7 +164,7 @@ all:
           command: [python, linear.py]
           flags: {train_steps: 2000, note: "it's $5 {{ '{{ x }}' }}"}
 """
-ROUND = {
+ROUND_TRIPS = {
     "flags": LINEAR,
     "TF_CONFIG": LINEAR.replace("restart: never", "strategy: parameter_server")
     .replace("    worker: {", "    chief: {hosts: {b: }}\n    worker: {")
@@ -177,14 +177,14 @@ ROUND = {
 
 
 @pytest.mark.parametrize("target", ["compose", "swarm", "kubernetes", "kubeflow-tfjob"])
-@pytest.mark.parametrize("how", ROUND)
-def test_what_was_rendered_comes_back(target: str, how: str, tmp_path: Path) -> None:
-    given = {"kubernetes": ["access=ReadWriteMany"]}.get(target, [])
-    (tmp_path / "was.yml").write_text(ROUND[how])
+@pytest.mark.parametrize("how", ROUND_TRIPS)
+def test_a_rendered_cluster_is_imported_unchanged(target: str, how: str, tmp_path: Path) -> None:
+    options = {"kubernetes": ["access=ReadWriteMany"]}.get(target, [])
+    (tmp_path / "was.yml").write_text(ROUND_TRIPS[how])
     was = assign_tasks(load(tmp_path / "was.yml")[1])
-    (text,) = files_of(ROUND[how], target, *given).values()
-    found = of(text)
-    again = cluster_of(found.text, tmp_path)
+    (text,) = files_of(ROUND_TRIPS[how], target, *options).values()
+    conversion = convert_text(text)
+    again = cluster_of(conversion.text, tmp_path)
     assert again.name == "linear"
     assert [task.name for task in again.tasks] == [task.name for task in was.tasks]
     old = {role.role: role.values for role in load(tmp_path / "was.yml")[1]}
@@ -199,7 +199,7 @@ def test_what_was_rendered_comes_back(target: str, how: str, tmp_path: Path) -> 
         assert new[role].env == values.env
 
 
-# -- what is no such file -----------------------------------------------------------------------------------------------
+# -- refused files ------------------------------------------------------------------------------------------------------
 
 SERVICE = "services:\n  worker-0:\n    image: img:v1\n    command: [python, x.py]\n"
 POD = """\
@@ -208,20 +208,20 @@ apiVersion: v1
 metadata: {name: a-worker-0}
 spec: {containers: [{image: i, command: [p, --job_name=worker, --task_index=0]}]}
 """
-WRONG: dict[str, tuple[str | bytes, str]] = {
-    "empty": ("", "f.yml: error: empty; give a Compose file, a TFJob or objects of Kubernetes"),
-    "a list": ("- a\n", "f.yml:1:1: error: neither a Compose file nor an object of Kubernetes"),
+REFUSED: dict[str, tuple[str | bytes, str]] = {
+    "empty": ("", "f.yml: error: empty; give a Compose file, a TFJob or Kubernetes objects"),
+    "a list": ("- a\n", "f.yml:1:1: error: neither a Compose file nor a Kubernetes object"),
     "not YAML": ("a: [", "f.yml:1:5: error: the file ends within brackets"),
     "not UTF-8": (b"a: \xff", "f.yml:1:4: error: not UTF-8 text"),
     "too large": (b"#" * 1_000_001, "f.yml: error: larger than 1,000,000 bytes; import a part of it"),
-    "a template": ("{%- set name = 'x' %}\nkind: Service\n", "f.yml:1:1: error: a template, not what it renders"),
+    "a template": ("{%- set name = 'x' %}\nkind: Service\n", "f.yml:1:1: error: a template"),
     "a program": ("a: !!python/object/apply:os.system [x]\n", "1:4: error: the tag `!!python/object/apply:os.system`"),
     "no task": ("services: {redis: {image: redis}}", "f.yml: error: no task of a TensorFlow cluster in it"),
     "no image": ("services: {worker-0: {command: [a]}}", "f.yml:1:12: error: no image; "),
     "an empty image": (SERVICE.replace("img:v1", "''"), "f.yml:3:12: error: `image.name` must not be empty"),
     "no command": ("services: {worker-0: {image: a}}", "f.yml:1:12: error: `worker-0` has no command"),
     "only a ps": (SERVICE.replace("worker-0", "ps-0"), "`ps` without a worker"),
-    "twice": (f"---\n{POD}---\n{POD}", "worker/0 a second time (first on line 2)"),
+    "twice": (f"---\n{POD}---\n{POD}", "duplicate worker/0 (first on line 2)"),
     "a bad index": (SERVICE.replace("x.py", "--job_name=worker, --task_index=x"), "--task_index must be a whole number"),
     "a bad TF_CONFIG": (SERVICE + "    environment: {TF_CONFIG: '{'}\n", "f.yml:5:19: error: TF_CONFIG is not valid"),
     "an open quote": (SERVICE.replace("[python, x.py]", "python 'x"), "no closing quotation; close the quote"),
@@ -230,27 +230,27 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_refused(name: str) -> None:
-    text, said = WRONG[name]
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_unusable_file_is_refused(name: str) -> None:
+    text, message = REFUSED[name]
     with pytest.raises(InvalidInput) as error:
-        imported(text if isinstance(text, bytes) else text.encode(), "f.yml", Path("/home/me"))
-    assert said in str(error.value)
+        convert(text if isinstance(text, bytes) else text.encode(), "f.yml", Path("/home/me"))
+    assert message in str(error.value)
 
 
-TOLD = {
+NOTES = {
     "    volumes: [/cache]\n": "f.yml:5:15: the storage at /cache is not carried over",
     "    restart: sometimes\n": "f.yml:5:14: `sometimes` is not carried over",
-    "    mem_limit: much\n": "f.yml:5:16: `much` is not carried over: it is no amount of memory",
+    "    mem_limit: much\n": "f.yml:5:16: `much` is not carried over: not an amount of memory",
     "    volumes: ['/srv:/etc']\n": "system's own directory",
 }
 
 
-@pytest.mark.parametrize("text", TOLD)
-def test_a_line_of_a_service_that_is_not_carried_over_is_told(text: str) -> None:
-    found = of(SERVICE + text)
-    assert TOLD[text] in "\n".join(map(str, found.notes))
-    assert not {"mounts", "restart", "memory"} & set(settings(found.text, "vars", "tfprov"))
+@pytest.mark.parametrize("text", NOTES)
+def test_a_dropped_key_of_a_service_is_noted(text: str) -> None:
+    conversion = convert_text(SERVICE + text)
+    assert NOTES[text] in "\n".join(map(str, conversion.notes))
+    assert not {"mounts", "restart", "memory"} & set(settings(conversion.text, "vars", "tfprov"))
 
 
 DEPLOYMENT = """\
@@ -266,68 +266,68 @@ spec:
 """
 
 
-def test_what_kubernetes_would_replace_or_runs_no_task_is_told() -> None:
-    said = "\n".join(map(str, of(DEPLOYMENT).notes))
-    assert "`$(NOWHERE)` stays as it is: its value is not in the file" in said
-    assert "the Queue `jobs` is not carried over: it runs no task" in said
+def test_unknown_references_and_objects_without_a_task_are_noted() -> None:
+    notes = "\n".join(map(str, convert_text(DEPLOYMENT).notes))
+    assert "`$(NOWHERE)` stays as it is: its value is not in the file" in notes
+    assert "the Queue `jobs` is not carried over: it runs no task" in notes
 
 
-def test_a_number_of_replicas_that_is_none_is_refused() -> None:
+def test_an_invalid_number_of_replicas_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"f\.yml:5:13: .*`spec\.replicas` must be a whole number"):
-        of(DEPLOYMENT.replace("replicas: 1", "replicas: many"))
+        convert_text(DEPLOYMENT.replace("replicas: 1", "replicas: many"))
 
 
 def test_an_alias_bomb_is_refused() -> None:
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10) if n else 'x'}]\n" for n in range(9))
     with pytest.raises(InvalidInput, match="once aliases are expanded"):
-        of(levels)
-    # Each document within its bounds, all of them together not.
+        convert_text(levels)
+    # Each document is within the limit, all together are not.
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10) if n else 'x'}]\n" for n in range(5))
     with pytest.raises(InvalidInput, match="more than 200,000 values once aliases are expanded"):
-        of(f"---\n{levels}" * 30)
+        convert_text(f"---\n{levels}" * 30)
 
 
-def test_what_an_inventory_refuses_is_left_out_and_told() -> None:
-    found = of(
+def test_values_that_an_inventory_refuses_are_dropped_with_a_note() -> None:
+    conversion = convert_text(
         SERVICE + "    mem_limit: 1m\n    environment: {'a b': x, OK: 'y', LONG: \"a\\nb\"}\n"
         "    volumes: ['/srv:/etc', '/data:/data']\n    cpus: many\n    stop_grace_period: soon\n"
     )
-    tfprov = settings(found.text, "vars", "tfprov")
+    tfprov = settings(conversion.text, "vars", "tfprov")
     assert "memory" not in tfprov
     assert tfprov["env"] == {"OK": "y"}
     assert tfprov["mounts"] == [{"source": "/data", "target": "/data", "read_only": False}]
-    said = [str(note) for note in found.notes]
+    notes = [str(note) for note in conversion.notes]
     assert any(
-        line.startswith("f.yml:5:16: memory: 1m is not carried over: `memory` must be at least 6m") for line in said
+        line.startswith("f.yml:5:16: memory: 1m is not carried over: `memory` must be at least 6m") for line in notes
     )
-    assert any("f.yml:6:" in line and "`env.a b` is not the name of an environment variable" in line for line in said)
-    assert any("f.yml:7:15: " in line and "system's own directory" in line for line in said)
-    assert any(line.startswith("f.yml:8:11: `many` is not carried over: it is no number of CPUs") for line in said)
-    assert any(line.startswith("f.yml:9:24: `soon` is not carried over") for line in said)
+    assert any("f.yml:6:" in line and "`env.a b` is not the name of an environment variable" in line for line in notes)
+    assert any("f.yml:7:15: " in line and "system's own directory" in line for line in notes)
+    assert any(line.startswith("f.yml:8:11: `many` is not carried over: not a number of CPUs") for line in notes)
+    assert any(line.startswith("f.yml:9:24: `soon` is not carried over") for line in notes)
 
 
 GPUS = "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 3, capabilities: [gpu]}]}}}\n"
 
 
 @pytest.mark.parametrize(
-    ("said", "gpus"),
+    ("notes", "gpus"),
     [("    gpus: all\n", "all"), ("    gpus: 2\n", 2), ("    gpus: [{driver: nvidia, count: 2}]\n", 2), (GPUS, 3)],
     ids=["all", "a number", "a list", "a reservation"],
 )
-def test_gpus_in_each_of_composes_words(said: str, gpus: object) -> None:
-    assert settings(of(SERVICE + said).text, "vars", "tfprov", "gpus") == gpus
+def test_gpus_in_each_form_of_compose(notes: str, gpus: object) -> None:
+    assert settings(convert_text(SERVICE + notes).text, "vars", "tfprov", "gpus") == gpus
 
 
-def test_gpus_that_are_no_number_are_told() -> None:
-    found = of(SERVICE + "    gpus: many\n")
-    assert [str(note) for note in found.notes] == [
-        "f.yml:5:11: `many` is not carried over: it is no number of GPUs",
+def test_an_invalid_number_of_gpus_is_noted() -> None:
+    conversion = convert_text(SERVICE + "    gpus: many\n")
+    assert [str(note) for note in conversion.notes] == [
+        "f.yml:5:11: `many` is not carried over: not a number of GPUs",
     ]
 
 
-def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+def paths_in(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(place for key, one in below for place in places(one, (*path, key)))]
+    return [path, *(place for key, child in below for place in paths_in(child, (*path, key)))]
 
 
 FOREIGN = {
@@ -341,41 +341,41 @@ ODD = st.sampled_from(
 
 @examples(150)
 @given(name=st.sampled_from(sorted(FOREIGN)), data=st.data())
-def test_whatever_stands_in_a_file_is_carried_over_told_or_refused(name: str, data: st.DataObject) -> None:
+def test_arbitrary_values_are_imported_noted_or_refused(name: str, data: st.DataObject) -> None:
     whole = copy.deepcopy(FOREIGN[name])
     for _ in range(data.draw(st.integers(1, 3))):
-        *above, last = data.draw(st.sampled_from([place for place in places(whole) if place]))
+        *above, last = data.draw(st.sampled_from([place for place in paths_in(whole) if place]))
         within: Any = whole
         for key in above:
             within = within[key]
         within[last] = copy.deepcopy(data.draw(ODD))
     text = "---\n".join(yaml.safe_dump(one) for one in whole)
     with contextlib.suppress(InvalidInput):
-        assert of(text).text
+        assert convert_text(text).text
 
 
-def test_braces_are_no_templates() -> None:
-    found = of(SERVICE.replace("x.py", "\"{{ lookup('pipe', 'id') }}\", \"--a={% x\""))
-    assert settings(found.text, "vars", "tfprov", "command") == ["python", "unsafe {{ lookup('pipe', 'id') }}"]
-    assert settings(found.text, "vars", "tfprov", "flags") == {"a": "unsafe {% x"}
+def test_braces_are_imported_as_literal_text() -> None:
+    conversion = convert_text(SERVICE.replace("x.py", "\"{{ lookup('pipe', 'id') }}\", \"--a={% x\""))
+    assert settings(conversion.text, "vars", "tfprov", "command") == ["python", "unsafe {{ lookup('pipe', 'id') }}"]
+    assert settings(conversion.text, "vars", "tfprov", "flags") == {"a": "unsafe {% x"}
 
 
-def test_an_index_that_is_a_text_is_understood(tmp_path: Path) -> None:
+def test_an_index_written_as_text_is_read(tmp_path: Path) -> None:
     # The reference writes it so.
     config = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": "0"}}'
-    found = of(SERVICE + f"    environment: {{TF_CONFIG: '{config}'}}\n")
-    assert [task.name for task in cluster_of(found.text, tmp_path).tasks] == ["worker/0", "worker/1"]
-    assert "the tasks are told of 2 worker tasks, and the file has 1" in str(found.notes[0])
+    conversion = convert_text(SERVICE + f"    environment: {{TF_CONFIG: '{config}'}}\n")
+    assert [task.name for task in cluster_of(conversion.text, tmp_path).tasks] == ["worker/0", "worker/1"]
+    assert "the tasks have addresses of 2 worker tasks, the file has 1: the inventory has 2" in str(conversion.notes[0])
 
 
-def test_machines_that_a_file_names(tmp_path: Path) -> None:
+def test_hosts_named_in_the_file(tmp_path: Path) -> None:
     pinned = "services:\n" + "".join(
         f"  worker-{n}:\n    image: i\n    command: [p]\n"
         f"    deploy: {{placement: {{constraints: ['node.hostname == m{n}']}}}}\n"
         for n in range(2)
     )
-    assert [task.host for task in cluster_of(of(pinned).text, tmp_path).tasks] == ["m0", "m1"]
-    assert [task.host for task in cluster_of(of(pinned, "x").text, tmp_path).tasks] == ["x", "x"]
+    assert [task.host for task in cluster_of(convert_text(pinned).text, tmp_path).tasks] == ["m0", "m1"]
+    assert [task.host for task in cluster_of(convert_text(pinned, "x").text, tmp_path).tasks] == ["x", "x"]
 
 
 def test_kubectls_list_and_json(tmp_path: Path) -> None:
@@ -383,10 +383,10 @@ def test_kubectls_list_and_json(tmp_path: Path) -> None:
     replicas = f'{{"Worker": {{"replicas": 2, "template": {pods}}}}}'
     job = f'{{"kind": "TFJob", "apiVersion": "v1", "metadata": {{"name": "j"}}, "spec": {{"tfReplicaSpecs": {replicas}}}}}'
     text = f'{{"kind": "List", "apiVersion": "v1", "items": [{job}]}}'
-    assert [task.name for task in cluster_of(of(text).text, tmp_path).tasks] == ["worker/0", "worker/1"]
+    assert [task.name for task in cluster_of(convert_text(text).text, tmp_path).tasks] == ["worker/0", "worker/1"]
 
 
-# -- the verb -----------------------------------------------------------------------------------------------------------
+# -- the command --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -395,15 +395,15 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("working_directory")
-def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
-    told = run_command(
+def test_the_inventory_is_written_to_the_output_file(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_command(
         capsys, "import", str(FILES / "reference.yml"), "-o", "new/inventory.yml", "--hosts", "me@a,me@b:2200"
     )
-    assert told.code == 0
-    assert told.out == (
+    assert result.code == 0
+    assert result.out == (
         "wrote new/inventory.yml; 3 things not carried over, listed above\nnext: tfprov plan -i new/inventory.yml\n"
     )
-    assert len(told.lines) == 3
+    assert len(result.lines) == 3
     roles = load(Path("new/inventory.yml"))[1]
     assert {(role.host, role.connection.user, role.connection.port) for role in roles} == {
         ("a", "me", None),
@@ -414,7 +414,7 @@ def test_it_is_written_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.usefixtures("working_directory")
-def test_what_is_there_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_file_is_never_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     Path("inventory.yml").write_text("mine")
     refused = CommandResult(2, ("error: inventory.yml exists already; choose another file",))
     assert run_command(capsys, "import", str(FILES / "reference.yml"), "-o", "inventory.yml") == refused
@@ -426,7 +426,7 @@ def test_what_is_there_is_never_overwritten(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.usefixtures("working_directory")
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "notes"),
     [
         (["nothing.yml"], "nothing.yml: error: no such file; check the path"),
         (["."], ".: error: is a directory, not a file; give a file in it"),
@@ -436,15 +436,15 @@ def test_what_is_there_is_never_overwritten(capsys: pytest.CaptureFixture[str]) 
     ],
     ids=["missing", "a directory", "no hosts", "a bad host", "no place to write"],
 )
-def test_wrong_calls(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = run_command(capsys, "import", *argv)
-    assert told.code == 2
-    assert told.lines[-1].startswith(said)
+def test_wrong_calls(argv: list[str], notes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_command(capsys, "import", *argv)
+    assert result.code == 2
+    assert result.lines[-1].startswith(notes)
     assert not os.listdir()  # noqa: PTH208  nothing was written
 
 
 def test_the_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((FILES / "reference.yml").read_bytes())))
-    told = run_command(capsys, "import", "-")
-    assert told.code == 0
-    assert told.lines[0].startswith("(standard input):41:9: ")
+    result = run_command(capsys, "import", "-")
+    assert result.code == 0
+    assert result.lines[0].startswith("(standard input):41:9: ")

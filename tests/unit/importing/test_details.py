@@ -1,4 +1,4 @@
-"""`tfprov import`, line by line: other tools' units, forms that few files use, and what is told of the rest."""
+"""`tfprov import`, key by key: units of other tools, rare forms, and the note for each dropped key."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tfprov.errors import InvalidInput, Position
-from tfprov.importing.convert import imported
+from tfprov.importing.convert import convert
 from tfprov.importing.identify import Notes, Setting, SourceText
 from tfprov.importing.tracked_mapping import cpus, docker_memory, kubernetes_memory, quantity, seconds
 
@@ -16,17 +16,17 @@ AT = Position("f.yml", 3, 5)
 TASK = "--task_index=0 --ps_hosts=p0:2222 --worker_hosts=w0:2222"
 
 
-def of(text: str) -> tuple[dict[str, Any], list[str]]:
-    """Return what a file becomes, and what is told of the rest."""
-    found = imported(text.encode(), "f.yml", Path("/home/me"))
-    return yaml.safe_load(found.text)["all"], [str(note) for note in found.notes]
+def convert_text(text: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the inventory of a file, and the notes."""
+    conversion = convert(text.encode(), "f.yml", Path("/home/me"))
+    return yaml.safe_load(conversion.text)["all"], [str(note) for note in conversion.notes]
 
 
-def read(function: Callable[[SourceText, Notes], Setting | None], text: str) -> tuple[object, list[str]]:
+def convert_value(function: Callable[[SourceText, Notes], Setting | None], text: str) -> tuple[object, list[str]]:
     notes = Notes()
-    found = function(SourceText(text, AT), notes)
-    assert found is None or found.at == AT
-    return found.value if found else None, [note.what for note in notes.all()]
+    setting = function(SourceText(text, AT), notes)
+    assert setting is None or setting.at == AT
+    return setting.value if setting else None, [note.what for note in notes.all()]
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def test_a_quantity_of_kubernetes(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1g", "-1", "1e3", "1.Gi", "Gi", "1 Gi"])
-def test_what_is_no_quantity(text: str) -> None:
+def test_an_invalid_quantity_is_dropped(text: str) -> None:
     assert quantity(SourceText(text, AT)) is None
-    assert read(cpus, text) == (None, [f"`{text}` is not carried over: it is no number of CPUs"])
+    assert convert_value(cpus, text) == (None, [f"`{text}` is not carried over: not a number of CPUs"])
 
 
 @pytest.mark.parametrize(
@@ -58,24 +58,26 @@ def test_what_is_no_quantity(text: str) -> None:
         (seconds, "5.5s", 5), (seconds, "12345678", 12345678),
     ],
 )  # fmt: skip
-def test_an_amount_in_other_words(
+def test_amounts_are_converted_to_the_inventorys_units(
     function: Callable[[SourceText, Notes], Setting | None], text: str, value: object
 ) -> None:
-    assert read(function, text) == (value, [])
+    assert convert_value(function, text) == (value, [])
 
 
 @pytest.mark.parametrize(
     ("function", "text", "why"),
     [
-        (docker_memory, "much", "it is no amount of memory"),
-        (kubernetes_memory, "much", "it is no amount of memory"),
-        (seconds, "", "it is no time in whole seconds"),
-        (seconds, "soon", "it is no time in whole seconds"),
-        (seconds, "123456789", "it is no time in whole seconds"),
+        (docker_memory, "much", "not an amount of memory"),
+        (kubernetes_memory, "much", "not an amount of memory"),
+        (seconds, "", "not a duration in whole seconds"),
+        (seconds, "soon", "not a duration in whole seconds"),
+        (seconds, "123456789", "not a duration in whole seconds"),
     ],
 )
-def test_what_is_no_amount(function: Callable[[SourceText, Notes], Setting | None], text: str, why: str) -> None:
-    assert read(function, text) == (None, [f"`{text}` is not carried over: {why}"])
+def test_an_invalid_amount_is_dropped(
+    function: Callable[[SourceText, Notes], Setting | None], text: str, why: str
+) -> None:
+    assert convert_value(function, text) == (None, [f"`{text}` is not carried over: {why}"])
 
 
 COMPOSE = f"""\
@@ -104,11 +106,11 @@ services:
 """
 
 
-def test_compose_in_forms_that_few_files_use() -> None:
-    found, told = of(COMPOSE)
-    tfprov = found["vars"]["tfprov"]
+def test_rare_forms_of_compose() -> None:
+    inventory, notes = convert_text(COMPOSE)
+    tfprov = inventory["vars"]["tfprov"]
     assert tfprov["image"] == {"build": "/home/me/train"}
-    assert found["children"]["worker"]["vars"]["tfprov"] == {
+    assert inventory["children"]["worker"]["vars"]["tfprov"] == {
         "flags": {"a": "$x", "b": "", "c": 5},
         "env": {"A": "1", "D": "7"},
         "mounts": [
@@ -122,23 +124,23 @@ def test_compose_in_forms_that_few_files_use() -> None:
         "cpus": 1.5,
         "pids": 80,
     }
-    assert told == [
+    assert notes == [
         "f.yml:4:14: `$UNSET` is not carried over: it comes from the environment of Compose",
         "f.yml:5:26: `services.w0.environment.B` is not carried over: it comes from the environment of Compose",
         "f.yml:5:31: `services.w0.environment.C` is not carried over: it comes from the environment of Compose",
-        "f.yml:7:80: `node.labels.x == 1` is not carried over: say which hosts are in which group",
+        "f.yml:7:80: `node.labels.x == 1` is not carried over: put the hosts into groups of the inventory",
         "f.yml:13:9: the storage at /x is not carried over: mount a directory of the host, with `mounts`",
         "f.yml:14:9: the storage at /only is not carried over: mount a directory of the host, with `mounts`",
         "f.yml:17:47: the storage at /h is not carried over: mount a directory of the host, with `mounts`",
-        "f.yml:20:12: this image is not carried over: all tasks of a cluster have one",
+        "f.yml:20:12: this image is not carried over: all tasks of a cluster use the same image",
         "f.yml:20:49: `services.p0.build.args` is not carried over: write them as `image.build_args`",
         "f.yml:22:20: gpus: 2 is not carried over: a ps does not use a GPU",
-        "ps: the machines of some tasks are not carried over: all are on this one",
+        "ps: the hosts of some tasks are not carried over: all tasks are on this machine",
     ]
 
 
 @pytest.mark.parametrize(
-    ("said", "image"),
+    ("yaml_text", "image"),
     [
         ("image: x:1", {"name": "x:1"}),
         ('image: "${NONE:-x}:2"', {"name": "x:2"}),
@@ -148,35 +150,35 @@ def test_compose_in_forms_that_few_files_use() -> None:
         ("build: {}", {"build": "/home/me"}),
     ],
 )
-def test_the_image_of_a_service(said: str, image: dict[str, str]) -> None:
-    found, _ = of(
-        f"services: {{w0: {{{said}, command: python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1}}}}"
+def test_the_image_of_a_service(yaml_text: str, image: dict[str, str]) -> None:
+    inventory, _ = convert_text(
+        f"services: {{w0: {{{yaml_text}, command: python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1}}}}"
     )
-    assert found["vars"]["tfprov"]["image"] == image
+    assert inventory["vars"]["tfprov"]["image"] == image
 
 
 @pytest.mark.parametrize(
-    ("said", "gpus", "told"),
+    ("yaml_text", "gpus", "expected"),
     [
         ("all", "all", []),
         ("-1", "all", []),
         ("2", 2, []),
-        ("some", None, ["f.yml:1:33: `some` is not carried over: it is no number of GPUs"]),
-        ("12345", None, ["f.yml:1:33: `12345` is not carried over: it is no number of GPUs"]),
+        ("some", None, ["f.yml:1:33: `some` is not carried over: not a number of GPUs"]),
+        ("12345", None, ["f.yml:1:33: `12345` is not carried over: not a number of GPUs"]),
         ("[{driver: nvidia, count: 3, capabilities: [gpu]}]", 3, []),
         ("[{capabilities: [gpu]}]", "all", []),
     ],
 )
-def test_the_gpus_of_a_service(said: str, gpus: object, told: list[str]) -> None:
+def test_the_gpus_of_a_service(yaml_text: str, gpus: object, expected: list[str]) -> None:
     command = "python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1"
-    found, notes = of(f"services: {{w0: {{image: x, gpus: {said}, command: {command}}}}}")
-    alone = of(f"services: {{w0: {{image: x, command: {command}}}}}")[1]
-    assert (found["vars"]["tfprov"].get("gpus"), [note for note in notes if note not in alone]) == (gpus, told)
+    inventory, notes = convert_text(f"services: {{w0: {{image: x, gpus: {yaml_text}, command: {command}}}}}")
+    alone = convert_text(f"services: {{w0: {{image: x, command: {command}}}}}")[1]
+    assert (inventory["vars"]["tfprov"].get("gpus"), [note for note in notes if note not in alone]) == (gpus, expected)
 
 
-def test_a_quote_that_is_not_closed_keeps_a_service_from_being_imported() -> None:
+def test_an_unclosed_quote_in_a_command_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"`services.w0.command`: no closing quotation; close the quote"):
-        of('services: {w0: {image: x, command: "python \'x.py"}}')
+        convert_text('services: {w0: {image: x, command: "python \'x.py"}}')
 
 
 TFJOB = """\
@@ -208,9 +210,9 @@ spec:
 """
 
 
-def test_kubernetes_objects_that_are_no_tasks_are_told() -> None:
-    found, told = of(TFJOB)
-    assert found == {
+def test_kubernetes_objects_without_a_task_are_noted() -> None:
+    inventory, notes = convert_text(TFJOB)
+    assert inventory == {
         "vars": {
             "tfprov": {
                 "cluster": "j",
@@ -224,17 +226,17 @@ def test_kubernetes_objects_that_are_no_tasks_are_told() -> None:
         },
         "children": {"worker": {"hosts": {"localhost": None}, "vars": {"tfprov": {"tasks_per_host": 2}}}},
     }
-    secret = "secrets are not copied; put what is needed into `env`, encrypted with ansible-vault"
-    assert told == [
+    secret = "secrets are not copied; put the values into `env`, encrypted with ansible-vault"
+    assert notes == [
         f"f.yml:1:1: the Secret `s` is not carried over: {secret}",
         "f.yml:5:1: the Gateway `g` is not carried over: it runs no task",
-        "f.yml:14:5: the replicas `Odd` are not carried over: no role is like it",
-        "f.yml:20:62: `nodeSelector.zone` is not carried over: say which hosts are in which group",
+        "f.yml:14:5: the replicas `Odd` are not carried over: tfprov has no such role",
+        "f.yml:20:62: `nodeSelector.zone` is not carried over: put the hosts into groups of the inventory",
     ]
 
 
 @pytest.mark.parametrize(
-    ("said", "restart"),
+    ("yaml_text", "restart"),
     [
         ("restart: 'no'", "never"), ("restart: always", None), ("restart: unless-stopped", None),
         ("restart: on-failure", None), ("restart: 'on-failure:5'", None),
@@ -242,11 +244,11 @@ def test_kubernetes_objects_that_are_no_tasks_are_told() -> None:
         ("deploy: {restart_policy: {condition: any}}", None),
     ],
 )  # fmt: skip
-def test_what_becomes_of_a_restart_policy(said: str, restart: str | None) -> None:
+def test_restart_policies_of_a_service(yaml_text: str, restart: str | None) -> None:
     command = "python x.py --job_name=worker --task_index=0 --worker_hosts=w0:1"
-    found, told = of(f"services: {{w0: {{image: x, {said}, command: {command}}}}}")
-    assert found["vars"]["tfprov"].get("restart") == restart
-    assert not any("restart" in note for note in told)
+    inventory, notes = convert_text(f"services: {{w0: {{image: x, {yaml_text}, command: {command}}}}}")
+    assert inventory["vars"]["tfprov"].get("restart") == restart
+    assert not any("restart" in note for note in notes)
 
 
 OF_A_PS = "image: x, command: python x.py --job_name=ps --task_index=0 --worker_hosts=w0:1 --ps_hosts=p:1"
@@ -260,48 +262,50 @@ SERVICE = "image: x, command: python x.py --job_name=worker --task_index=0 --wor
         "stdin_open", "tty", "cap_drop", "security_opt", "logging", "platform", "pull_policy", "working_dir",
     ],
 )  # fmt: skip
-def test_what_a_service_needs_in_compose_only_is_left_out_without_a_word(key: str) -> None:
-    assert of(f"services: {{w0: {{{SERVICE}, {key}: x}}}}") == of(f"services: {{w0: {{{SERVICE}}}}}")
+def test_keys_that_only_compose_needs_are_ignored(key: str) -> None:
+    assert convert_text(f"services: {{w0: {{{SERVICE}, {key}: x}}}}") == convert_text(
+        f"services: {{w0: {{{SERVICE}}}}}"
+    )
 
 
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        ("secrets", "secrets are not copied; put what is needed into `env`, encrypted with ansible-vault"),
-        ("env_file", "that file is not read; put what is needed into `env`"),
+        ("secrets", "secrets are not copied; put the values into `env`, encrypted with ansible-vault"),
+        ("env_file", "tfprov does not read that file; put the values into `env`"),
         ("ports", "tfprov publishes a task's own port, on the address of its host"),
-        ("healthcheck", "tfprov looks whether a task answers on its port"),
+        ("healthcheck", "tfprov checks the task's port itself"),
         ("privileged", "tfprov's containers have no privileges"),
         ("cap_add", "tfprov's containers have no capabilities"),
         ("user", "tfprov's containers have the user of their image"),
-        ("extends", "that file is not read"),
+        ("extends", "tfprov does not read that file"),
         ("configs", "mount a directory of the host, or put it into `code`"),
-        ("devices", "tfprov gives GPUs only, with `gpus`"),
+        ("devices", "only GPUs are supported, with `gpus`"),
         ("profiles", "all services are imported"),
-        ("sysctls", "an inventory has no word for it"),
+        ("sysctls", "an inventory has no such setting"),
     ],
 )
-def test_what_a_service_cannot_bring_along_is_told_with_the_reason(key: str, why: str) -> None:
-    found, told = of(f"services: {{w0: {{{key}: x, {SERVICE}}}}}")
-    assert found == of(f"services: {{w0: {{{SERVICE}}}}}")[0]
-    said = f"`services.w0.{key}` is not carried over: {why}"
-    assert [note.partition(": ")[2] for note in told if f"w0.{key}`" in note] == [said]
+def test_dropped_keys_of_a_service_are_noted_with_the_reason(key: str, why: str) -> None:
+    inventory, notes = convert_text(f"services: {{w0: {{{key}: x, {SERVICE}}}}}")
+    assert inventory == convert_text(f"services: {{w0: {{{SERVICE}}}}}")[0]
+    expected = f"`services.w0.{key}` is not carried over: {why}"
+    assert [note.partition(": ")[2] for note in notes if f"w0.{key}`" in note] == [expected]
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "expected"),
     [
         ("version: '3'", []), ("networks: {}", []), ("volumes: {}", []), ("x-more: {}", []),
-        ("include: [x]", ["`include` is not carried over: that file is not read"]),
+        ("include: [x]", ["`include` is not carried over: tfprov does not read that file"]),
         ("configs: {}", ["`configs` is not carried over: mount a directory of the host, or put it into `code`"]),
-        ("models: {}", ["`models` is not carried over: an inventory has no word for it"]),
+        ("models: {}", ["`models` is not carried over: an inventory has no such setting"]),
     ],
 )  # fmt: skip
-def test_what_stands_beside_the_services_of_compose(key: str, told: list[str]) -> None:
-    alone = of(f"services: {{w0: {{{SERVICE}}}}}")
-    found, notes = of(f"{{services: {{w0: {{{SERVICE}}}}}, {key}}}")
-    assert found == alone[0]
-    assert [note.partition(": ")[2] for note in notes if note not in alone[1]] == told
+def test_top_level_keys_of_compose(key: str, expected: list[str]) -> None:
+    alone = convert_text(f"services: {{w0: {{{SERVICE}}}}}")
+    inventory, notes = convert_text(f"{{services: {{w0: {{{SERVICE}}}}}, {key}}}")
+    assert inventory == alone[0]
+    assert [note.partition(": ")[2] for note in notes if note not in alone[1]] == expected
 
 
 POD = """\
@@ -327,19 +331,21 @@ spec:%s
         (2, ("name", "imagePullPolicy", "ports", "securityContext", "workingDir", "terminationMessagePolicy")),
     ],
 )
-def test_what_a_pod_needs_on_kubernetes_only_is_left_out_without_a_word(depth: int, keys: tuple[str, ...]) -> None:
+def test_keys_that_only_kubernetes_needs_are_ignored(depth: int, keys: tuple[str, ...]) -> None:
     pad = "\n" + ("  ", "      ", "          ")[depth]
-    said = "".join(f"{pad}{key}: x" for key in keys)
-    assert of(POD % tuple(said if at == depth else "" for at in range(3))) == of(POD % ("", "", ""))
+    yaml_text = "".join(f"{pad}{key}: x" for key in keys)
+    assert convert_text(POD % tuple(yaml_text if at == depth else "" for at in range(3))) == convert_text(
+        POD % ("", "", "")
+    )
 
 
-ON_ITS_PORT = "tfprov looks whether a task answers on its port"
+ON_ITS_PORT = "tfprov checks the task's port itself"
 
 
 @pytest.mark.parametrize(
-    ("depth", "key", "told"),
+    ("depth", "key", "expected"),
     [
-        (0, "ttl", "`spec.ttl` is not carried over: an inventory has no word for it"),
+        (0, "ttl", "`spec.ttl` is not carried over: an inventory has no such setting"),
         (
             1,
             "imagePullSecrets",
@@ -348,36 +354,36 @@ ON_ITS_PORT = "tfprov looks whether a task answers on its port"
                 "or let tfprov deliver the image"
             ),
         ),
-        (2, "envFrom", "`containers[].envFrom` is not carried over: put what is needed into `env`"),
+        (2, "envFrom", "`containers[].envFrom` is not carried over: put the values into `env`"),
         (2, "readinessProbe", f"`containers[].readinessProbe` is not carried over: {ON_ITS_PORT}"),
         (2, "livenessProbe", f"`containers[].livenessProbe` is not carried over: {ON_ITS_PORT}"),
         (2, "startupProbe", f"`containers[].startupProbe` is not carried over: {ON_ITS_PORT}"),
     ],
 )
-def test_what_a_pod_cannot_bring_along_is_told_with_the_reason(depth: int, key: str, told: str) -> None:
-    said = "\n" + ("  ", "      ", "          ")[depth] + f"{key}: x"
-    found, notes = of(POD % tuple(said if at == depth else "" for at in range(3)))
-    alone = of(POD % ("", "", ""))
-    assert found == alone[0]
-    assert [note.partition(": ")[2] for note in notes if note not in alone[1]] == [told]
+def test_dropped_keys_of_a_pod_are_noted_with_the_reason(depth: int, key: str, expected: str) -> None:
+    yaml_text = "\n" + ("  ", "      ", "          ")[depth] + f"{key}: x"
+    inventory, notes = convert_text(POD % tuple(yaml_text if at == depth else "" for at in range(3)))
+    alone = convert_text(POD % ("", "", ""))
+    assert inventory == alone[0]
+    assert [note.partition(": ")[2] for note in notes if note not in alone[1]] == [expected]
 
 
-def test_a_pod_says_its_task_and_its_node_and_what_it_has_besides() -> None:
+def test_node_grace_period_and_environment_of_a_pod() -> None:
     spec = "\n      nodeName: gpu3\n      terminationGracePeriodSeconds: 40\n      initContainers: [{image: y}]"
     env = "\n          env: [{name: A, valueFrom: {secretKeyRef: {name: s}}}, {name: B, value: $(A)-$(C)-$$}]"
-    found, told = of(POD % ("", spec, env))
-    assert found["vars"]["tfprov"]["stop_grace"] == 40
-    assert found["vars"]["tfprov"]["env"] == {"B": "$(A)-$(C)-$"}
-    assert list(found["children"]["worker"]["hosts"]) == ["gpu3"]
-    secret = "secrets are not copied; put what is needed into `env`, encrypted with ansible-vault"
-    notes = [note.partition(": ")[2] for note in told]
-    for said in (
-        "a further container is not carried over: a task is one",
+    inventory, all_notes = convert_text(POD % ("", spec, env))
+    assert inventory["vars"]["tfprov"]["stop_grace"] == 40
+    assert inventory["vars"]["tfprov"]["env"] == {"B": "$(A)-$(C)-$"}
+    assert list(inventory["children"]["worker"]["hosts"]) == ["gpu3"]
+    secret = "secrets are not copied; put the values into `env`, encrypted with ansible-vault"
+    notes = [note.partition(": ")[2] for note in all_notes]
+    for expected in (
+        "a further container is not carried over: a task has one container",
         f"`env.A` is not carried over: its value is not in the file: {secret}",
         "`$(A)` stays as it is: its value is not in the file",
         "`$(C)` stays as it is: its value is not in the file",
     ):
-        assert said in notes
+        assert expected in notes
 
 
 @pytest.mark.parametrize(
@@ -387,12 +393,14 @@ def test_a_pod_says_its_task_and_its_node_and_what_it_has_besides() -> None:
         "restart_policy: {delay: 5s, window: 5s}", "placement: {constraints: ['node.role == manager']}",
     ],
 )  # fmt: skip
-def test_what_only_a_swarm_needs_of_a_service_is_left_out_without_a_word(deploy: str) -> None:
-    assert of(f"services: {{w0: {{{SERVICE}, deploy: {{{deploy}}}}}}}") == of(f"services: {{w0: {{{SERVICE}}}}}")
+def test_keys_that_only_swarm_needs_are_ignored(deploy: str) -> None:
+    assert convert_text(f"services: {{w0: {{{SERVICE}, deploy: {{{deploy}}}}}}}") == convert_text(
+        f"services: {{w0: {{{SERVICE}}}}}"
+    )
 
 
 @pytest.mark.parametrize(
-    ("said", "setting", "value"),
+    ("yaml_text", "setting", "value"),
     [
         ("deploy: {resources: {reservations: {devices: [{driver: x, count: 2, capabilities: [gpu]}]}}}", "gpus", 2),
         (("deploy: {resources: {reservations: {generic_resources: "
@@ -408,48 +416,48 @@ def test_what_only_a_swarm_needs_of_a_service_is_left_out_without_a_word(deploy:
         ("pids_limit: 70", "pids", 70), ("gpus: 1024", "gpus", 1024),
     ],
 )  # fmt: skip
-def test_where_a_limit_of_a_service_is_said(said: str, setting: str, value: object) -> None:
-    found, told = of(f"services: {{w0: {{{SERVICE}, {said}}}}}")
-    assert found["vars"]["tfprov"].get(setting) == value
-    assert told == of(f"services: {{w0: {{{SERVICE}}}}}")[1]
+def test_limits_of_a_service(yaml_text: str, setting: str, value: object) -> None:
+    inventory, notes = convert_text(f"services: {{w0: {{{SERVICE}, {yaml_text}}}}}")
+    assert inventory["vars"]["tfprov"].get(setting) == value
+    assert notes == convert_text(f"services: {{w0: {{{SERVICE}}}}}")[1]
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("yaml_text", "expected"),
     [
-        ("restart: always", "`always` becomes `on-failure`: what ended well is not started again"),
-        ("restart: unless-stopped", "`unless-stopped` becomes `on-failure`: what ended well is not started again"),
-        ("restart: sometimes", "`sometimes` is not carried over: an inventory has no word for it"),
+        ("restart: always", "`always` becomes `on-failure`: a task that exits with 0 is not started again"),
+        ("restart: unless-stopped", "`unless-stopped` becomes `on-failure`: a task that exits with 0 is not started again"),
+        ("restart: sometimes", "`sometimes` is not carried over: an inventory has no such setting"),
         ("deploy: {restart_policy: {condition: any}}",
-         "`always` becomes `on-failure`: what ended well is not started again"),
+         "`always` becomes `on-failure`: a task that exits with 0 is not started again"),
         ("deploy: {placement: {constraints: ['node.hostname != a']}}",
-         "`node.hostname != a` is not carried over: say which hosts are in which group"),
+         "`node.hostname != a` is not carried over: put the hosts into groups of the inventory"),
     ],
 )  # fmt: skip
-def test_what_becomes_of_a_service_otherwise_is_told(said: str, told: str) -> None:
-    alone = of(f"services: {{w0: {{{SERVICE}}}}}")[1]
-    notes = of(f"services: {{w0: {{{SERVICE}, {said}}}}}")[1]
-    assert [note.partition(": ")[2] for note in notes if note not in alone] == [told]
+def test_changed_restart_policies_and_dropped_constraints_are_noted(yaml_text: str, expected: str) -> None:
+    alone = convert_text(f"services: {{w0: {{{SERVICE}}}}}")[1]
+    notes = convert_text(f"services: {{w0: {{{SERVICE}, {yaml_text}}}}}")[1]
+    assert [note.partition(": ")[2] for note in notes if note not in alone] == [expected]
 
 
-GIVE = "give the file as its engine takes it"
+GIVE = "correct the file"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
-        ("a: 1", "1:1: error: neither a Compose file nor an object of Kubernetes; give one of these, or a TFJob"),
-        ("services: {}", " error: no task of a TensorFlow cluster in it; give a file whose tasks are told who they are"),
+        ("a: 1", "1:1: error: neither a Compose file nor a Kubernetes object; give one of these, or a TFJob"),
+        ("services: {}", " error: no task of a TensorFlow cluster in it; its tasks need TF_CONFIG or cluster flags"),
         ("services: {w0: 1}", f"1:16: error: `services.w0` must be a mapping; {GIVE}"),
         ("services: 1", f"1:11: error: `services` must be a mapping; {GIVE}"),
         (f"services: {{w0: {{{SERVICE.partition(', ')[2]}}}}}", f"1:12: error: no image; {GIVE}"),
         (
             f"services: {{w0: {{{SERVICE.replace('python x.py ', '')}}}}}",
-            "1:12: error: `w0` has no command, and runs its image's own; write it there",
+            "1:12: error: `w0` has no command; add its command to the file",
         ),
         (
             f"services:\n  w0: {{{SERVICE}}}\n  w1: {{{SERVICE}}}",
-            "3:3: error: worker/0 a second time (first on line 2); keep one of them",
+            "3:3: error: duplicate worker/0 (first on line 2); keep one of them",
         ),
         (
             f"services: {{w0: {{{SERVICE.replace('index=0', 'index=x')}}}}}",
@@ -465,21 +473,21 @@ GIVE = "give the file as its engine takes it"
          "1:111: error: `services.w0.volumes` must be a list; write one item per line, with dashes"),
         (f"services: {{w0: {{{SERVICE}, deploy: 1}}}}",
          f"1:110: error: `services.w0.deploy` must be a mapping; {GIVE}"),
-        ("{% if a %}\nservices: {\n", "1:1: error: a template, not what it renders; render it first"),
+        ("{% if a %}\nservices: {\n", "1:1: error: a template; render it first"),
         ("kind: Pod\napiVersion: v1\nmetadata: {name: w}\nspec: {}", f"1:1: error: `w` has no container; {GIVE}"),
     ],
 )  # fmt: skip
-def test_what_keeps_a_file_from_being_imported_is_told_with_what_to_do(text: str, told: str) -> None:
+def test_a_refused_file_is_an_error_with_a_fix(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        of(text)
-    assert [str(problem) for problem in raised.value.problems] == [f"f.yml:{told}"]
+        convert_text(text)
+    assert [str(problem) for problem in raised.value.problems] == [f"f.yml:{message}"]
 
 
 SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (
             f"services: {{w0: {{{SERVICE}, environment: {{API_KEY: x, KEYS: /etc/keys, MY_TOKEN: ''}}}}}}",
@@ -499,35 +507,35 @@ SECRET_FIX = "add it to `env` as `ansible-vault encrypt_string` prints it"
         ),
         (
             f"services: {{w0: {{{SERVICE}}}, tensorboard: {{image: tb, command: tensorboard --logdir=/x}}}}",
-            ["f.yml:1:124: this image is not carried over: all tasks of a cluster have one"],
+            ["f.yml:1:124: this image is not carried over: all tasks of a cluster use the same image"],
         ),
         (
             f"services: {{w0: {{{SERVICE}}}, worker: {{image: x, command: a}}, p: {{{OF_A_PS}}}}}",
-            ["f.yml:1:131: worker/0 has another `command` than the first worker, whose own counts for all"],
+            ["f.yml:1:131: worker/0 has another `command` than the first worker, which is used for all"],
         ),
     ],
 )
-def test_what_of_a_file_is_not_carried_over_is_told(text: str, told: list[str]) -> None:
-    assert of(text)[1] == told
+def test_dropped_parts_of_a_file_are_noted(text: str, expected: list[str]) -> None:
+    assert convert_text(text)[1] == expected
 
 
-def test_what_tfprovs_own_files_say_of_code_data_and_its_own_programs_comes_back() -> None:
+def test_code_data_and_own_programs_of_a_rendered_file_are_imported() -> None:
     env = "TFPROV_TASK: worker/0, TFPROV_CLUSTER: lab, TFPROV_DATA_DIR: /data, TFPROV_CHECKPOINT_DIR: /c"
     volumes = "['/srv/code:/code:ro', '/srv/digits:/data/:ro', '/srv/c:/c', '/srv/x:/x']"
     serves = (
         "image: x, command: python -m tfprov.runtime.data_service --port=1, environment: {TFPROV_TASK: dispatcher/0}"
     )
-    found, told = of(
+    inventory, notes = convert_text(
         f"services:\n  w0: {{{SERVICE}, environment: {{{env}}}, volumes: {volumes}}}\n  d0: {{{serves}}}\n"
         "  dw: {image: x, command: python serve.py, environment: {TFPROV_TASK: data_worker/0}}\n"
     )
-    worker = found["children"]["worker"]["vars"]["tfprov"]
+    worker = inventory["children"]["worker"]["vars"]["tfprov"]
     assert {name: worker[name] for name in ("code", "data", "mounts", "checkpoints")} == {
         "code": "/srv/code",
         "data": {"path": "/srv/digits", "to": "/data"},
         "mounts": [{"source": "/srv/x", "target": "/x", "read_only": False}],
         "checkpoints": {"dir": "/c"},
     }
-    assert "command" not in found["children"]["dispatcher"].get("vars", {}).get("tfprov", {})
-    assert found["children"]["data_worker"]["vars"]["tfprov"]["command"] == ["python", "serve.py"]
-    assert told == []
+    assert "command" not in inventory["children"]["dispatcher"].get("vars", {}).get("tfprov", {})
+    assert inventory["children"]["data_worker"]["vars"]["tfprov"]["command"] == ["python", "serve.py"]
+    assert notes == []

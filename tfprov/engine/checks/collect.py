@@ -19,9 +19,9 @@ from tfprov.hosts.ssh.host import SSH
 from tfprov.hosts.ssh.host_keys import UnknownHostKey
 from tfprov.hosts.ssh.known_hosts import KeyStatus, add_key
 from tfprov.hosts.survey import available_images, survey
-from tfprov.images.engine_images import layers_held
+from tfprov.images.engine_images import count_shared_layers
 from tfprov.images.oci_spec import Image
-from tfprov.images.preflight import room_needed
+from tfprov.images.preflight import disk_space_needed
 from tfprov.model.state import Container
 
 
@@ -159,10 +159,10 @@ def _needed(context: Context, facts: HostFacts) -> Iterator[tuple[str, int]]:
     for name in Part(_wanted(context, facts.host)).images:
         artifact = _made(context.artifacts[name])
         if name not in facts.engine.images and isinstance(artifact, Layered) and (image := _image(artifact)):
-            held = layers_held(context.machines[facts.host].engine, image.diff_ids)
+            held = count_shared_layers(context.machines[facts.host].engine, image.diff_ids)
             layers = [layer for layer in image.layers[held:] if layer.digest not in counted]
             counted |= {layer.digest for layer in layers}
-            yield name, room_needed(artifact.workshop.layout, [[layer] for layer in layers])
+            yield name, disk_space_needed(artifact.workshop.layout, [[layer] for layer in layers])
 
 
 def _deliveries(context: Context, host: str) -> Deliveries:

@@ -19,7 +19,7 @@ from tfprov.engine.checks.host_rules import (
 )
 from tfprov.hosts.docker.labels import container_name
 from tfprov.hosts.facts import EVERYWHERE, EngineFacts, HostFacts, System, owner_of, publisher
-from tfprov.images.preflight import MARGIN, amount
+from tfprov.images.preflight import MARGIN, format_size
 from tfprov.model.cluster import Cluster, is_loopback
 from tfprov.model.state import Box, Container, undelivered_image
 
@@ -87,18 +87,18 @@ def _disk(engine: EngineFacts, system: System, part: Part) -> Finding:
         return room("disk", free, where, UNKNOWN_IMAGE, f"an image with TensorFlow takes 2 to 3 GiB: {fix}")
     needed = sum(part.needed[image] for image in lacking) + MARGIN
     if free < needed:
-        return failed("disk", f"only {amount(free)} {where}, and the image needs {amount(needed)}", fix)
-    return ok("disk", f"{amount(free)} {where}")
+        return failed("disk", f"only {format_size(free)} {where}, and the image needs {format_size(needed)}", fix)
+    return ok("disk", f"{format_size(free)} {where}")
 
 
 def _memory(engine: EngineFacts, part: Part) -> Iterator[Finding]:
     limits = {task: box.memory for task, box in part.boxes if box.memory}
-    total, there = sum(limits.values()), f"{amount(engine.memory)} in all"
+    total, there = sum(limits.values()), f"{format_size(engine.memory)} in all"
     if limits and not engine.limits_memory:
         what, fix = "its kernel limits no memory: `memory` has no effect", "boot it with `cgroup_enable=memory`"
         yield warning("memory", what, fix)
     elif total > engine.memory:
-        what = f"{there}, and {', '.join(limits)} may use {amount(total)}"
+        what = f"{there}, and {', '.join(limits)} may use {format_size(total)}"
         yield warning("memory", what, "lower `memory`: without it, the kernel ends tasks before their limit is reached")
     else:
         yield ok("memory", there)

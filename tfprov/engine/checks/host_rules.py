@@ -12,7 +12,7 @@ from tfprov.errors import shown
 from tfprov.hosts.facts import ClockOffset, Listener, System, owner_of
 from tfprov.hosts.process.spec import environment
 from tfprov.hosts.program_checks import ImportResult, try_import_locally
-from tfprov.images.preflight import amount
+from tfprov.images.preflight import format_size
 from tfprov.model.state import Container
 
 CHECKS = (
@@ -122,7 +122,7 @@ def room(check: str, size: int | None, where: str, little: int, fix: str) -> Fin
     """Judge `size` bytes that are there against how much is `little`."""
     if size is None:
         return note(check, "not checked: the host does not say how much there is")
-    what = f"{amount(size)} {where}"
+    what = f"{format_size(size)} {where}"
     return ok(check, what) if size >= little else warning(check, f"only {what}", fix)
 
 

@@ -31,8 +31,8 @@ class Variable:
     default: str
 
 
-_KEY = "The private key to log in with. Ansible's relative paths count from where tfprov runs."
-_PASSWORD = "The password to log in with, over SSH; no message, label or log repeats it. Better a key, or a vault."  # noqa: S105
+_KEY = "The private key for the login. Relative paths of Ansible are relative to the working directory."
+_PASSWORD = "The SSH password; no message, label or log contains it. Prefer a key, or a vault."  # noqa: S105
 _TIMEOUT = "The timeout for connecting in seconds, 1 to 3600."
 _MORE = (
     "How SSH connects: `-J`, `-o ProxyCommand`, `-i`, `-F`, `-p`, `-4`, `-6`, `-o StrictHostKeyChecking=accept-new`, "
@@ -41,13 +41,13 @@ _MORE = (
 
 VARIABLES = {
     "ansible_host": Variable(
-        "The name or address at which SSH reaches the host.",
+        "The host name or address for SSH.",
         ADDRESS,
         "10.0.0.11",
         "the host's name in the inventory",
     ),
     "ansible_port": Variable(
-        "The port number on which SSH answers there.",
+        "The port number of the SSH server.",
         PORT,
         22,
         "22, or what ~/.ssh/config says",
@@ -88,12 +88,12 @@ VARIABLES = {
         f"Arguments for ssh, before `ansible_ssh_common_args`. {_MORE}", ARGUMENTS, "-o ServerAliveInterval=5", "none"
     ),
     "ansible_become": Variable(
-        "Whether commands on the host run as root, by `sudo` without a password.", BOOLEAN, True, "false"
+        "Whether commands on the host run as root, with `sudo` without a password.", BOOLEAN, True, "false"
     ),
     "ansible_become_method": Variable("How to become root; only `sudo` is supported.", WORD, "sudo", "`sudo`"),
     "ansible_become_user": Variable("The user to become; only `root` is supported.", WORD, "root", "`root`"),
     "ansible_python_interpreter": Variable(
-        "The Python that runs tasks under the process runtime, where `python` says nothing and this is an absolute path.",
+        "The Python for tasks of the process runtime, if it is an absolute path and `python` is not set.",
         TEXT,
         "/opt/venv/bin/python",
         "the Python that runs tfprov",

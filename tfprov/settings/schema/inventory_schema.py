@@ -18,25 +18,25 @@ ROLE_SENTENCES = {
     "worker": "The hosts of workers, which compute. Without a group `chief`, worker 0 is the chief.",
     "evaluator": "The host of an evaluator, which reads the chief's checkpoints: the chief's host.",
     "tensorboard": "The host of a TensorBoard, which reads the chief's event files: the chief's host.",
-    "dispatcher": "The host of the dispatcher of tf.data's service, which shares the data out among the data workers.",
-    "data_worker": "The hosts of data workers, which read and prepare data for those who train.",
+    "dispatcher": "The host of the dispatcher of tf.data's service, which distributes the data among the data workers.",
+    "data_worker": "The hosts of data workers, which read and prepare data for the training tasks.",
 }
 SECTION_SENTENCES = {
-    "hosts": "The hosts of this group: a name, or a range such as `node[1:3]`, with a `:` behind it.",
-    "children": "The groups below this one: their hosts are also hosts of this one.",
-    "vars": "Variables of all hosts in this group; those of groups below it and of hosts win over them.",
+    "hosts": "The hosts of this group: names, or ranges such as `node[1:3]`, each followed by `:`.",
+    "children": "The child groups: their hosts are also hosts of this group.",
+    "vars": "Variables of all hosts in this group; variables of child groups and of hosts override them.",
 }
-_SETTINGS = "What tfprov is to do. Groups and hosts add to each other key by key; a deeper group wins, then the host."
-_HOST = "A host, and below it variables of its own."
+_SETTINGS = "The settings of tfprov, merged key by key: child groups override their parents, hosts override groups."
+_HOST = "A host and its variables."
 _OWN = "A variable of your own: templates use it as `{{ name }}`."
 _GROUP = "A group of hosts."
-_ALL = "The group that every host is in."
+_ALL = "The group of all hosts."
 _MISPLACED = {
     "hosts": "It belongs under the name of a group, such as `worker:`.",
     "children": "It belongs under `all:`.",
     "vars": "It belongs under `all:`.",
     NAMESPACE: "It belongs under `all:`, `vars:`.",
-    "_meta": "It is for what an inventory script prints.",
+    "_meta": "It belongs into the output of an inventory script.",
 }
 
 
@@ -55,7 +55,7 @@ def inventory_schema() -> Schema:
     below = {"hosts": hosts, "children": children, "vars": _ref("variables")}
     sections = {name: described(SECTION_SENTENCES[name], schema) for name, schema in below.items()}
     return _document(
-        "Hosts, groups and variables as in Ansible; all that is tfprov's own stands under `tfprov:`.",
+        "Hosts, groups and variables as in Ansible; the settings of tfprov are under `tfprov:`.",
         {
             "type": "object",
             "minProperties": 1,
@@ -78,7 +78,7 @@ def inventory_schema() -> Schema:
 
 def variables_schema() -> Schema:
     """Return the schema of a file in `group_vars/` or `host_vars/`, or behind `-e @`."""
-    sentence = "Variables as in Ansible; all that is tfprov's own stands under `tfprov:`."
+    sentence = "Variables as in Ansible; the settings of tfprov are under `tfprov:`."
     return _document(sentence, _variables(), {})
 
 
@@ -121,7 +121,7 @@ def playbook_schema() -> Schema:
     play = {**_COMMON, "hosts": _TEXT, "tasks": tasks, "always": {"type": "boolean"}}
     return {
         "$schema": DRAFT,
-        "description": "Plays, in order; the keys are Ansible's, and the modules a closed set.",
+        "description": "Plays, in order; the keys are Ansible's, the modules tfprov's.",
         "type": "array",
         "minItems": 1,
         "items": {

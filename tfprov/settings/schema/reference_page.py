@@ -26,14 +26,14 @@ def reference_page() -> str:
 
 
 def _groups() -> Iterator[str]:
-    yield "## Groups that mean something\n"
-    yield from _table(("group", "what it is"), [(f"`{name}`", text) for name, text in ROLE_SENTENCES.items()])
+    yield "## Groups of the roles\n"
+    yield from _table(("group", "hosts"), [(f"`{name}`", text) for name, text in ROLE_SENTENCES.items()])
     yield "A group has three keys:\n"
-    yield from _table(("key", "what it holds"), [(f"`{name}`", text) for name, text in SECTION_SENTENCES.items()])
+    yield from _table(("key", "content"), [(f"`{name}`", text) for name, text in SECTION_SENTENCES.items()])
 
 
 def _overview() -> Iterator[str]:
-    yield "## Settings: what stands under `tfprov:`\n"
+    yield "## Settings under `tfprov:`\n"
     rows = [
         (f"[`{name}`](#{_anchor(name)})", _type(schema), _default(schema)) for name, schema in _all(settings_schema())
     ]
@@ -50,12 +50,12 @@ def _settings() -> Iterator[str]:
 
 
 def _connections() -> Iterator[str]:
-    yield "## Ansible's variables: how a host is reached\n"
+    yield "## Ansible's connection variables\n"
     rows = [
         (f"`{name}`", variable.sentence, variable.default, f"`{to_flow_yaml(variable.example)}`")
         for name, variable in VARIABLES.items()
     ]
-    yield from _table(("variable", "what it says", "default", "example"), rows)
+    yield from _table(("variable", "meaning", "default", "example"), rows)
 
 
 def _all(schema: Schema, prefix: str = "") -> Iterator[tuple[str, Schema]]:

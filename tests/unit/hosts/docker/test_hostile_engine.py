@@ -79,7 +79,7 @@ REQUESTS: dict[str, tuple[str, Callable[[Engine], object]]] = {
     "exit": (r"/events|/containers/[^/]+/logs", lambda broken: runtime(broken).observe()),
     "image": (
         r"/images/.*json",
-        lambda broken: (engine_images.layers_held(broken, ["a"]), engine_images.tagged(broken, "x")),
+        lambda broken: (engine_images.count_shared_layers(broken, ["a"]), engine_images.last_tag_time(broken, "x")),
     ),
     "network": (r"/networks/bridge", _gateway),
     "volumes": (r"/volumes", lambda broken: runtime(broken)._data().complete()),  # noqa: SLF001

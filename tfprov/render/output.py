@@ -97,7 +97,7 @@ class _Numbered:
 
 def text_of(value: object, texts: list[Any]) -> object:
     """Return what `value`, from a shape, stands for."""
-    if isinstance(value, str) and value.startswith(_STANDS_FOR):
+    if texts and isinstance(value, str) and value.startswith(_STANDS_FOR):
         return texts[int(value[1:])]
     return value
 

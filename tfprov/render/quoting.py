@@ -26,10 +26,7 @@ _UNSEEN = re.compile("[\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff]")
 
 def as_json(value: object) -> Markup:
     """Return `value` as JSON on one line, which is YAML as well."""
-    # Not all in ASCII: JSON writes an emoji as two halves, which YAML does not put together again.
-    text = json.dumps(value, ensure_ascii=False, default=_odd)
-    text = text if text.isascii() and "\x7f" not in text else _UNSEEN.sub(_escaped, text)
-    return Markup(text)  # noqa: S704  nothing here is HTML: it marks what is quoted
+    return Markup(_escape(_encode(value)))  # noqa: S704  nothing here is HTML: it marks what is quoted
 
 
 def _odd(value: object) -> NoReturn:
@@ -37,8 +34,15 @@ def _odd(value: object) -> NoReturn:
     raise Unquoted(f"a {type(value).__name__} is no value that can be written")
 
 
-def _escaped(mark: re.Match[str]) -> str:
-    return f"\\u{ord(mark[0]):04x}"
+# Not all in ASCII: JSON writes an emoji as two halves, which YAML does not put together again.
+_encode = json.JSONEncoder(ensure_ascii=False, default=_odd).encode
+
+
+def _escape(text: str) -> str:
+    """Return JSON with the characters escaped that YAML does not take as they are."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def as_word(value: object) -> Markup:
@@ -57,26 +61,14 @@ def as_compose(value: object) -> Markup:
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_OTHERWISE = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-"""Words that YAML 1.1 reads as something else than text."""
+_YAML11_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+"""Words that YAML 1.1 reads as booleans or null."""
 
 
 def as_block(value: object, indent: int) -> Markup:
-    """Return nested mappings and lists as YAML, one entry a line; all lines but the first begin with `indent` blanks."""
-    return Markup(_joined(str(as_json(value)), indent))  # noqa: S704  see as_json
-
-
-@lru_cache(maxsize=4096)
-def _joined(value: str, indent: int) -> str:
-    """Most tasks have most of their blocks in common, and a thousand of them are to take a second."""
-    return f"\n{' ' * indent}".join(_lines(json.loads(value)))
-
-
-def inset(text: Markup, indent: int) -> Markup:
-    """Return what a macro has written, with `indent` blanks before each line but the first."""
-    if not isinstance(text, Markup):
-        raise Unquoted("`inset` is for what a macro has written")
-    return Markup(str(text).strip().replace("\n", "\n" + " " * indent))  # noqa: S704  see as_json
+    """Return nested mappings and lists as YAML, one entry a line; all lines but the first begin with `indent` spaces."""
+    _, lines = _layout(json.loads(_encode(value)))  # so it holds neither tuples nor undefined values
+    return Markup(_escape(f"\n{' ' * indent}".join(lines)))  # noqa: S704  see as_json
 
 
 def as_lines(text: str, indent: int) -> Markup:
@@ -88,50 +80,39 @@ def as_lines(text: str, indent: int) -> Markup:
 
 
 _SHORT = 72
-"""Characters up to which a mapping or list stands on one line."""
+"""Maximum characters of a mapping or list on one line."""
 
 
-def _lines(value: object) -> list[str]:
-    if isinstance(value, Mapping) and value:
-        lines = []
+def _layout(value: object) -> tuple[str, list[str]]:
+    """Return a value as JSON on one line, and as the lines of a block."""
+    parts: list[str] = []
+    lines: list[str] = []
+    if isinstance(value, dict) and value:
         for name, below in value.items():
-            inner = _short(below)
-            lines += (
-                [f"{_key(name)}: {inner[0]}"] if len(inner) == 1 else [f"{_key(name)}:", *(f"  {n}" for n in inner)]
-            )
-        return lines
-    if isinstance(value, list | tuple) and value:
-        return [
-            f"{'  ' if number else '- '}{line}"
-            for item in value
-            for number, line in enumerate(_short(item, first=True))
-        ]
-    return [str(as_json(value))]
-
-
-def _short(value: object, *, first: bool = False) -> list[str]:
-    """Return what fits on one line as JSON; a list never does, unless it has one entry or is an entry itself."""
-    whole = str(as_json(value))
-    if len(whole) <= _SHORT or not isinstance(value, Mapping | list | tuple):
-        return [whole]
-    lines = _lines_of(whole)
-    return lines if len(lines) > 1 or first else [whole]
-
-
-@lru_cache(maxsize=4096)
-def _lines_of(value: str) -> list[str]:
-    return _lines(json.loads(value))
+            text, block = _layout(below)
+            parts.append(f"{_encode(name)}: {text}")
+            is_short = len(text) <= _SHORT or len(block) == 1
+            lines += [f"{_key(name)}: {text}"] if is_short else [f"{_key(name)}:", *(f"  {line}" for line in block)]
+        return f"{{{', '.join(parts)}}}", lines
+    if isinstance(value, list) and value:
+        for item in value:
+            text, block = _layout(item)
+            parts.append(text)
+            first, *rest = [text] if len(text) <= _SHORT else block
+            lines += [f"- {first}", *(f"  {line}" for line in rest)]
+        return f"[{', '.join(parts)}]", lines
+    text = _encode(value)
+    return text, [text]
 
 
 def _key(name: str) -> str:
-    return name if _PLAIN_KEY.fullmatch(name) and name.lower() not in _OTHERWISE else str(as_json(name))
+    return name if _PLAIN_KEY.fullmatch(name) and name.lower() not in _YAML11_WORDS else _encode(name)
 
 
 FILTERS = {
     "json": as_json,
     "block": as_block,
     "lines": as_lines,
-    "inset": inset,
     "sh": as_word,
     "remark": as_remark,
     "compose": as_compose,

@@ -186,6 +186,11 @@ def test_documents_are_seen_as_yaml_sees_them(documents: list[dict[str, str]]) -
     assert found == documents == output.documents("x", made)
 
 
+def test_a_control_character_that_json_does_not_escape_so_is_read_as_text() -> None:
+    ((shape, texts),) = output.objects("x", 'a: "\\x1A1"')
+    assert output.text_of(shape["a"], texts) == "\x1a1"
+
+
 @examples(60)
 @given(st.lists(st.tuples(_TEXTS, st.integers(0, 2), st.lists(_TEXTS, min_size=1, max_size=3)), max_size=6), _TEXTS)
 def test_entries_of_a_list_are_read_once_where_they_differ_in_texts_only(

@@ -17,7 +17,7 @@ from tfprov.render import output
 from tfprov.render.compose import size
 from tfprov.render.dns_names import dns_1123, subdomain
 from tfprov.render.kubernetes import cluster_settings
-from tfprov.render.quoting import SHIPPED, Unquoted, as_json, inset
+from tfprov.render.quoting import SHIPPED, Unquoted, as_json
 from tfprov.render.render import render
 from tfprov.render.slurm import DOMAIN, Part, Words
 from tfprov.render.target import find_target
@@ -98,8 +98,8 @@ def test_a_file_that_its_engine_takes_is_left_alone(target: str, text: str) -> N
 def test_a_fault_of_a_shipped_template_is_tfprovs_and_one_of_the_users_is_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Unquoted, match="`inset` is for what a macro has written"):
-        inset("text", 2)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="a text leaves the template unquoted"):
+        filled(tmp_path, "{{ x | indent(2) }}", x="text")
     with pytest.raises(Unquoted, match="a set is no value that can be written"):
         as_json({1, 2})
     with pytest.raises(InvalidInput, match="a set is no value that can be written"):

@@ -94,7 +94,7 @@ class KubeTarget(BaseTarget):
             )
         _check_options(request.settings)
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
+    def values(self, rendering: Rendering) -> Mapping[str, Any]:
         """Return `kube`, what is common to all objects, and `pods`, one for each member."""
         carried = rendering.settings["code"] == "carried"
         codes = [member.code for member in rendering.members if member.code]

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tfprov.render.kubernetes.cluster_settings import with_common
 from tfprov.render.kubernetes.common import KubeTarget
-from tfprov.render.kubernetes.pod import Pod, watcher
+from tfprov.render.kubernetes.pod import Pod
 from tfprov.render.options import Option, Values, choice
 from tfprov.render.target import Rendering
 
@@ -27,22 +28,14 @@ class Kubernetes(KubeTarget):
         """Return less for a StatefulSet than for what gives its pods no label with their name."""
         return _OF_A_SET if settings["kind"] == "StatefulSet" else super().longest(settings)
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
-        """Return also `watched`, those who are ended with the chief, and `watcher`, which does it."""
-        values = dict(super().values(rendering))
+    def values(self, rendering: Rendering) -> Mapping[str, Any]:
+        """Return also `watched`, the API path of the chief's Job if any other Job ends with it."""
+        values = super().values(rendering)
+        pods: list[Pod] = values["pods"]
         in_jobs = rendering.settings["kind"] == "Job"
+        watches = in_jobs and any(not pod.ends and pod.member.role != "tensorboard" for pod in pods)
         path = f"/apis/batch/v1/namespaces/{{namespace}}/jobs/{rendering.chief.name}"
-        return {
-            **values,
-            "watched": in_jobs and any(not pod.ends and pod.member.role != "tensorboard" for pod in _pods(values)),
-            "watcher": lambda pod: watcher(pod, path),
-        }
-
-
-def _pods(values: Mapping[str, object]) -> list[Pod]:
-    pods = values["pods"]
-    assert isinstance(pods, list)
-    return pods
+        return {**values, "watched": path if watches else ""}
 
 
 TARGET = Kubernetes(

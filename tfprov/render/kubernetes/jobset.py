@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tfprov.model.cluster import Task
 from tfprov.render.dns_names import long_name, short_name
-from tfprov.render.kubernetes.cluster_settings import with_common
+from tfprov.render.kubernetes.cluster_settings import Json, with_common
 from tfprov.render.kubernetes.common import KubeTarget
 from tfprov.render.kubernetes.pod import Pod
 from tfprov.render.options import Option, Values, switch, whole
@@ -38,21 +39,29 @@ class JobSet(KubeTarget):
             host = self.address(request.cluster.name, task, request.settings).partition(".")[0]
             yield host if task.role == "tensorboard" else f"{host}-xxxxx"
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
-        """Return also `inside`, the pods of the JobSet, `beside`, the others, and `success`, whose end is the end."""
-        values = dict(super().values(rendering))
-        pods = values["pods"]
-        assert isinstance(pods, list)
+    def values(self, rendering: Rendering) -> Mapping[str, Any]:
+        """Return also `replicated_jobs`, the pods `beside` the JobSet, and `success`, the jobs that end it."""
+        values = super().values(rendering)
+        pods: list[Pod] = values["pods"]
         waited = ("evaluator",) if rendering.settings["await_evaluator"] else ()
         return {
             **values,
-            "inside": [pod for pod in pods if pod.member.role != "tensorboard"],
+            "replicated_jobs": [self.replicated_job(pod) for pod in pods if pod.member.role != "tensorboard"],
             "beside": [pod for pod in pods if pod.member.role == "tensorboard"],
-            "success": [replicated(pod) for pod in pods if pod.member.is_chief or pod.member.role in waited],
-            "replicated": replicated,
-            "job_labels": self.job_labels,
-            "container_of": self.container_of,
+            "success": [short_name(pod.member) for pod in pods if pod.member.is_chief or pod.member.role in waited],
         }
+
+    def replicated_job(self, pod: Pod) -> Json:
+        """Return the replicated Job of a task, such as `ps-0`."""
+        spec = {
+            "completions": 1,
+            "parallelism": 1,
+            "completionMode": "Indexed",
+            "backoffLimit": pod.backoff,
+            "template": pod.template(pod.restart_policy, self.container_of(pod)),
+        }
+        template = {"metadata": {"labels": self.job_labels(pod)}, "spec": spec}
+        return {"name": short_name(pod.member), "replicas": 1, "template": template}
 
     def job_labels(self, pod: Pod) -> Mapping[str, str]:
         """Return the labels of a task's Job."""
@@ -61,11 +70,6 @@ class JobSet(KubeTarget):
     def container_of(self, pod: Pod) -> str:
         """Return the name of a task's container."""
         return "tensorflow"
-
-
-def replicated(pod: Pod) -> str:
-    """Return the name of the replicated Job of a task: `ps-0`."""
-    return short_name(pod.member)
 
 
 TARGET = JobSet(

@@ -62,8 +62,38 @@ class Pod:
         """Where it is started again: where it was, or nowhere."""
         return "OnFailure" if self.member.restart == "on-failure" else "Never"
 
+    def job_template(self, watched: str) -> Json:
+        """Return the pod template of a Job. A server is a sidecar beside a container that ends with `watched`.
+
+        `watched` is the API path of the object whose end is the end of the training.
+        """
+        if self.ends:
+            return self.template(self.restart_policy)
+        cluster = self.setting.rendering.name
+        spec = {"restartPolicy": "OnFailure", "serviceAccountName": f"{cluster}-until"}
+        sidecar = {"name": "tensorflow", "restartPolicy": "Always", **self._task_container}
+        containers = {"initContainers": [*self._unpack, sidecar], "containers": [_watcher(self.member.image, watched)]}
+        watch_volumes = [{"name": "until", "configMap": {"name": f"{cluster}-until"}}, TOKEN_VOLUME]
+        return self._with_labels({**spec, **self._options, **containers, "volumes": [*self._volumes, *watch_volumes]})
+
+    def template(self, restart_policy: str, container: str = "tensorflow") -> Json:
+        """Return a pod template whose only `container` is the task."""
+        return self._with_labels({"restartPolicy": restart_policy, **self.spec(container)})
+
+    def spec(self, container: str = "tensorflow") -> Json:
+        """Return the spec of a pod whose only `container` is the task, without a restart policy."""
+        return {
+            **self._options,
+            **({"initContainers": self._unpack} if self._unpack else {}),
+            "containers": [{"name": container, **self._task_container}],
+            "volumes": self._volumes,
+        }
+
+    def _with_labels(self, spec: Json) -> Json:
+        return {"metadata": {"labels": self.labels}, "spec": spec}
+
     @property
-    def server(self) -> Json:
+    def _task_container(self) -> Json:
         """The container of the task, without a name."""
         member = self.member
         return {
@@ -112,8 +142,8 @@ class Pod:
         ours = self.member.role == "tensorboard" and self.member.program[0] == "tensorboard"
         return self.setting.bundle is not None and not ours
 
-    @property
-    def unpack(self) -> list[Json]:
+    @cached_property
+    def _unpack(self) -> list[Json]:
         """The container that unpacks code and runtime before all others; none where the image has them."""
         bundle, member = self.setting.bundle, self.member
         if bundle is None or not self._carries:
@@ -132,7 +162,7 @@ class Pod:
         ]
 
     @property
-    def volumes(self) -> list[Json]:
+    def _volumes(self) -> list[Json]:
         """The volumes of the pod."""
         volumes = {str(volume["name"]): volume for volume, _ in self._mounted}
         if self._carries and self.setting.bundle:
@@ -140,16 +170,11 @@ class Pod:
             volumes["archives"] = {"name": "archives", "configMap": {"name": name}}
         return list(volumes.values())
 
-    @staticmethod
-    def until_volumes(cluster: str) -> list[Json]:
-        """Return the volumes of the container that ends with the training of `cluster`."""
-        return [{"name": "until", "configMap": {"name": f"{cluster}-until"}}, dict(TOKEN_VOLUME)]
-
     @cached_property
     def _mounted(self) -> list[tuple[Json, Json]]:
-        return list(self._volumes())
+        return list(self._mounts())
 
-    def _volumes(self) -> Iterator[tuple[Json, Json]]:
+    def _mounts(self) -> Iterator[tuple[Json, Json]]:
         """Yield every volume with where it is mounted; one that is mounted twice comes twice."""
         member, settings = self.member, self.setting.settings
         yield self.setting.checkpoints(member)
@@ -168,8 +193,8 @@ class Pod:
                 yield _empty("code"), {"name": "code", "mountPath": member.workdir}  # a program may write beside itself
 
     @property
-    def pod(self) -> Json:
-        """What is said of the pod besides its containers."""
+    def _options(self) -> Json:
+        """The part of the spec besides containers and volumes."""
         settings, user = self.setting.settings, self.setting.settings["user"]
         spec: Json = {
             "automountServiceAccountToken": False,
@@ -216,11 +241,11 @@ TOKEN_VOLUME: Mapping[str, Any] = {
 """What Kubernetes mounts into every pod that does not refuse it; here only one container gets it."""
 
 
-def watcher(pod: Pod, path: str) -> Json:
+def _watcher(image: str, path: str) -> Json:
     """Return the container that ends when the object at `path` of the API has ended."""
     return {
         "name": "until-the-training-ends",
-        "image": pod.member.image,
+        "image": image,
         "command": ["python3", "/etc/tfprov/until.py", path],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": CONFINED,

@@ -9,7 +9,7 @@ from tfprov.model.cluster import Task
 from tfprov.render.dns_names import long_name
 from tfprov.render.kubernetes.cluster_settings import ANY_NODE, ONE_NODE, Bundle, Setting, labels, with_common
 from tfprov.render.kubernetes.common import KubeTarget
-from tfprov.render.kubernetes.pod import Pod, watcher
+from tfprov.render.kubernetes.pod import Pod
 from tfprov.render.kubernetes.wiring import Wiring
 from tfprov.render.options import Option, Values, choice, whole
 from tfprov.render.target import Member, Rendering, RenderRequest
@@ -129,21 +129,19 @@ class TFJob(KubeTarget):
         """Return what all pods have in common."""
         return Replicated(rendering, Wiring(rendering.cluster, shares=False), bundle)
 
-    def values(self, rendering: Rendering) -> Mapping[str, object]:
+    def values(self, rendering: Rendering) -> Mapping[str, Any]:
         """Return also `replicas`, and the pods `beside` them, which the operator does not know."""
         if problems := list(_unlike(rendering)):
             raise InvalidInput(problems)
-        values = dict(super().values(rendering))
-        pods = values["pods"]
-        assert isinstance(pods, list)
+        values = super().values(rendering)
+        pods: list[Pod] = values["pods"]
         path = f"/apis/kubeflow.org/v1/namespaces/{{namespace}}/tfjobs/{rendering.name}"
         beside = [pod for pod in pods if pod.member.job not in REPLICAS]
         return {
             **values,
             "replicas": list(_replicas(pods)),
             "beside": beside,
-            "watched": any(pod.member.role != "tensorboard" for pod in beside),
-            "watcher": lambda pod: watcher(pod, path),
+            "watched": path if any(pod.member.role != "tensorboard" for pod in beside) else "",
         }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from tfprov.errors import Usage, shown
+from tfprov.errors import TfprovError, Usage, combine_errors, shown
 from tfprov.model.field_types import check_image_name
 from tfprov.model.validators import InvalidValue
 
@@ -104,19 +104,26 @@ def image(value: str) -> str:
         raise ValueError(what.removeprefix("must be ") if is_form else "the name of an image in a registry") from None
 
 
-def settle(target: str, options: Mapping[str, Option], texts: Sequence[str]) -> Values:
-    """Return the value of every option, from the `name=value` texts of `--set`; Usage says what is wrong with them."""
+def settle(target: str, options: Mapping[str, Option], settings: Sequence[str]) -> Values:
+    """Return the value of every option of `target`. `settings` are the `name=value` texts of `--set`.
+
+    Raises Usage for an invalid one, Several for more.
+    """
     values = {option.name: option.default for option in options.values()}
-    for item in texts:
-        name, equals, value = item.partition("=")
+    errors: list[TfprovError] = []
+    for setting in settings:
+        name, equals, value = setting.partition("=")
         if not equals:
-            raise Usage(f"`--set {shown(item)}` says nothing of a value", "write `--set name=value`")
-        if name not in options:
+            errors.append(Usage(f"`--set {shown(setting)}` has no value", "write `--set name=value`"))
+        elif name not in options:
             close = get_close_matches(name, options, n=1)
             fix = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(options)}"
-            raise Usage(f"`{target}` has no option `{shown(name)}`", fix)
-        try:
-            values[name] = options[name].read(value)
-        except ValueError as error:
-            raise Usage(f"`--set {name}` must be {error}, not `{shown(value)}`", options[name].help) from None
+            errors.append(Usage(f"`{target}` has no option `{shown(name)}`", fix))
+        else:
+            try:
+                values[name] = options[name].read(value)
+            except ValueError as error:
+                errors.append(Usage(f"`--set {name}` must be {error}, not `{shown(value)}`", options[name].help))
+    if errors:
+        raise combine_errors(errors)
     return values

@@ -71,7 +71,7 @@ def test_every_option_has_its_default_and_its_type() -> None:
         ("secrets=a,,b", "`--set secrets` must be one line of text, and not empty, not `a,,b`; the Secrets"),
         ("usr=1", "`x` has no option `usr`; did you mean `user`?"),
         ("colour=1", "`x` has no option `colour`; it has kind, user, on, secrets, nodes, image"),
-        ("user", "`--set user` says nothing of a value; write `--set name=value`"),
+        ("user", "`--set user` has no value; write `--set name=value`"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_with_what_can(given: str, message: str) -> None:
@@ -268,6 +268,19 @@ def test_what_cannot_be_is_told_in_one_line(
     assert len(told.lines) == 1
     assert told.lines[0].startswith(line)
     assert told.out == ""
+
+
+def test_errors_of_options_and_of_the_inventory_are_reported_at_once(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (working_directory / "inventory.yml").write_text(SMALLEST.replace("command:", "comand:"))
+    result = run_command(capsys, "render", "kubernetes", "--set", "imag=x", "--set", "user=0")
+    assert (result.code, result.out) == (2, "")
+    assert [line.split(";")[0] for line in result.lines[:2]] == [
+        "error: `kubernetes` has no option `imag`",
+        "error: `--set user` must be a whole number from 1 to 2147483647, not `0`",
+    ]
+    assert result.lines[2].startswith("inventory.yml:")
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -346,7 +346,7 @@ def test_what_a_target_refuses_is_told_in_full(target: str, text: str, given: tu
     ("target", "given", "told"),
     [
         ("marathon", "port=65535", "`--set port=65535` leaves no ports for 3 tasks; give a lower one"),
-        ("kubernetes", "claim", "`--set claim` says nothing of a value; write `--set name=value`"),
+        ("kubernetes", "claim", "`--set claim` has no value; write `--set name=value`"),
         ("kubernetes", "tolerations=a b",
          ("`--set tolerations` must be a taint such as `nvidia.com/gpu:NoSchedule`, not `a b`; "
          "the taints to run under: `key[=value][:effect]`")),

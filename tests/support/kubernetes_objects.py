@@ -11,8 +11,8 @@ import yaml
 from tests.support.memory_cluster import packed
 from tfprov.inventory.yaml_source import read_groups
 from tfprov.model.cluster import Cluster
-from tfprov.render.options import settle
-from tfprov.render.render import ask, options_of, render
+from tfprov.render.options import parse_settings
+from tfprov.render.render import build_request, options_of, render
 from tfprov.render.target import find_target
 from tfprov.settings.load import parse_extra_vars
 from tfprov.settings.resolve import RoleSettings, resolve
@@ -46,7 +46,7 @@ def objects_of(inventory: str, target: str, *given: str) -> list[Json]:
 def cluster_of(inventory: str, target: str, *given: str) -> Cluster:
     """Return the cluster with the addresses of `target`."""
     found = find_target(target)
-    return ask(roles_of(inventory), found, settle(target, options_of(found), given)).cluster
+    return build_request(roles_of(inventory), found, parse_settings(target, options_of(found), given)).cluster
 
 
 def kinds(objects: Sequence[Json]) -> list[str]:

@@ -40,7 +40,7 @@ def render_command(
 ) -> None:
     """Writes the cluster of the inventory for TARGET, with nothing to edit. No host is asked anything."""
     from tfprov.api import Cluster  # noqa: PLC0415  `--help` needs none of it
-    from tfprov.render.options import settle  # noqa: PLC0415
+    from tfprov.render.options import parse_settings  # noqa: PLC0415
     from tfprov.render.render import options_of  # noqa: PLC0415
     from tfprov.render.target import TARGETS, find_target  # noqa: PLC0415
 
@@ -52,7 +52,7 @@ def render_command(
     chosen = find_target(target)  # raises for an unknown target before the inventory is read
     errors: list[TfprovError] = []
     try:
-        settle(chosen.name, options_of(chosen), given)
+        parse_settings(chosen.name, options_of(chosen), given)
     except TfprovError as error:
         errors.append(error)
     try:
@@ -91,5 +91,5 @@ def _list(targets: "list[Target]", *, whole: bool) -> None:
         click.echo(f"{target.name:{width}}  {target.title}")
         for option in options_of(target).values() if whole else ():
             text = str(option.default).lower() if isinstance(option.default, bool) else option.default
-            default = "" if text in ("", (), {}, "unsaid") else f" (default: {text})"
+            default = "" if text in ("", (), {}) else f" (default: {text})"
             click.echo(f"  {option.name:18} {option.help}{default}")

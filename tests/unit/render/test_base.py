@@ -17,8 +17,8 @@ from tfprov.cli.render import render_command
 from tfprov.errors import InvalidInput, Usage
 from tfprov.render import output
 from tfprov.render.kubernetes.wiring import literal
-from tfprov.render.options import Option, choice, image, listed, named, settle, switch, text, whole
-from tfprov.render.quoting import SHIPPED, as_block, as_json, as_lines, fill
+from tfprov.render.options import Option, boolean, choice, image, integer, list_of, pairs_of, parse_settings, text
+from tfprov.render.quoting import SHIPPED, as_block, as_json, as_lines, render_templates
 from tfprov.render.render import options_of
 from tfprov.render.target import TARGETS, find_target
 
@@ -31,17 +31,17 @@ OPTIONS = {
     option.name: option
     for option in (
         Option("kind", "Job", "what runs a task", choice("Job", "Deployment")),
-        Option("user", 1000, "the user id", whole(1, 9999)),
-        Option("on", True, "whether", switch),
-        Option("secrets", (), "the Secrets", listed(text)),
-        Option("nodes", {}, "the labels", named(text, text)),
+        Option("user", 1000, "the user id", integer(1, 9999)),
+        Option("on", True, "whether", boolean),
+        Option("secrets", (), "the Secrets", list_of(text)),
+        Option("nodes", {}, "the labels", pairs_of(text, text)),
         Option("image", "", "the image", image),
     )
 }
 
 
 def test_every_option_has_its_default_and_its_type() -> None:
-    assert settle("x", OPTIONS, ()) == {
+    assert parse_settings("x", OPTIONS, ()) == {
         "kind": "Job",
         "user": 1000,
         "on": True,
@@ -50,7 +50,7 @@ def test_every_option_has_its_default_and_its_type() -> None:
         "image": "",
     }
     given = ("kind=Deployment", "user=7", "on=false", "secrets=a, b", "nodes=a=b=c,d=e", "image=r.example.com/a:1")
-    assert settle("x", OPTIONS, given) == {
+    assert parse_settings("x", OPTIONS, given) == {
         "kind": "Deployment",
         "user": 7,
         "on": False,
@@ -67,7 +67,7 @@ def test_every_option_has_its_default_and_its_type() -> None:
         ("user=0", "`--set user` must be a whole number from 1 to 9999, not `0`; the user id"),
         ("user=1e3", "`--set user` must be a whole number from 1 to 9999, not `1e3`; the user id"),
         ("on=yes", "`--set on` must be `true` or `false`, not `yes`; whether"),
-        ("nodes=a", "`--set nodes` must be `name=value`, and commas between several, not `a`; the labels"),
+        ("nodes=a", "`--set nodes` must be `name=value`, or several separated by commas, not `a`; the labels"),
         ("secrets=a,,b", "`--set secrets` must be one line of text, and not empty, not `a,,b`; the Secrets"),
         ("usr=1", "`x` has no option `usr`; did you mean `user`?"),
         ("colour=1", "`x` has no option `colour`; it has kind, user, on, secrets, nodes, image"),
@@ -76,14 +76,14 @@ def test_every_option_has_its_default_and_its_type() -> None:
 )
 def test_a_value_that_cannot_be_is_refused_with_what_can(given: str, message: str) -> None:
     with pytest.raises(Usage) as caught:
-        settle("x", OPTIONS, [given])
+        parse_settings("x", OPTIONS, [given])
     assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("value", ["", "UPPER:case", "a b", "a:b:c:", "-x"])
 def test_an_image_that_no_engine_could_pull_is_refused(value: str) -> None:
     with pytest.raises(Usage, match="`--set image` must be"):
-        settle("x", OPTIONS, [f"image={value}"])
+        parse_settings("x", OPTIONS, [f"image={value}"])
 
 
 # -- quoting ----------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_a_template_that_makes_no_yaml_writes_nothing(tmp_path: Path, capsys: py
     argv = ("render", "kubernetes", "-i", f"{tmp_path}/i.yml", *SET, "--template", f"{tmp_path}/t", "-o", str(out))
     told = run_command(capsys, *argv)
     assert (told.code, out.read_text()) == (2, "before")
-    assert "kubernetes.yml is no YAML" in told.lines[0]
+    assert "kubernetes.yml is not YAML" in told.lines[0]
 
 
 @pytest.mark.parametrize("what", ["nothing", "others"])
@@ -163,14 +163,14 @@ def test_a_directory_without_a_template_is_refused(what: str, tmp_path: Path) ->
     if what == "others":
         (tmp_path / "kubernets.yml.j2").write_text("")
     with pytest.raises(Usage, match="`--template`: "):
-        fill({"out": "kubernetes.yml.j2"}, {}, tmp_path if what == "others" else tmp_path / "none")
+        render_templates({"out": "kubernetes.yml.j2"}, {}, tmp_path if what == "others" else tmp_path / "none")
 
 
 def test_every_template_quotes_what_it_lets_out() -> None:
     names = {name for target in TARGETS for name in find_target(target).templates.values()}
     assert names <= {path.name for path in SHIPPED.iterdir()}
     with pytest.raises(InvalidInput):
-        fill(dict.fromkeys(names, "kubernetes.yml.j2"), {"name": "x"})
+        render_templates(dict.fromkeys(names, "kubernetes.yml.j2"), {"name": "x"})
 
 
 # -- reading again ----------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ _BROKEN += ['a:\n  - b: "x"\n  - b: "x"\n   c: "x"\n', 'a:\n  - b: "x"\n    c: "
 
 @pytest.mark.parametrize("broken", _BROKEN)
 def test_what_is_no_yaml_is_never_taken_for_some(broken: str) -> None:
-    with pytest.raises(ValueError, match="x is no YAML"):
+    with pytest.raises(ValueError, match="x is not YAML"):
         list(output.objects("x", f"a: 1\n---\n{broken}\n---\nb: 2\n"))
 
 
@@ -255,7 +255,7 @@ def test_what_is_rendered_goes_to_stdout_or_to_a_file(
             "error: `--set claim` and `--set storage",
         ),
         (("kubernetes", *SET, "--set", "credential_key=../x"), "error: `--set credential_key` must be the key of a S"),
-        (("kubernetes",), "inventory.yml:3:13: error: no `image`: kubernetes has to pull it; give `--set image="),
+        (("kubernetes",), "inventory.yml:3:13: error: no `image`: kubernetes has to pull it; use `--set image="),
     ],
     ids=["misspelt", "unknown", "none", "option", "no-place", "two-things", "path-as-key", "no-image"],
 )
@@ -340,7 +340,7 @@ def test_data_that_hosts_would_fetch_is_refused_at_its_line(target: str) -> None
         files_of(FETCHED, target)
     told = [str(problem) for problem in raised.value.problems]
     assert any(
-        line.startswith("inventory.yml:9:") and "`data.fetch` is for hosts of tfprov" in line for line in told
+        line.startswith("inventory.yml:9:") and "`data.fetch` works on tfprov's own hosts only" in line for line in told
     ), told
 
 

@@ -178,7 +178,7 @@ def test_what_is_secret_is_asked_of_the_environment(
         capsys, "render", "marathon", "--vault-password-file", "password", "--set", "checkpoints=/shared"
     )
     assert refused.code == 2
-    assert "`env.TOKEN` is secret, and others can read what is rendered" in refused.lines[0]
+    assert "`env.TOKEN` is secret, and others can read the rendered files" in refused.lines[0]
 
 
 def test_code_lies_where_it_is() -> None:
@@ -191,7 +191,7 @@ def test_code_lies_where_it_is() -> None:
     assert all(volume["read_only"] for volume in bound.values())
     own = with_setting("code: ./program\n      env: {PYTHONPATH: /mine}")
     assert services(files_of(own, "compose"))["worker-0"]["environment"]["PYTHONPATH"] == "/tfprov:/mine"
-    with pytest.raises(InvalidInput, match="swarm does not bring `code` to its tasks"):
+    with pytest.raises(InvalidInput, match="swarm does not deliver `code` to its tasks"):
         files_of(inventory, "swarm")
     assert "volumes" in services(files_of(inventory, "swarm", "code=image"))["worker-0"]
 

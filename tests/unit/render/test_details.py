@@ -19,7 +19,7 @@ from tfprov.render.dns_names import dns_1123, subdomain
 from tfprov.render.kubernetes import cluster_settings
 from tfprov.render.quoting import SHIPPED, Unquoted, as_json
 from tfprov.render.render import render
-from tfprov.render.slurm import DOMAIN, Part, Words
+from tfprov.render.slurm import DOMAIN, Lookup, Part, Words
 from tfprov.render.target import find_target
 
 INVENTORY = """
@@ -48,19 +48,19 @@ APP: dict[str, Any] = {"id": "/lab/ps-0", "cmd": "python", "container": {"docker
 
 REFUSED = [
     ("kubernetes", f"{POD}---\n{POD}", "two objects are Pod a"),
-    ("kubernetes", "[1]", "a document that is no Kubernetes object"),
-    ("kubernetes", POD.replace("apiVersion: v1\n", ""), "a document that is no Kubernetes object"),
-    ("kubernetes", POD.replace("{name: a}", "{}"), "a document that is no Kubernetes object"),
-    ("kubernetes", POD.replace("{name: a}", "a"), "a document that is no Kubernetes object"),
-    ("kubernetes", POD.replace("Pod", "1"), "a document that is no Kubernetes object"),
+    ("kubernetes", "[1]", "a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("apiVersion: v1\n", ""), "a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("{name: a}", "{}"), "a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("{name: a}", "a"), "a document is not a Kubernetes object"),
+    ("kubernetes", POD.replace("Pod", "1"), "a document is not a Kubernetes object"),
     ("compose", "services: {}\n", "has no services"),
     ("compose", "volumes: {}\n", "has no services"),
     ("compose", "[1]\n", "has no services"),
-    ("compose", "services: {a: 1}\n", "the service `a` is none"),
-    ("compose", 'services: {"a b": {image: x, entrypoint: [a]}}\n', "the service `a b` is none"),
+    ("compose", "services: {a: 1}\n", "the service `a` is invalid"),
+    ("compose", 'services: {"a b": {image: x, entrypoint: [a]}}\n', "the service `a b` is invalid"),
     ("compose", "services: {a: {entrypoint: [a]}}\n", "the service `a` has no `image`"),
     ("compose", "services: {a: {image: x}}\n", "the service `a` has no `entrypoint`"),
-    ("marathon", json.dumps({"apps": [APP, APP]}), "has two apps with one id"),
+    ("marathon", json.dumps({"apps": [APP, APP]}), "has two apps with the same id"),
     ("marathon", json.dumps({"apps": [APP | {"cmd": ""}]}), "the app /lab/ps-0 has no image or no command"),
     (
         "marathon",
@@ -68,7 +68,7 @@ REFUSED = [
         "the app /lab/ps-0 has no image or no command",
     ),
     ("slurm", "#!/bin/sh\n", "must begin with `#!/bin/bash`"),
-    ("slurm", "#!/bin/bash\n" + "#" * (4 << 20), "is longer than the 4 MiB that Slurm takes"),
+    ("slurm", "#!/bin/bash\n" + "#" * (4 << 20), "is longer than the 4 MiB that Slurm accepts"),
     ("swarm", "version: '2'\nservices: {a: {image: x, entrypoint: [a]}}\n", "reads version 3"),
 ]
 
@@ -100,9 +100,9 @@ def test_a_fault_of_a_shipped_template_is_tfprovs_and_one_of_the_users_is_theirs
 ) -> None:
     with pytest.raises(InvalidInput, match="a text leaves the template unquoted"):
         filled(tmp_path, "{{ x | indent(2) }}", x="text")
-    with pytest.raises(Unquoted, match="a set is no value that can be written"):
+    with pytest.raises(Unquoted, match="a set cannot be written as JSON"):
         as_json({1, 2})
-    with pytest.raises(InvalidInput, match="a set is no value that can be written"):
+    with pytest.raises(InvalidInput, match="a set cannot be written as JSON"):
         filled(tmp_path, "{{ x | json }}", x={1, 2})
 
 
@@ -114,7 +114,7 @@ def test_two_options_that_say_two_things_are_refused() -> None:
         names = [one.partition("=")[0] for one in pair]
         with pytest.raises(Usage) as raised:
             files_of(inventory(), "kubernetes", *pair)
-        assert str(raised.value) == f"`--set {names[0]}` and `--set {names[1]}` say two things; give one of them"
+        assert str(raised.value) == f"`--set {names[0]}` and `--set {names[1]}` exclude each other; use one of them"
         for one in pair:
             files_of(inventory(), "kubernetes", *({one, "claim=c"} if one.startswith("data") else {one}))
 
@@ -130,14 +130,14 @@ def test_data_beside_the_inventory_is_refused_where_no_node_has_it() -> None:
     assert said.partition(": error: ")[0] == "inventory.yml:2:91"
     assert said.partition(": error: ")[2] == (
         "`data.path` is on this machine, and not on the cluster's nodes; "
-        "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
+        "use `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
     )
     for option in ("data_claim=d", "data_path=/d"):
         files_of(LOCAL % "sets", "kubernetes", "claim=c", option)
     files_of(LOCAL % "/sets", "kubernetes", "claim=c")
     for target in ("swarm", "marathon"):
         [said] = refused(target, LOCAL % "sets")
-        assert "`data.path` must be an absolute path: it is one of " in said
+        assert "`data.path` must be an absolute path: it is on " in said
         assert said.endswith("; for example `path: /data/mnist`")
         files_of(LOCAL % "/sets", target)
 
@@ -145,7 +145,7 @@ def test_data_beside_the_inventory_is_refused_where_no_node_has_it() -> None:
 def test_readers_of_checkpoints_need_a_place_that_they_share() -> None:
     text = inventory(more="evaluator: {hosts: {h2: }}\ntensorboard: {hosts: {h2: }}")
     told = [
-        f"the {role} cannot read the chief's checkpoints with `--set storage=none`; give a size, such as "
+        f"the {role} cannot read the chief's checkpoints with `--set storage=none`; set a size, such as "
         f"`--set storage=10Gi`, or remove the {role}"
         for role in ("evaluator", "tensorboard")
     ]
@@ -170,19 +170,19 @@ def test_slurm_carries_one_code_and_mounts_a_directory_where_it_is() -> None:
     several = inventory("code: ./a", "gpu: {vars: {tfprov: {code: ./b}}, hosts: {h2: }}")
     [said] = refused("slurm", several)
     assert said.endswith(
-        ": error: one script carries one `code`, and the roles have several; give all of them the same"
+        ": error: a script carries only one `code`, and the roles have several; set the same for all"
     )
     files_of(several, "slurm", "code=image")
     text = inventory("mounts: [{source: /a, target: /a}, {source: /a, target: /b}]")
     [said] = refused("slurm", text, "container=none")
     assert said.partition(" error: ")[2] == (
-        "`mounts[1]`: without containers a directory is where it is, at /a; give it that `target`, or remove it"
+        "`mounts[1]`: without containers a directory keeps its path, /a; set the same `target`, or remove the mount"
     )
     files_of(text, "slurm")
     for mount in ('{source: "/a,b", target: /a}', '{source: /a, target: "/a:b"}'):
         [said] = refused("slurm", inventory(f"mounts: [{mount}]"), "container=apptainer")
         assert said.partition(" error: ")[2] == (
-            "`mounts[0]` has a `:` or `,`, which apptainer takes for the end of a path; choose another path"
+            "`mounts[0]` has a `:` or `,`, where apptainer ends a path; choose another path"
         )
 
 
@@ -191,7 +191,7 @@ def test_several_files_need_a_directory(tmp_path: Path) -> None:
     there.write_text("before")
     with pytest.raises(Usage) as raised:
         list(output.write({"a": "1", "b": "2"}, there))
-    assert str(raised.value) == f"{there} is a file, and there are 2 to write; give `-o` a directory"
+    assert str(raised.value) == f"{there} is a file, and there are 2 to write; use a directory with `-o`"
     assert there.read_text() == "before"
     assert list(output.write({"a": "1", "b": "2"}, tmp_path / "new")) == [
         tmp_path / "new" / "a",
@@ -199,7 +199,7 @@ def test_several_files_need_a_directory(tmp_path: Path) -> None:
     ]
     assert list(output.write({"a": "1"}, there)) == [there]
     assert there.read_text() == "1"
-    with pytest.raises(Usage, match="cannot be written: File exists; choose another place with `-o`"):
+    with pytest.raises(Usage, match="cannot be written: File exists; choose another path with `-o`"):
         list(output.write({"a": "1"}, there / "below"))
 
 
@@ -260,9 +260,9 @@ def test_a_word_for_slurm_knows_addresses_with_and_without_a_port() -> None:
     name = f"worker-1.{DOMAIN}"
     assert words.word(f"a={name}:2222,{name} ps-7.{DOMAIN}") == (
         Part("a="),
-        Part(known="endpoint", rank=rank),
+        Part(lookup=Lookup.ENDPOINT, rank=rank),
         Part(","),
-        Part(known="host", rank=rank),
+        Part(lookup=Lookup.HOST, rank=rank),
         Part(f" ps-7.{DOMAIN}"),
     )
     assert words.word("") == (Part(),)
@@ -290,51 +290,51 @@ def test_where_templates_are_not_is_told() -> None:
 BOARD = "tensorboard: {hosts: {h2: }}"
 NAMED = inventory().replace('{name: "x:1"}', "{archive: /x.tar}")
 FETCHED = inventory(f"data: {{fetch: [{{url: 'http://a/b', sha256: {'ab' * 32}}}], to: /d}}")
-FROM_CLAIM = "give `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
-ALIKE = "say the same for both; programs find who they are in TFPROV_TASK"
+FROM_CLAIM = "use `--set data_claim=CLAIM`, or `--set data_path=/PATH` for a directory that every node has"
+ALIKE = "set the same for both; a program can read its task from TFPROV_TASK"
 
 
 @pytest.mark.parametrize(
     ("target", "text", "given", "told"),
     [
         ("swarm", inventory().replace('image: {name: "x:1"}, ', ""), (),
-         "2:22: error: no `image`: swarm has to pull it; give `--set image=REGISTRY/NAME:TAG`"),
+         "2:22: error: no `image`: swarm has to pull it; use `--set image=REGISTRY/NAME:TAG`"),
         ("kubernetes", NAMED, ("claim=c",),
          ("2:45: error: `image.archive` is not in a registry: kubernetes has to pull it; "
-         "push the image to one and give `--set image=REGISTRY/NAME:TAG`")),
-        ("swarm", FETCHED, (), ("2:91: error: `data.fetch` is for hosts of tfprov: swarm fetches nothing; "
-         "say where the data is, with `data: {path: …}`")),
+         "push the image to one and use `--set image=REGISTRY/NAME:TAG`")),
+        ("swarm", FETCHED, (), ("2:91: error: `data.fetch` works on tfprov's own hosts only: swarm does not fetch data; "
+         "set `data: {path: …}`")),
         ("kubernetes", FETCHED, ("claim=c",),
-         f"2:91: error: `data.fetch` is for hosts of tfprov: kubernetes fetches nothing; {FROM_CLAIM}"),
+         f"2:91: error: `data.fetch` works on tfprov's own hosts only: kubernetes does not fetch data; {FROM_CLAIM}"),
         ("swarm", inventory("checkpoints: {link: logdir}"), (),
-         ("2:98: error: `checkpoints.link` is for hosts of tfprov: swarm makes no links; "
+         ("2:98: error: `checkpoints.link` works on tfprov's own hosts only: swarm does not create links; "
          "remove it, and have the program save to `{{ checkpoint_dir }}`")),
         ("swarm", inventory("code: ./a"), (),
-         ("2:84: error: swarm does not bring `code` to its tasks; put it into the image, at /code, "
-         "and say `--set code=image`")),
+         ("2:84: error: swarm does not deliver `code` to its tasks; put it into the image, at /code, "
+         "and use `--set code=image`")),
         *((target, inventory("gpus: all"), given,
-           f"2:84: error: `gpus: all`: {who} counts GPUs; give their number, such as `gpus: 1`")
+           f"2:84: error: `gpus: all`: {who} counts GPUs; set a number, such as `gpus: 1`")
           for target, who, given in (
               ("kubernetes", "Kubernetes", ("claim=c",)), ("swarm", "a swarm", ()), ("marathon", "Mesos", ()),
               ("slurm", "Slurm", ()),
           )),
         ("kubernetes", inventory().replace("cluster: lab", "cluster: 9lab"), ("claim=c",),
-         ("2:23: error: the cluster's name `9lab` begins with a digit, and names of services begin with a letter; "
+         ("2:23: error: the cluster's name `9lab` begins with a digit, and names of Services begin with a letter; "
          "begin it with a letter")),
         ("marathon", inventory(more=BOARD), (),
-         ("5:1: error: tensorboard reads the chief's files, and on Mesos each task has a directory of its own; "
-         "give `--set checkpoints=DIR`, a directory that all agents share")),
+         ("5:1: error: tensorboard reads the chief's files, and on Mesos each task has its own directory; "
+         "use `--set checkpoints=DIR`, a directory that all agents share")),
         ("kubeflow-tfjob", inventory(), ("storage=10Gi", "access=ReadWriteOnce"),
-         ("4:1: error: worker/0 is a worker as the others, and workers on several nodes cannot share that volume; "
-         "give `--set access=ReadWriteMany`, or `--set storage=none`")),
+         ("4:1: error: worker/0 shares its template with other workers, and several nodes cannot mount that volume; "
+         "use `--set access=ReadWriteMany`, or `--set storage=none`")),
         ("kubeflow-tfjob", inventory(more="gpu: {vars: {tfprov: {memory: 1g}}, hosts: {h3: }}"), ("storage=none",),
-         ("5:23: error: `memory` is another one for worker/1 than for worker/0, and a TFJob has one template for both; "
+         ("5:23: error: `memory` differs between worker/1 and worker/0, and a TFJob has one template for both; "
          f"{ALIKE}")),
         ("marathon", LOCAL % "sets", (),
-         ("2:91: error: `data.path` must be an absolute path: it is one of the agents; "
+         ("2:91: error: `data.path` must be an absolute path: it is on the agents; "
          "for example `path: /data/mnist`")),
         ("swarm", LOCAL % "sets", (),
-         ("2:91: error: `data.path` must be an absolute path: it is one of the swarm's nodes; "
+         ("2:91: error: `data.path` must be an absolute path: it is on the swarm's nodes; "
          "for example `path: /data/mnist`")),
     ],
 )  # fmt: skip
@@ -345,7 +345,7 @@ def test_what_a_target_refuses_is_told_in_full(target: str, text: str, given: tu
 @pytest.mark.parametrize(
     ("target", "given", "told"),
     [
-        ("marathon", "port=65535", "`--set port=65535` leaves no ports for 3 tasks; give a lower one"),
+        ("marathon", "port=65535", "`--set port=65535` leaves too few ports for 3 tasks; use a lower one"),
         ("kubernetes", "claim", "`--set claim` has no value; write `--set name=value`"),
         ("kubernetes", "tolerations=a b",
          ("`--set tolerations` must be a taint such as `nvidia.com/gpu:NoSchedule`, not `a b`; "
@@ -374,8 +374,8 @@ def test_code_that_a_config_map_cannot_take_is_refused(size: int, fits: bool, mo
         return
     assert refused("kubernetes", inventory("code: ./a"), "claim=c") == [
         (
-            "inventory.yml:2:84: error: `code` has 900001 bytes when it is packed, and a ConfigMap takes 900000; "
-            "leave out what is no code with a .dockerignore, or put it into the image and say `--set code=image`"
+            "inventory.yml:2:84: error: `code` has 900001 bytes when packed, and a ConfigMap holds at most 900000; "
+            "exclude other files with a .dockerignore, or put it into the image and use `--set code=image`"
         )
     ]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.kubernetes_objects import files_of
 from tfprov.errors import Usage
-from tfprov.render.options import settle
+from tfprov.render.options import parse_settings
 from tfprov.render.render import options_of
 from tfprov.render.target import TARGETS, Target, find_target
 from tfprov.runtime import wait_for_job
@@ -105,7 +105,7 @@ def options(target: Target) -> Iterator[str]:
     for name, option in known.items():
         yield f"{name} = {option.default!r}: {option.help}"
         try:
-            settle(target.name, known, [f"{name}= \n "])
+            parse_settings(target.name, known, [f"{name}= \n "])
         except Usage as error:
             yield f"  {error}"
 

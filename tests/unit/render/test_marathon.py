@@ -76,7 +76,7 @@ def test_ports_and_domain_can_be_chosen() -> None:
     (worker, *_) = apps(WITHOUT, "reserve=true")
     assert worker["portDefinitions"] == [{"port": 2333, "protocol": "tcp", "name": "tensorflow"}]
     assert worker["requirePorts"] is True
-    with pytest.raises(Usage, match="`--set port=65534` leaves no ports for 5 tasks"):
+    with pytest.raises(Usage, match="`--set port=65534` leaves too few ports for 5 tasks"):
         apps(WITHOUT, "port=65534")
 
 
@@ -106,7 +106,7 @@ def test_what_a_shell_would_read_is_quoted() -> None:
 
 def test_who_reads_the_chiefs_files_needs_a_directory_that_all_share() -> None:
     inventory = WITHOUT.replace("hdfs://namenode", "") + "    evaluator: {hosts: {w1: }}\n"
-    with pytest.raises(InvalidInput, match="evaluator reads the chief's files, and on Mesos each task has a directory"):
+    with pytest.raises(InvalidInput, match="evaluator reads the chief's files, and on Mesos each task has its own directory"):
         apps(inventory)
     assert apps(inventory, "checkpoints=/shared")[-1]["id"] == "evaluator-0"
 

@@ -152,7 +152,7 @@ def test_tasks_that_slurm_did_not_start_are_told() -> None:
     allocation = Allocation(Path("bin").absolute(), (1, 1))
     code, printed = allocation.run(text)
     assert code != 0
-    assert "3 tasks were asked for, and Slurm started 2" in printed
+    assert "3 tasks were requested, and Slurm started 2" in printed
 
 
 def test_without_slurm_it_says_how_it_is_started() -> None:
@@ -265,7 +265,7 @@ def test_containers_run_under_apptainer() -> None:
     ("setting", "said"),
     [
         ("gpus: all", "`gpus: all`: Slurm counts GPUs"),
-        ("mounts: [{source: '/a,b', target: /data}]", "`mounts[0]` has a `:` or `,`, which apptainer takes for"),
+        ("mounts: [{source: '/a,b', target: /data}]", "`mounts[0]` has a `:` or `,`, where apptainer ends"),
     ],
     ids=["all GPUs", "a comma"],
 )

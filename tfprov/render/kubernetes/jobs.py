@@ -1,4 +1,4 @@
-"""Plain Kubernetes: a Job for each task, which ends with the training, or a StatefulSet or Deployment that does not."""
+"""Plain Kubernetes: a Job for each task, or a StatefulSet or Deployment, which never end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from tfprov.render.target import Rendering
 _KIND = Option(
     "kind",
     "Job",
-    "what runs a task: `Job` ends with the training; `StatefulSet` and `Deployment` start it again for ever",
+    "what runs a task: `Job` ends with the training; `StatefulSet` and `Deployment` restart it forever",
     choice("Job", "StatefulSet", "Deployment"),
 )
-_OF_A_SET = 52
-"""Characters of a StatefulSet's name: its pods have a label with eleven more."""
+_MAX_STATEFUL_SET_NAME = 52
+"""Maximum characters of a StatefulSet's name: its pods have a label with eleven more."""
 
 
 @dataclass(frozen=True)
 class Kubernetes(KubeTarget):
-    """Needs nothing but Kubernetes 1.29: sidecars that end with their pod."""
+    """Needs Kubernetes 1.29, whose sidecars end with their pod."""
 
     def longest(self, settings: Values) -> int:
-        """Return less for a StatefulSet than for what gives its pods no label with their name."""
-        return _OF_A_SET if settings["kind"] == "StatefulSet" else super().longest(settings)
+        """Return the maximum characters of a member's name, which are fewer for a StatefulSet."""
+        return _MAX_STATEFUL_SET_NAME if settings["kind"] == "StatefulSet" else super().longest(settings)
 
     def values(self, rendering: Rendering) -> Mapping[str, Any]:
         """Return also `watched`, the API path of the chief's Job if any other Job ends with it."""

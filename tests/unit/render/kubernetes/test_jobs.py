@@ -298,7 +298,7 @@ def test_many_addresses_are_written_once() -> None:
         (TEXTBOOK.replace('name: "img:v1"', "build: ./x"), (), 4, "`image.build` is not in a registry: kubernetes has"),
         (TEXTBOOK.replace("cluster: tf", "cluster: 7tf"), (), 4, "the cluster's name `7tf` begins with a digit"),
         (RICH.replace("cluster: rich", f"cluster: {'t' * 40}"), ("kind=StatefulSet",), 5,
-         f"`{'t' * 40}-tensorboard-0` has 54 characters, and a name there has at most 52"),
+         f"`{'t' * 40}-tensorboard-0` has 54 characters, and at most 52 are allowed"),
         (TEXTBOOK.replace("port: 5000", "gpus: all"), (), 4, "`gpus: all`: Kubernetes counts GPUs"),
         (RICH, ("storage=none",), 22, "the evaluator cannot read the chief's checkpoints"),
     ],
@@ -454,7 +454,7 @@ def test_code_that_a_config_map_cannot_hold_is_refused_at_its_line(tmp_path: Pat
     (tmp_path / "weights").write_bytes(Random(7).randbytes(1_000_000))
     roles = roles_of(RICH)
     code = pack(tmp_path, Position("inventory.yml"))
-    with pytest.raises(InvalidInput, match=r"inventory.yml:7:\d+: error: `code` has \d+ bytes when it is packed"):
+    with pytest.raises(InvalidInput, match=r"inventory.yml:7:\d+: error: `code` has \d+ bytes when packed"):
         render(roles, find_target("kubernetes"), codes={(r.role, r.host): code for r in roles})
 
 

@@ -101,7 +101,7 @@ def test_flags_find_the_index_in_the_label_that_the_operator_sets() -> None:
 
 
 def test_workers_that_share_a_template_need_a_volume_that_all_can_have() -> None:
-    with pytest.raises(InvalidInput, match=r"inventory.yml:11:5: error: worker/0 is a worker as the others"):
+    with pytest.raises(InvalidInput, match=r"inventory.yml:11:5: error: worker/0 shares its template with other workers"):
         files_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN, "access=ReadWriteOnce")
     (claim,) = of_kind(objects_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN), "PersistentVolumeClaim")
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"], "by default it is one"
@@ -134,13 +134,13 @@ def test_two_chiefs_are_refused_at_their_line() -> None:
 )
 def test_workers_that_differ_are_refused_at_the_line_that_makes_them(said: str, name: str) -> None:
     text = CLUSTER.replace('"w[0:1]": ', f"w0: , w1: {{tfprov: {{{said}}}}}")
-    with pytest.raises(InvalidInput, match=rf"inventory.yml:12:\d+: error: `{name}` is another one for worker/1"):
+    with pytest.raises(InvalidInput, match=rf"inventory.yml:12:\d+: error: `{name}` differs between worker/1"):
         files_of(text, "kubeflow-tfjob", *GIVEN)
 
 
 def test_what_depends_on_the_task_is_refused_because_the_template_is_one() -> None:
     text = CLUSTER.replace("command: [python, x.py]", 'command: [python, x.py, "{{ task.index }}"]')
-    with pytest.raises(InvalidInput, match=r"`command` is another one for worker/1 than for worker/0"):
+    with pytest.raises(InvalidInput, match=r"`command` differs between worker/1 and worker/0"):
         files_of(text, "kubeflow-tfjob", *GIVEN)
 
 

@@ -101,11 +101,11 @@ def shown(inventory: str, target: str, options: tuple[str, ...]) -> str:
 def options(target: Target) -> Iterator[str]:
     """Yield what a target is, and what can be set for it, each with its default and what is said of what it cannot be."""
     yield target.title
-    known = options_of(target)
-    for name, option in known.items():
+    all_options_of_target = options_of(target)
+    for name, option in all_options_of_target.items():
         yield f"{name} = {option.default!r}: {option.help}"
         try:
-            parse_settings(target.name, known, [f"{name}= \n "])
+            parse_settings(target.name, all_options_of_target, [f"{name}= \n "])
         except Usage as error:
             yield f"  {error}"
 
@@ -115,20 +115,20 @@ def all_options() -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def test_every_option_is_what_it_was() -> None:
+def test_the_options_of_all_targets_are_as_expected() -> None:
     assert all_options() == (CASES / f"{OPTIONS}.txt").read_text()
 
 
 @pytest.mark.parametrize("name", RENDERED)
-def test_a_target_renders_what_it_did(name: str) -> None:
+def test_a_target_renders_the_expected_files(name: str) -> None:
     assert shown(*RENDERED[name]) == (CASES / f"{name}.txt").read_text()
 
 
-def test_there_is_no_other_case() -> None:
+def test_every_case_file_is_tested() -> None:
     assert {path.stem for path in CASES.iterdir()} == {OPTIONS, *RENDERED}
 
 
-def test_the_program_that_ends_with_the_training_is_there_where_somebody_runs_it() -> None:
+def test_the_watching_program_is_in_a_config_map() -> None:
     [text] = files_of(LARGE, "kubernetes", *KUBE).values()
     assert _indented(Path(wait_for_job.__file__ or "").read_text(), "    ") in text
     assert PROGRAM in shown(LARGE, "kubernetes", KUBE)

@@ -18,7 +18,7 @@ SET = ("image=registry.example.com/train:1.0", "access=ReadWriteMany")
 
 
 @pytest.mark.parametrize("target", KUBE)
-def test_on_kubernetes_every_task_reads_who_it_is_and_every_address_leads_to_the_right_one(target: str) -> None:
+def test_every_kubernetes_task_reads_its_wiring_and_every_address_leads_to_its_task(target: str) -> None:
     seen = 0
 
     @laws

@@ -1,4 +1,4 @@
-"""Read rendered Kubernetes objects: the containers that start, their arguments, and the services that reach them."""
+"""Read rendered Kubernetes objects: the started containers, their arguments, and the Services that lead to them."""
 
 import json
 import re
@@ -21,17 +21,17 @@ from tfprov.yamltext.load import parse
 Json = dict[str, Any]
 
 KUBE = ("kubernetes", "kubeflow-tfjob", "jobset", "kubeflow-trainer")
-"""The targets whose output Kubernetes runs."""
+"""The targets on Kubernetes."""
 
 
 def roles_of(inventory: str, *extra: str) -> Sequence[RoleSettings]:
-    """Return the settings in an inventory that is given as text."""
+    """Return the settings of an inventory's text."""
     read = replace(read_groups(parse(inventory, "inventory.yml"), "inventory.yml"), extra=parse_extra_vars(extra))
     return resolve(read)
 
 
 def files_of(inventory: str, target: str, *settings: str) -> dict[str, str]:
-    """Return what `target` is rendered to, with the code of an inventory that names some."""
+    """Return the rendered files of `target`, with the code that the inventory names."""
     roles = roles_of(inventory)
     codes = {(role.role, role.host): packed(role.values.code) for role in roles if role.values.code}
     return render(roles, find_target(target), settings, codes=codes)
@@ -64,7 +64,7 @@ def object_named(objects: Sequence[Json], kind: str, name: str) -> Json:
 
 @dataclass(frozen=True)
 class StartedContainer:
-    """A pod as the kubelet starts it: `argv` and `env` of the container that runs the task. `host` leads to it."""
+    """A pod as the kubelet starts it, with its host name, and `argv` and `env` of the task's container."""
 
     host: str
     labels: Mapping[str, str]
@@ -83,7 +83,7 @@ class StartedContainer:
 
 
 def started_containers(objects: Sequence[Json]) -> list[StartedContainer]:
-    """Return every pod that these objects lead to."""
+    """Return a container for every pod of these objects."""
     containers = []
     for item in objects:
         if item["kind"] in ("Job", "StatefulSet", "Deployment"):
@@ -118,7 +118,7 @@ def _of_tfjob(objects: Sequence[Json], job: Json) -> Iterator[StartedContainer]:
 
 
 def operators_tf_config(job: Json, kind: str, index: int) -> dict[str, str]:
-    """Return what the training operator puts into the environment: nothing where there is one replica."""
+    """Return the variables that the training operator adds; none for a single replica."""
     replicas = job["spec"]["tfReplicaSpecs"]
     if sum(spec["replicas"] for spec in replicas.values()) == 1:
         return {}
@@ -175,9 +175,9 @@ def _environment(objects: Sequence[Json], container: Json, labels: Mapping[str, 
 
 
 def _expanded(text: str, env: Mapping[str, str]) -> str:
-    """Return what the kubelet makes of a word: `$(NAME)` is a variable if there is one, and `$$` a `$`."""
+    """Expand `$(NAME)` of known variables, and `$$`, as the kubelet does."""
 
-    def one(found: re.Match[str]) -> str:
-        return "$" if found[0] == "$$" else env.get(found[1], found[0])
+    def expand(match: re.Match[str]) -> str:
+        return "$" if match[0] == "$$" else env.get(match[1], match[0])
 
-    return re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", one, text)
+    return re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", expand, text)

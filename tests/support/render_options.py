@@ -1,4 +1,4 @@
-"""Fill in the options of a rendered text, as `render --set` does."""
+"""Render a template from its text."""
 
 from pathlib import Path
 

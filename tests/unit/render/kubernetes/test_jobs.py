@@ -1,4 +1,4 @@
-"""Plain Kubernetes: the objects, what real tools say of them, and the programs that run inside."""
+"""Plain Kubernetes: the objects, their validation by real tools, and the programs that run inside."""
 
 import base64
 import json
@@ -46,10 +46,10 @@ all:
     ps: {hosts: {p: }}
     worker: {hosts: {"w[0:1]": }}
 """
-"""What users of the reference system had."""
+"""A typical cluster of the reference system."""
 
 BARE = ("network_policy=false", "storage=none", "code=image")
-"""Nothing but tasks and their names."""
+"""Settings for tasks and their names only."""
 
 RICH = """
 all:
@@ -130,7 +130,7 @@ def test_a_tf_config_cluster_has_a_service_and_a_controller_for_each_task(more: 
     objects = objects_of(DISTRIBUTED.format(more), "kubernetes", *settings)
     assert len(objects) == count
     for pod in started_containers(objects):
-        if pod.task != "tensorboard/0":  # which is told nothing of the cluster
+        if pod.task != "tensorboard/0":  # it has no TF_CONFIG
             assert from_tf_config(pod.env["TF_CONFIG"]) is not None
             assert isinstance(json.loads(pod.env["TF_CONFIG"])["task"]["index"], int)
         with_gpus = "nvidia.com/gpu" in pod.container["resources"].get("limits", {})
@@ -288,7 +288,7 @@ def test_many_addresses_are_written_once() -> None:
     assert f"--worker_hosts={','.join(wiring.cluster['worker'])}" in pods["ps/0"].argv
 
 
-# -- what is wrong in an inventory is told at its line ------------------------------------------------------------------
+# -- problems are reported at their line ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_the_schemas_of_kubernetes_accept_every_object(inventory: str, settings:
 
 
 class Discovery(BaseHTTPRequestHandler):
-    """Says which kinds there are, as much as kubectl asks for before it looks at an object; nothing exists yet."""
+    """An API server without objects, with the discovery that kubectl needs before it checks an object."""
 
     KINDS = {  # noqa: RUF012
         "/api/v1": ["Service", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount"],
@@ -462,13 +462,13 @@ def test_packed_code_too_large_for_a_config_map_is_refused_at_its_line(tmp_path:
 
 
 class Api(BaseHTTPRequestHandler):
-    """An API server with one Job, of which it has `answers` to give, the last one for ever."""
+    """An API server with one Job. It gives each of `answers` in turn, then repeats the last one."""
 
     answers: list[tuple[int, Json]]
-    asked: list[str | None]
+    authorizations: list[str | None]
 
     def do_GET(self) -> None:
-        self.asked.append(self.headers["Authorization"])
+        self.authorizations.append(self.headers["Authorization"])
         code, body = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         data = json.dumps(body).encode()
         self.send_response(code if self.path == "/apis/batch/v1/namespaces/research/jobs/tf-worker-0" else 400)
@@ -484,7 +484,7 @@ def api_with(answers: list[tuple[int, Json]]) -> type[Api]:
     class Handler(Api):
         pass
 
-    Handler.answers, Handler.asked = list(answers), []
+    Handler.answers, Handler.authorizations = list(answers), []
     return Handler
 
 
@@ -508,8 +508,8 @@ def test_a_ps_ends_only_after_the_chiefs_job(answers: list[tuple[int, Json]], ou
     handler = api_with(answers)
     with served(handler) as api:
         assert wait(path, api, tmp_path, poll=0.001, patience=0.05 if outcome == "deleted" else 60) == outcome
-    assert set(handler.asked) == {"Bearer t0ken"}
-    assert len(handler.asked) >= len(answers)
+    assert set(handler.authorizations) == {"Bearer t0ken"}
+    assert len(handler.authorizations) >= len(answers)
 
 
 @pytest.mark.parametrize("answer", [None, [], {}, {"status": None}, {"status": {"conditions": None}}])

@@ -1,4 +1,4 @@
-"""JobSet, and Kubeflow Trainer, which makes one: what their webhooks ask for, restated."""
+"""JobSet and Kubeflow Trainer, against the rules of their webhooks."""
 
 import pytest
 
@@ -10,8 +10,8 @@ from tfprov.render.dns_names import is_dns_1035
 ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
-def accepted(name: str, spec: Json) -> bool:
-    """Restates JobSet's webhook: the names of Jobs and pods, of the service, and of those whose end is the end."""
+def check_webhook_rules(name: str, spec: Json) -> None:
+    """Check the rules of JobSet's webhook: valid names of Jobs, pods and Service, and known Jobs in the success policy."""
     assert is_dns_1035(spec["network"]["subdomain"])
     names = [job["name"] for job in spec["replicatedJobs"]]
     assert len(set(names)) == len(names)
@@ -20,13 +20,12 @@ def accepted(name: str, spec: Json) -> bool:
         assert is_dns_1035(f"{name}-{job['name']}-0-0-abcde")
         assert job["template"]["spec"]["template"]["spec"]["restartPolicy"] in ("Never", "OnFailure")
     assert set(spec["successPolicy"]["targetReplicatedJobs"]) <= set(names)
-    return True
 
 
 def jobset(inventory: str, *settings: str) -> Json:
     (rendered,) = of_kind(objects_of(inventory, "jobset", *settings), "JobSet")
     assert rendered["apiVersion"] == "jobset.x-k8s.io/v1alpha2"
-    assert accepted(rendered["metadata"]["name"], rendered["spec"])
+    check_webhook_rules(rendered["metadata"]["name"], rendered["spec"])
     spec: Json = rendered["spec"]
     return spec
 
@@ -82,11 +81,11 @@ def test_a_train_job_refers_to_the_rendered_runtime() -> None:
     assert runtime["metadata"]["name"] == "tf"
     assert runtime["metadata"]["namespace"] == job["metadata"]["namespace"] == "research"
     assert runtime["metadata"]["labels"]["trainer.kubeflow.org/framework"] == "tensorflow"
-    assert accepted(job["metadata"]["name"], runtime["spec"]["template"]["spec"])
+    check_webhook_rules(job["metadata"]["name"], runtime["spec"]["template"]["spec"])
 
 
 def test_the_trainer_step_has_the_container_that_trainer_requires() -> None:
-    """Restates Trainer's webhook: the Job that is the trainer has one replica and a container called node."""
+    """Trainer's webhook requires a trainer Job with one replica and a container `node`."""
     runtime, _ = trainer(CLUSTER)
     assert runtime["spec"]["mlPolicy"] == {"numNodes": 1}
     trainers = [

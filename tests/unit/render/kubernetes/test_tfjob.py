@@ -1,4 +1,4 @@
-"""Kubeflow: what its operators' webhooks ask for, restated, and what they make of what is rendered."""
+"""TFJob, against the rules of the training operator's webhook, and what the operator makes of it."""
 
 import json
 
@@ -18,17 +18,17 @@ from tests.support.kubernetes_objects import (
 from tfprov.errors import InvalidInput, Usage
 from tfprov.render.dns_names import is_dns_1035
 
-GIVEN = ("namespace=research", "code=image")
+SETTINGS = ("namespace=research", "code=image")
 
 
 def tfjob(inventory: str, *settings: str) -> Json:
-    (job,) = of_kind(objects_of(inventory, "kubeflow-tfjob", *GIVEN, *settings), "TFJob")
-    assert accepted(job)
+    (job,) = of_kind(objects_of(inventory, "kubeflow-tfjob", *SETTINGS, *settings), "TFJob")
+    check_webhook_rules(job)
     return job
 
 
-def accepted(job: Json) -> bool:
-    """Restates the training operator's webhook: the name, the container that is required, one chief at most."""
+def check_webhook_rules(job: Json) -> None:
+    """Check the rules of the training operator's webhook: the name, the required container, one chief at most."""
     replicas = job["spec"]["tfReplicaSpecs"]
     assert job["apiVersion"] == "kubeflow.org/v1"
     assert is_dns_1035(job["metadata"]["name"])
@@ -40,7 +40,6 @@ def accepted(job: Json) -> bool:
         containers = spec["template"]["spec"]["containers"]
         assert [one["name"] for one in containers].count("tensorflow") == 1
         assert all(one["image"] for one in containers)
-    return True
 
 
 def test_a_tfjob_has_all_replica_types_and_a_run_policy() -> None:
@@ -91,7 +90,7 @@ def test_the_port_has_the_name_that_the_operator_requires() -> None:
 
 
 def test_flags_take_the_index_from_the_operators_label() -> None:
-    pods = started_containers(objects_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN, "access=ReadWriteMany"))
+    pods = started_containers(objects_of(BY_FLAGS, "kubeflow-tfjob", *SETTINGS, "access=ReadWriteMany"))
     assert {pod.task: pod.argv[2:4] for pod in pods if pod.task.startswith("worker")} == {
         "worker/0": ("--job_name=worker", "--task_index=0"),
         "worker/1": ("--job_name=worker", "--task_index=1"),
@@ -104,10 +103,10 @@ def test_workers_that_share_a_template_need_a_volume_for_several_nodes() -> None
     with pytest.raises(
         InvalidInput, match=r"inventory.yml:11:5: error: worker/0 shares its template with other workers"
     ):
-        files_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN, "access=ReadWriteOnce")
-    (claim,) = of_kind(objects_of(BY_FLAGS, "kubeflow-tfjob", *GIVEN), "PersistentVolumeClaim")
+        files_of(BY_FLAGS, "kubeflow-tfjob", *SETTINGS, "access=ReadWriteOnce")
+    (claim,) = of_kind(objects_of(BY_FLAGS, "kubeflow-tfjob", *SETTINGS), "PersistentVolumeClaim")
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"], "by default it is one"
-    (claim,) = of_kind(objects_of(CLUSTER, "kubeflow-tfjob", *GIVEN), "PersistentVolumeClaim")
+    (claim,) = of_kind(objects_of(CLUSTER, "kubeflow-tfjob", *SETTINGS), "PersistentVolumeClaim")
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"], "a chief of its own mounts it alone"
     spec = tfjob(BY_FLAGS)["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
     (mount,) = (one for one in spec["containers"][0]["volumeMounts"] if one["name"] == "checkpoints")
@@ -115,10 +114,10 @@ def test_workers_that_share_a_template_need_a_volume_for_several_nodes() -> None
 
 
 def test_tasks_without_a_replica_type_are_rendered_beside_the_tfjob() -> None:
-    objects = objects_of(CLUSTER, "kubeflow-tfjob", *GIVEN)
+    objects = objects_of(CLUSTER, "kubeflow-tfjob", *SETTINGS)
     assert kinds(objects) == ["PersistentVolumeClaim", "NetworkPolicy", "TFJob", "Service", "Deployment"]
     service = "    dispatcher: {hosts: {d: }}\n    data_worker: {hosts: {d: }}\n"
-    objects = objects_of(CLUSTER + service, "kubeflow-tfjob", *GIVEN)
+    objects = objects_of(CLUSTER + service, "kubeflow-tfjob", *SETTINGS)
     (role,) = of_kind(objects, "Role")
     assert role["rules"][0]["resources"] == ["tfjobs"]
     data = object_named(objects, "Job", "tf-data-worker-0")["spec"]["template"]["spec"]["containers"][0]
@@ -127,7 +126,7 @@ def test_tasks_without_a_replica_type_are_rendered_beside_the_tfjob() -> None:
 
 def test_two_chiefs_are_refused_at_their_line() -> None:
     with pytest.raises(InvalidInput, match=r"inventory.yml:11:5: error: more than one chief task"):
-        files_of(CLUSTER.replace("chief: {hosts: {c: }}", "chief: {hosts: {c: , c2: }}"), "kubeflow-tfjob", *GIVEN)
+        files_of(CLUSTER.replace("chief: {hosts: {c: }}", "chief: {hosts: {c: , c2: }}"), "kubeflow-tfjob", *SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -137,13 +136,13 @@ def test_two_chiefs_are_refused_at_their_line() -> None:
 def test_workers_that_differ_are_refused_at_the_differing_line(setting: str, name: str) -> None:
     text = CLUSTER.replace('"w[0:1]": ', f"w0: , w1: {{tfprov: {{{setting}}}}}")
     with pytest.raises(InvalidInput, match=rf"inventory.yml:12:\d+: error: `{name}` differs between worker/1"):
-        files_of(text, "kubeflow-tfjob", *GIVEN)
+        files_of(text, "kubeflow-tfjob", *SETTINGS)
 
 
 def test_a_command_that_depends_on_the_task_is_refused() -> None:
     text = CLUSTER.replace("command: [python, x.py]", 'command: [python, x.py, "{{ task.index }}"]')
     with pytest.raises(InvalidInput, match=r"`command` differs between worker/1 and worker/0"):
-        files_of(text, "kubeflow-tfjob", *GIVEN)
+        files_of(text, "kubeflow-tfjob", *SETTINGS)
 
 
 @pytest.mark.parametrize("option", ["clean=Everything", "deadline=-1", "ttl=soon", "namespace=Research", "user=0"])

@@ -167,7 +167,7 @@ class Compose(BaseTarget):
         return short_name(task)
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield too long names."""
+        """Yield names that are too long."""
         yield from long_name_problems(request.first, map(short_name, request.cluster.tasks))
 
     def values(self, rendering: Rendering) -> Mapping[str, object]:

@@ -54,7 +54,7 @@ def _default_port(task: Task) -> int:
 
 
 def unsupported(request: RenderRequest, target: Target) -> Iterator[Problem]:
-    """Yield the settings that `target` cannot carry out: images it cannot pull, data, links and code."""
+    """Yield the settings that `target` does not support: images it cannot pull, fetched data, links and code."""
     image = request.first.values.image
     kind = image.kind if image else "none"
     if not request.settings["image"] and kind not in target.images:

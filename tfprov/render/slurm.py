@@ -42,7 +42,7 @@ class Lookup(StrEnum):
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a word: `text`, or a `lookup` that the script makes on the node, for the task `rank` if it is about one."""
+    """A part of a word: `text`, or a `lookup` on the node. `rank` is the task of an ENDPOINT or HOST."""
 
     text: str = ""
     lookup: Lookup | None = None
@@ -141,7 +141,7 @@ class Slurm(BaseTarget):
     """A batch script. Without containers, paths are those of the nodes' shared file system."""
 
     def adapt_role(self, role: RoleSettings, settings: Values) -> RoleSettings:
-        """Return the settings of a role; without a container, with paths of the shared file system."""
+        """Return the settings of a role, with paths of the shared file system if it has no container."""
         if _uses_container(role, settings):
             return role
         values = role.values

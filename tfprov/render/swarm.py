@@ -62,7 +62,7 @@ class Swarm(BaseTarget):
         return short_name(task)
 
     def problems(self, request: RenderRequest) -> Iterator[Problem]:
-        """Yield too long names, data next to the inventory, and `gpus: all`."""
+        """Yield problems of too long names, of data next to the inventory, and of `gpus: all`."""
         yield from long_name_problems(
             request.first, (f"{request.cluster.name}_{short_name(task)}" for task in request.cluster.tasks)
         )

@@ -17,6 +17,7 @@ from tfprov.render import output
 from tfprov.render.compose import size
 from tfprov.render.dns_names import dns_1123, subdomain
 from tfprov.render.kubernetes import cluster_settings
+from tfprov.render.kubernetes.common import code_size_problem
 from tfprov.render.quoting import SHIPPED, Unquoted, as_json
 from tfprov.render.render import render
 from tfprov.render.slurm import DOMAIN, Lookup, Part, Words
@@ -95,7 +96,7 @@ def test_a_valid_rendered_file_is_accepted(target: str, text: str) -> None:
     find_target(target).check({name: text})
 
 
-def test_values_that_cannot_be_quoted_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_cannot_be_quoted_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="a text leaves the template unquoted"):
         filled(tmp_path, "{{ x | indent(2) }}", x="text")
     with pytest.raises(Unquoted, match="a set cannot be written as JSON"):
@@ -367,26 +368,22 @@ def test_the_highest_port_can_be_used() -> None:
 
 
 @pytest.mark.parametrize(("size", "fits"), [(899_999, True), (900_000, True), (900_001, False)])
-def test_code_too_large_for_a_config_map_is_refused(size: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfprov.render.kubernetes.cluster_settings.size", lambda codes: size)
-    if fits:
-        files_of(inventory("code: ./a"), "kubernetes", "claim=c")
-        return
-    assert refused("kubernetes", inventory("code: ./a"), "claim=c") == [
-        (
-            "inventory.yml:2:84: error: `code` has 900001 bytes when packed, and a ConfigMap holds at most 900000; "
-            "exclude other files with a .dockerignore, or put it into the image and use `--set code=image`"
-        )
-    ]
+def test_code_too_large_for_a_config_map_is_refused(size: int, fits: bool) -> None:
+    role = roles_of(inventory("code: ./a"))[0]
+    message = (
+        "inventory.yml:2:84: error: `code` has 900001 bytes when packed, and a ConfigMap holds at most 900000; "
+        "exclude other files with a .dockerignore, or put it into the image and use `--set code=image`"
+    )
+    assert list(map(str, code_size_problem(role, size))) == ([] if fits else [message])
 
 
 def test_each_code_counts_once_for_a_config_map() -> None:
     one = Code("a", f"sha256:{1:064}", b"x" * 1000)
     other = Code("b", f"sha256:{2:064}", random.Random(1).randbytes(1000))
-    alone = cluster_settings.size([])
+    alone = cluster_settings.packed_size([])
     assert alone > 1000, "the runtime is always with it"
-    assert cluster_settings.size([one, one]) == cluster_settings.size([one]) < alone + 100
-    assert alone + 1000 <= cluster_settings.size([other]) < alone + 1100
+    assert cluster_settings.packed_size([one, one]) == cluster_settings.packed_size([one]) < alone + 100
+    assert alone + 1000 <= cluster_settings.packed_size([other]) < alone + 1100
 
 
 def test_on_slurm_only_workers_see_the_gpus() -> None:

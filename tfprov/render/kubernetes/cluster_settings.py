@@ -113,7 +113,7 @@ def bundle(codes: Iterable[Code]) -> Bundle:
     return Bundle(_short(key), packed)
 
 
-def size(codes: Iterable[Code]) -> int:
+def packed_size(codes: Iterable[Code]) -> int:
     """Return the bytes of the archives in the ConfigMap, before base64."""
     return sum(len(_packed(code)) * 3 // 4 for code in {code.digest: code for code in (runtime(), *codes)}.values())
 

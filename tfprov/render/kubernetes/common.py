@@ -15,6 +15,7 @@ from tfprov.render.kubernetes.wiring import Wiring
 from tfprov.render.options import Values
 from tfprov.render.output import objects, text_of
 from tfprov.render.target import BaseTarget, Rendering, RenderRequest
+from tfprov.settings.role_settings import RoleSettings
 
 _WAIT_PROGRAM = Path(__file__).parents[2] / "runtime" / "wait_for_job.py"
 _READERS = ("evaluator", "tensorboard")
@@ -153,15 +154,17 @@ def _unreadable_checkpoints(request: RenderRequest) -> Iterator[Problem]:
 
 
 def _too_large(request: RenderRequest) -> Iterator[Problem]:
-    if (
-        request.settings["code"] != "carried"
-        or (size := cluster_settings.size(request.codes.values())) <= cluster_settings.MAX_BYTES
-    ):
-        return
-    role = request.roles[next(iter(request.codes))]
-    what = f"`code` has {size} bytes when packed, and a ConfigMap holds at most {cluster_settings.MAX_BYTES}"
-    fix = "exclude other files with a .dockerignore, or put it into the image and use `--set code=image`"
-    yield Problem(role.at("code"), what, fix)
+    if request.settings["code"] == "carried" and request.codes:
+        role = request.roles[next(iter(request.codes))]
+        yield from code_size_problem(role, cluster_settings.packed_size(request.codes.values()))
+
+
+def code_size_problem(role: RoleSettings, size: int) -> Iterator[Problem]:
+    """Yield a problem for packed code that exceeds a ConfigMap; `size` is in bytes."""
+    if size > cluster_settings.MAX_BYTES:
+        what = f"`code` has {size} bytes when packed, and a ConfigMap holds at most {cluster_settings.MAX_BYTES}"
+        fix = "exclude other files with a .dockerignore, or put it into the image and use `--set code=image`"
+        yield Problem(role.at("code"), what, fix)
 
 
 def _check_options(settings: Values) -> None:

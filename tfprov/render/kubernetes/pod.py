@@ -63,9 +63,9 @@ class Pod:
         return "OnFailure" if self.member.restart == "on-failure" else "Never"
 
     def job_template(self, watched: str) -> Json:
-        """Return the pod template of a Job. A server is a sidecar beside a container that ends with `watched`.
+        """Return the pod template of a Job. A server is a sidecar beside a container that waits for the training.
 
-        `watched` is the API path of the object whose end is the end of the training.
+        `watched` is the API path of the object that ends with the training.
         """
         if self.ends:
             return self.template(self.restart_policy)
@@ -248,7 +248,7 @@ TOKEN_VOLUME: Mapping[str, Any] = {
 
 
 def _watcher(image: str, path: str) -> Json:
-    """Return the container that ends when the object at `path` of the API has ended."""
+    """Return the container that ends with the object at the API's `path`."""
     return {
         "name": "until-the-training-ends",
         "image": image,

@@ -36,7 +36,7 @@ _OPTIONS = (
     Option(
         "checkpoints",
         "",
-        "a directory that all agents share, for checkpoints; default: each task has its own",
+        "a directory that all agents share, for checkpoints; without it, each task has its own",
         options.matching(r"/[^\x00-\x1f\x7f]*[^\x00-\x1f\x7f/]", "an absolute path"),
     ),
     Option(

@@ -105,11 +105,11 @@ _OPTIONS = (
     Option("time", "", "the time limit of the job: minutes, hours:minutes:seconds or days-hours", _TIME),
     Option("partition", "", "the partition, or several", _NAME),
     Option("account", "", "the account to charge", _NAME),
-    Option("nodes", 0, "the number of nodes; default: as few as possible", options.integer(1, 65535)),
+    Option("nodes", 0, "the number of nodes; without it, as few as possible", options.integer(1, 65535)),
     Option("cpus", 0, "the CPUs of a task without `cpus`", options.integer(1, 1024)),
     Option("mem", 0, "the MiB of memory of a task without `memory`", options.integer(32, 1 << 24)),
     Option("gpus", 0, "the GPUs of a chief or worker without `gpus`", options.integer(1, 1024)),
-    Option("port", 0, "the first port; default: computed from the job's id", options.integer(1024, 65000)),
+    Option("port", 0, "the first port; without it, computed from the job's id", options.integer(1024, 65000)),
     Option("checkpoints", "", "the directory for checkpoints, shared by all nodes", _PATH),
     Option(
         "container",

@@ -27,13 +27,13 @@ _OPTIONS = (
     Option(
         "node",
         "",
-        "the host name of the node with the checkpoints; default: the manager",
+        "the host name of the node with the checkpoints; without it, the manager",
         options.matching(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", "the host name of a node"),
     ),
     Option(
         "publish",
         0,
-        "the port on which TensorBoard's node publishes it, for everyone; default: it is not published",
+        "the port on which TensorBoard's node publishes it, for everyone; without it, it is not published",
         options.integer(1, 65535),
     ),
     Option(

@@ -206,7 +206,7 @@ TARGET = TFJob(
         Option(
             "success",
             "",
-            "when the TFJob has succeeded: `AllWorkers`: when all workers have; default: when the chief has",
+            "when the TFJob has succeeded: `AllWorkers`: when all workers have; without it: when the chief has",
             choice("", "AllWorkers"),
         ),
         Option("deadline", 0, "seconds after which the training is ended; 0: never", integer(0, 2**31 - 1)),

@@ -71,7 +71,9 @@ _COMMON = (
     Option("user", 1000, "the user id of all containers, and the group of their volumes", integer(1, 2**31 - 1)),
     Option("network_policy", True, "whether only the cluster's own pods reach its ports", boolean),
     Option("priority_class", "", "the priority class of all pods", subdomain),
-    Option("ttl", "", "seconds after the end of the training until its objects are removed; without it, never", _seconds),
+    Option(
+        "ttl", "", "seconds after the end of the training until its objects are removed; without it, never", _seconds
+    ),
 )
 
 
